@@ -1,0 +1,24 @@
+"""What a database needs so that many short writers get along."""
+
+from typing import Any
+
+SQLITE_OPTIONS: dict[str, Any] = {
+    # A transaction that begins as a reader cannot wait for its turn to write: it fails at once.
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    # FULL: a tool call that was written down as started is still there after a power cut.
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+}
+
+
+def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
+    """Return the settings of a database with the options of its engine."""
+    match database["ENGINE"]:
+        case "django.db.backends.sqlite3":
+            options = SQLITE_OPTIONS
+        case "django.db.backends.postgresql":
+            # Under ASGI connections come and go with threads; a pool keeps their number bounded.
+            options = {"pool": {"min_size": 1, "max_size": pool_size, "timeout": 10}}
+        case _:
+            options = {}
+    return {**database, "CONN_MAX_AGE": 0, "OPTIONS": {**options, **database.get("OPTIONS", {})}}

@@ -1,0 +1,27 @@
+"""A secret key for a site that was given none: made once, kept beside the database, readable by its owner only."""
+
+import os
+from pathlib import Path
+
+from django.core.management.utils import get_random_secret_key
+
+
+def read_or_create(path: Path) -> str:
+    """Return the key kept in `path`; the first caller makes it, whoever else starts at the same time."""
+    if not path.exists():
+        _create(path)
+    return path.read_text("ascii")
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.touch(mode=0o600)
+    draft.write_text(get_random_secret_key(), "ascii")
+    try:
+        # A link appears whole or not at all, and never replaces the key of another process.
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()

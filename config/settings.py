@@ -1,0 +1,166 @@
+"""Settings of the site: safe for production as they are; the environment or a `.env` file says what is different."""
+
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from config import databases, secret_key
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env()
+env.read_env(env.str("ENV_FILE", str(BASE_DIR / ".env")))
+
+VAR_DIR = Path(env.str("VAR_DIR", str(BASE_DIR / "var"))).resolve()
+HOST = env.str("HOST", "127.0.0.1")
+PORT = env.int("PORT", 8000)
+
+# Security
+
+DEBUG = env.bool("DEBUG", False)
+SECRET_KEY = env.str("SECRET_KEY", "") or secret_key.read_or_create(VAR_DIR / "secret_key")
+ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+# Off only where no other machine can listen: `make run` on a loopback address does so.
+HTTPS = env.bool("HTTPS", not DEBUG)
+SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", HTTPS)
+SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", 31_536_000 if HTTPS else 0)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+X_FRAME_OPTIONS = "DENY"
+if env.bool("BEHIND_PROXY", False):
+    # Only a proxy that overwrites this header may stand in front: a browser could set it as well.
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+# Applications
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "ninja",  # its pages of the API's description, without which they load scripts from elsewhere
+    "governance",
+    "turns",
+    "webchat",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "webchat.middleware.ContentSecurityPolicyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# Data
+
+DATABASES = {
+    "default": databases.with_options(
+        env.db_url("DATABASE_URL", f"sqlite:///{VAR_DIR / 'db.sqlite3'}"),
+        pool_size=env.int("DATABASE_POOL_SIZE", 20),
+    ),
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = env.str("REDIS_URL", "")
+
+
+def _channel_layer() -> dict[str, Any]:
+    if not REDIS_URL:
+        return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+    # An idle subscription is not a broken one, so reads have no time limit.
+    host = {"address": REDIS_URL, "socket_timeout": None, "max_connections": 100}
+    return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [host]}}
+
+
+CHANNEL_LAYERS = {"default": _channel_layer()}
+
+# People
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "webchat:login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = LOGIN_URL
+
+# Language and time
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English")]
+TIME_ZONE = "UTC"
+USE_I18N = True
+USE_TZ = True
+
+# Static files: collected ones where `collectstatic` ran, else straight from where they lie.
+
+STATIC_URL = "static/"
+STATIC_ROOT = VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = DEBUG or not STATIC_ROOT.is_dir()
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+}
+
+# Logging: ids and statuses; what people wrote and what tools answered stays out of it.
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {
+        name: {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO"), "propagate": False}
+        for name in ("governance", "turns", "webchat", "django")
+    },
+}
+
+# Governance, turns
+
+GOVERNANCE_EXEC_ENABLED = env.bool("GOVERNANCE_EXEC_ENABLED", False)
+GOVERNANCE_WORKSPACE_ROOT = Path(
+    env.str("GOVERNANCE_WORKSPACE_ROOT", str(VAR_DIR / "workspaces"))
+).resolve()
+GOVERNANCE_WEB_ALLOW_PRIVATE = env.bool("GOVERNANCE_WEB_ALLOW_PRIVATE", False)
+GOVERNANCE_DEFAULT_TIMEOUT: float | None = env.float("AGENT_TOOL_TIMEOUT", None)
+TURNS_CHAT_MODEL = env.str("AGENT_MODEL", "local")

@@ -1,0 +1,125 @@
+"""Tools and the rules they run under: deadlines, cancellation, limits, one outcome for every call.
+
+This facade is the door for other code. It needs no Django, so the executor can govern the tools of any program (B8).
+"""
+
+from governance.core.calls import (
+    OPEN_STATUSES,
+    CallStatus,
+    Disposition,
+    ErrorType,
+    LateSettlement,
+    Progress,
+    ToolCall,
+    ToolOutcome,
+)
+from governance.core.cancellation import (
+    Cancellation,
+    CancellationToken,
+    Cancelled,
+    CancelReason,
+    CancelSource,
+)
+from governance.core.deadline import Deadline, DeadlineChange, Limit
+from governance.core.exceptions import (
+    GovernanceError,
+    IllegalTransition,
+    InvalidToolInput,
+    QueueFull,
+    QueueTimeout,
+    ToolDisabled,
+    ToolExecutionError,
+    ToolFailed,
+    ToolTimeoutError,
+    TooManyAbandonedThreads,
+    UnknownTool,
+)
+from governance.core.executor import Timing, ToolExecutor
+from governance.core.intents import is_cancel_intent
+from governance.core.limiter import Limiter, Limits
+from governance.core.live import LiveCall
+from governance.core.loops import LoopAction, LoopDetector
+from governance.core.policy import (
+    Hint,
+    Policy,
+    PolicyLevels,
+    TimeoutSource,
+    ToolLimits,
+    cap,
+    resolve,
+)
+from governance.core.ports import Declared, Host, Observer, PolicySource, Unobserved
+from governance.core.scopes import ScopeKind, ScopeRegistry
+from governance.core.texts import interrupted_text, not_started_text
+from governance.core.tools import (
+    Concurrency,
+    Isolation,
+    Tool,
+    ToolContext,
+    ToolRegistry,
+    make_tool,
+    registry,
+    tool,
+)
+
+__all__ = [
+    "OPEN_STATUSES",
+    "CallStatus",
+    "CancelReason",
+    "CancelSource",
+    "Cancellation",
+    "CancellationToken",
+    "Cancelled",
+    "Concurrency",
+    "Deadline",
+    "DeadlineChange",
+    "Declared",
+    "Disposition",
+    "ErrorType",
+    "GovernanceError",
+    "Hint",
+    "Host",
+    "IllegalTransition",
+    "InvalidToolInput",
+    "Isolation",
+    "LateSettlement",
+    "Limit",
+    "Limiter",
+    "Limits",
+    "LiveCall",
+    "LoopAction",
+    "LoopDetector",
+    "Observer",
+    "Policy",
+    "PolicyLevels",
+    "PolicySource",
+    "Progress",
+    "QueueFull",
+    "QueueTimeout",
+    "ScopeKind",
+    "ScopeRegistry",
+    "TimeoutSource",
+    "Timing",
+    "TooManyAbandonedThreads",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolDisabled",
+    "ToolExecutionError",
+    "ToolExecutor",
+    "ToolFailed",
+    "ToolLimits",
+    "ToolOutcome",
+    "ToolRegistry",
+    "ToolTimeoutError",
+    "UnknownTool",
+    "Unobserved",
+    "cap",
+    "interrupted_text",
+    "is_cancel_intent",
+    "make_tool",
+    "not_started_text",
+    "registry",
+    "resolve",
+    "tool",
+]

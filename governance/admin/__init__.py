@@ -1,0 +1,7 @@
+"""The Django admin of governance: limits that are edited live, and history that can only be read."""
+
+from governance.admin.calls import ToolCallAdmin
+from governance.admin.changes import PolicyChangeAdmin
+from governance.admin.policies import DefaultPolicyAdmin, ToolPolicyAdmin
+
+__all__ = ["DefaultPolicyAdmin", "PolicyChangeAdmin", "ToolCallAdmin", "ToolPolicyAdmin"]

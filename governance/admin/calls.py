@@ -1,0 +1,220 @@
+"""Admin of tool calls: what ran, under which limit, how it ended and by whom; nothing can be edited (V4)."""
+
+import json
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance.admin.filters import DurationFilter, HappeningFilter, ToolFilter
+from governance.admin.readonly import ReadOnlyAdmin
+from governance.core.calls import Disposition
+from governance.durations import format_duration, format_limit
+from governance.models import ToolCall
+
+_LONG_FIELDS = ("input", "result", "detail", "late_text", "progress", "deadline_changes")
+_DISPOSITIONS = {
+    Disposition.SETTLED.value: gettext_lazy("settled: it has ended"),
+    Disposition.NOT_STARTED.value: gettext_lazy("not started: it never ran"),
+    Disposition.INDETERMINATE.value: gettext_lazy(
+        "indeterminate: it may still run, or may have been applied"
+    ),
+}
+
+
+@admin.register(ToolCall)
+class ToolCallAdmin(ReadOnlyAdmin):
+    """Every tool call, newest first."""
+
+    list_display = [
+        "requested_at",
+        "tool_name",
+        "status",
+        "error_type",
+        "ran",
+        "limit",
+        "disposition",
+        "ended_by",
+        "group",
+    ]
+    list_filter = [
+        HappeningFilter,
+        "status",
+        "error_type",
+        ToolFilter,
+        DurationFilter,
+        "disposition",
+        "timeout_source",
+        "ended_by_reason",
+        "ended_by_source",
+    ]
+    search_fields = ["tool_name", "call_id__exact", "group__exact", "scope__exact"]
+    search_help_text = gettext_lazy(
+        "Part of a tool's name, or a whole id: of a call, a turn or a conversation"
+    )
+    date_hierarchy = "requested_at"
+    readonly_fields = [
+        "ran",
+        "waited",
+        "limit",
+        "asked_limit",
+        "idle_limit",
+        "limit_changes",
+        "ended_by",
+        "what_is_known",
+        "input_text",
+        "result_text",
+        "progress_text",
+        "late",
+    ]
+    fieldsets = [
+        (
+            None,
+            {
+                "fields": [
+                    "tool_name",
+                    "status",
+                    "error_type",
+                    "what_is_known",
+                    "ended_by",
+                    "is_synthetic",
+                ]
+            },
+        ),
+        (
+            gettext_lazy("Limits"),
+            {"fields": ["limit", "asked_limit", "idle_limit", "limit_changes"]},
+        ),
+        (
+            gettext_lazy("Time"),
+            {"fields": ["requested_at", "started_at", "ended_at", "waited", "ran", "late"]},
+        ),
+        (
+            gettext_lazy("Where"),
+            {
+                "fields": [
+                    "scope",
+                    "group",
+                    "step",
+                    "position",
+                    "call_id",
+                    "isolation",
+                    "concurrency",
+                    "cancellable",
+                ]
+            },
+        ),
+        (
+            gettext_lazy("Content"),
+            {"fields": ["input_text", "result_text", "progress_text", "detail"]},
+        ),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave long texts out of the list."""
+        rows = super().get_queryset(request)
+        match = request.resolver_match
+        is_list = match is not None and (match.url_name or "").endswith("_changelist")
+        return rows.defer(*_LONG_FIELDS) if is_list else rows
+
+    @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
+    def ran(self, obj: ToolCall) -> str:
+        """How long it ran."""
+        return _span(obj.duration_ms)
+
+    @admin.display(description=gettext_lazy("waited for a slot"), ordering="queued_ms")
+    def waited(self, obj: ToolCall) -> str:
+        """How long it waited."""
+        return _span(obj.queued_ms)
+
+    @admin.display(description=gettext_lazy("limit (from)"), ordering="timeout_ms")
+    def limit(self, obj: ToolCall) -> str:
+        """The limit in force and where it came from (T2)."""
+        if obj.timeout_ms is None:
+            return "—"
+        return f"{format_limit(obj.timeout_ms)} ({obj.timeout_source})"
+
+    @admin.display(description=gettext_lazy("limit asked for, before the ceiling"))
+    def asked_limit(self, obj: ToolCall) -> str:
+        """What the call asked for, if the ceiling cut it (A3)."""
+        return (
+            _("it got what it asked for")
+            if obj.asked_timeout_ms is None
+            else format_limit(obj.asked_timeout_ms)
+        )
+
+    @admin.display(description=gettext_lazy("idle limit"))
+    def idle_limit(self, obj: ToolCall) -> str:
+        """The longest silence that was allowed (T6)."""
+        return "—" if obj.idle_timeout_ms is None else format_limit(obj.idle_timeout_ms)
+
+    @admin.display(description=gettext_lazy("limit changes while it ran"))
+    def limit_changes(self, obj: ToolCall) -> str:
+        """Both values and the moment of each change (T9)."""
+        lines = [
+            (
+                change["at"],
+                format_limit(change["from_ms"]),
+                format_limit(change["to_ms"]),
+                _origin(change),
+            )
+            for change in obj.deadline_changes
+        ]
+        return format_html_join("\n", "<div>{}: {} → {} ({})</div>", lines) or _("none")
+
+    @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
+    def ended_by(self, obj: ToolCall) -> str:
+        """Who ended it, by what means, and why."""
+        parts = (obj.ended_by_reason, obj.ended_by_source, obj.ended_by_name)
+        return ", ".join(part for part in parts if part) or "—"
+
+    @admin.display(description=gettext_lazy("what is known"))
+    def what_is_known(self, obj: ToolCall) -> str:
+        """The disposition in words (C13)."""
+        return str(_DISPOSITIONS.get(obj.disposition, "—"))
+
+    @admin.display(description=gettext_lazy("late settlement"))
+    def late(self, obj: ToolCall) -> str:
+        """What the body did after its outcome (T11)."""
+        if not obj.late_kind:
+            return "—"
+        words = _("%(kind)s %(after)s after the outcome") % {
+            "kind": obj.late_kind,
+            "after": _span(obj.late_after_ms),
+        }
+        return format_html("{}<pre>{}</pre>", words, obj.late_text) if obj.late_text else words
+
+    @admin.display(description=gettext_lazy("input"))
+    def input_text(self, obj: ToolCall) -> str:
+        """The input as the model wrote it."""
+        return _preformatted(obj.input)
+
+    @admin.display(description=gettext_lazy("result"))
+    def result_text(self, obj: ToolCall) -> str:
+        """The text that the model read."""
+        return format_html("<pre>{}</pre>", obj.result) if obj.result else "—"
+
+    @admin.display(description=gettext_lazy("last progress"))
+    def progress_text(self, obj: ToolCall) -> str:
+        """The last sign of life."""
+        return _preformatted(obj.progress)
+
+
+def _span(milliseconds: int | None) -> str:
+    return "—" if milliseconds is None else format_duration(milliseconds)
+
+
+def _origin(change: dict[str, Any]) -> str:
+    return ", ".join(part for part in (change["source"], change["by"]) if part)
+
+
+def _preformatted(value: Any) -> str:
+    return (
+        format_html("<pre>{}</pre>", json.dumps(value, indent=2, ensure_ascii=False))
+        if value
+        else "—"
+    )

@@ -1,0 +1,58 @@
+"""Form fields of the limits: durations with their unit, and the hidden number that tells two editors apart."""
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from governance.durations import format_duration, parse_duration
+
+UNITS_HELP = _("With a unit: 90 s, 2 min, 1 min 30 s, 500 ms. A number alone is milliseconds.")
+
+
+class DurationField(forms.Field):
+    """Milliseconds, written and shown as a duration with its unit (acceptance 19)."""
+
+    widget = forms.TextInput(attrs={"size": 12, "autocomplete": "off", "spellcheck": "false"})
+    default_error_messages = {
+        "invalid": _(
+            "“%(value)s” is not a duration. Write for example 90 s, 2 min, 1 min 30 s or 500 ms."
+        )
+    }
+
+    def prepare_value(self, value: Any) -> Any:
+        """Show stored milliseconds with their unit; what a person typed stays as it is."""
+        if isinstance(value, int):
+            return format_duration(value) if value else "0"
+        return value
+
+    def to_python(self, value: Any) -> int | None:
+        """Return milliseconds, or None for a blank field."""
+        text = str(value).strip() if value is not None else ""
+        if not text:
+            return None
+        try:
+            return parse_duration(text)
+        except ValueError:
+            raise ValidationError(
+                self.error_messages["invalid"], code="invalid", params={"value": text[:60]}
+            ) from None
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Compare durations, not their spelling."""
+        try:
+            return bool(self.to_python(data) != initial)
+        except ValidationError:
+            return True
+
+
+class RevisionInput(forms.HiddenInput):
+    """Carries the revision that the editor has seen, and shows it in a list's column."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        """Return the number and the hidden input."""
+        hidden = super().render(name, value, attrs, renderer)
+        return format_html("{}{}", "" if value is None else value, hidden)

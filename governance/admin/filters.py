@@ -1,0 +1,79 @@
+"""Filters of the list of tool calls; none of them scans the table to find its choices."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
+from governance.core.tools import registry
+from governance.models import ToolCall, ToolPolicy
+
+_HAPPENINGS: dict[str, tuple[Any, Q]] = {
+    "open": (_("Not ended yet"), Q(status__in=OPEN_STATUSES)),
+    "timed_out": (_("Timed out"), Q(error_type=ErrorType.TIMEOUT)),
+    "cancelled": (_("Cancelled"), Q(error_type=ErrorType.CANCELLED)),
+    "abandoned": (_("Abandoned: may still run"), Q(status=CallStatus.ABANDONED)),
+    "repaired": (_("Repaired"), Q(status=CallStatus.REPAIRED)),
+    "late": (_("Settled after its end"), ~Q(late_kind="")),
+    "moved": (_("Limit changed while it ran"), ~Q(deadline_changes=[])),
+    "capped": (_("Asked for more than it got"), Q(asked_timeout_ms__isnull=False)),
+}
+_DURATIONS: dict[str, tuple[Any, Q]] = {
+    "1": (_("Under 1 s"), Q(duration_ms__lt=1_000)),
+    "10": (_("1 to 10 s"), Q(duration_ms__gte=1_000, duration_ms__lt=10_000)),
+    "30": (_("10 to 30 s"), Q(duration_ms__gte=10_000, duration_ms__lt=30_000)),
+    "120": (_("30 s to 2 min"), Q(duration_ms__gte=30_000, duration_ms__lt=120_000)),
+    "more": (_("2 min and more"), Q(duration_ms__gte=120_000)),
+}
+
+
+class _ConditionFilter(admin.SimpleListFilter):
+    """A choice among named conditions."""
+
+    conditions: dict[str, tuple[Any, Q]]
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """Name the conditions."""
+        return [(key, words) for key, (words, _condition) in self.conditions.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ToolCall]) -> QuerySet[ToolCall]:
+        """Apply the chosen one."""
+        chosen = self.conditions.get(self.value() or "")
+        return queryset.filter(chosen[1]) if chosen else queryset
+
+
+class HappeningFilter(_ConditionFilter):
+    """What became of a call."""
+
+    title = _("what happened")
+    parameter_name = "happened"
+    conditions = _HAPPENINGS
+
+
+class DurationFilter(_ConditionFilter):
+    """How long a call ran."""
+
+    title = _("ran")
+    parameter_name = "ran"
+    conditions = _DURATIONS
+
+
+class ToolFilter(admin.SimpleListFilter):
+    """The tools that are installed or have limits; others are found by search."""
+
+    title = _("tool")
+    parameter_name = "tool"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Name the tools."""
+        names = {tool.name for tool in registry} | set(
+            ToolPolicy.objects.values_list("tool_name", flat=True)
+        )
+        return [(name, name) for name in sorted(names)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ToolCall]) -> QuerySet[ToolCall]:
+        """Show one tool's calls."""
+        return queryset.filter(tool_name=self.value()) if self.value() else queryset

@@ -1,0 +1,134 @@
+"""Forms of the limits: units, choices in words, and no edit that overwrites somebody else's."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from django import forms
+from django.db import models
+from django.utils.text import format_lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
+from governance.core.tools import registry
+from governance.durations import format_limit, to_ms
+from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy, in_words
+from governance.services import TOOL_FIELDS
+
+if TYPE_CHECKING:
+    LimitsModelForm = forms.ModelForm[Limits]
+else:
+    LimitsModelForm = forms.ModelForm
+
+_LABELS = {
+    "timeout_ms": gettext_lazy("Total limit"),
+    "idle_timeout_ms": gettext_lazy("Idle limit"),
+    "ceiling_ms": gettext_lazy("Ceiling for hints"),
+}
+
+
+def _duration(name: str) -> DurationField:
+    column = cast("models.Field[Any, Any]", Limits._meta.get_field(name))
+    help_text = format_lazy("{} {}", column.help_text, UNITS_HELP)
+    return DurationField(required=False, label=_LABELS[name], help_text=help_text)
+
+
+class LimitsForm(LimitsModelForm):
+    """The limits of one row; an edit on top of a newer one is refused with both values (nothing is saved)."""
+
+    timeout_ms = _duration("timeout_ms")
+    idle_timeout_ms = _duration("idle_timeout_ms")
+    ceiling_ms = _duration("ceiling_ms")
+    revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    @property
+    def edited(self) -> list[str]:
+        """The names of the limits that the editor has changed."""
+        return [name for name in self.changed_data if name in TOOL_FIELDS]
+
+    def clean(self) -> dict[str, Any] | None:
+        """Compare the revision that the editor has seen with the one in the database."""
+        cleaned = super().clean()
+        seen, current = self.cleaned_data.get("revision"), self.instance.revision
+        if self.instance.pk and seen is not None and seen != current and self.edited:
+            self.add_error(None, self._conflict())
+            self._accept(current)
+        return cleaned
+
+    def _conflict(self) -> str:
+        last = PolicyChange.objects.filter(
+            tool_name=getattr(self.instance, "tool_name", "")
+        ).first()
+        values = "; ".join(
+            _("%(field)s: yours %(yours)s, now %(now)s")
+            % {
+                "field": self.fields[name].label or name,
+                "yours": in_words(name, self.cleaned_data.get(name)),
+                "now": in_words(name, getattr(self.instance, name)),
+            }
+            for name in self.edited
+        )
+        who = last.by_name if last and last.by_name else _("somebody")
+        problem = _(
+            "Changed meanwhile by %(who)s. %(values)s. Nothing was saved; save again to set your values."
+        )
+        return problem % {"who": who, "values": values}
+
+    def _accept(self, revision: int) -> None:
+        """The editor sees both values now: the next save counts."""
+        self.data = {**self.data, self.add_prefix("revision"): str(revision)}
+
+
+class DefaultPolicyForm(LimitsForm):
+    """The limits that count for every tool without others."""
+
+    class Meta:
+        model = DefaultPolicy
+        fields = ["timeout_ms", "idle_timeout_ms", "ceiling_ms", "max_running", "note", "revision"]
+
+
+class ToolPolicyForm(LimitsForm):
+    """The limits of one tool; a new row names one of the registered tools."""
+
+    tool_name = forms.ChoiceField(
+        label=gettext_lazy("Tool"),
+        error_messages={
+            "invalid_choice": gettext_lazy(
+                "There is no tool named “%(value)s”. Choose one of this list."
+            )
+        },
+    )
+
+    class Meta:
+        model = ToolPolicy
+        fields = ["tool_name", *TOOL_FIELDS, "revision"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if isinstance(field := self.fields.get("tool_name"), forms.ChoiceField):
+            field.choices = [("", "---------"), *_tool_choices()]
+
+
+class ToolPolicyRowForm(LimitsForm):
+    """One row of the list. The values that were shown travel along, so that a row nobody touched is never saved."""
+
+    revision = forms.IntegerField(required=False, widget=RevisionInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            field.show_hidden_initial = name in (*TOOL_FIELDS, "revision")
+
+
+def _tool_choices() -> list[tuple[str, str]]:
+    return [
+        (
+            tool.name,
+            _("%(name)s (its own limit: %(limit)s)")
+            % {"name": tool.name, "limit": _declared(tool.limits.timeout)},
+        )
+        for tool in registry
+    ]
+
+
+def _declared(timeout: float | None) -> str:
+    return format_limit(None if timeout is None else to_ms(timeout))

@@ -1,0 +1,353 @@
+"""Admin of the limits: every save, action and deletion goes through `governance.services`, and is in force at once."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from django.contrib import admin, messages
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance import selectors, services
+from governance.admin.forms import DefaultPolicyForm, LimitsForm, ToolPolicyForm, ToolPolicyRowForm
+from governance.conf import app_settings
+from governance.core.policy import Policy, resolve
+from governance.core.tools import registry
+from governance.durations import format_duration, format_limit, to_ms
+from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
+from governance.policies import Policies, read_policies
+from governance.services import PolicyConflict
+
+if TYPE_CHECKING:
+    LimitsModelAdmin = admin.ModelAdmin[Limits]
+else:
+    LimitsModelAdmin = admin.ModelAdmin
+
+# People who may look but not edit see the same values with their units.
+_READABLE = {
+    "timeout_ms": "total_limit",
+    "idle_timeout_ms": "idle_limit",
+    "ceiling_ms": "hint_ceiling",
+    "revision": "edits",
+}
+
+
+class LimitsAdmin(LimitsModelAdmin):
+    """What both kinds of limits share: readable values, honest messages, one audit trail."""
+
+    def get_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
+        """Show durations with their units to those who may not edit."""
+        return self._readable(request, super().get_fields(request, obj))
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Show durations with their units to those who may not edit."""
+        return self._readable(request, super().get_list_display(request))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
+        """Declare the readable values, so that the page may show them."""
+        return [*super().get_readonly_fields(request, obj), *_READABLE.values()]
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Answer an edit that came between the form's check and its save with words."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except (PolicyConflict, ValidationError) as refusal:
+            return self._refused(request, refusal)
+
+    def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
+        """Save what the editor has changed, and only that."""
+        form = cast(LimitsForm, form)
+        values = {name: form.cleaned_data[name] for name in form.edited}
+        saved = self.save_values(obj, values=values, by=_editor(request), is_new=not change)
+        if saved is not None:
+            self._say_saved(request, saved)
+
+    def save_values(
+        self, obj: Limits, *, values: Any, by: Any, is_new: bool
+    ) -> PolicyChange | None:
+        """Give the values to the service of this kind of limits."""
+        raise NotImplementedError
+
+    def log_addition(self, request: HttpRequest, obj: Limits, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_change(self, request: HttpRequest, obj: Limits, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    @admin.display(description=gettext_lazy("total limit"))
+    def total_limit(self, obj: Limits) -> str:
+        """The total limit with its unit."""
+        return format_limit(obj.timeout_ms)
+
+    @admin.display(description=gettext_lazy("idle limit"))
+    def idle_limit(self, obj: Limits) -> str:
+        """The idle limit with its unit."""
+        return format_limit(obj.idle_timeout_ms)
+
+    @admin.display(description=gettext_lazy("ceiling for hints"))
+    def hint_ceiling(self, obj: Limits) -> str:
+        """The ceiling with its unit."""
+        return format_limit(obj.ceiling_ms)
+
+    @admin.display(description=gettext_lazy("edit"))
+    def edits(self, obj: Limits) -> int:
+        """How often the row was edited."""
+        return obj.revision
+
+    def _readable(self, request: HttpRequest, names: Sequence[Any]) -> Sequence[Any]:
+        if self.has_change_permission(request):
+            return names
+        return [_READABLE.get(name, name) for name in names]
+
+    def _refused(
+        self, request: HttpRequest, refusal: PolicyConflict | ValidationError
+    ) -> HttpResponse:
+        words = refusal.messages if isinstance(refusal, ValidationError) else [str(refusal)]
+        for sentence in words:
+            self.message_user(request, sentence, messages.ERROR)
+        return HttpResponseRedirect(request.get_full_path())
+
+    def _say_saved(self, request: HttpRequest, change: PolicyChange) -> None:
+        """Say what is in force, and where: other processes look once in every poll."""
+        poll = format_duration(to_ms(app_settings.POLICY_POLL))
+        sentence = _(
+            "Version %(version)s. %(summary)s. Running calls obey now; other processes within %(poll)s."
+        )
+        words = {"version": change.version, "summary": f"{change}: {change.summary}", "poll": poll}
+        self.message_user(request, sentence % words, messages.INFO)
+
+
+@admin.register(DefaultPolicy)
+class DefaultPolicyAdmin(LimitsAdmin):
+    """The one row of limits for every tool that has no others."""
+
+    form = DefaultPolicyForm
+    fields = [*services.DEFAULT_FIELDS, "revision", "version", "updated_at"]
+    readonly_fields = ["version", "updated_at"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """There is one row, always."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """There is one row, always."""
+        return False
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Go to the one row."""
+        if not self.has_view_or_change_permission(request):
+            return super().changelist_view(request, extra_context)
+        return HttpResponseRedirect(
+            reverse(f"{self.admin_site.name}:governance_defaultpolicy_change", args=[1])
+        )
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Make the row on its first visit."""
+        if object_id == "1":
+            DefaultPolicy.objects.get_or_create(pk=1)
+        return super().get_object(request, object_id, from_field)
+
+    def save_values(
+        self, obj: Limits, *, values: Any, by: Any, is_new: bool
+    ) -> PolicyChange | None:
+        """Save the default limits."""
+        return services.save_default_policy(values=values, by=by, revision=obj.revision)
+
+
+@admin.register(ToolPolicy)
+class ToolPolicyAdmin(LimitsAdmin):
+    """The limits of single tools, and what is in force for each."""
+
+    form = ToolPolicyForm
+    fields = [
+        "tool_name",
+        "about_tool",
+        "in_force",
+        *services.TOOL_FIELDS,
+        "revision",
+        "updated_at",
+    ]
+    readonly_fields = ["about_tool", "in_force", "updated_at"]
+    list_display = [
+        "tool_name",
+        "timeout_ms",
+        "idle_timeout_ms",
+        "ceiling_ms",
+        "max_running",
+        "is_active",
+        "tool_enabled",
+        "in_force",
+        "changed",
+        "revision",
+    ]
+    list_editable = [
+        "timeout_ms",
+        "idle_timeout_ms",
+        "ceiling_ms",
+        "max_running",
+        "is_active",
+        "tool_enabled",
+        "revision",
+    ]
+    list_filter = ["is_active", "tool_enabled"]
+    search_fields = ["tool_name", "note"]
+    actions = ["put_in_force", "put_out_of_force", "allow_tools", "forbid_tools"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Limits]:
+        """Add who edited each row last, in the same query."""
+        edits = PolicyChange.objects.filter(tool_name=OuterRef("tool_name"))
+        return (
+            super().get_queryset(request).annotate(changed_by=Subquery(edits.values("by_name")[:1]))
+        )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
+        """A row keeps its tool."""
+        return [*super().get_readonly_fields(request, obj), *(["tool_name"] if obj else [])]
+
+    def get_changelist_form(self, request: HttpRequest, **kwargs: Any) -> Any:
+        """Edit rows of the list with units and with the check for other editors."""
+        return super().get_changelist_form(request, form=ToolPolicyRowForm, **kwargs)
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Read the limits in force once for all rows."""
+        changelist = super().get_changelist_instance(request)
+        policies = read_policies()
+        for row in changelist.result_list:
+            row.policies = policies
+        return changelist
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Show every tool of the site beside the rows; answer a lost race with words."""
+        tools = [(tool, _limits_in_words(tool.policy)) for tool in selectors.tools_in_force()]
+        others = [(tool, words) for tool, words in tools if not tool.has_override]
+        try:
+            return super().changelist_view(
+                request, {**(extra_context or {}), "other_tools": others}
+            )
+        except (PolicyConflict, ValidationError) as refusal:
+            return self._refused(request, refusal)
+
+    def save_values(
+        self, obj: Limits, *, values: Any, by: Any, is_new: bool
+    ) -> PolicyChange | None:
+        """Save one tool's limits."""
+        policy = cast(ToolPolicy, obj)
+        if not values and not is_new:
+            return None
+        revision = 0 if is_new else policy.revision
+        saved = services.save_tool_policy(
+            tool_name=policy.tool_name, values=values, by=by, revision=revision
+        )
+        policy.pk = ToolPolicy.objects.values_list("pk", flat=True).get(tool_name=policy.tool_name)
+        return saved
+
+    def delete_model(self, request: HttpRequest, obj: Limits) -> None:
+        """Delete through the service."""
+        services.delete_tool_policy(tool_name=cast(ToolPolicy, obj).tool_name, by=_editor(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        """Delete every row through the service, all or none."""
+        with transaction.atomic():
+            for name in list(queryset.values_list("tool_name", flat=True)):
+                services.delete_tool_policy(tool_name=name, by=_editor(request))
+
+    @admin.action(permissions=["change"], description=gettext_lazy("Put in force"))
+    def put_in_force(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
+        """Let the selected rows count."""
+        self._save_each(request, queryset, values={"is_active": True})
+
+    @admin.action(
+        permissions=["change"], description=gettext_lazy("Put out of force (the next level counts)")
+    )
+    def put_out_of_force(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
+        """Ignore the selected rows."""
+        self._save_each(request, queryset, values={"is_active": False})
+
+    @admin.action(permissions=["change"], description=gettext_lazy("Allow these tools"))
+    def allow_tools(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
+        """Let the tools be used."""
+        self._save_each(request, queryset, values={"tool_enabled": True})
+
+    @admin.action(permissions=["change"], description=gettext_lazy("Forbid these tools"))
+    def forbid_tools(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
+        """Refuse calls of the tools, whatever the other fields say."""
+        self._save_each(request, queryset, values={"tool_enabled": False, "is_active": True})
+
+    @admin.display(description=gettext_lazy("in force"))
+    def in_force(self, obj: ToolPolicy) -> str:
+        """The limits that the tool's next call gets, and where they come from."""
+        if obj._state.adding:
+            return "—"
+        if obj.tool_name not in registry:
+            return _("not installed")
+        policies: Policies = getattr(obj, "policies", None) or read_policies()
+        return _limits_in_words(resolve(policies.levels(registry.get(obj.tool_name))))
+
+    @admin.display(description=gettext_lazy("about the tool"))
+    def about_tool(self, obj: ToolPolicy) -> str:
+        """What the tool declares; or that it is not installed."""
+        if obj._state.adding:
+            return "—"
+        if obj.tool_name not in registry:
+            return _(
+                "No tool of this name is installed now. The limits are kept and count if it comes back."
+            )
+        tool = registry.get(obj.tool_name)
+        limit = format_limit(None if tool.limits.timeout is None else to_ms(tool.limits.timeout))
+        words = _("%(description)s Runs as %(isolation)s. Its own limit: %(limit)s.")
+        return words % {
+            "description": tool.description,
+            "isolation": tool.isolation.value,
+            "limit": limit,
+        }
+
+    @admin.display(description=gettext_lazy("changed"), ordering="updated_at")
+    def changed(self, obj: ToolPolicy) -> str:
+        """When the row was edited last, and by whom."""
+        at = f"{obj.updated_at:%Y-%m-%d %H:%M}"
+        by = getattr(obj, "changed_by", "")
+        return f"{at}, {by}" if by else at
+
+    def _save_each(
+        self, request: HttpRequest, queryset: QuerySet[ToolPolicy], *, values: Any
+    ) -> None:
+        """Edit every row through the service, all or none."""
+        save = partial(services.save_tool_policy, values=values, by=_editor(request))
+        names = list(queryset.values_list("tool_name", flat=True))
+        try:
+            with transaction.atomic():
+                for name in names:
+                    save(tool_name=name)
+        except ValidationError as refusal:
+            self._refused(request, refusal)
+        else:
+            self.message_user(
+                request, _("Saved: %(names)s.") % {"names": ", ".join(names)}, messages.SUCCESS
+            )
+
+
+def _editor(request: HttpRequest) -> AbstractBaseUser:
+    return cast(AbstractBaseUser, request.user)  # the admin lets nobody else in
+
+
+def _limits_in_words(policy: Policy) -> str:
+    words = _("%(limit)s (from: %(source)s)") % {
+        "limit": format_limit(to_ms(policy.timeout)),
+        "source": policy.timeout_source.value,
+    }
+    if policy.idle_timeout:
+        words += ", " + _("idle %(limit)s") % {"limit": format_limit(to_ms(policy.idle_timeout))}
+    if not policy.enabled:
+        words += ", " + _("switched off")
+    return words

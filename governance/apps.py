@@ -1,0 +1,23 @@
+"""The app `governance`: tools and the rules they run under."""
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
+
+from governance import checks, toolbox
+from governance.conf import toolbox_settings
+from governance.core.tools import registry
+
+
+class GovernanceConfig(AppConfig):
+    """Registers the checks, the built-in tools, and the tools in every installed app's `tools.py` (G3)."""
+
+    name = "governance"
+    verbose_name = _("Tools and limits")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Load what needs the app registry."""
+        checks.register_all()
+        toolbox.register(registry, settings=toolbox_settings)
+        autodiscover_modules("tools")

@@ -1,0 +1,117 @@
+"""The project's settings: `GOVERNANCE_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from governance.core.policy import ToolLimits
+from governance.toolbox import ToolboxSettings
+
+PREFIX = "GOVERNANCE_"
+
+
+class GovernanceSettings:
+    """Every setting with its type, its default and what it is for. Seconds unless the name says otherwise."""
+
+    DEFAULT_TIMEOUT: float | None = None
+    """Limit of a tool that has no other one; 0 = no limit, None = the built-in 120 s (T2)."""
+
+    TOOL_TIMEOUTS: Mapping[str, float] = {}
+    """Limits of single tools by name; each stands in for `DEFAULT_TIMEOUT` (T2)."""
+
+    TIMEOUT_CEILING: float = 3600.0
+    """The most that a call may ask for itself, and the highest limit an administrator may set; 0 = no ceiling (A3)."""
+
+    CANCEL_GRACE: float = 0.6
+    """How long a call may take to end after it was asked to, before it is killed or abandoned (C1)."""
+
+    KILL_GRACE: float = 0.4
+    """How long a process group may take to end after SIGTERM, before SIGKILL (T8)."""
+
+    MAX_RUNNING: int = 100
+    """Calls that run at once in one process (P4)."""
+
+    MAX_QUEUED: int = 200
+    """Calls that wait for a slot in one process; one more is refused (P4)."""
+
+    MAX_RUNNING_PER_SCOPE: int = 16
+    """Calls of one conversation that run at once (P4)."""
+
+    QUEUE_TIMEOUT: float = 300.0
+    """How long a call waits for a slot before it gives up (P4)."""
+
+    MAX_THREADS: int = 32
+    """Threads for plain tools in one process (T7)."""
+
+    MAX_ABANDONED_THREADS: int = 16
+    """Threads that outlived their deadline; at this number plain tools are refused (T7)."""
+
+    MAX_WORKERS: int = 4
+    """Worker processes for tools with `isolation="process"` (T8)."""
+
+    PROGRESS_INTERVAL: float = 5.0
+    """How often a running call is reported as alive (V1)."""
+
+    RESULT_LIMIT: int = 100_000
+    """Characters of a result that are kept; the middle of a longer one is left out."""
+
+    POLICY_POLL: float = 1.0
+    """How often a process looks for limits that were edited in another one (T9)."""
+
+    EXEC_ENABLED: bool = False
+    """Whether the `exec` tool may run commands on this machine (G1)."""
+
+    EXEC_OUTPUT_LIMIT: int = 50_000
+    """Characters of a command's output that are kept (G1)."""
+
+    EXEC_ENVIRONMENT: Sequence[str] = ()
+    """Names of the server's environment variables that commands may see besides a harmless few; never secrets (G1)."""
+
+    WORKSPACE_ROOT: str | Path = ""
+    """Absolute directory that holds one workspace per conversation; empty = no workspaces, no file tools (G1)."""
+
+    FILE_MAX_BYTES: int = 10_000_000
+    """Bytes of a file that the file tools read or write at most (G1)."""
+
+    WEB_ALLOW_PRIVATE: bool = False
+    """Whether `web_fetch` may reach private and loopback addresses (G1)."""
+
+    WEB_MAX_BYTES: int = 2_000_000
+    """Bytes of a page that `web_fetch` reads at most (G1)."""
+
+    WEB_MAX_REDIRECTS: int = 5
+    """Redirects that `web_fetch` follows; each target is checked like the first (G1)."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.isupper():
+            return super().__getattribute__(name)
+        return getattr(settings, PREFIX + name, super().__getattribute__(name))
+
+
+app_settings = GovernanceSettings()
+
+
+def setting_limits(tool_name: str) -> ToolLimits:
+    """Return what the project's settings say of a tool, as one level of the policy (T2)."""
+    return ToolLimits(
+        timeout=app_settings.TOOL_TIMEOUTS.get(tool_name, app_settings.DEFAULT_TIMEOUT),
+        ceiling=app_settings.TIMEOUT_CEILING,
+    )
+
+
+def toolbox_settings() -> ToolboxSettings:
+    """Return what the built-in tools may do, as the settings are now."""
+    root = str(app_settings.WORKSPACE_ROOT)
+    return ToolboxSettings(
+        exec_enabled=app_settings.EXEC_ENABLED,
+        exec_output_limit=app_settings.EXEC_OUTPUT_LIMIT,
+        exec_environment=tuple(app_settings.EXEC_ENVIRONMENT),
+        kill_grace=app_settings.KILL_GRACE,
+        workspace_root=Path(root) if root else None,
+        file_max_bytes=app_settings.FILE_MAX_BYTES,
+        web_allow_private=app_settings.WEB_ALLOW_PRIVATE,
+        web_max_bytes=app_settings.WEB_MAX_BYTES,
+        web_max_redirects=app_settings.WEB_MAX_REDIRECTS,
+    )

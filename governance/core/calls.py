@@ -1,0 +1,148 @@
+"""One request to run one tool: its status, its outcome, and the moves that are allowed between the two."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from governance.core.cancellation import Cancellation
+from governance.core.exceptions import IllegalTransition
+
+
+class CallStatus(StrEnum):
+    """Where a call is; the names are the wire's."""
+
+    PENDING = "pending"
+    AWAITING_APPROVAL = "awaiting_approval"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    NOT_STARTED = "not_started"
+    ABANDONED = "abandoned"
+    REPAIRED = "repaired"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing comes after this status."""
+        return self not in _OPEN
+
+
+_OPEN = frozenset(
+    {CallStatus.PENDING, CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING, CallStatus.CANCELLING}
+)
+OPEN_STATUSES = tuple(sorted(_OPEN))
+_ENDED_RUNNING = frozenset(
+    {
+        CallStatus.SUCCEEDED,
+        CallStatus.FAILED,
+        CallStatus.TIMED_OUT,
+        CallStatus.CANCELLED,
+        CallStatus.ABANDONED,
+        CallStatus.REPAIRED,
+    }
+)
+_NEVER_RAN = frozenset(
+    {CallStatus.NOT_STARTED, CallStatus.FAILED, CallStatus.CANCELLED, CallStatus.REPAIRED}
+)
+ALLOWED_MOVES: Mapping[CallStatus, frozenset[CallStatus]] = {
+    CallStatus.PENDING: frozenset({CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING}) | _NEVER_RAN,
+    CallStatus.AWAITING_APPROVAL: frozenset(
+        {CallStatus.RUNNING, CallStatus.DENIED, CallStatus.EXPIRED}
+    )
+    | _NEVER_RAN,
+    # not_started after running: the journal is written ahead, and a stop may come before the body (C1)
+    CallStatus.RUNNING: frozenset({CallStatus.CANCELLING, CallStatus.NOT_STARTED}) | _ENDED_RUNNING,
+    CallStatus.CANCELLING: frozenset({CallStatus.NOT_STARTED}) | _ENDED_RUNNING,
+}
+
+
+def check_move(before: CallStatus, after: CallStatus) -> None:
+    """Raise `IllegalTransition` unless `after` may follow `before`."""
+    if after not in ALLOWED_MOVES.get(before, frozenset()):
+        raise IllegalTransition(f"A tool call cannot go from {before!r} to {after!r}.")
+
+
+class ErrorType(StrEnum):
+    """Why a call has no good result (T4); stored on the call and sent with its `tool_result`."""
+
+    TIMEOUT = "timeout"
+    EXECUTION_ERROR = "execution_error"
+    INVALID_INPUT = "invalid_input"
+    UNKNOWN_TOOL = "unknown_tool"
+    DISABLED = "disabled"
+    CANCELLED = "cancelled"
+    NOT_STARTED = "not_started"
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    INTERRUPTED = "interrupted"
+
+
+class Disposition(StrEnum):
+    """What is known of the work (C13)."""
+
+    SETTLED = "settled"
+    NOT_STARTED = "not_started"
+    INDETERMINATE = "indeterminate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """What a model asked for. `scope` is opaque here; `position` is the place in its step, from 0.
+
+    `problem` says in words why the input could not even be read; such a call is refused.
+    """
+
+    id: str
+    tool_name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    scope: str = ""
+    position: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A sign of life: a sentence, `progress` of `total`, or a piece of output (kept as partial result)."""
+
+    message: str = ""
+    progress: float | None = None
+    total: float | None = None
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutcome:
+    """How a call ended: exactly one for every call.
+
+    `result` is the text that the model reads. `duration` is seconds of running (0.0 if it never ran), `queued`
+    seconds of waiting for a slot. `ended_by` is set when something outside the tool ended it. `detail` is for the
+    log and the operators, never for a browser or a model.
+    """
+
+    status: CallStatus
+    result: str
+    is_error: bool = False
+    error_type: ErrorType | None = None
+    disposition: Disposition = Disposition.SETTLED
+    ended_by: Cancellation | None = None
+    timeout: float | None = None
+    timeout_source: str = ""
+    duration: float = 0.0
+    queued: float = 0.0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateSettlement:
+    """What an abandoned or timed-out body did after all (T11): recorded, never shown as the result."""
+
+    kind: str  # "returned" | "raised" | "cancelled"
+    text: str
+    after: float  # seconds since the outcome

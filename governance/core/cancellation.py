@@ -1,0 +1,174 @@
+"""Cancellation tokens: a request to stop as a fact that is set once, with its cause, and seen by a whole tree.
+
+Words follow anyio and Temporal: *cancel* is a request, the reason belongs to a closed set, and a child inherits
+its parent's cancellation. A token is never un-cancelled.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+logger = logging.getLogger(__name__)
+
+
+class CancelReason(StrEnum):
+    """Why something was cancelled; a closed set (glossary)."""
+
+    USER = "user"
+    ADMIN = "admin"
+    PARENT = "parent"
+    DISCONNECT = "disconnect"
+    TIMEOUT = "timeout"
+    LOOP = "loop"
+    SUPERSEDED = "superseded"
+    SHUTDOWN = "shutdown"
+    ERROR = "error"
+
+
+class CancelSource(StrEnum):
+    """By what means the request was made."""
+
+    BUTTON = "button"
+    TYPED = "typed"
+    VOICE = "voice"
+    API = "api"
+    ADMIN = "admin"
+    POLICY = "policy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
+    """One request to stop: reason, means, who (a display name, empty for the system) and an optional note."""
+
+    reason: CancelReason
+    source: CancelSource = CancelSource.POLICY
+    by: str = ""
+    note: str = ""
+
+
+class Cancelled(Exception):
+    """Raised by `raise_if_cancelled` in a tool that looks at its token."""
+
+    def __init__(self, cancellation: Cancellation) -> None:
+        super().__init__(f"cancelled: {cancellation.reason}")
+        self.cancellation = cancellation
+
+
+Callback = Callable[[Cancellation], object]
+
+
+class CancellationToken:
+    """What a tool, a model stream or a child turn looks at to learn that it shall stop (C4).
+
+    `cancel` may be called from any thread; callbacks run in the calling thread, in the order of registration.
+    Tools in threads use `wait_blocking`, coroutines `wait`.
+    """
+
+    __slots__ = ("_callbacks", "_cancellation", "_leave_parent", "_lock")
+
+    def __init__(self, *, parent: "CancellationToken | None" = None) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: dict[object, Callback] | None = {}
+        self._cancellation: Cancellation | None = None
+        self._leave_parent = parent.on_cancel(self._cancel_from_parent) if parent else _nothing
+
+    @property
+    def cancellation(self) -> Cancellation | None:
+        """The request that cancelled this token, or None."""
+        return self._cancellation
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the request was made."""
+        return self._cancellation is not None
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `Cancelled` once the request was made."""
+        if self._cancellation is not None:
+            raise Cancelled(self._cancellation)
+
+    def child(self) -> "CancellationToken":
+        """Return a token that is cancelled with this one, but not the other way round."""
+        return CancellationToken(parent=self)
+
+    def cancel(self, cancellation: Cancellation) -> bool:
+        """Make the request; the first one wins. Return whether this was the first."""
+        with self._lock:
+            if self._callbacks is None:
+                return False
+            callbacks, self._callbacks = self._callbacks, None
+            self._cancellation = cancellation
+        for callback in callbacks.values():
+            try:
+                callback(cancellation)
+            except Exception:
+                logger.exception("A cancellation callback failed")
+        return True
+
+    def on_cancel(self, callback: Callback) -> Callable[[], None]:
+        """Call `callback` at the request, or now if it was made already. Return a function that takes it back."""
+        with self._lock:
+            if self._callbacks is not None:
+                key = object()
+                self._callbacks[key] = callback
+                return lambda: self._forget(key)
+            cancellation = self._cancellation
+        if cancellation is not None:
+            callback(cancellation)
+        return _nothing
+
+    async def wait(self) -> Cancellation:
+        """Wait for the request."""
+        loop = asyncio.get_running_loop()
+        requested: asyncio.Future[Cancellation] = loop.create_future()
+
+        def resolve(cancellation: Cancellation) -> None:
+            if not requested.done():
+                requested.set_result(cancellation)
+
+        def wake(cancellation: Cancellation) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(resolve, cancellation)
+
+        forget = self.on_cancel(wake)
+        try:
+            return await requested
+        finally:
+            forget()
+
+    def wait_blocking(self, timeout: float | None = None) -> bool:
+        """Block this thread until the request or for `timeout` seconds; return whether it was made."""
+        requested = threading.Event()
+        forget = self.on_cancel(lambda _: requested.set())
+        try:
+            return requested.wait(timeout)
+        finally:
+            forget()
+
+    def detach(self) -> None:
+        """Leave the parent, so that a long-lived parent does not keep its ended children."""
+        self._leave_parent()
+        self._leave_parent = _nothing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()
+
+    def _cancel_from_parent(self, cancellation: Cancellation) -> None:
+        self.cancel(cancellation)
+
+    def _forget(self, key: object) -> None:
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.pop(key, None)
+
+
+def _nothing() -> None:
+    """Take back a registration that was never kept."""

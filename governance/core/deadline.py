@@ -1,0 +1,148 @@
+"""The deadline of one running call: total and idle, movable while it runs, paused while a human is asked (T5, T6, T9)."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from governance.core.policy import TimeoutSource
+
+
+class Limit(StrEnum):
+    """Which of the two limits ran out."""
+
+    TOTAL = "total"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineChange:
+    """A limit that was moved while its call ran; timeouts in seconds, None = none."""
+
+    from_timeout: float | None
+    to_timeout: float | None
+    source: TimeoutSource
+    by: str = ""
+
+
+class Deadline:
+    """Calls `on_expire(limit, seconds)` once, when the total or the idle limit has run out.
+
+    Progress only writes down the time: the timer looks again when it fires, so a chatty tool costs nothing.
+    """
+
+    __slots__ = (
+        "_idle_timeout",
+        "_loop",
+        "_on_expire",
+        "_paused_at",
+        "_paused_for",
+        "_started_at",
+        "_timeout",
+        "_timer",
+        "_touched_at",
+    )
+
+    def __init__(
+        self,
+        *,
+        timeout: float | None,
+        idle_timeout: float | None,
+        on_expire: Callable[[Limit, float], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timeout = timeout
+        self._idle_timeout = idle_timeout
+        self._on_expire = on_expire
+        self._timer: asyncio.TimerHandle | None = None
+        self._started_at = self._touched_at = self._loop.time()
+        self._paused_at: float | None = None
+        self._paused_for = 0.0
+        self._arm()
+
+    @property
+    def timeout(self) -> float | None:
+        """The total limit in seconds."""
+        return self._timeout
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """The longest silence in seconds."""
+        return self._idle_timeout
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of running, pauses left out."""
+        return self._now - self._started_at - self._paused_for
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the total limit, None without one."""
+        return None if self._timeout is None else max(self._timeout - self.elapsed, 0.0)
+
+    def touch(self) -> None:
+        """Note a sign of life: the idle clock starts anew."""
+        self._touched_at = self._now
+
+    def move(self, timeout: float | None, *, idle_timeout: float | None) -> None:
+        """Set new limits; one that has run out already expires at once."""
+        self._timeout = timeout
+        self._idle_timeout = idle_timeout
+        self._arm()
+
+    def pause(self) -> None:
+        """Stop both clocks."""
+        if self._paused_at is None:
+            self._paused_at = self._loop.time()
+            self.close()
+
+    def resume(self) -> None:
+        """Let both clocks run on from where they stopped."""
+        if self._paused_at is None:
+            return
+        pause = self._loop.time() - self._paused_at
+        self._paused_for += pause
+        self._touched_at += pause
+        self._paused_at = None
+        self._arm()
+
+    def close(self) -> None:
+        """Take the timer away."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def _now(self) -> float:
+        """The moment at which both clocks stand."""
+        return self._loop.time() if self._paused_at is None else self._paused_at
+
+    def _arm(self) -> None:
+        self.close()
+        if self._paused_at is None and (due := self._next()) is not None:
+            self._timer = self._loop.call_at(due[0], self._look)
+
+    def _next(self) -> tuple[float, Limit, float] | None:
+        """The moment, the kind and the length of the limit that runs out first."""
+        total = idle = None
+        if self._timeout is not None:
+            total = (
+                self._started_at + self._paused_for + self._timeout,
+                Limit.TOTAL,
+                self._timeout,
+            )
+        if self._idle_timeout is not None:
+            idle = (self._touched_at + self._idle_timeout, Limit.IDLE, self._idle_timeout)
+        if total is None or idle is None:
+            return total or idle
+        return idle if idle[0] < total[0] else total
+
+    def _look(self) -> None:
+        self._timer = None
+        due = self._next()
+        if due is None:
+            return
+        if due[0] > self._loop.time() + 1e-4:
+            self._arm()
+        else:
+            self._on_expire(due[1], due[2])

@@ -1,0 +1,81 @@
+"""What can go wrong while a tool call is governed.
+
+GovernanceError
+├── UnknownTool
+├── InvalidToolInput
+├── ToolDisabled
+├── ToolFailed              raised by a tool: a sentence for the model
+├── ToolTimeoutError
+├── ToolExecutionError
+├── QueueFull
+├── QueueTimeout
+├── TooManyAbandonedThreads
+└── IllegalTransition
+"""
+
+
+class GovernanceError(Exception):
+    """Base of everything that governance raises; its text is safe to show."""
+
+
+class UnknownTool(GovernanceError):
+    """No tool of this name is registered."""
+
+    def __init__(self, tool_name: str) -> None:
+        super().__init__(f"There is no tool named {tool_name!r}.")
+        self.tool_name = tool_name
+
+
+class ToolDisabled(GovernanceError):
+    """An administrator has switched the tool off."""
+
+    def __init__(self, tool_name: str) -> None:
+        super().__init__(f"The tool {tool_name!r} is switched off by an administrator.")
+        self.tool_name = tool_name
+
+
+class InvalidToolInput(GovernanceError):
+    """The input does not fit the tool's schema; the text lists each field at fault."""
+
+    def __init__(self, tool_name: str, problems: str) -> None:
+        super().__init__(f"The input of {tool_name!r} is not valid: {problems}")
+        self.tool_name = tool_name
+        self.problems = problems
+
+
+class ToolFailed(GovernanceError):
+    """Raised by a tool that wants the model to read exactly this sentence."""
+
+
+class ToolTimeoutError(GovernanceError):
+    """A tool did not end within its limit (T4)."""
+
+    def __init__(self, tool_name: str, timeout: float) -> None:
+        super().__init__(f"Tool {tool_name!r} did not respond within {timeout:g}s.")
+        self.tool_name = tool_name
+        self.timeout = timeout
+
+
+class ToolExecutionError(GovernanceError):
+    """A tool raised; `original_error` stays on the server, for the log (T4)."""
+
+    def __init__(self, tool_name: str, original_error: BaseException) -> None:
+        super().__init__(f"Tool {tool_name!r} raised {type(original_error).__name__}.")
+        self.tool_name = tool_name
+        self.original_error = original_error
+
+
+class QueueFull(GovernanceError):
+    """Too many calls are running and waiting already (P4)."""
+
+
+class QueueTimeout(GovernanceError):
+    """No slot came free within the queue timeout (P4)."""
+
+
+class TooManyAbandonedThreads(GovernanceError):
+    """The cap on threads that outlived their deadline is reached (T7)."""
+
+
+class IllegalTransition(GovernanceError):
+    """A status was asked to move where the table of allowed moves has no arrow."""

@@ -1,0 +1,356 @@
+"""Runs tool calls under a deadline and a cancellation token, and gives each exactly one outcome (T1, C3, C4).
+
+The ladder of every ending that the body does not choose itself: *signal* (its token is cancelled) → *one task
+cancel* → a *bounded grace* → either proof that it has ended, or a declared *abandon*. The executor never waits for
+its victim longer than that; a result that comes later is recorded as late (T11) and never becomes the result.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from governance.core import outcomes
+from governance.core.calls import CallStatus, ToolCall, ToolOutcome
+from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
+from governance.core.deadline import Deadline, Limit
+from governance.core.exceptions import (
+    GovernanceError,
+    InvalidToolInput,
+    ToolDisabled,
+    ToolExecutionError,
+)
+from governance.core.invokers.coroutine import CoroutineInvoker
+from governance.core.limiter import Limiter, Limits, Ticket
+from governance.core.live import Ending, EndingKind, LiveCall
+from governance.core.outliving import Outliving
+from governance.core.policy import Policy, TimeoutSource, resolve
+from governance.core.ports import Declared, Host, Invoker, PolicySource
+from governance.core.tools import Concurrency, Isolation, Tool, ToolContext, ToolRegistry
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The executor's own spans, in seconds.
+
+    `cancel_grace` is how long a body may take to end after it was asked to; `progress_interval` the rhythm of signs of
+    life for calls older than it; `notice_interval` the shortest time between two reports of a chatty tool.
+    """
+
+    cancel_grace: float = 0.6
+    progress_interval: float = 5.0
+    notice_interval: float = 0.5
+
+
+class ToolExecutor:
+    """Governs tool calls on one event loop.
+
+    `invokers` says where each isolation's bodies run; without an entry for an isolation its tools are refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: ToolRegistry,
+        policies: PolicySource | None = None,
+        limits: Limits | None = None,
+        timing: Timing | None = None,
+        invokers: Mapping[Isolation, Invoker] | None = None,
+        result_limit: int = 100_000,
+    ) -> None:
+        self._registry = registry
+        self._policies: PolicySource = policies or Declared()
+        self._timing = timing or Timing()
+        self._invokers: dict[Isolation, Invoker] = {
+            Isolation.ASYNC: CoroutineInvoker(),
+            **(invokers or {}),
+        }
+        self._limiter = Limiter(limits or Limits(), capacities=_capacities(self._invokers))
+        self._result_limit = result_limit
+        self._live: dict[LiveCall, Host] = {}
+        self._policy_round = 0
+        self._outliving = Outliving(result_limit=result_limit)
+        self._ticker: asyncio.TimerHandle | None = None
+
+    @property
+    def live(self) -> Iterable[LiveCall]:
+        """The calls that wait or run now."""
+        return tuple(self._live)
+
+    @property
+    def abandoned(self) -> int:
+        """How many bodies go on although their calls have their outcome."""
+        return len(self._outliving)
+
+    @property
+    def limiter(self) -> Limiter:
+        """Who runs and who waits."""
+        return self._limiter
+
+    def prepare(self, call: ToolCall, *, token: CancellationToken | None = None) -> LiveCall:
+        """Return the live call of a request, so that it can be cancelled before it has begun to wait."""
+        return LiveCall(call, token=CancellationToken(parent=token))
+
+    async def run(
+        self, call: ToolCall, *, token: CancellationToken | None = None, host: Host | None = None
+    ) -> ToolOutcome:
+        """Prepare and execute in one."""
+        return await self.execute(self.prepare(call, token=token), host=host)
+
+    async def execute(self, live: LiveCall, *, host: Host | None = None) -> ToolOutcome:
+        """Govern the call and return its one outcome; whatever the tool does, this returns in bounded time.
+
+        Raises:
+            asyncio.CancelledError: the surrounding task was cancelled; the body was asked to stop, nothing is recorded.
+            Exception: whatever the observer raised; the body does not run, or was ended.
+        """
+        host = host or Host()
+        self._live[live] = host
+        try:
+            outcome = await self._govern(live, host)
+            live.move(outcome.status)
+            await live.notices_sent()
+            await host.observer.call_ended(live, outcome)
+        finally:
+            del self._live[live]
+            live.token.detach()
+        if live.outliving is not None:
+            self._outliving.await_settlement(live, live.outliving, host.observer)
+        return outcome
+
+    def apply_policies(self) -> None:
+        """Make the limits as they are now hold for the running calls too (T9)."""
+        self._policy_round += 1
+        for live, host in list(self._live.items()):
+            if live.deadline is not None:
+                self._obey(live, host)
+
+    def set_deadline(self, live: LiveCall, timeout: float, *, by: str = "") -> bool:
+        """Give a running call another total limit (T9). Return False if it does not run any more."""
+        change = live.set_deadline(timeout, source=TimeoutSource.MANUAL, by=by)
+        if change is None:
+            return False
+        if (host := self._live.get(live)) is not None:
+            self._tell(live, host.observer.deadline_moved(live))
+        return True
+
+    async def aclose(self) -> None:
+        """Stop watching what outlives its call, and close the invokers."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        await self._outliving.aclose(timeout=self._timing.cancel_grace)
+        for invoker in self._invokers.values():
+            if (close := getattr(invoker, "aclose", None)) is not None:
+                await close()
+
+    async def _govern(self, live: LiveCall, host: Host) -> ToolOutcome:
+        if live.token.is_cancelled:
+            return outcomes.not_started(live)
+        try:
+            tool, arguments = self._check(live)
+            self._supersede(live, tool)
+            ticket = await self._queue(live, tool)
+        except GovernanceError as error:
+            return outcomes.refused(live, error)
+        except Exception as error:
+            logger.exception(
+                "A tool call could not be checked", extra=outcomes.facts(live, error=error)
+            )
+            return outcomes.refused(live, ToolExecutionError(live.call.tool_name, error))
+        if ticket is None:
+            return outcomes.not_started(live)
+        try:
+            return await self._run(live, tool, arguments, host)
+        finally:
+            self._limiter.leave(ticket)
+
+    def _check(self, live: LiveCall) -> tuple[Tool, dict[str, Any]]:
+        """Find the tool, its policy and the arguments: all that can be refused before the clock starts."""
+        tool = live.tool = self._registry.get(live.call.tool_name)
+        if live.call.problem:
+            raise InvalidToolInput(tool.name, live.call.problem)
+        live.hint = tool.hint(live.call.input)
+        if not self._take_policy(live, tool).enabled:
+            raise ToolDisabled(tool.name)
+        if tool.isolation not in self._invokers:
+            raise GovernanceError(f"The tool {tool.name!r} cannot be run here.")
+        arguments = {name: value for name, value in live.call.input.items() if name != "_meta"}
+        return tool, tool.validate(arguments)
+
+    def _take_policy(self, live: LiveCall, tool: Tool) -> Policy:
+        policy = live.policy = resolve(self._policies.levels(tool), hint=live.hint)
+        live.timeout_source = policy.timeout_source
+        return policy
+
+    async def _queue(self, live: LiveCall, tool: Tool) -> Ticket | None:
+        """Wait for a slot; None if the call was cancelled meanwhile."""
+        ticket = Ticket(
+            scope=live.call.scope,
+            tool_name=tool.name,
+            concurrency=tool.concurrency,
+            isolation=tool.isolation,
+            max_running=live.policy.max_running if live.policy else None,
+        )
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        try:
+            return ticket if await self._limiter.enter(ticket, token=live.token) else None
+        finally:
+            live.queued = loop.time() - asked_at
+
+    def _supersede(self, live: LiveCall, tool: Tool) -> None:
+        """Cancel the earlier calls that this one takes the place of (C9)."""
+        if tool.concurrency is not Concurrency.SUPERSEDE:
+            return
+        for other in self._live:
+            if other is not live and other.tool is tool and other.call.scope == live.call.scope:
+                other.cancel(Cancellation(reason=CancelReason.SUPERSEDED))
+
+    async def _run(
+        self, live: LiveCall, tool: Tool, arguments: Mapping[str, Any], host: Host
+    ) -> ToolOutcome:
+        if live.token.is_cancelled:
+            return outcomes.not_started(live)
+        policy = self._take_policy(live, tool)  # it may have been edited while the call waited
+        if not policy.enabled:
+            return outcomes.refused(live, ToolDisabled(tool.name))
+        policy_round = self._policy_round
+        live.move(CallStatus.RUNNING)
+        await host.observer.call_started(live)
+        live.token.on_cancel(
+            lambda request: live.decide(Ending(kind=EndingKind.CANCEL, cancellation=request))
+        )
+        if live.ended_by is not None:  # asked after the registration: no request falls in between
+            return outcomes.not_started(live)
+        body = self._start(live, tool, arguments, host)
+        deadline = live.deadline = _deadline(live, policy)
+        if policy_round != self._policy_round:
+            self._obey(live, host)
+        ending = await self._watch(live, deadline, body)
+        if ending.kind is EndingKind.BODY:
+            return outcomes.settled(live, body, result_limit=self._result_limit)
+        return await self._end(live, body, ending, host)
+
+    def _start(
+        self, live: LiveCall, tool: Tool, arguments: Mapping[str, Any], host: Host
+    ) -> asyncio.Task[Any]:
+        context = ToolContext(
+            call_id=live.call.id,
+            tool_name=tool.name,
+            scope=live.call.scope,
+            token=live.token,
+            report=live.report,
+            workspace=host.workspace,
+            metadata=host.metadata,
+            time_left=lambda: live.deadline.time_left if live.deadline else None,
+        )
+        invocation = self._invokers[tool.isolation].invoke(tool, arguments, context)
+        return asyncio.create_task(invocation, name=f"tool {tool.name} {live.call.id}")
+
+    async def _watch(self, live: LiveCall, deadline: Deadline, body: asyncio.Task[Any]) -> Ending:
+        """Wait until the body has ended, a limit has run out, or somebody asked to stop: whichever is first."""
+        body.add_done_callback(lambda _: live.decide(_BODY_ENDED))
+        self._tick_soon()
+        try:
+            ending = await live.ending()
+        except asyncio.CancelledError:  # the process goes down (invariant 6): ask, do not wait
+            live.token.cancel(Cancellation(reason=CancelReason.SHUTDOWN))
+            body.cancel()
+            self._outliving.own(body)
+            raise
+        finally:
+            deadline.close()
+        if _has_value(body):  # just in time: it was not asked to stop yet
+            return _BODY_ENDED
+        return ending
+
+    async def _end(
+        self, live: LiveCall, body: asyncio.Task[Any], ending: Ending, host: Host
+    ) -> ToolOutcome:
+        """Signal, cancel once, wait for the grace, then call it settled or abandoned (C13)."""
+        live.move(CallStatus.CANCELLING)
+        live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
+        self._tell(live, host.observer.call_cancelling(live))
+        body.cancel()
+        try:
+            await asyncio.wait({body}, timeout=self._timing.cancel_grace)
+        finally:
+            self._outliving.own(body)
+        has_value = _has_value(body)
+        if has_value and ending.kind is EndingKind.CANCEL:
+            return outcomes.settled(live, body, result_limit=self._result_limit)
+        if has_value or not body.done():
+            live.outliving = body
+        return outcomes.ended(live, ending, is_settled=body.done())
+
+    def _tick_soon(self) -> None:
+        if self._ticker is None:
+            loop = asyncio.get_running_loop()
+            self._ticker = loop.call_later(self._timing.notice_interval, self._tick)
+
+    def _tick(self) -> None:
+        """Tell of every running call that has news, or has been silent for an interval (V1)."""
+        self._ticker = None
+        now = asyncio.get_running_loop().time()
+        for live, host in self._live.items():
+            if live.deadline is None or live.status is not CallStatus.RUNNING:
+                continue
+            silent_for = min(live.elapsed, now - live.told_at)
+            if live.has_news or silent_for >= self._timing.progress_interval:
+                live.has_news = False
+                live.told_at = now
+                self._tell(live, host.observer.call_progressed(live))
+        if self._live:
+            self._tick_soon()
+
+    def _obey(self, live: LiveCall, host: Host) -> None:
+        """Put a policy that was edited in force for a running call."""
+        if live.tool is None:
+            return
+        before, after = live.policy, resolve(self._policies.levels(live.tool), hint=live.hint)
+        live.policy = after
+        if before is None or (before.timeout, before.idle_timeout) == (
+            after.timeout,
+            after.idle_timeout,
+        ):
+            return
+        if live.change_limits(
+            after.timeout, idle_timeout=after.idle_timeout, source=after.timeout_source
+        ):
+            self._tell(live, host.observer.deadline_moved(live))
+
+    def _tell(self, live: LiveCall, notice: Coroutine[Any, Any, None]) -> None:
+        live.tell(_logged(notice, live))
+
+
+_BODY_ENDED = Ending(kind=EndingKind.BODY)
+
+
+async def _logged(notice: Coroutine[Any, Any, None], live: LiveCall) -> None:
+    try:
+        await notice
+    except Exception:
+        logger.exception("An observer failed", extra=outcomes.facts(live))
+
+
+def _deadline(live: LiveCall, policy: Policy) -> Deadline:
+    def expire(limit: Limit, seconds: float) -> None:
+        live.decide(Ending(kind=EndingKind.TIMEOUT, limit=limit, seconds=seconds))
+
+    return Deadline(timeout=policy.timeout, idle_timeout=policy.idle_timeout, on_expire=expire)
+
+
+def _has_value(body: asyncio.Task[Any]) -> bool:
+    return body.done() and not body.cancelled() and body.exception() is None
+
+
+def _capacities(invokers: Mapping[Isolation, Invoker]) -> dict[Isolation, int]:
+    capacities = {
+        isolation: getattr(invoker, "capacity", None) for isolation, invoker in invokers.items()
+    }
+    return {
+        isolation: capacity for isolation, capacity in capacities.items() if capacity is not None
+    }

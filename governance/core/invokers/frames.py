@@ -1,0 +1,88 @@
+"""The wire between a worker process and its invoker: JSON objects, each behind its length.
+
+JSON and not pickle, because what comes back is a tool's output and may be hostile.
+"""
+
+import json
+import socket
+import struct
+from typing import Any
+
+Frame = dict[str, Any]
+
+HEADER = struct.Struct("!I")
+DEFAULT_RESULT_LIMIT = 4_000_000
+ENVELOPE = 500_000  # room for what surrounds a result, and for a traceback or a piece of output
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+class FrameError(Exception):
+    """What was read is not a frame."""
+
+
+class FrameTooLarge(Exception):
+    """What was to be sent is over the limit."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"{size} bytes, limit {limit}")
+        self.size = size
+        self.limit = limit
+
+
+def to_json(value: Any) -> bytes:
+    """Return `value` as strict JSON. Raise `TypeError` or `ValueError` where it is none (NaN included)."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return text.encode(errors="replace")  # half a surrogate pair is no text
+
+
+def pack(frame: Frame, *, limit: int) -> bytes:
+    """Return the bytes of a frame. Raise `FrameTooLarge`, or as `to_json` does."""
+    body = to_json(frame)
+    if len(body) > limit:
+        raise FrameTooLarge(len(body), limit)
+    return HEADER.pack(len(body)) + body
+
+
+def body_size(header: bytes, *, limit: int) -> int:
+    """Return how many bytes follow the header. Raise `FrameError` if that is over the limit."""
+    size: int = HEADER.unpack(header)[0]
+    if size > limit:
+        raise FrameError(f"a frame of {size} bytes")
+    return size
+
+
+def unpack(body: bytes) -> Frame:
+    """Return the frame. Raise `FrameError`."""
+    try:
+        frame = _DECODER.decode(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise FrameError("what is no JSON") from error
+    if not isinstance(frame, dict):
+        raise FrameError("what is no frame")
+    return frame
+
+
+def receive_blocking(connection: socket.socket) -> Frame | None:
+    """Read the next frame in a worker; None at the end of the stream."""
+    header = _read(connection, HEADER.size)
+    body = header and _read(connection, HEADER.unpack(header)[0])
+    return unpack(body) if body else None
+
+
+def _read(connection: socket.socket, size: int) -> bytes | None:
+    received = bytearray()
+    while len(received) < size:
+        piece = connection.recv(min(size - len(received), 1 << 20))
+        if not piece:
+            return None
+        received += piece
+    return bytes(received)

@@ -1,0 +1,192 @@
+"""Runs plain Python tools in worker processes, where a call can be ended whatever it does (T8, C4).
+
+Of our own make rather than a library's: docs/decisions/worker-processes.md says why.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pydantic_core
+
+from governance.core.calls import Progress
+from governance.core.cancellation import CancellationToken
+from governance.core.invokers import frames
+from governance.core.invokers.connection import WorkerConnection, WorkerSettings
+from governance.core.invokers.restart_budget import RestartBudget
+from governance.core.invokers.worker_errors import (
+    CallRefused,
+    RemoteToolError,
+    WorkerDied,
+    WorkerPoolBroken,
+    WorkerPoolClosed,
+    value_of,
+)
+from governance.core.invokers.worker_pool import WorkerPool
+from governance.core.tools import Tool, ToolContext
+
+__all__ = [
+    "CallRefused",
+    "ProcessInvoker",
+    "RemoteToolError",
+    "WorkerDied",
+    "WorkerPoolBroken",
+    "WorkerPoolClosed",
+]
+
+
+class ProcessInvoker:
+    """A pool of worker processes, one call at a time in each, `spare` of them kept warm for the next call.
+
+    Belongs to one event loop. Nothing is started before the first `invoke` or `warm`. A call that is cancelled
+    takes its worker and everything that it started with it; the call after it finds a spare ready.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_workers: int,
+        kill_grace: float,
+        spare: int = 1,
+        initializer: str | None = None,
+        max_calls_per_worker: int = 100,
+        max_worker_bytes: int = 200_000_000,
+        result_limit: int = frames.DEFAULT_RESULT_LIMIT,
+        start_timeout: float = 30.0,
+        environment: Mapping[str, str] | None = None,
+        budget: RestartBudget | None = None,
+    ) -> None:
+        settings = WorkerSettings(
+            kill_grace=kill_grace,
+            start_timeout=start_timeout,
+            max_calls=max_calls_per_worker,
+            max_bytes=max_worker_bytes,
+            result_limit=result_limit,
+            initializer=initializer,
+            environment=environment,
+        )
+        self._result_limit = result_limit
+        self._slots = asyncio.Semaphore(max_workers)
+        self._pool = WorkerPool(
+            settings, max_workers=max_workers, spare=spare, budget=budget or RestartBudget()
+        )
+
+    @property
+    def live(self) -> int:
+        """Workers that are idle, in a call or about to be ready."""
+        return self._pool.live
+
+    @property
+    def idle(self) -> int:
+        """Workers that wait for a call."""
+        return self._pool.idle
+
+    @property
+    def busy(self) -> int:
+        """Workers in a call."""
+        return self._pool.busy
+
+    @property
+    def ending(self) -> int:
+        """Workers that are being ended and are not proven gone yet."""
+        return self._pool.ending
+
+    @property
+    def survivors(self) -> tuple[int, ...]:
+        """Process ids of workers whose group was still there after SIGKILL (B4)."""
+        return self._pool.survivors
+
+    async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        """Run the tool's function in a worker; everything else as `invoke_function`.
+
+        In the worker the tool gets a context of the same class, without `time_left`; its token knows that it was
+        cancelled, not why.
+        """
+        return await self.invoke_function(
+            f"{tool.function.__module__}:{tool.function.__qualname__}",
+            arguments,
+            call_id=context.call_id,
+            on_progress=context.report,
+            token=context.token,
+            facts={
+                "tool_name": context.tool_name,
+                "scope": context.scope,
+                "workspace": context.workspace,
+                "metadata": context.metadata,
+            },
+        )
+
+    async def invoke_function(
+        self,
+        function: str,
+        arguments: Mapping[str, Any],
+        *,
+        call_id: str,
+        on_progress: Callable[[Progress], None],
+        token: CancellationToken | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run "module:qualname" with `arguments` in a worker and return its result.
+
+        `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. When the task that
+        runs this is cancelled, the worker's group gets SIGTERM, after `kill_grace` SIGKILL, and the
+        `CancelledError` goes on once it is gone. Waiting for a worker can be cancelled too: nothing is started.
+
+        Raises:
+            RemoteToolError: the tool raised.
+            ToolFailed: the tool raised it, with a sentence for the model.
+            CallRefused: function, arguments or result cannot cross.
+            WorkerDied: the worker ended during the call.
+            WorkerPoolBroken: the function's workers died too often.
+            WorkerPoolClosed: `aclose` was called.
+            Cancelled: `token` was cancelled before the call began.
+        """
+        request = self._request(function, arguments, call_id=call_id, facts=facts)
+        worker: WorkerConnection | None = None
+        try:
+            async with self._slots:
+                worker = await self._pool.take(function)
+                if token is not None:
+                    token.raise_if_cancelled()
+                answer = await worker.call(request, call_id=call_id, on_progress=on_progress)
+        except WorkerDied as death:
+            if worker is not None:
+                self._pool.record_death(worker, death, function=function)
+            raise
+        except asyncio.CancelledError:
+            if worker is not None:
+                await asyncio.wait({self._pool.end(worker)})
+            raise
+        finally:
+            if worker is not None:
+                self._pool.give_back(worker)
+        return value_of(answer)
+
+    async def warm(self) -> None:
+        """Start the spare workers now instead of at the first call."""
+        await self._pool.warm()
+
+    async def aclose(self) -> None:
+        """End every worker and what it started; return when all are gone, within the grace and a second."""
+        await self._pool.aclose()
+
+    def _request(
+        self,
+        function: str,
+        arguments: Mapping[str, Any],
+        *,
+        call_id: str,
+        facts: Mapping[str, Any] | None,
+    ) -> bytes:
+        try:
+            frame = {
+                "call": call_id,
+                "function": function,
+                "arguments": pydantic_core.to_jsonable_python(dict(arguments)),
+                "context": pydantic_core.to_jsonable_python(dict(facts or {})),
+            }
+            return frames.pack(frame, limit=self._result_limit)
+        except frames.FrameTooLarge as error:
+            raise CallRefused("too_large", f"input: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise CallRefused("not_json", f"input: {error}") from error

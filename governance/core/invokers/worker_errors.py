@@ -1,0 +1,99 @@
+"""How a call in a worker process can fail, and what an answer of a worker means.
+
+GovernanceError
+├── RemoteToolError
+├── CallRefused
+├── WorkerDied
+├── WorkerPoolBroken
+└── WorkerPoolClosed
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from governance.core.exceptions import GovernanceError, ToolFailed
+
+
+class RemoteToolError(GovernanceError):
+    """The tool raised in its worker. `message` and `traceback` are for the log, as any exception's text (T4)."""
+
+    def __init__(self, type_name: str, message: str, *, traceback: str = "") -> None:
+        super().__init__(f"The tool raised {type_name}.")
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+
+
+class CallRefused(GovernanceError):
+    """The call could not be made, or its result not be sent back; `code` says which, `detail` is for the log."""
+
+    SENTENCES: Mapping[str, str] = {
+        "not_importable": "The tool's function cannot be found by a worker process.",
+        "not_json": "The tool's input or result is not plain JSON data (text, numbers, lists, objects).",
+        "too_large": "The tool's input or result is too large; ask for less of it.",
+    }
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(
+            self.SENTENCES.get(code, "The worker process gave an answer that cannot be read.")
+        )
+        self.code = code
+        self.detail = detail
+
+
+class WorkerDied(GovernanceError):
+    """The worker ended, or spoke nonsense, before the call had a result. What the tool did is not known (C13).
+
+    `description` says how it ended; `detail` is for the log.
+    """
+
+    def __init__(self, call_id: str, description: str, *, detail: str = "") -> None:
+        super().__init__(f"The tool's process gave no result: it {description}.")
+        self.call_id = call_id
+        self.description = description
+        self.detail = detail
+
+
+class WorkerPoolBroken(GovernanceError):
+    """Too many workers died within a minute; `retry_after` seconds until calls are taken again."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(
+            "The processes that run this tool died too often; it takes no calls "
+            f"for {max(retry_after, 1.0):.0f} s. Use another tool meanwhile."
+        )
+        self.retry_after = retry_after
+
+
+class WorkerPoolClosed(GovernanceError):
+    """The server is going down: no call is taken any more."""
+
+    def __init__(self) -> None:
+        super().__init__("The server is shutting down; the tool was not started.")
+
+
+def value_of(answer: Mapping[str, Any]) -> Any:
+    """Return the result, or raise what the answer says; an answer is as trustworthy as the tool.
+
+    Raises:
+        ToolFailed: the tool raised it, with a sentence for the model.
+        RemoteToolError: the tool raised something else.
+        CallRefused: the worker could not make the call or send its result.
+    """
+    match answer:
+        case {"kind": "result", "value": value}:
+            return value
+        case {"kind": "failed", "message": str(message)}:
+            raise ToolFailed(message)
+        case {
+            "kind": "raised",
+            "type_name": str(name),
+            "message": str(message),
+            "traceback": str(trace),
+        }:
+            raise RemoteToolError(
+                name if name.isidentifier() else "an error", message, traceback=trace
+            )
+        case {"kind": "refused", "code": str(code), "detail": str(detail)}:
+            raise CallRefused(code, detail)
+    raise CallRefused("unreadable", "an answer of no known kind")

@@ -1,0 +1,195 @@
+"""Who may run now: limits for the process, a scope, a tool, an isolation; exclusive calls; a bounded queue (P2, P4)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from governance.core.cancellation import Cancellation, CancellationToken
+from governance.core.exceptions import QueueFull, QueueTimeout
+from governance.core.tools import Concurrency, Isolation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many calls may run at once (in all, per scope) and how many may wait; `queue_timeout` in seconds."""
+
+    max_running: int = 100
+    max_queued: int = 200
+    max_running_per_scope: int = 16
+    queue_timeout: float = 300.0
+
+
+class Answer(Enum):
+    """What a waiting call is told, once."""
+
+    ADMITTED = "admitted"
+    CANCELLED = "cancelled"
+    TOO_LATE = "too_late"
+
+
+class Ticket:
+    """One call's place: waiting until `answer` is resolved, then running until it leaves."""
+
+    __slots__ = ("answer", "concurrency", "isolation", "max_running", "places", "scope")
+
+    def __init__(
+        self,
+        *,
+        scope: str,
+        tool_name: str,
+        concurrency: Concurrency,
+        isolation: Isolation = Isolation.ASYNC,
+        max_running: int | None = None,
+    ) -> None:
+        self.scope = scope
+        self.concurrency = concurrency
+        self.isolation = isolation
+        self.max_running = max_running
+        self.answer: asyncio.Future[Answer] | None = None
+        # all that the call counts against while it runs
+        self.places: tuple[tuple[str, ...], ...] = (
+            ("scope", scope),
+            ("tool", tool_name),
+            ("isolation", isolation),
+            ("tool in scope", scope, tool_name),
+        )
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it was told its answer, or nobody waits for one any more, and its task will see that next."""
+        return self.answer is not None and self.answer.done()
+
+
+class Limiter:
+    """Admits calls first come, first served; one that only waits for its tool or its isolation lets others pass.
+
+    An exclusive call runs alone in its scope, and nothing of its scope overtakes it while it waits. A superseding
+    call never runs beside another call of its tool in its scope. `capacities` says how many calls of an isolation
+    may run at once, so that no call waits for a thread or a worker while its clock runs (T5).
+    """
+
+    def __init__(
+        self, limits: Limits, *, capacities: Mapping[Isolation, int] | None = None
+    ) -> None:
+        self.limits = limits
+        self._capacities = dict(capacities or {})
+        self._running = 0
+        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._exclusive: set[str] = set()
+        self._waiting: dict[Ticket, None] = {}
+
+    @property
+    def running(self) -> int:
+        """How many calls run now."""
+        return self._running
+
+    @property
+    def queued(self) -> int:
+        """How many calls wait for a slot."""
+        return len(self._waiting)
+
+    async def enter(self, ticket: Ticket, *, token: CancellationToken) -> bool:
+        """Wait for a slot. Return False if the token was cancelled first.
+
+        Raises:
+            QueueFull: too many calls wait already.
+            QueueTimeout: no slot came free in time.
+        """
+        if token.is_cancelled:
+            return False
+        if not self._waiting and self._fits(ticket):
+            self._take(ticket)
+            return True
+        self._waiting[ticket] = None
+        self._admit()
+        if ticket not in self._waiting:
+            return True
+        if len(self._waiting) > self.limits.max_queued:
+            del self._waiting[ticket]
+            raise QueueFull("Too many tool calls are running and waiting already.")
+        return await self._wait(ticket, token=token)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give the slot back."""
+        self._running -= 1
+        for place in ticket.places:
+            self._counts[place] -= 1
+            if not self._counts[place]:
+                del self._counts[place]
+        if ticket.concurrency is Concurrency.EXCLUSIVE:
+            self._exclusive.discard(ticket.scope)
+        if self._waiting:
+            self._admit()
+
+    async def _wait(self, ticket: Ticket, *, token: CancellationToken) -> bool:
+        loop = asyncio.get_running_loop()
+        answer = ticket.answer = loop.create_future()
+
+        def give_up(_: Cancellation) -> None:
+            loop.call_soon_threadsafe(_resolve, answer, Answer.CANCELLED)
+
+        timer = loop.call_later(self.limits.queue_timeout, _resolve, answer, Answer.TOO_LATE)
+        forget = token.on_cancel(give_up)
+        try:
+            given = await answer
+        except asyncio.CancelledError:
+            if not answer.cancelled() and answer.result() is Answer.ADMITTED:
+                self.leave(ticket)
+            raise
+        finally:
+            timer.cancel()
+            forget()
+            self._forget(ticket)
+        if given is Answer.TOO_LATE:
+            raise QueueTimeout(f"No slot came free within {self.limits.queue_timeout:g}s.")
+        return given is Answer.ADMITTED
+
+    def _forget(self, ticket: Ticket) -> None:
+        if ticket in self._waiting:
+            del self._waiting[ticket]
+            self._admit()
+
+    def _admit(self) -> None:
+        """Let in whoever fits, in order of arrival."""
+        held: set[str] = set()
+        for ticket in list(self._waiting):
+            if self._running >= self.limits.max_running:
+                return
+            if ticket.scope in held or ticket.is_answered:
+                continue
+            if self._fits(ticket):
+                del self._waiting[ticket]
+                self._take(ticket)
+                if ticket.answer is not None:
+                    _resolve(ticket.answer, Answer.ADMITTED)
+            elif ticket.concurrency is Concurrency.EXCLUSIVE:
+                held.add(ticket.scope)
+
+    def _fits(self, ticket: Ticket) -> bool:
+        scope, tool, isolation, tool_in_scope = (self._counts[place] for place in ticket.places)
+        if ticket.scope in self._exclusive or (
+            scope and ticket.concurrency is Concurrency.EXCLUSIVE
+        ):
+            return False
+        if ticket.max_running is not None and tool >= ticket.max_running:
+            return False
+        if ticket.concurrency is Concurrency.SUPERSEDE and tool_in_scope:
+            return False
+        capacity = self._capacities.get(ticket.isolation)
+        if capacity is not None and isolation >= capacity:
+            return False
+        return self._running < self.limits.max_running and scope < self.limits.max_running_per_scope
+
+    def _take(self, ticket: Ticket) -> None:
+        self._running += 1
+        for place in ticket.places:
+            self._counts[place] += 1
+        if ticket.concurrency is Concurrency.EXCLUSIVE:
+            self._exclusive.add(ticket.scope)
+
+
+def _resolve(waiting: asyncio.Future[Answer], answer: Answer) -> None:
+    if not waiting.done():
+        waiting.set_result(answer)

@@ -1,0 +1,233 @@
+"""Loops: a turn that repeats calls and results, or only fails, is warned, then halted (A4)."""
+
+import json
+import re
+from collections import deque
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any, Self
+
+# The most calls that may take turns in one cycle (A-B-A-B is two).
+_LONGEST_CYCLE = 4
+# Of a longer result only the two ends are searched for nonces; all of it is hashed.
+_NORMALISED_END = 8192
+
+# What differs from run to run without meaning progress. Shorter numbers stay: they count things.
+_NONCE = re.compile(
+    r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"  # UUID
+    r"|\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:z|[+-]\d\d:?\d\d)?"  # date with time
+    r"|\b\d\d?:\d\d:\d\d(?:[.,]\d+)?\b"  # time of day
+    r"|\b0x[0-9a-f]+\b"  # address
+    r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b"  # hexadecimal id
+    r"|\b\d+\.\d+ ?(?:[mnµ]?s|sec|seconds)\b|\b\d+ ?[mnµ]s\b"  # measured duration
+    r"|\b\d+\.\d{6,}\b|\b\d{10,}(?:\.\d+)?\b",  # random or epoch number
+    re.IGNORECASE,
+)
+
+
+class LoopAction(StrEnum):
+    """What shall follow from an observed call."""
+
+    OK = "ok"
+    WARN = "warn"
+    HALT = "halt"
+
+
+class LoopKind(StrEnum):
+    """Which loop was seen."""
+
+    REPEATED_CALL = "repeated_call"
+    ALTERNATING_CALLS = "alternating_calls"
+    ERRORS_IN_A_ROW = "errors_in_a_row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopVerdict:
+    """What to do after a call.
+
+    `text` is for the model: append it to the call's one result, never add a second result.
+    """
+
+    action: LoopAction = LoopAction.OK
+    kind: LoopKind | None = None
+    count: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Observation:
+    call: bytes
+    result: bytes
+    step: object
+
+
+_OK = LoopVerdict()
+
+
+class LoopDetector:
+    """Watches the calls of one turn.
+
+    A pattern counts once per step, so that parallel calls of one step never halt a turn that could
+    not read a warning. `window` is how many calls are remembered; to halt a cycle of n calls it
+    must hold n times `halt_after`. `warn_after=None` is off, `halt_after=None` only warns.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int,
+        warn_after: int | None,
+        halt_after: int | None,
+        exempt: Container[str] = frozenset(),
+    ) -> None:
+        _check_limits(window, warn_after=warn_after, halt_after=halt_after)
+        self._warn_after = warn_after
+        self._halt_after = halt_after
+        self._exempt = exempt
+        self._recent: deque[_Observation] = deque(maxlen=window)
+        self._failed_steps = 0
+        self._last_failed_step: object = None
+
+    @classmethod
+    def off(cls) -> Self:
+        """Return a detector that finds every call in order."""
+        return cls(window=1, warn_after=None, halt_after=None)
+
+    def observe(
+        self,
+        tool_name: str,
+        input: Mapping[str, Any],
+        result: str | None,
+        *,
+        is_error: bool,
+        step: int | None = None,
+    ) -> LoopVerdict:
+        """Record one ended call and judge the turn so far.
+
+        Give the tool's own `result`, without a warning that was appended to it. None means that the
+        call was refused and did not run: that counts as the same result again (acceptance 86).
+        Calls of one step share a `step`; without one, each call is a step of its own. Calls of
+        exempt tools leave no trace.
+        """
+        if self._warn_after is None or tool_name in self._exempt:
+            return _OK
+        occasion: object = object() if step is None else step
+        call = _call_digest(tool_name, input)
+        known = self._last_result(call) if result is None else _result_digest(result)
+        self._recent.append(_Observation(call, known, occasion))
+        self._count_failure(occasion, is_error=is_error)
+        return self._judge(tool_name)
+
+    def _last_result(self, call: bytes) -> bytes:
+        results = (seen.result for seen in reversed(self._recent) if seen.call == call)
+        return next(results, b"")
+
+    def _count_failure(self, step: object, *, is_error: bool) -> None:
+        if not is_error:
+            self._failed_steps, self._last_failed_step = 0, None
+        elif step != self._last_failed_step:
+            self._failed_steps, self._last_failed_step = self._failed_steps + 1, step
+
+    def _judge(self, tool_name: str) -> LoopVerdict:
+        rounds, calls = self._longest_cycle()
+        kind = LoopKind.REPEATED_CALL if calls == 1 else LoopKind.ALTERNATING_CALLS
+        count = rounds
+        if self._failed_steps > rounds:
+            kind, count = LoopKind.ERRORS_IN_A_ROW, self._failed_steps
+        action = self._action(count)
+        if action is LoopAction.OK:
+            return _OK
+        left = None if self._halt_after is None else self._halt_after - count
+        text = _describe(kind, tool_name, count=count) + _advise(action, kind, left=left)
+        return LoopVerdict(action=action, kind=kind, count=count, text=text)
+
+    def _action(self, count: int) -> LoopAction:
+        if self._halt_after is not None and count >= self._halt_after:
+            return LoopAction.HALT
+        if self._warn_after is not None and count >= self._warn_after:
+            return LoopAction.WARN
+        return LoopAction.OK
+
+    def _longest_cycle(self) -> tuple[int, int]:
+        """Return how many rounds the latest calls made without anything new, and their calls.
+
+        Going back in time: a call with another result than later was progress, and so was one
+        call too many.
+        """
+        result_of: dict[bytes, bytes] = {}
+        steps_of: dict[bytes, set[object]] = {}
+        best = (0, 1)
+        for seen in reversed(self._recent):
+            if (
+                result_of.setdefault(seen.call, seen.result) != seen.result
+                or len(result_of) > _LONGEST_CYCLE
+            ):
+                break
+            steps_of.setdefault(seen.call, set()).add(seen.step)
+            rounds = min(map(len, steps_of.values()))
+            if rounds > best[0]:
+                best = (rounds, len(steps_of))
+        return best
+
+
+def _check_limits(window: int, *, warn_after: int | None, halt_after: int | None) -> None:
+    """Raise ValueError for limits under which the detector could not do what it says."""
+    if warn_after is None:
+        return
+    if warn_after < 2:
+        raise ValueError("warn_after must be at least 2: one call is no loop.")
+    if halt_after is not None and halt_after <= warn_after:
+        raise ValueError("halt_after must be greater than warn_after: the model is warned first.")
+    if window < (halt_after or warn_after):
+        raise ValueError(
+            "window must hold at least halt_after calls, or no loop is ever long enough."
+        )
+
+
+def _call_digest(tool_name: str, input: Mapping[str, Any]) -> bytes:
+    return _digest(json.dumps([tool_name, input], sort_keys=True, default=repr))
+
+
+def _result_digest(result: str) -> bytes:
+    if len(result) <= 2 * _NORMALISED_END:
+        return _digest(_NONCE.sub("#", result))
+    head, middle, tail = (
+        result[:_NORMALISED_END],
+        result[_NORMALISED_END:-_NORMALISED_END],
+        result[-_NORMALISED_END:],
+    )
+    return _digest(_NONCE.sub("#", head), middle, _NONCE.sub("#", tail))
+
+
+def _digest(*texts: str) -> bytes:
+    digest = blake2b(digest_size=16)
+    for text in texts:
+        digest.update(text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def _describe(kind: LoopKind, tool_name: str, *, count: int) -> str:
+    if kind is LoopKind.REPEATED_CALL:
+        seen = (
+            f'Tool "{tool_name}" was called {count} times with the same input and the same result.'
+        )
+    elif kind is LoopKind.ALTERNATING_CALLS:
+        seen = (
+            f"The same calls have taken turns {count} times, each with the same result as before."
+        )
+    else:
+        seen = f"Tool calls have failed {count} times in a row, without a success in between."
+    return f"[LOOP] {seen}"
+
+
+def _advise(action: LoopAction, kind: LoopKind, *, left: int | None) -> str:
+    if action is LoopAction.HALT:
+        return " The turn was halted automatically."
+    advice = (
+        " Use what you have, change the input, take another way, or tell the user what is missing."
+    )
+    if kind is LoopKind.ERRORS_IN_A_ROW:
+        advice = " Read the errors, take another way, or tell the user what is missing."
+    return advice if left is None else f"{advice} After {left} more the turn is halted."

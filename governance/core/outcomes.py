@@ -1,0 +1,209 @@
+"""Turns what happened to a call into its outcome: status, disposition, and the text for the model."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pydantic_core
+
+from governance.core import texts
+from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
+from governance.core.exceptions import (
+    GovernanceError,
+    InvalidToolInput,
+    QueueFull,
+    QueueTimeout,
+    ToolDisabled,
+    ToolExecutionError,
+    ToolFailed,
+    ToolTimeoutError,
+    TooManyAbandonedThreads,
+    UnknownTool,
+)
+from governance.core.live import Ending, EndingKind, LiveCall
+
+logger = logging.getLogger(__name__)
+
+_REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
+    UnknownTool: (ErrorType.UNKNOWN_TOOL, "Use one of the tools that you were given."),
+    InvalidToolInput: (
+        ErrorType.INVALID_INPUT,
+        "Correct the input and call it again. It was not run.",
+    ),
+    ToolDisabled: (ErrorType.DISABLED, "Go on without it."),
+    QueueFull: (
+        ErrorType.QUEUE_FULL,
+        "It was not started. Wait for running calls to end, then try again.",
+    ),
+    QueueTimeout: (
+        ErrorType.QUEUE_TIMEOUT,
+        "It was not started. Try again with fewer calls at once.",
+    ),
+    TooManyAbandonedThreads: (ErrorType.EXECUTION_ERROR, "It was not started. Try another way."),
+}
+
+
+def refused(live: LiveCall, error: GovernanceError) -> ToolOutcome:
+    """The call never ran: governance said no."""
+    error_type, advice = _REFUSALS.get(type(error), (ErrorType.EXECUTION_ERROR, "It was not run."))
+    return _outcome(
+        live,
+        CallStatus.FAILED,
+        texts.refused_text(str(error), advice),
+        error_type=error_type,
+        disposition=Disposition.NOT_STARTED,
+    )
+
+
+def not_started(live: LiveCall) -> ToolOutcome:
+    """The call was cancelled before its body ran."""
+    return _outcome(
+        live,
+        CallStatus.NOT_STARTED,
+        texts.not_started_text(live.call.tool_name, live.ended_by),
+        error_type=ErrorType.NOT_STARTED,
+        disposition=Disposition.NOT_STARTED,
+    )
+
+
+def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -> ToolOutcome:
+    """The body has ended by itself, or in its grace with a value of its own: that is the result."""
+    error = asyncio.CancelledError() if body.cancelled() else body.exception()
+    if isinstance(error, TooManyAbandonedThreads):
+        return refused(live, error)
+    if error is not None:
+        return _failed(live, error, result_limit=result_limit)
+    try:
+        return _outcome(live, CallStatus.SUCCEEDED, as_text(body.result(), limit=result_limit))
+    except ValueError as unserialisable:
+        logger.warning(
+            "A tool's result is not JSON", extra=facts(live, error=unserialisable), exc_info=True
+        )
+        return _outcome(
+            live,
+            CallStatus.FAILED,
+            texts.unserialisable_text(live.call.tool_name),
+            error_type=ErrorType.EXECUTION_ERROR,
+        )
+
+
+def ended(live: LiveCall, ending: Ending, *, is_settled: bool) -> ToolOutcome:
+    """The wait was ended by a limit or a request; `is_settled` = the body could be shown to have ended."""
+    assert live.tool is not None  # noqa: S101 - a call without a tool never runs
+    side_effects, partial = live.tool.side_effects, live.partial_output
+    if ending.kind is EndingKind.TIMEOUT:
+        status, error_type = CallStatus.TIMED_OUT, ErrorType.TIMEOUT
+        text = texts.timeout_text(
+            live.call.tool_name,
+            seconds=ending.seconds,
+            limit=ending.limit,
+            is_settled=is_settled,
+            side_effects=side_effects,
+            partial=partial,
+            capped_from=live.policy.capped_from if live.policy else None,
+        )
+        error = ToolTimeoutError(live.call.tool_name, ending.seconds)
+        logger.warning("A tool call timed out", extra=facts(live, error=error))
+    else:
+        assert ending.cancellation is not None  # noqa: S101 - a cancel carries its request
+        status, error_type = CallStatus.CANCELLED, ErrorType.CANCELLED
+        text = texts.cancelled_text(
+            live.call.tool_name,
+            ending.cancellation,
+            is_settled=is_settled,
+            side_effects=side_effects,
+            partial=partial,
+        )
+    return _outcome(
+        live,
+        status if is_settled else CallStatus.ABANDONED,
+        text,
+        error_type=error_type,
+        disposition=Disposition.SETTLED if is_settled else Disposition.INDETERMINATE,
+    )
+
+
+def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> LateSettlement:
+    """What a body did after nobody waited for it any more (T11)."""
+    if body.cancelled():
+        return LateSettlement(kind="cancelled", text="", after=after)
+    if (error := body.exception()) is not None:
+        return LateSettlement(kind="raised", text=type(error).__name__, after=after)
+    try:
+        text = as_text(body.result(), limit=result_limit)
+    except ValueError:  # pydantic's serialisation errors are among them
+        text = ""
+    return LateSettlement(kind="returned", text=text, after=after)
+
+
+def as_text(value: Any, *, limit: int) -> str:
+    """Return a tool's value as the text that a model reads: JSON unless it is text already, its middle left out if long."""
+    if value is None:
+        text = "Done."
+    elif isinstance(value, str):
+        text = value
+    else:
+        text = pydantic_core.to_json(value, fallback=str).decode()
+    if len(text) <= limit:
+        return text
+    tail = limit // 4
+    return f"{text[: limit - tail]}\n… {len(text) - limit} characters left out …\n{text[len(text) - tail :]}"
+
+
+def facts(live: LiveCall, *, error: BaseException | None = None) -> dict[str, Any]:
+    """Return the ids that belong in every log line about a call."""
+    return {
+        "tool_name": live.call.tool_name,
+        "call_id": live.call.id,
+        "scope": live.call.scope,
+        "error_type": type(error).__name__ if error else None,
+    }
+
+
+def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolOutcome:
+    name = live.call.tool_name
+    if isinstance(error, ToolFailed):
+        text, detail = str(error)[:result_limit], ""
+    elif isinstance(error, GovernanceError):
+        text, detail = texts.refused_text(str(error), ""), repr(error)
+    else:
+        failure = ToolExecutionError(name, error)
+        logger.warning("A tool raised", extra=facts(live, error=error), exc_info=error)
+        text, detail = (
+            texts.failed_text(name, type(error).__name__, partial=live.partial_output),
+            str(failure),
+        )
+    return _outcome(
+        live, CallStatus.FAILED, text, error_type=ErrorType.EXECUTION_ERROR, detail=detail
+    )
+
+
+def _outcome(
+    live: LiveCall,
+    status: CallStatus,
+    result: str,
+    *,
+    error_type: ErrorType | None = None,
+    disposition: Disposition = Disposition.SETTLED,
+    detail: str = "",
+) -> ToolOutcome:
+    by_request = {
+        CallStatus.CANCELLED,
+        CallStatus.NOT_STARTED,
+        CallStatus.ABANDONED,
+        CallStatus.TIMED_OUT,
+    }
+    source = live.timeout_source
+    return ToolOutcome(
+        status=status,
+        result=result,
+        is_error=status is not CallStatus.SUCCEEDED,
+        error_type=error_type,
+        disposition=disposition,
+        ended_by=live.ended_by if status in by_request else None,
+        timeout=live.timeout,
+        timeout_source=source.value if source else "",
+        duration=live.elapsed,
+        queued=live.queued,
+        detail=detail,
+    )

@@ -1,0 +1,65 @@
+"""Bodies that go on although nobody waits for them any more: owned, counted, and heard when they end (T11, B4)."""
+
+import asyncio
+import logging
+from typing import Any
+
+from governance.core import outcomes
+from governance.core.live import LiveCall
+from governance.core.ports import Observer
+
+logger = logging.getLogger(__name__)
+
+
+class Outliving:
+    """The bodies of one executor that outlive their calls; `len` is how many there are now."""
+
+    def __init__(self, *, result_limit: int) -> None:
+        self._result_limit = result_limit
+        self._bodies: set[asyncio.Task[Any]] = set()
+        self._settlements: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def own(self, body: asyncio.Task[Any]) -> None:
+        """Keep the body until it has ended, and look at its exception then."""
+        if body.done():
+            self._let_go(body)
+        else:
+            self._bodies.add(body)
+            body.add_done_callback(self._let_go)
+
+    def await_settlement(self, live: LiveCall, body: asyncio.Task[Any], observer: Observer) -> None:
+        """Record what the body does in the end, in a task of our own."""
+        task = asyncio.create_task(
+            self._settle_late(live, body, observer),
+            name=f"late settlement of tool call {live.call.id}",
+        )
+        self._settlements.add(task)
+        task.add_done_callback(self._settlements.discard)
+
+    async def aclose(self, *, timeout: float) -> None:
+        """Stop listening; the bodies go on."""
+        for task in self._settlements:
+            task.cancel()
+        if self._settlements:
+            await asyncio.wait(self._settlements, timeout=timeout)
+
+    async def _settle_late(
+        self, live: LiveCall, body: asyncio.Task[Any], observer: Observer
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        ended_at = loop.time()
+        await asyncio.wait({body})
+        late = outcomes.late(body, after=loop.time() - ended_at, result_limit=self._result_limit)
+        logger.info("A tool call settled late", extra={**outcomes.facts(live), "kind": late.kind})
+        try:
+            await observer.call_settled_late(live, late)
+        except Exception:
+            logger.exception("A late settlement could not be recorded", extra=outcomes.facts(live))
+
+    def _let_go(self, body: asyncio.Task[Any]) -> None:
+        self._bodies.discard(body)
+        if not body.cancelled():
+            body.exception()

@@ -1,0 +1,85 @@
+"""What the executor needs from outside: policies to obey, an observer to tell, places where bodies run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from governance.core.calls import LateSettlement, ToolOutcome
+from governance.core.live import LiveCall
+from governance.core.policy import PolicyLevels
+from governance.core.tools import Tool, ToolContext
+
+
+class PolicySource(Protocol):
+    """Where the administrators' limits come from; answers at once, from memory."""
+
+    def levels(self, tool: Tool) -> PolicyLevels:
+        """Return every level's word on this tool, now."""
+        ...
+
+
+class Observer(Protocol):
+    """Told of a call's life, in this order; no notice comes after the outcome, except a late settlement.
+
+    `call_started` is awaited before the body runs (the journal is written ahead): if it raises, the body never runs.
+    `call_ended` is awaited before the outcome is returned. The other notices are sent in the background and in order.
+    """
+
+    async def call_started(self, call: LiveCall) -> None:
+        """The call has a slot and is about to run."""
+
+    async def call_progressed(self, call: LiveCall) -> None:
+        """The call reported progress (`last_progress`), or has been running for another interval."""
+
+    async def deadline_moved(self, call: LiveCall) -> None:
+        """The limit of the running call was changed (T9): the last of `deadline_changes`."""
+
+    async def call_cancelling(self, call: LiveCall) -> None:
+        """A stop was asked for (`ended_by`) and is not proved yet."""
+
+    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        """The call has its one outcome."""
+
+    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
+        """A body that was no longer waited for has ended after all (T11)."""
+
+
+class Invoker(Protocol):
+    """Runs the body of one tool in one kind of place.
+
+    It may have a `capacity`: how many bodies it runs at once; more wait in the queue, before their clocks start (T5).
+    It may have an `aclose` coroutine function, called when the executor is closed.
+    """
+
+    async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        """Run the body and return what it returns."""
+        ...
+
+
+class Declared:
+    """The policy source of a project without administrators: only what the tools declare counts."""
+
+    def levels(self, tool: Tool) -> PolicyLevels:
+        """Return the tool's own limits."""
+        return PolicyLevels(declared=tool.limits)
+
+
+class Unobserved:
+    """The observer that nobody needs to listen to."""
+
+    async def call_started(self, call: LiveCall) -> None: ...
+    async def call_progressed(self, call: LiveCall) -> None: ...
+    async def deadline_moved(self, call: LiveCall) -> None: ...
+    async def call_cancelling(self, call: LiveCall) -> None: ...
+    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None: ...
+    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the host gives to a call beside its input: who listens, the workspace, and facts for the tool."""
+
+    observer: Observer = field(default_factory=Unobserved)
+    workspace: Path | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,110 @@
+"""What the model reads when a call has no ordinary result: what happened, who caused it, what to do next (A1)."""
+
+from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.deadline import Limit
+
+_WHO = {
+    CancelReason.USER: "the user",
+    CancelReason.ADMIN: "an administrator",
+    CancelReason.PARENT: "the parent turn",
+    CancelReason.DISCONNECT: "the server, because nobody was connected any more",
+    CancelReason.TIMEOUT: "the server, because the turn ran out of time",
+    CancelReason.LOOP: "the loop detector, automatically",
+    CancelReason.SUPERSEDED: "a newer call of the same tool, automatically",
+    CancelReason.SHUTDOWN: "the server, which is shutting down",
+    CancelReason.ERROR: "the server, after an error in the turn",
+}
+
+
+def timeout_text(
+    tool_name: str,
+    *,
+    seconds: float,
+    limit: Limit,
+    is_settled: bool,
+    side_effects: bool,
+    partial: str,
+    capped_from: float | None = None,
+) -> str:
+    """Return the result of a call that ran out of time (T4); `capped_from` = the limit it had asked for (A3)."""
+    first = f'[TIMEOUT] Tool "{tool_name}" did not respond within {seconds:g}s.'
+    why = " It made no progress for that long." if limit is Limit.IDLE else ""
+    if capped_from is None:
+        advice = "Try a smaller or simpler request, another tool, or ask for more time with _meta.timeout_ms; "
+    else:
+        asked = f"{capped_from:g}s" if capped_from > 0 else "no limit"
+        advice = f"It had asked for {asked}, which is more than is allowed. Try a smaller request or another tool; "
+    advice += "do not simply repeat the same call."
+    return _join(
+        first + why, _fate(is_settled=is_settled, side_effects=side_effects), advice, partial
+    )
+
+
+def cancelled_text(
+    tool_name: str,
+    cancellation: Cancellation,
+    *,
+    is_settled: bool,
+    side_effects: bool,
+    partial: str,
+) -> str:
+    """Return the result of a call that was cancelled while it ran."""
+    first = f'[CANCELLED] Tool "{tool_name}" was cancelled by {_WHO[cancellation.reason]}.'
+    advice = "Do not call it again unless you are asked to; go on with the results that you have."
+    return _join(first, _fate(is_settled=is_settled, side_effects=side_effects), advice, partial)
+
+
+def not_started_text(tool_name: str, cancellation: Cancellation | None) -> str:
+    """Return the result of a call that was cancelled before its body ran."""
+    by = f" It was cancelled by {_WHO[cancellation.reason]}." if cancellation else ""
+    return f'[CANCELLED] Tool "{tool_name}" was not started.{by} It had no effect.'
+
+
+def refused_text(reason: str, advice: str) -> str:
+    """Return the result of a call that governance refused to run."""
+    return f"[ERROR] {reason} {advice}".rstrip()
+
+
+def failed_text(tool_name: str, error_name: str, *, partial: str) -> str:
+    """Return the result of a call that raised: the kind of error, never its text (invariant 12)."""
+    first = f'[ERROR] Tool "{tool_name}" failed with {error_name}.'
+    return _join(
+        first,
+        "",
+        "The details are in the server's log. Check the input or try another way.",
+        partial,
+    )
+
+
+def unserialisable_text(tool_name: str) -> str:
+    """Return the result of a call that ran, but returned what cannot be written as text."""
+    return (
+        f'[ERROR] Tool "{tool_name}" has run, but its result cannot be written as text. '
+        "Do not repeat it for the result alone; try another way."
+    )
+
+
+def interrupted_text(tool_name: str) -> str:
+    """Return the result written for a call whose process died under it."""
+    return (
+        f'[INTERRUPTED] Tool "{tool_name}": no result was recorded; it may or may not have run. '
+        "Check its effect before you repeat it."
+    )
+
+
+def _fate(*, is_settled: bool, side_effects: bool) -> str:
+    if not is_settled:
+        return (
+            "It could not be shown to have ended: it may still be running and may have been applied, so check before "
+            "you repeat it."
+        )
+    if side_effects:
+        return "It has ended; what it did until then may have had an effect, so check before you repeat it."
+    return "It has ended."
+
+
+def _join(first: str, fate: str, advice: str, partial: str) -> str:
+    lines = [" ".join(part for part in (first, fate, advice) if part)]
+    if partial:
+        lines.append(f"Partial output before it was ended:\n{partial}")
+    return "\n".join(lines)

@@ -1,0 +1,308 @@
+"""Tools: functions a model may ask for, what they declare about themselves, and where they are registered (G3)."""
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import pydantic
+
+from governance.core.calls import Progress
+from governance.core.cancellation import CancellationToken
+from governance.core.exceptions import InvalidToolInput, UnknownTool
+from governance.core.policy import Hint, TimeoutSource, ToolLimits
+
+
+class Isolation(StrEnum):
+    """Where a tool's body runs, and so how surely it can be ended."""
+
+    ASYNC = "async"  # a coroutine: cooperative
+    THREAD = "thread"  # an own thread: cannot be ended, only abandoned (T7)
+    PROCESS = "process"  # a worker process: its group is ended with signals (T8)
+
+
+class Concurrency(StrEnum):
+    """How a call gets along with the other calls of its scope (P2, C9)."""
+
+    PARALLEL = "parallel"
+    EXCLUSIVE = "exclusive"
+    SUPERSEDE = "supersede"
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolContext:
+    """What a running tool knows of its call, and its means to speak: the first parameter annotated with this class.
+
+    `scope` is the conversation as an opaque id, `workspace` its directory (None where the host gives none),
+    `metadata` whatever the host passes on. `report` is safe to call from any thread.
+    """
+
+    call_id: str
+    tool_name: str
+    scope: str
+    token: CancellationToken
+    report: Callable[[Progress], None]
+    workspace: Path | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    time_left: Callable[[], float | None] = lambda: None
+
+    def progress(
+        self,
+        message: str = "",
+        *,
+        progress: float | None = None,
+        total: float | None = None,
+        output: str = "",
+    ) -> None:
+        """Say that the call is alive, and how far it is; `output` is kept as its partial result (T6)."""
+        self.report(Progress(message=message, progress=progress, total=total, output=output))
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the call was asked to stop."""
+        return self.token.is_cancelled
+
+
+ToolFunction = Callable[..., Any]
+F = TypeVar("F", bound=ToolFunction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A function a model may ask for, with the limits and manners it declares.
+
+    `timeout` in seconds: None = says nothing, 0 = no framework limit (T2, T3). `timeout_argument` names the
+    function's own parameter (milliseconds) that serves as the call's limit. `loop_exempt` keeps the loop detector off.
+    """
+
+    name: str
+    description: str
+    function: ToolFunction
+    isolation: Isolation = Isolation.ASYNC
+    timeout: float | None = None
+    idle_timeout: float | None = None
+    timeout_argument: str | None = None
+    expected_duration: float | None = None
+    concurrency: Concurrency = Concurrency.PARALLEL
+    max_running: int | None = None
+    side_effects: bool = False
+    loop_exempt: bool = False
+    raw_schema: Mapping[str, Any] | None = None
+
+    @property
+    def cancellable(self) -> bool:
+        """Whether the body can really be interrupted: a thread cannot (T7)."""
+        return self.isolation is not Isolation.THREAD
+
+    @property
+    def limits(self) -> ToolLimits:
+        """What the tool declares, as one level of the policy."""
+        timeout = self.timeout
+        if not timeout and self._default_argument is not None:
+            timeout = self._default_argument
+        return ToolLimits(
+            timeout=timeout, idle_timeout=self.idle_timeout, max_running=self.max_running
+        )
+
+    @cached_property
+    def context_parameter(self) -> str | None:
+        """The name of the parameter that receives the context, if the function wants one."""
+        hints = typing.get_type_hints(self.function)
+        return next(
+            (name for name, hint in hints.items() if hint is ToolContext and name != "return"), None
+        )
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """JSON Schema of the input, made from the function's type hints (G3)."""
+        if self.raw_schema is not None:
+            return dict(self.raw_schema)
+        schema = self._input_type.model_json_schema()
+        schema.pop("title", None)
+        return schema
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function takes them. Raise `InvalidToolInput` with every problem in words."""
+        if self.raw_schema is not None:
+            return dict(arguments)
+        try:
+            model = self._input_type.model_validate(dict(arguments))
+        except pydantic.ValidationError as error:
+            raise InvalidToolInput(self.name, _problems(error)) from None
+        return {name: getattr(model, _field_name(name)) for name in self._parameters}
+
+    def hint(self, call_input: Mapping[str, Any]) -> Hint | None:
+        """Return the limit that the call itself asks for: `_meta.timeout_ms` (A3) or the tool's own argument.
+
+        Raises:
+            InvalidToolInput: the hint is not a number of milliseconds ≥ 0.
+        """
+        meta = call_input.get("_meta")
+        if isinstance(meta, Mapping) and meta.get("timeout_ms") is not None:
+            return Hint(timeout=self._seconds(meta["timeout_ms"], "_meta.timeout_ms"))
+        if self.timeout_argument is not None and call_input.get(self.timeout_argument) is not None:
+            seconds = self._seconds(call_input[self.timeout_argument], self.timeout_argument)
+            return Hint(timeout=seconds, source=TimeoutSource.ARGUMENT)
+        return None
+
+    @cached_property
+    def _parameters(self) -> dict[str, inspect.Parameter]:
+        """The function's parameters that are the model's to fill."""
+        parameters = inspect.signature(self.function).parameters
+        return {name: parameters[name] for name in parameters if name != self.context_parameter}
+
+    @cached_property
+    def _default_argument(self) -> float | None:
+        if self.timeout_argument is None:
+            return None
+        default = inspect.signature(self.function).parameters[self.timeout_argument].default
+        return default / 1000 if isinstance(default, int) else None
+
+    def _seconds(self, value: Any, name: str) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+            raise InvalidToolInput(self.name, f"{name} must be a number of milliseconds ≥ 0")
+        return value / 1000
+
+    @cached_property
+    def _input_type(self) -> type[pydantic.BaseModel]:
+        hints = typing.get_type_hints(self.function, include_extras=True)
+        fields: dict[str, Any] = {}
+        for name, parameter in self._parameters.items():
+            default = ... if parameter.default is parameter.empty else parameter.default
+            if (field_name := _field_name(name)) != name:
+                default = pydantic.Field(
+                    default, alias=name, title=name.replace("_", " ").strip().title()
+                )
+            fields[field_name] = (hints.get(name, Any), default)
+        config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        return pydantic.create_model(f"{self.name}_input", __config__=config, **fields)
+
+
+class ToolRegistry:
+    """The tools of a process by name; filled before the server starts."""
+
+    def __init__(self, tools: Mapping[str, Tool] | None = None) -> None:
+        self._tools: dict[str, Tool] = dict(tools or {})
+
+    def register(self, tool: Tool) -> None:
+        """Add a tool. Raise `ValueError` if the name is taken by another function."""
+        known = self._tools.get(tool.name)
+        if known is not None and known.function is not tool.function:
+            raise ValueError(f"Two tools are named {tool.name!r}.")
+        self._tools[tool.name] = tool
+
+    def unregister(self, name: str) -> None:
+        """Take a tool out again (a server went away, a test ends)."""
+        self._tools.pop(name, None)
+
+    def get(self, name: str) -> Tool:
+        """Return the tool. Raise `UnknownTool` if there is none of this name."""
+        try:
+            return self._tools[name]
+        except KeyError:
+            raise UnknownTool(name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(sorted(self._tools.values(), key=lambda tool: tool.name))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+registry = ToolRegistry()
+
+
+@overload
+def tool(function: F) -> F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    isolation: Isolation | str | None = None,
+    timeout: float | None = None,
+    idle_timeout: float | None = None,
+    timeout_argument: str | None = None,
+    expected_duration: float | None = None,
+    concurrency: Concurrency | str = Concurrency.PARALLEL,
+    max_running: int | None = None,
+    side_effects: bool = False,
+    loop_exempt: bool = False,
+    register: ToolRegistry | None = None,
+) -> Callable[[F], F]: ...
+def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
+    """Make a function a tool (G3): name and description from the function, schema from its type hints.
+
+    A coroutine function runs on the event loop, a plain one in a thread of its own unless `isolation="process"`.
+    The function itself is returned unchanged; its `Tool` is its `tool` attribute.
+    """
+
+    def decorate(decorated: F) -> F:
+        target = declared.pop("register", None)
+        made = make_tool(decorated, **declared)
+        (registry if target is None else target).register(made)
+        decorated.tool = made  # type: ignore[attr-defined]
+        return decorated
+
+    return decorate if function is None else decorate(function)
+
+
+def make_tool(function: ToolFunction, **declared: Any) -> Tool:
+    """Return the `Tool` of a function without registering it. Keywords are those of `tool`."""
+    name = declared.pop("name", None) or getattr(function, "__name__", "tool")
+    description = declared.pop("description", None) or inspect.getdoc(function) or ""
+    natural = Isolation.ASYNC if inspect.iscoroutinefunction(function) else Isolation.THREAD
+    isolation = Isolation(declared.pop("isolation", None) or natural)
+    if (isolation is Isolation.ASYNC) != (natural is Isolation.ASYNC):
+        raise ValueError(
+            f"The tool {name!r} cannot run as {isolation.value!r}: see its definition."
+        )
+    if declared.get("raw_schema") is None and any(
+        p.kind in _UNNAMED for p in _parameters(function)
+    ):
+        raise ValueError(
+            f"The tool {name!r} has parameters without names: a model fills them by name."
+        )
+    concurrency = Concurrency(declared.pop("concurrency", Concurrency.PARALLEL))
+    return Tool(
+        name=name,
+        description=description.strip(),
+        function=function,
+        isolation=isolation,
+        concurrency=concurrency,
+        **declared,
+    )
+
+
+_UNNAMED = frozenset(
+    {
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    }
+)
+
+
+def _parameters(function: ToolFunction) -> Iterator[inspect.Parameter]:
+    return iter(inspect.signature(function).parameters.values())
+
+
+def _field_name(name: str) -> str:
+    """The parameter's name as a pydantic field's, which may not be private nor a name that pydantic itself uses."""
+    return f"input_{name}" if name.startswith("_") or hasattr(pydantic.BaseModel, name) else name
+
+
+def _problems(error: pydantic.ValidationError) -> str:
+    """One clause for each field at fault, without repeating the input (it may be secret or huge)."""
+    clauses = (
+        f"{'.'.join(str(part) for part in problem['loc']) or 'input'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+    return "; ".join(clauses)

@@ -1,0 +1,141 @@
+"""The administrators' limits in memory: what the executor asks for every call, without touching the database."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from governance.conf import setting_limits
+from governance.core.exceptions import GovernanceError
+from governance.core.policy import PolicyLevels, ToolLimits
+from governance.core.tools import Tool
+from governance.doors import database_door
+from governance.models import DefaultPolicy, ToolPolicy
+from governance.signals import policy_changed
+
+logger = logging.getLogger(__name__)
+
+
+class PoliciesNotLoaded(GovernanceError):
+    """A limit was asked for on an event loop before `aload()`: a limit that may be wrong is never handed out."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The limits are not loaded: await DatabasePolicySource.aload() before the first call."
+        )
+
+
+_SILENT = ToolLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """Every administrator's limit at one version; version 0 = nothing was ever edited."""
+
+    version: int = 0
+    default: ToolLimits = _SILENT
+    overrides: Mapping[str, ToolLimits] = field(default_factory=dict)
+
+    def levels(self, tool: Tool) -> PolicyLevels:
+        """Return every level's word on a tool (T2)."""
+        return PolicyLevels(
+            override=self.overrides.get(tool.name, _SILENT),
+            declared=tool.limits,
+            default=self.default,
+            setting=setting_limits(tool.name),
+            version=self.version,
+        )
+
+
+def read_policies() -> Policies:
+    """Read both tables, in two queries."""
+    # The version first: an edit between the two queries is then found again by the next look at the version.
+    row = DefaultPolicy.objects.first()
+    overrides = {policy.tool_name: policy.as_limits() for policy in ToolPolicy.objects.all()}
+    if row is None:
+        return Policies(overrides=overrides)
+    return Policies(version=row.version, default=row.as_limits(), overrides=overrides)
+
+
+class DatabasePolicySource:
+    """The executor's `PolicySource`: answers from memory, follows the database.
+
+    Whoever owns the process awaits `aload()` once and `arefresh()` every `GOVERNANCE_POLICY_POLL` seconds; an edit
+    made in this process is seen at once. Functions given to `on_change` are called after every change, in the thread
+    that noticed it.
+    """
+
+    def __init__(self) -> None:
+        self._policies: Policies | None = None
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
+        policy_changed.connect(
+            self._policy_changed
+        )  # weakly: a source that nobody keeps is forgotten
+
+    @property
+    def version(self) -> int:
+        """The version in force in this process; 0 before the first load."""
+        return self._policies.version if self._policies else 0
+
+    def levels(self, tool: Tool) -> PolicyLevels:
+        """Return every level's word on a tool, from memory. Off the event loop, the first question loads."""
+        policies = self._policies
+        if policies is None:
+            if _on_event_loop():
+                raise PoliciesNotLoaded
+            self.reload()
+            return self.levels(tool)
+        return policies.levels(tool)
+
+    def reload(self) -> None:
+        """Read the limits anew."""
+        with (
+            self._lock
+        ):  # one reader at a time, so that an older reading never replaces a newer one
+            policies = read_policies()
+            known, self._policies = self._policies, policies
+        if known is not None and policies != known:
+            self._tell()
+
+    def refresh(self) -> bool:
+        """Look at the version and read the limits anew if it moved; return whether it did."""
+        known = self._policies
+        version = DefaultPolicy.objects.values_list("version", flat=True).first() or 0
+        if known is not None and known.version == version:
+            return False
+        self.reload()
+        return True
+
+    async def aload(self) -> None:
+        """Read the limits, from a coroutine."""
+        await database_door(self.reload)()
+
+    async def arefresh(self) -> bool:
+        """Follow the database, from a coroutine; return whether the version moved."""
+        return await database_door(self.refresh)()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every change of the limits in memory."""
+        self._listeners.append(listener)
+
+    def _policy_changed(self, **_: Any) -> None:
+        if self._policies is not None:
+            self.reload()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            try:
+                listener()
+            except Exception:
+                logger.exception("A listener to changed limits failed")
+
+
+def _on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,280 @@
+"""Writes tool calls as rows: proposed, started, moved, ended once, settled late.
+
+The functions are for code that is inside its own transaction already, so that a call's row and whatever belongs to it
+change together. Every change of status is a compare-and-set on the statuses from which it is allowed: of two endings
+one wins, and the other is told. `Recorder` is the executor's observer for projects that use governance alone (B8).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from governance.core import calls as core
+from governance.core.calls import (
+    ALLOWED_MOVES,
+    OPEN_STATUSES,
+    CallStatus,
+    LateSettlement,
+    Progress,
+    ToolOutcome,
+)
+from governance.core.deadline import DeadlineChange
+from governance.core.exceptions import IllegalTransition
+from governance.core.live import LiveCall
+from governance.core.tools import Tool, registry
+from governance.doors import database_door
+from governance.durations import to_ms
+from governance.models import ToolCall
+from governance.storable import storable_json, storable_text
+
+_NAME_LENGTH = 128
+_RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
+_TERMINAL = tuple(status for status in CallStatus if status.is_terminal)
+
+
+def propose(calls: Sequence[core.ToolCall], *, group: str, step: int) -> None:
+    """Insert the calls of one step as pending, known before any of them runs (invariant 10)."""
+    ToolCall.objects.bulk_create(_pending(calls, group=group, step=step))
+
+
+def start(call: LiveCall, *, group: str) -> bool:
+    """Note that the call is about to run, with the limits it runs under; False if it was closed meanwhile."""
+    policy = call.policy
+    changed = _where(group, call.id, before=CallStatus.RUNNING).update(
+        status=CallStatus.RUNNING,
+        started_at=timezone.now(),
+        queued_ms=to_ms(call.queued),
+        timeout_ms=to_ms(call.timeout),
+        timeout_source=call.timeout_source or "",
+        asked_timeout_ms=None
+        if policy is None or policy.capped_from is None
+        else to_ms(policy.capped_from),
+        idle_timeout_ms=to_ms(call.idle_timeout),
+    )
+    return changed == 1
+
+
+def note_cancelling(*, group: str, call_id: str) -> bool:
+    """Note that the running call was asked to stop; False if it does not run."""
+    return (
+        _where(group, call_id, before=CallStatus.CANCELLING).update(status=CallStatus.CANCELLING)
+        == 1
+    )
+
+
+def note_progress(*, group: str, call_id: str, progress: Mapping[str, Any]) -> bool:
+    """Keep the last progress of a running call."""
+    running = ToolCall.objects.filter(group=group, call_id=call_id, status__in=_RUNNING)
+    return running.update(progress=storable_json(dict(progress))) == 1
+
+
+def move_deadline(
+    *, group: str, call_id: str, change: Mapping[str, Any], timeout_ms: int | None, timeout_source: str
+) -> bool:
+    """Note that the limit of a running call was changed (T9): the new one, and `change` in the list of changes."""
+    running = ToolCall.objects.select_for_update().filter(
+        group=group, call_id=call_id, status__in=_RUNNING
+    )
+    row = running.only("deadline_changes").first()
+    if row is None:
+        return False
+    moved = ToolCall.objects.filter(pk=row.pk, status__in=_RUNNING).update(
+        deadline_changes=[*row.deadline_changes, dict(change)],
+        timeout_ms=timeout_ms,
+        timeout_source=timeout_source,
+    )
+    return moved == 1
+
+
+def end(*, group: str, call_id: str, outcome: ToolOutcome) -> bool:
+    """Give the call its one outcome; False if it had one already, or if no such call is open."""
+    _require_terminal(outcome)
+    return (
+        _where(group, call_id, before=outcome.status).update(**_ending(outcome, at=timezone.now()))
+        == 1
+    )
+
+
+def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
+    """Record what an ended call's body did after all (T11), once; the result stays as it was."""
+    ended = ToolCall.objects.filter(
+        group=group, call_id=call_id, status__in=_TERMINAL, late_kind=""
+    )
+    return (
+        ended.update(
+            late_kind=late.kind, late_text=storable_text(late.text), late_after_ms=to_ms(late.after)
+        )
+        == 1
+    )
+
+
+def close_open(*, group: str, close: Callable[[ToolCall], ToolOutcome]) -> list[ToolCall]:
+    """End every open call of a group with the outcome that `close` finds for it; return them in call order.
+
+    Raises:
+        IllegalTransition: `close` chose a status that may not follow; nothing was written.
+    """
+    open_calls = ToolCall.objects.filter(group=group, status__in=OPEN_STATUSES)
+    rows = list(open_calls.select_for_update().order_by("step", "position"))
+    changed = {"is_synthetic", "timeout_ms", "timeout_source"}
+    at = timezone.now()
+    for row in rows:
+        outcome = close(row)
+        core.check_move(CallStatus(row.status), outcome.status)
+        _require_terminal(outcome)
+        ending = {**_ending(outcome, at=at), "is_synthetic": True}
+        changed |= ending.keys()
+        for name, value in ending.items():
+            setattr(row, name, value)
+    open_calls.bulk_update(rows, sorted(changed))
+    return rows
+
+
+def deadline_change(change: DeadlineChange, *, at: datetime | None = None) -> dict[str, Any]:
+    """Return a change of a running call's limit as it is stored."""
+    return {
+        "at": (at or timezone.now()).isoformat(),
+        "from_ms": to_ms(change.from_timeout),
+        "to_ms": to_ms(change.to_timeout),
+        "source": change.source.value,
+        "by": change.by,
+    }
+
+
+def progress_fields(progress: Progress | None) -> dict[str, Any]:
+    """Return a progress as it is stored; its output is not: it is part of the result."""
+    if progress is None:
+        return {}
+    return {"message": progress.message, "progress": progress.progress, "total": progress.total}
+
+
+class Recorder:
+    """The executor's observer that keeps the calls of one `group` as rows; for use without turns (B8).
+
+    A call that was not proposed is inserted when it starts or ends.
+    """
+
+    def __init__(self, *, group: str, step: int = 0) -> None:
+        self._group = group
+        self._step = step
+        self._start = database_door(transaction.atomic(self._insert_and_start))
+        self._end = database_door(transaction.atomic(self._insert_and_end))
+        self._move_deadline = database_door(transaction.atomic(move_deadline))
+
+    async def call_started(self, call: LiveCall) -> None:
+        """Write the start ahead of the run. Raise `IllegalTransition` if the call has ended already."""
+        await self._start(call)
+
+    async def call_progressed(self, call: LiveCall) -> None:
+        """Keep the last progress."""
+        await _note_progress(
+            group=self._group, call_id=call.id, progress=progress_fields(call.last_progress)
+        )
+
+    async def deadline_moved(self, call: LiveCall) -> None:
+        """Keep the last change of the limit."""
+        change = call.deadline_changes[-1]
+        await self._move_deadline(
+            group=self._group,
+            call_id=call.id,
+            change=deadline_change(change),
+            timeout_ms=to_ms(change.to_timeout),
+            timeout_source=change.source.value,
+        )
+
+    async def call_cancelling(self, call: LiveCall) -> None:
+        """Show that a stop was asked for."""
+        await _note_cancelling(group=self._group, call_id=call.id)
+
+    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        """Write the outcome."""
+        await self._end(call, outcome)
+
+    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
+        """Write the late settlement."""
+        await _settle_late(group=self._group, call_id=call.id, late=late)
+
+    def _insert_and_start(self, call: LiveCall) -> None:
+        self._insert(call)
+        if not start(call, group=self._group):
+            raise IllegalTransition(f"The tool call {call.id!r} is not waiting to start.")
+
+    def _insert_and_end(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        if not end(group=self._group, call_id=call.id, outcome=outcome):
+            self._insert(call)
+            end(group=self._group, call_id=call.id, outcome=outcome)
+
+    def _insert(self, call: LiveCall) -> None:
+        rows = _pending([call.call], group=self._group, step=self._step)
+        ToolCall.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+_note_progress = database_door(note_progress)
+_note_cancelling = database_door(note_cancelling)
+_settle_late = database_door(settle_late)
+
+
+def _pending(calls: Iterable[core.ToolCall], *, group: str, step: int) -> list[ToolCall]:
+    now = timezone.now()
+    return [
+        ToolCall(
+            call_id=call.id,
+            scope=call.scope,
+            group=group,
+            step=step,
+            position=call.position,
+            tool_name=storable_text(call.tool_name, limit=_NAME_LENGTH),
+            input=storable_json(dict(call.input)),
+            requested_at=now,
+            **_declared(registry.get(call.tool_name) if call.tool_name in registry else None),
+        )
+        for call in calls
+    ]
+
+
+def _declared(tool: Tool | None) -> dict[str, Any]:
+    if tool is None:
+        return {}
+    return {
+        "isolation": tool.isolation,
+        "concurrency": tool.concurrency,
+        "cancellable": tool.cancellable,
+    }
+
+
+def _where(group: str, call_id: str, *, before: CallStatus) -> QuerySet[ToolCall]:
+    """The call, if it is in a status that `before` may follow: the compare of every compare-and-set."""
+    sources = [status for status, following in ALLOWED_MOVES.items() if before in following]
+    return ToolCall.objects.filter(group=group, call_id=call_id, status__in=sources)
+
+
+def _require_terminal(outcome: ToolOutcome) -> None:
+    if not outcome.status.is_terminal:
+        raise IllegalTransition(f"{outcome.status!r} is no end of a tool call.")
+
+
+def _ending(outcome: ToolOutcome, *, at: datetime) -> dict[str, Any]:
+    ran = outcome.disposition is not core.Disposition.NOT_STARTED
+    cause = outcome.ended_by
+    ending: dict[str, Any] = {
+        "status": outcome.status,
+        "error_type": outcome.error_type or "",
+        "disposition": outcome.disposition,
+        "result": storable_text(outcome.result),
+        "is_error": outcome.is_error,
+        "detail": storable_text(outcome.detail),
+        "ended_at": at,
+        "queued_ms": to_ms(outcome.queued),
+        "duration_ms": to_ms(outcome.duration) if ran else None,
+        "ended_by_reason": cause.reason if cause else "",
+        "ended_by_source": cause.source if cause else "",
+        "ended_by_name": cause.by if cause else "",
+    }
+    if outcome.timeout_source:
+        ending["timeout_ms"] = to_ms(outcome.timeout)
+        ending["timeout_source"] = outcome.timeout_source
+    return ending

@@ -1,0 +1,74 @@
+"""Writes the results on which a repair of a history has settled onto the rows of their calls (H3)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from django.utils import timezone
+
+from governance.core.calls import CallStatus, Disposition, ErrorType, ToolCall
+from governance.models import ToolCall as ToolCallRow
+from governance.recorder import propose
+from governance.storable import storable_text
+
+
+class SettledResult(Protocol):
+    """A result as a history holds it; `is_synthetic` = the repair wrote it, no tool said it."""
+
+    @property
+    def content(self) -> str:
+        """The text that the model reads."""
+        ...
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the call failed."""
+        ...
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether no tool ever said it."""
+        ...
+
+
+def settle(
+    calls: Sequence[ToolCall], *, results: Mapping[str, SettledResult], group: str, step: int
+) -> None:
+    """Give every call of a step its result: on its row, which is made where it is missing.
+
+    A row that holds a real result keeps it; a synthetic one gives way to a real one.
+    """
+    known = {
+        row.call_id: row for row in ToolCallRow.objects.select_for_update().filter(group=group)
+    }
+    propose([call for call in calls if call.id not in known], group=group, step=step)
+    for row in ToolCallRow.objects.filter(group=group, call_id__in=[call.id for call in calls]):
+        result = results.get(row.call_id)
+        is_open = not CallStatus(row.status).is_terminal
+        if result is not None and (is_open or (row.is_synthetic and not result.is_synthetic)):
+            ToolCallRow.objects.filter(pk=row.pk).update(step=step, **_fields(result))
+
+
+def _fields(result: SettledResult) -> dict[str, object]:
+    if result.is_synthetic:
+        status, error_type, disposition = (
+            CallStatus.REPAIRED,
+            ErrorType.INTERRUPTED.value,
+            Disposition.INDETERMINATE,
+        )
+    elif result.is_error:
+        status, error_type, disposition = (
+            CallStatus.FAILED,
+            ErrorType.EXECUTION_ERROR.value,
+            Disposition.SETTLED,
+        )
+    else:
+        status, error_type, disposition = CallStatus.SUCCEEDED, "", Disposition.SETTLED
+    return {
+        "status": status,
+        "error_type": error_type,
+        "disposition": disposition,
+        "result": storable_text(result.content),
+        "is_error": result.is_error,
+        "is_synthetic": result.is_synthetic,
+        "ended_at": timezone.now(),
+    }

@@ -1,0 +1,85 @@
+"""The executor of this process: one for each event loop, made from the settings at its first use."""
+
+import asyncio
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from django.db import connections
+
+from governance.conf import app_settings
+from governance.core.executor import Timing, ToolExecutor
+from governance.core.invokers.process import ProcessInvoker
+from governance.core.invokers.thread import ThreadInvoker
+from governance.core.limiter import Limits
+from governance.core.tools import Isolation, registry
+from governance.policies import DatabasePolicySource
+
+_executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
+
+
+async def get_executor() -> ToolExecutor:
+    """Return the executor of the running loop; the administrators' limits are loaded before its first use."""
+    loop = asyncio.get_running_loop()
+    executor = _executors.get(loop)
+    if executor is None:
+        await _policies.aload()
+        executor = _executors.setdefault(loop, _make())
+    return executor
+
+
+async def refresh_policies() -> None:
+    """Look whether an administrator has changed a limit; if so, running calls obey at once (T9)."""
+    await _policies.arefresh()
+
+
+async def close_executor() -> None:
+    """Close the executor of the running loop, with its worker processes."""
+    executor = _executors.pop(asyncio.get_running_loop(), None)
+    if executor is not None:
+        await executor.aclose()
+
+
+def workspace_of(scope: str) -> Path | None:
+    """Return the directory in which the tools of a scope work; None if the project gives none."""
+    root = app_settings.WORKSPACE_ROOT
+    return Path(root) / scope if root else None
+
+
+def _make() -> ToolExecutor:
+    return ToolExecutor(
+        registry=registry,
+        policies=_policies,
+        limits=Limits(
+            max_running=app_settings.MAX_RUNNING,
+            max_queued=app_settings.MAX_QUEUED,
+            max_running_per_scope=app_settings.MAX_RUNNING_PER_SCOPE,
+            queue_timeout=app_settings.QUEUE_TIMEOUT,
+        ),
+        timing=Timing(
+            cancel_grace=app_settings.CANCEL_GRACE, progress_interval=app_settings.PROGRESS_INTERVAL
+        ),
+        invokers={
+            Isolation.THREAD: ThreadInvoker(
+                max_threads=app_settings.MAX_THREADS,
+                max_abandoned=app_settings.MAX_ABANDONED_THREADS,
+                on_exit=connections.close_all,
+            ),
+            Isolation.PROCESS: ProcessInvoker(
+                max_workers=app_settings.MAX_WORKERS,
+                initializer="django:setup",
+                kill_grace=app_settings.KILL_GRACE,
+            ),
+        },
+        result_limit=app_settings.RESULT_LIMIT,
+    )
+
+
+def _apply() -> None:
+    """Let the running calls of every loop obey the limits as they are now, from whatever thread this is."""
+    for loop, executor in list(_executors.items()):
+        if loop.is_running():
+            loop.call_soon_threadsafe(executor.apply_policies)
+
+
+_policies = DatabasePolicySource()
+_policies.on_change(_apply)

@@ -1,0 +1,114 @@
+"""Reads of governance: calls of groups, the health of a scope, and the limits in force."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Max
+
+from governance.core.calls import ErrorType
+from governance.core.policy import Policy, resolve
+from governance.core.tools import Tool, registry
+from governance.models import ToolCall
+from governance.policies import Policies, read_policies
+
+# The row of a call, for the types of those who may read it but not import the models.
+CallRow = ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOutTool:
+    """A tool of a scope that ran out of time: how often, and when last."""
+
+    tool_name: str
+    count: int
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeHealth:
+    """How the calls of a scope went so far (A2)."""
+
+    total: int
+    by_status: dict[str, int]
+    by_error_type: dict[str, int]
+    timed_out_tools: list[TimedOutTool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInForce:
+    """A registered tool and the limits that its next call would get; `has_override` = an administrator has a row."""
+
+    tool: Tool
+    policy: Policy
+    has_override: bool
+
+
+def calls_of_groups(groups: Iterable[str]) -> list[ToolCall]:
+    """Return the calls of several groups, in the order of their steps."""
+    return list(
+        ToolCall.objects.filter(group__in=list(groups)).order_by("group", "step", "position", "pk")
+    )
+
+
+def call(group: str, call_id: str) -> ToolCall:
+    """Return one call of a group. Raise `ToolCall.DoesNotExist` if there is none."""
+    return ToolCall.objects.get(group=group, call_id=call_id)
+
+
+def calls_of_group(group: str) -> list[ToolCall]:
+    """Return the calls of one group, in the order of their steps."""
+    return calls_of_groups([group])
+
+
+def health(scope: str) -> ScopeHealth:
+    """Return how the calls of a scope went so far, in one query."""
+    rows = (
+        ToolCall.objects.filter(scope=scope)
+        .order_by()
+        .values_list("tool_name", "status", "error_type")
+        .annotate(count=Count("pk"), last_at=Max("ended_at"))
+    )
+    by_status: Counter[str] = Counter()
+    by_error_type: Counter[str] = Counter()
+    timed_out: dict[str, TimedOutTool] = {}
+    for tool_name, status, error_type, count, last_at in rows:
+        by_status[status] += count
+        if error_type:
+            by_error_type[error_type] += count
+        if error_type == ErrorType.TIMEOUT:
+            timed_out[tool_name] = _with(
+                timed_out.get(tool_name), tool_name, count=count, last_at=last_at
+            )
+    return ScopeHealth(
+        total=by_status.total(),
+        by_status=dict(by_status),
+        by_error_type=dict(by_error_type),
+        timed_out_tools=sorted(timed_out.values(), key=lambda tool: (-tool.count, tool.tool_name)),
+    )
+
+
+def tools_in_force(policies: Policies | None = None) -> list[ToolInForce]:
+    """Return every registered tool with the limits of its next call."""
+    policies = policies or read_policies()
+    return [
+        ToolInForce(
+            tool=tool,
+            policy=resolve(policies.levels(tool)),
+            has_override=tool.name in policies.overrides,
+        )
+        for tool in registry
+    ]
+
+
+def _with(
+    known: TimedOutTool | None, tool_name: str, *, count: int, last_at: datetime | None
+) -> TimedOutTool:
+    """A tool times out as `timed_out` or as `abandoned`: both count."""
+    if known is None:
+        return TimedOutTool(tool_name=tool_name, count=count, last_at=last_at)
+    times = [at for at in (known.last_at, last_at) if at is not None]
+    return TimedOutTool(
+        tool_name=tool_name, count=known.count + count, last_at=max(times, default=None)
+    )

@@ -1,0 +1,194 @@
+"""Edits of the administrators' limits: the one way for admin forms, admin actions and API (T9, acceptance 94)."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypedDict, cast
+
+from django.apps import apps
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import models, transaction
+from django.utils.translation import gettext as _
+
+from governance.core.exceptions import GovernanceError
+from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
+from governance.signals import policy_changed
+
+Changes = dict[str, list[Any]]
+Editor = AbstractBaseUser | None
+
+
+class LimitValues(TypedDict, total=False):
+    """The fields of the default limits; what is left out stays as it is."""
+
+    timeout_ms: int | None
+    idle_timeout_ms: int | None
+    ceiling_ms: int | None
+    max_running: int | None
+    note: str
+
+
+class ToolLimitValues(LimitValues, total=False):
+    """The fields of one tool's limits; what is left out stays as it is."""
+
+    is_active: bool
+    tool_enabled: bool
+
+
+DEFAULT_FIELDS = tuple(LimitValues.__annotations__)
+TOOL_FIELDS = tuple(ToolLimitValues.__annotations__)
+
+
+class PolicyConflict(GovernanceError):
+    """Somebody else has edited the same limits meanwhile; nothing was saved."""
+
+    def __init__(self, tool_name: str = "") -> None:
+        super().__init__(
+            _(
+                "These limits were changed by somebody else meanwhile. Nothing was saved: look again."
+            )
+        )
+        self.tool_name = tool_name
+
+
+@transaction.atomic
+def save_default_policy(
+    *, values: LimitValues, by: Editor, revision: int | None = None
+) -> PolicyChange | None:
+    """Change the default limits; return the audit entry, or None if nothing changes.
+
+    With the `revision` that the editor has seen, somebody else's later edit is never overwritten.
+
+    Raises:
+        PolicyConflict: the row was edited since `revision`.
+        django.core.exceptions.ValidationError: a value makes no sense; words by field.
+    """
+    policy = _locked_default()
+    _check_revision(policy, revision)
+    changes = _apply(policy, values, fields=DEFAULT_FIELDS)
+    if not changes:
+        return None
+    policy.full_clean()
+    policy.revision += 1
+    policy.save()
+    return _publish(policy, default=policy, action="change", changes=changes, by=by)
+
+
+@transaction.atomic
+def save_tool_policy(
+    *, tool_name: str, values: ToolLimitValues, by: Editor, revision: int | None = None
+) -> PolicyChange | None:
+    """Add or change the limits of one tool; return the audit entry, or None if nothing changes.
+
+    `revision` is the one that the editor has seen; 0 = there were no limits of this tool.
+
+    Raises:
+        PolicyConflict: the row was added, edited or deleted since `revision`.
+        django.core.exceptions.ValidationError: a value makes no sense, or the tool is unknown; words by field.
+    """
+    default = _locked_default()
+    policy = ToolPolicy.objects.filter(tool_name=tool_name).first() or ToolPolicy(
+        tool_name=tool_name
+    )
+    is_new = policy.pk is None
+    _check_revision(policy, revision)
+    changes = _apply(policy, values, fields=TOOL_FIELDS)
+    if not changes and not is_new:
+        return None
+    policy.full_clean()
+    policy.revision += 1
+    policy.save()
+    return _publish(
+        policy, default=default, action="add" if is_new else "change", changes=changes, by=by
+    )
+
+
+@transaction.atomic
+def delete_tool_policy(
+    *, tool_name: str, by: Editor, revision: int | None = None
+) -> PolicyChange | None:
+    """Take the limits of one tool away, so that the next level counts (acceptance 12).
+
+    Return the audit entry, or None if there were no such limits.
+
+    Raises:
+        PolicyConflict: the row was edited since `revision`.
+    """
+    default = _locked_default()
+    policy = ToolPolicy.objects.filter(tool_name=tool_name).first()
+    if policy is None:
+        return None
+    _check_revision(policy, revision)
+    changes = {
+        name: [value, None]
+        for name in TOOL_FIELDS
+        if (value := getattr(policy, name)) not in (None, "")
+    }
+    change = _publish(policy, default=default, action="delete", changes=changes, by=by)
+    policy.delete()
+    return change
+
+
+def _locked_default() -> DefaultPolicy:
+    """The one default row, locked: edits of all policies queue up here, so versions and revisions never race."""
+    DefaultPolicy.objects.get_or_create(pk=1)
+    return DefaultPolicy.objects.select_for_update().get(pk=1)
+
+
+def _check_revision(policy: Limits, revision: int | None) -> None:
+    if revision is not None and revision != policy.revision:
+        raise PolicyConflict(getattr(policy, "tool_name", ""))
+
+
+def _apply(policy: Limits, values: Mapping[str, Any], *, fields: tuple[str, ...]) -> Changes:
+    """Set the values and return what they change: field → [old, new]."""
+    if unknown := values.keys() - set(fields):
+        raise TypeError(f"Limits have no {sorted(unknown)!r}.")
+    changes: Changes = {}
+    for name, value in values.items():
+        old = getattr(policy, name)
+        if old != value:
+            changes[name] = [old, value]
+            setattr(policy, name, value)
+    return changes
+
+
+def _publish(
+    policy: Limits, *, default: DefaultPolicy, action: str, changes: Changes, by: Editor
+) -> PolicyChange:
+    """Move the version, write the audit, and tell this process once the edit is committed."""
+    default.version += 1
+    DefaultPolicy.objects.filter(pk=default.pk).update(version=default.version)
+    tool_name = getattr(policy, "tool_name", "")
+    change = PolicyChange.objects.create(
+        tool_name=tool_name,
+        action=action,
+        changes=changes,
+        version=default.version,
+        by=cast(Any, by),  # whatever the project's user model is
+        by_name=by.get_username() if by else "",
+    )
+    if by is not None and apps.is_installed("django.contrib.admin"):
+        _log(policy, change=change, by=by)
+    send = partial(
+        policy_changed.send_robust,
+        sender=type(policy),
+        tool_name=tool_name,
+        version=default.version,
+    )
+    transaction.on_commit(send, robust=True)
+    return change
+
+
+def _log(policy: models.Model, *, change: PolicyChange, by: AbstractBaseUser) -> None:
+    """Write the admin's own history too, with the old and the new values that it would not keep."""
+    from django.contrib.admin.models import (  # noqa: PLC0415 - importable only where the admin is installed
+        ADDITION,
+        CHANGE,
+        DELETION,
+        LogEntry,
+    )
+
+    flag = {"add": ADDITION, "change": CHANGE, "delete": DELETION}[change.action]
+    LogEntry.objects.log_actions(
+        by.pk, [policy], flag, change_message=change.summary, single_object=True
+    )

@@ -1,0 +1,83 @@
+"""Which addresses on the network a tool may talk to, and how a host name becomes such an address.
+
+Everything is decided on the addresses that a name resolves to, so that no spelling of a host (decimal, hexadecimal,
+octal, IPv6) and no name in the DNS gets around it.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+from governance.core.exceptions import ToolFailed
+from governance.toolbox.settings import ToolboxSettings
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# Python's own `is_global` differs from one patch release to the next, and knows nothing of the last two here.
+_REFUSED_V4 = tuple(
+    ipaddress.IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT, some clouds' metadata
+        "127.0.0.0/8",
+        "169.254.0.0/16",  # link-local, most clouds' metadata
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",  # multicast, reserved, broadcast
+        "168.63.129.16/32",  # Azure's host
+    )
+)
+# Outside of it: loopback, mapped and translated IPv4, local, multicast …
+_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
+_REFUSED_V6 = tuple(
+    ipaddress.IPv6Network(network)
+    for network in (
+        "2001::/23",  # Teredo and other special purposes
+        "2001:db8::/32",
+        "2002::/16",  # 6to4: an IPv4 address in disguise
+        "3fff::/20",
+    )
+)
+
+
+def is_public(address: str) -> bool:
+    """Whether the address is a host of the public internet."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return not any(parsed in network for network in _REFUSED_V4)
+    return parsed in _GLOBAL_V6 and not any(parsed in network for network in _REFUSED_V6)
+
+
+async def resolve(host: str, port: int, *, settings: ToolboxSettings) -> Sequence[str]:
+    """Return the addresses of a host, each one allowed. Raise `ToolFailed` if a single one is not."""
+    find = settings.web_resolve or _ask_system
+    try:
+        async with asyncio.timeout(settings.web_connect_timeout):
+            addresses = await find(host, port)
+    except (OSError, UnicodeError):  # no such name; TimeoutError is an OSError
+        addresses = ()
+    if not addresses:
+        raise ToolFailed(f"The host {host[:200]!r} could not be found. Check the address.")
+    if not settings.web_allow_private and not all(is_public(address) for address in addresses):
+        raise ToolFailed(
+            f"The host {host[:200]!r} is on a private or local network, which is not fetched from. "
+            "An administrator can allow it: GOVERNANCE_WEB_ALLOW_PRIVATE."
+        )
+    return addresses
+
+
+async def _ask_system(host: str, port: int) -> Sequence[str]:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))

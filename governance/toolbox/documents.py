@@ -1,0 +1,151 @@
+"""Text files of a workspace: read whole or in part, and replaced in one step."""
+
+import errno
+import io
+import itertools
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from governance.core.exceptions import ToolFailed
+from governance.core.tools import ToolContext
+from governance.toolbox.excerpt import spaced
+from governance.toolbox.settings import ToolboxSettings
+from governance.toolbox.workspace import Workspace, explained, shown
+
+_SNIFF = 8192
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not block
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def open_for_reading(workspace: Workspace, path: str) -> Iterator[io.BufferedReader]:
+    """Give the file's bytes. Raise `ToolFailed` if it is no regular file."""
+    parts = workspace.locate(path)
+    if not parts:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    with workspace.open_directory(parts[:-1]) as directory:
+        descriptor = os.open(parts[-1], _READ, dir_fd=directory)
+    try:
+        _refuse_special(os.fstat(descriptor), path)
+        binary = os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    with binary:
+        yield binary
+
+
+def _refuse_special(status: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolFailed(f"{shown(path)!r} is a directory: use list_files.")
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolFailed(f"{shown(path)!r} is not a regular file.")
+
+
+def refuse_binary(binary: io.BufferedReader, path: str) -> None:
+    """Raise `ToolFailed` if the file begins like no text."""
+    if b"\0" in binary.peek(_SNIFF)[:_SNIFF]:
+        raise not_text(path)
+
+
+def not_text(path: str) -> ToolFailed:
+    """Return the refusal of a file that is no text."""
+    return ToolFailed(f"{shown(path)!r} is a binary file, or not UTF-8 text; it is not shown.")
+
+
+def read_whole(workspace: Workspace, path: str, *, settings: ToolboxSettings) -> str:
+    """Return the file's text, line ends as they are."""
+    with explained(path), open_for_reading(workspace, path) as binary:
+        content = binary.read(settings.file_max_bytes + 1)
+    _refuse_large(len(content), path, settings=settings)
+    if b"\0" in content:
+        raise not_text(path)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise not_text(path) from None
+
+
+def _refuse_large(size: int, path: str, *, settings: ToolboxSettings) -> None:
+    if size > settings.file_max_bytes:
+        raise ToolFailed(
+            f"{shown(path)!r} would be over the limit of {spaced(settings.file_max_bytes)} bytes."
+        )
+
+
+def read_window(
+    stream: io.TextIOWrapper, context: ToolContext, *, offset: int, limit: int, room: int
+) -> str:
+    """Return `limit` lines after `offset`, as far as there is room, and say where to read on."""
+    taken: list[str] = []
+    first = offset + 1
+    for number in itertools.count():
+        context.token.raise_if_cancelled()
+        line, whole = _read_line(stream, room=room)
+        if not line:
+            break
+        if number < offset:
+            continue
+        if taken and (len(line) > room or number >= offset + limit):
+            return "".join(taken) + f"\n… lines {first} to {number}; read on with offset={number} …"
+        taken.append(line if whole else line + f"\n… the rest of line {number + 1} left out …\n")
+        room -= len(line)
+    if not taken:
+        return "The file is empty." if not offset else f"There is nothing after line {offset}."
+    return "".join(taken)
+
+
+def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
+    """Return the next line, cut at `room` characters, and whether that is all of it; a line may be as long as a file."""
+    size = max(room, 1)
+    line = stream.readline(size + 1)
+    if line.endswith("\n") or len(line) <= size:
+        return line, True
+    while (rest := stream.readline(_SNIFF)) and not rest.endswith("\n"):
+        pass
+    return line, False
+
+
+def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxSettings) -> bool:
+    """Write the text beside the file and rename it into place; return whether there was a file before."""
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ToolFailed(
+            "The text holds characters that UTF-8 cannot express (lone surrogates)."
+        ) from None
+    _refuse_large(len(content), path, settings=settings)
+    parts = workspace.locate(path)
+    if not parts or path.endswith("/"):
+        raise ToolFailed(f"{shown(path)!r} is a directory, not a file.")
+    with explained(path), workspace.open_directory(parts[:-1], create=True) as directory:
+        mode = _mode_of(parts[-1], inside=directory, path=path)
+        _write_beside(parts[-1], content, inside=directory, mode=mode)
+    return mode is not None
+
+
+def _mode_of(name: str, *, inside: int, path: str) -> int | None:
+    try:
+        status = os.stat(name, dir_fd=inside, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _refuse_special(status, path)
+    return stat.S_IMODE(status.st_mode)
+
+
+def _write_beside(name: str, content: bytes, *, inside: int, mode: int | None) -> None:
+    temporary = f".{secrets.token_hex(8)}.tmp"
+    descriptor = os.open(temporary, _CREATE, 0o666, dir_fd=inside)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
+        os.rename(temporary, name, src_dir_fd=inside, dst_dir_fd=inside)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=inside)
+        raise

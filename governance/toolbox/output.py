@@ -1,0 +1,121 @@
+"""What a command prints: read from its pipe, reported in bounded pieces, kept in part."""
+
+import asyncio
+import codecs
+import os
+import re
+
+from governance.core.tools import ToolContext
+from governance.toolbox.excerpt import Excerpt
+
+_PIECE = 32_000  # characters of one report
+_BURST = 4_000_000  # bytes read in one interval; a command that prints faster is slowed down by its full pipe
+_LINE = 200
+_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")
+
+
+class Output(asyncio.Protocol):
+    """The reading end of a command's pipe.
+
+    Pieces are joined and reported once per `interval`. After `detach` the pipe is still read, and thrown away, as
+    long as someone holds it: a process left in the background must not die of a broken pipe.
+    """
+
+    def __init__(self, context: ToolContext, *, limit: int, interval: float) -> None:
+        self._context: ToolContext | None = context
+        self._interval = interval
+        self._excerpt = Excerpt(limit)
+        self._piece = Excerpt(_PIECE)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._burst = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.ReadTransport | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def text(self) -> str:
+        """The beginning and the end of all that was printed."""
+        return self._excerpt.render().rstrip("\n")
+
+    async def open(self) -> int:
+        """Make the pipe and return its writing end, which the caller closes once the command has it."""
+        readable, writable = os.pipe()
+        pipe = os.fdopen(readable, "rb", buffering=0)
+        try:
+            await asyncio.get_running_loop().connect_read_pipe(lambda: self, pipe)
+        except BaseException:
+            pipe.close()
+            os.close(writable)
+            raise
+        return writable
+
+    def close(self) -> None:
+        """Give the pipe up."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def flush(self) -> None:
+        """Report what has come since the last report."""
+        if self._context is None or not self._piece.total:
+            return
+        piece, self._piece = self._piece.render(), Excerpt(_PIECE)
+        self._context.progress(last_line(piece), output=piece)
+
+    async def drain(self, *, within: float) -> None:
+        """Read what is there, to the end of the pipe but no longer than `within`; then report it."""
+        self._next_interval()
+        await asyncio.wait({self._ended}, timeout=within)
+        self.flush()
+
+    def detach(self) -> None:
+        """Forget the call: nothing is kept or reported from here on."""
+        self.flush()
+        self._context = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, to slow the command down if need be."""
+        assert isinstance(transport, asyncio.ReadTransport)  # noqa: S101 - for the type checker
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Take what was printed."""
+        self._add(self._decoder.decode(data))
+        self._burst += len(data)
+        if self._burst >= _BURST and self._transport is not None:
+            self._transport.pause_reading()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._next_interval)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The last holder of the pipe has closed it."""
+        self._add(self._decoder.decode(b"", final=True))
+        if self._timer is not None:
+            self._timer.cancel()
+        self.flush()
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _add(self, text: str) -> None:
+        if self._context is None:
+            return
+        text = text.replace("\0", "\ufffd")  # databases take no NUL in a text
+        self._excerpt.add(text)
+        self._piece.add(text)
+
+    def _next_interval(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._burst = 0
+        self.flush()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+def last_line(text: str) -> str:
+    """Return the last line that says something, as plain short text."""
+    for line in reversed(text[-4 * _LINE :].splitlines()):
+        plain = "".join(c for c in _ESCAPE.sub("", line) if c.isprintable()).strip()
+        if plain:
+            return plain[:_LINE]
+    return ""

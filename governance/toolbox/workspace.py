@@ -1,0 +1,120 @@
+"""The directory that a conversation's tools may touch, and ways to open things in it that cannot lead outside.
+
+A path is first resolved and compared with the workspace; then it is opened one component after the other, relative
+to the directory before and never through a symbolic link. So a link that is swapped in between fails the call
+instead of leading it elsewhere.
+"""
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from governance.core.exceptions import ToolFailed
+from governance.core.tools import ToolContext
+from governance.toolbox.settings import ToolboxSettings
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SENTENCES = {
+    errno.ENOENT: "There is no {path!r} in the workspace. See what there is with list_files.",
+    errno.ENOTDIR: "A part of {path!r} is not a directory.",
+    errno.EISDIR: "{path!r} is a directory, not a file.",
+    errno.EACCES: "The server has no permission for {path!r}.",
+    errno.EPERM: "The server has no permission for {path!r}.",
+    errno.ELOOP: "{path!r} leads through a symbolic link that cannot be followed.",
+    errno.ENAMETOOLONG: "The path {path!r} is too long.",
+    errno.ENOSPC: "The disk is full: {path!r} was not written.",
+    errno.EDQUOT: "The disk quota is used up: {path!r} was not written.",
+}
+
+
+class Workspace:
+    """A directory, and paths inside it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def locate(self, path: str) -> tuple[str, ...]:
+        """Return the components of `path` below the root, symbolic links resolved. Raise `ToolFailed` if outside."""
+        try:
+            resolved = Path(os.path.realpath(self.root / path))
+        except (ValueError, OSError):  # NUL or a lone surrogate in it
+            raise ToolFailed(f"{shown(path)!r} is not a usable path.") from None
+        if not resolved.is_relative_to(self.root):
+            raise ToolFailed(
+                f"{shown(path)!r} is outside the workspace. Use a path inside it, relative to its top."
+            )
+        return resolved.relative_to(self.root).parts
+
+    @contextmanager
+    def open_directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
+        """Give a descriptor of the directory at `parts`; with `create`, missing ones are made on the way."""
+        current = os.open(self.root, _DIRECTORY)
+        try:
+            for part in parts:
+                following = _step(part, inside=current, create=create)
+                os.close(current)
+                current = following
+            yield current
+        finally:
+            os.close(current)
+
+
+def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace:
+    """Return the workspace of the call's scope, made if need be. Raise `ToolFailed` where the host has none."""
+    root = context.workspace
+    if root is None and settings.workspace_root is not None:
+        root = settings.workspace_root / _name_directory(context.scope)
+    if root is None:
+        raise ToolFailed(
+            "This conversation has no workspace directory. An administrator can give it one: "
+            "GOVERNANCE_WORKSPACE_ROOT."
+        )
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ToolFailed(f"The workspace directory cannot be made: {_reason(error)}.") from error
+    return Workspace(root)
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Turn the system's refusals on the way to `path` into sentences for the model."""
+    try:
+        yield
+    except OSError as error:
+        sentence = _SENTENCES.get(error.errno or 0, f"{{path!r}} cannot be used: {_reason(error)}.")
+        raise ToolFailed(sentence.format(path=shown(path))) from error
+
+
+def shown(name: str, *, limit: int = 200) -> str:
+    """Return a file's name as text that can be stored and displayed: names may hold any bytes."""
+    text = name.encode("utf-8", "replace").decode("utf-8")
+    text = "".join(character if character.isprintable() else "\ufffd" for character in text)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def _step(part: str, *, inside: int, create: bool) -> int:
+    try:
+        return os.open(part, _DIRECTORY, dir_fd=inside)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # another call was quicker
+        os.mkdir(part, dir_fd=inside)
+    return os.open(part, _DIRECTORY, dir_fd=inside)
+
+
+def _name_directory(scope: str) -> str:
+    """Return the scope itself where it is a plain name, else a digest of it: it must not climb out of the root."""
+    if _SAFE_NAME.fullmatch(scope):
+        return scope
+    return hashlib.sha256(scope.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else "the system refused it"

@@ -1,0 +1,91 @@
+/** One tool call as the page knows it: made from the wire's fields, and brought to its one end. */
+
+import { isCallOver } from "./status.js";
+
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").EndedBy} EndedBy */
+/** @typedef {import("./types.js").Clock} Clock */
+
+const REASONS = new Set([
+  "user",
+  "admin",
+  "parent",
+  "disconnect",
+  "timeout",
+  "loop",
+  "superseded",
+  "shutdown",
+  "error",
+]);
+
+/**
+ * A call from any object with the wire's names: a snapshot's call, a `tool_result` nobody announced, a tool_use block.
+ * @param {Record<string, any>} wire
+ * @param {Clock} clock
+ * @returns {Call}
+ */
+export function callFromWire(wire, clock) {
+  const status = String(wire.status ?? "pending");
+  return {
+    toolId: String(wire.tool_id ?? wire.id),
+    name: String(wire.tool_name ?? wire.name ?? ""),
+    input: wire.input ?? {},
+    status,
+    elapsedMs: Number(wire.elapsed_ms ?? 0),
+    elapsedAt: clock.now,
+    timeoutMs: wire.timeout_ms ?? null,
+    timeoutSource: String(wire.timeout_source ?? ""),
+    cancellable: Boolean(wire.cancellable),
+    progress: wire.progress ?? null,
+    total: wire.total ?? null,
+    message: String(wire.message ?? ""),
+    result: wire.result ?? null,
+    isError: Boolean(wire.is_error),
+    errorType: String(wire.error_type ?? ""),
+    durationMs: wire.duration_ms ?? null,
+    endedBy: endedByFrom(wire.ended_by),
+    stoppingAt: status === "cancelling" ? clock.now : null,
+    limitChange: null,
+  };
+}
+
+/** @param {Record<string, any>} frame a `tool_start` @param {number} ageMs @param {Clock} clock @returns {Call} */
+export function callFromStart(frame, ageMs, clock) {
+  return {
+    ...callFromWire({ ...frame, status: "running", elapsed_ms: ageMs }, clock),
+    cancellable: frame.cancellable !== false,
+  };
+}
+
+/** The one result of a call; a second one changes nothing. @param {Call} call @param {Record<string, any>} frame @returns {Call} */
+export function settleCall(call, frame) {
+  if (isCallOver(call.status) && call.status !== "closed") return call;
+  return {
+    ...call,
+    status: String(frame.status ?? (frame.is_error ? "failed" : "succeeded")),
+    result: frame.result ?? null,
+    isError: Boolean(frame.is_error),
+    errorType: String(frame.error_type ?? ""),
+    durationMs: frame.duration_ms ?? null,
+    timeoutMs: frame.timeout_ms ?? call.timeoutMs,
+    endedBy: endedByFrom(frame.ended_by),
+    stoppingAt: null,
+  };
+}
+
+/**
+ * Who ended it, from `{reason, source, by}`, from a bare reason, or from a bare name.
+ * @param {any} wire
+ * @returns {EndedBy|null}
+ */
+export function endedByFrom(wire) {
+  if (!wire) return null;
+  if (typeof wire === "string") {
+    return REASONS.has(wire) ? { reason: wire, source: "", by: "" } : { reason: "", source: "", by: wire };
+  }
+  const reason = String(wire.reason ?? wire.ended_reason ?? "");
+  const source = String(wire.source ?? "");
+  const by = wire.by ?? wire.ended_by ?? "";
+  const name = typeof by === "string" ? by : String(by.username ?? by.name ?? "");
+  return reason || source || name ? { reason, source, by: name } : null;
+}

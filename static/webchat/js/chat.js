@@ -1,0 +1,187 @@
+/** Starts the chat page: reads its settings and texts from the template, and joins the parts. */
+
+import { announcementsOf, TierWatch } from "./announcements.js";
+import { Announcer } from "./announcer.js";
+import { Composer } from "./composer.js";
+import { Conversation } from "./conversation.js";
+import { byId, setText } from "./dom.js";
+import { listenToKeys } from "./keyboard.js";
+import { activeTurn } from "./reducer.js";
+import { Surroundings } from "./surroundings.js";
+import { ChatTranscriptElement } from "./transcript.js";
+import { Words } from "./words.js";
+
+/** @typedef {import("./types.js").State} State */
+
+const REPAINT_MS = 250;
+const LOST_AFTER_MS = 5_000;
+const LIVE = new Set(["online", "slow", "resuming", "connecting"]);
+const MAX_TITLE = 60;
+
+class ChatPage {
+  #app = byId("chat", HTMLElement);
+  #transcript = byId("transcript", ChatTranscriptElement);
+  #latest = byId("latest", HTMLButtonElement);
+  #help = byId("help", HTMLDialogElement);
+  #words = new Words(JSON.parse(byId("webchat-texts", HTMLScriptElement).text), document.documentElement.lang || "en");
+  #announcer = new Announcer(byId("status", HTMLElement), byId("alert", HTMLElement));
+  #surroundings = new Surroundings();
+  #tiers = new TierWatch();
+  #conversation = new Conversation(
+    this.#socketUrl(),
+    (before, after) => this.#changed(before, after),
+    (text) => this.#composer.restore(text),
+  );
+  #closing = new AbortController();
+  #composer = new Composer({
+    form: byId("composer", HTMLFormElement),
+    input: byId("composer-input", HTMLTextAreaElement),
+    send: byId("send", HTMLButtonElement),
+    storageKey: `draft:${this.#app.dataset.conversationId}`,
+    onSend: (text) => this.#send(text),
+    signal: this.#closing.signal,
+  });
+  #isScheduled = false;
+  #isLossSaid = false;
+
+  start() {
+    this.#listen();
+    this.#listenToBrowser();
+    setInterval(() => this.#tick(), REPAINT_MS);
+    this.#conversation.connection.start();
+    if (matchMedia("(hover: hover)").matches) this.#composer.focus();
+  }
+
+  #socketUrl() {
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    return `${scheme}//${location.host}${this.#app.dataset.socketPath}`;
+  }
+
+  #listen() {
+    const { signal } = this.#closing;
+    const conversation = this.#conversation;
+    this.#transcript.addEventListener("tool-call-cancel", (event) => {
+      const { turnId, toolId } = /** @type {CustomEvent} */ (event).detail;
+      conversation.cancelTool(turnId, toolId);
+    }, { signal });
+    this.#transcript.addEventListener("tool-call-extend", (event) => {
+      const { turnId, toolId, extendMs } = /** @type {CustomEvent} */ (event).detail;
+      conversation.extend(turnId, toolId, extendMs);
+    }, { signal });
+    this.#transcript.addEventListener("scroll", () => this.#showLatest(), { signal, passive: true });
+    for (const [id, act] of this.#buttons()) byId(id, HTMLButtonElement).addEventListener("click", act, { signal });
+    for (const sample of document.querySelectorAll("button[data-prompt]")) {
+      sample.addEventListener("click", () => this.#send(/** @type {HTMLElement} */ (sample).dataset.prompt ?? ""), { signal });
+    }
+    listenToKeys({
+      cards: () => this.#transcript.cards,
+      cancelTurn: () => conversation.cancelTurn(),
+      focusComposer: () => this.#composer.focus(),
+      showHelp: () => this.#help.showModal(),
+      signal,
+    });
+  }
+
+  /** @returns {Array<[string, () => void]>} */
+  #buttons() {
+    return [
+      ["cancel-turn", () => this.#conversation.cancelTurn()],
+      ["reconnect", () => this.#conversation.connection.reconnect()],
+      ["reload", () => location.reload()],
+      ["notice-close", () => this.#conversation.dismissNotice()],
+      ["help-open", () => this.#help.showModal()],
+      ["latest", () => this.#transcript.follow()],
+    ];
+  }
+
+  /** A browser that was away learns at once whether its line still stands. */
+  #listenToBrowser() {
+    const { signal } = this.#closing;
+    const { connection } = this.#conversation;
+    const revive = () => connection.revive();
+    window.addEventListener("online", revive, { signal });
+    window.addEventListener("pageshow", (event) => event.persisted && revive(), { signal });
+    window.addEventListener("offline", () => connection.suspect(), { signal });
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState !== "visible") return;
+      revive();
+      this.#schedule();
+    }, { signal });
+  }
+
+  /** @param {string} text @returns {boolean} */
+  #send(text) {
+    const isTaken = this.#conversation.send(text);
+    if (isTaken) this.#transcript.follow();
+    return isTaken;
+  }
+
+  /** @param {State} before @param {State} after */
+  #changed(before, after) {
+    for (const announcement of announcementsOf(before, after, this.#words)) this.#announcer.say(announcement);
+    if (before.phase !== after.phase) this.#transcript.follow();
+    this.#schedule();
+  }
+
+  #schedule() {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      this.#isScheduled = false;
+      this.#render();
+    });
+  }
+
+  #view() {
+    const { viewer, connection } = this.#conversation.state;
+    return { words: this.#words, viewer, now: performance.now(), frozenAt: connection.frozenAt };
+  }
+
+  #render() {
+    const { state } = this.#conversation;
+    const view = this.#view();
+    this.#transcript.render(state, view);
+    this.#surroundings.render(state, view);
+    this.#composer.label(this.#words.text(activeTurn(state) ? "queue" : "send"));
+    this.#showTitle(state);
+    this.#showLatest();
+  }
+
+  #tick() {
+    if (document.visibilityState !== "visible") return;
+    const { state } = this.#conversation;
+    const view = this.#view();
+    this.#surroundings.tick(state, view);
+    this.#sayLoss(state, view.now);
+    if (activeTurn(state) === null) return;
+    this.#transcript.tick(view);
+    for (const crossing of this.#tiers.crossings(state, view.now, this.#words)) this.#announcer.say(crossing);
+  }
+
+  /** @param {State} state @param {number} now */
+  #sayLoss({ connection }, now) {
+    const { status, frozenAt } = connection;
+    const isLost = frozenAt !== null && !LIVE.has(status) && now - frozenAt > LOST_AFTER_MS;
+    if (isLost && !this.#isLossSaid) this.#announcer.say({ text: this.#words.text(`banner_${status}`), urgent: true });
+    if (this.#isLossSaid && frozenAt === null) {
+      this.#announcer.calm();
+      this.#announcer.say({ text: this.#words.text("say_connected"), urgent: false });
+    }
+    this.#isLossSaid = isLost || (this.#isLossSaid && frozenAt !== null);
+  }
+
+  #showLatest() {
+    this.#latest.hidden = this.#transcript.isAtEnd || this.#transcript.isFollowing;
+  }
+
+  /** A conversation without a title is called by its first words until the server names it. @param {State} state */
+  #showTitle(state) {
+    if (this.#app.dataset.untitled === undefined || state.hasEarlier) return;
+    const first = state.turns[0]?.items.find((item) => item.kind === "user");
+    if (first?.kind !== "user") return;
+    const line = first.text.split("\n", 1)[0] ?? "";
+    setText(byId("title", HTMLElement), line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE)}…` : line);
+  }
+}
+
+new ChatPage().start();

@@ -1,0 +1,141 @@
+/** One open conversation: holds its state, feeds the reducer, and carries what the person asks for to the server. */
+
+import { Connection } from "./connection.js";
+import { disagreement, GRACE_MS } from "./heartbeat.js";
+import { activeTurn, INITIAL_STATE, reduce } from "./reducer.js";
+
+/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./types.js").LocalEvent} LocalEvent */
+/** @typedef {import("./types.js").Operation} Operation */
+/** @typedef {import("./types.js").State} State */
+
+/** The protocol's limit for one frame is 64 KiB; the rest of the frame needs some of it. */
+const MAX_TEXT_BYTES = 60_000;
+
+/** The page's model: `onChange` is told of every new state. */
+export class Conversation {
+  /** @type {State} */
+  #state = INITIAL_STATE;
+  #onChange;
+  #onRefused;
+  #connection;
+  /** Where a gap was last seen: if asking from there did not help, only a whole snapshot does. @type {number|null} */
+  #gapAt = null;
+
+  /** @param {string} url @param {(before: State, after: State) => void} onChange @param {(text: string) => void} onRefused */
+  constructor(url, onChange, onRefused) {
+    this.#onChange = onChange;
+    this.#onRefused = onRefused;
+    this.#connection = new Connection({
+      url,
+      lastSeq: () => (this.#state.phase === "ready" ? this.#state.lastSeq : null),
+      onFrame: (frame) => this.#receive(frame),
+      onStatus: (status) => this.#apply({ type: "local_connection", status }),
+    });
+  }
+
+  get state() {
+    return this.#state;
+  }
+
+  get connection() {
+    return this.#connection;
+  }
+
+  /** @param {string} text @returns {boolean} whether the text was taken */
+  send(text) {
+    if (new TextEncoder().encode(JSON.stringify(text)).length > MAX_TEXT_BYTES) {
+      this.#apply({ type: "local_notice", level: "error", key: "message_too_long" });
+      return false;
+    }
+    const clientId = crypto.randomUUID();
+    this.#apply({ type: "local_message", clientId, text });
+    this.#connection.send({ type: "message", client_id: clientId, text });
+    return true;
+  }
+
+  /** Cancel the turn that is at work (C2); asking twice is one request. */
+  cancelTurn() {
+    const turn = activeTurn(this.#state);
+    if (turn && turn.stoppingAt === null) this.#ask({ kind: "cancel_turn", turnId: turn.id });
+  }
+
+  /** @param {string} turnId @param {string} toolId */
+  cancelTool(turnId, toolId) {
+    this.#ask({ kind: "cancel_tool", turnId, toolId });
+  }
+
+  /** @param {string} turnId @param {string} toolId @param {number} extendMs */
+  extend(turnId, toolId, extendMs) {
+    this.#ask({ kind: "set_deadline", turnId, toolId, extendMs });
+  }
+
+  dismissNotice() {
+    this.#apply({ type: "local_notice_closed" });
+  }
+
+  /** @param {Partial<Operation> & {kind: Operation["kind"], turnId: string}} wanted */
+  #ask(wanted) {
+    const operation = { toolId: "", extendMs: 0, ...wanted, opId: crypto.randomUUID() };
+    this.#apply({ type: "local_operation", operation });
+    this.#connection.send(operationFrame(operation));
+  }
+
+  /** @param {Frame} frame */
+  #receive(frame) {
+    const before = this.#state;
+    this.#apply(frame);
+    if (frame.type === "welcome") this.#sendAgain();
+    if (frame.type === "error") this.#giveBack(before, frame);
+    if (frame.type === "heartbeat") this.#compare(frame);
+    if (this.#state.gap) this.#fillGap();
+    for (const turn of this.#state.turns) {
+      const known = before.turns.find((earlier) => earlier.id === turn.id);
+      if (turn.needsResync && !known?.needsResync) this.#connection.send({ type: "resync", turn_id: turn.id });
+    }
+  }
+
+  /** What has no answer yet goes out again; the server knows a repeated id (same turn, same answer). */
+  #sendAgain() {
+    for (const { clientId, text, turnId } of this.#state.outbox) {
+      if (turnId === null) this.#connection.send({ type: "message", client_id: clientId, text });
+    }
+    for (const operation of this.#state.operations) this.#connection.send(operationFrame(operation));
+  }
+
+  /** A refused message goes back to who wrote it. @param {State} before @param {Frame} frame */
+  #giveBack(before, frame) {
+    const refused = before.outbox.find((message) => message.clientId === frame.client_id);
+    if (refused) this.#onRefused(refused.text);
+  }
+
+  #fillGap() {
+    const { lastSeq } = this.#state;
+    const whole = this.#gapAt === lastSeq;
+    this.#gapAt = lastSeq;
+    this.#connection.catchUp({ whole });
+  }
+
+  /** @param {Frame} heartbeat */
+  #compare(heartbeat) {
+    if (disagreement(this.#state, heartbeat) === null) return;
+    setTimeout(() => {
+      const still = disagreement(this.#state, heartbeat);
+      if (still !== null && this.#connection.isReady) this.#connection.catchUp({ whole: still === "different" });
+    }, GRACE_MS);
+  }
+
+  /** @param {Frame|LocalEvent} event */
+  #apply(event) {
+    const before = this.#state;
+    this.#state = reduce(before, event, { now: performance.now(), wall: Date.now() });
+    if (this.#state !== before) this.#onChange(before, this.#state);
+  }
+}
+
+/** @param {Operation} operation @returns {Frame} */
+function operationFrame({ kind, opId, turnId, toolId, extendMs }) {
+  const frame = { type: kind, op_id: opId, turn_id: turnId };
+  if (kind === "cancel_turn") return frame;
+  return kind === "cancel_tool" ? { ...frame, tool_id: toolId } : { ...frame, tool_id: toolId, extend_ms: extendMs };
+}

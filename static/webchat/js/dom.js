@@ -1,0 +1,73 @@
+/** Making elements: text is always text, and sanitised HTML enters the page in exactly one place. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Stroked paths on a 16 × 16 grid. @type {Record<string, string>} */
+const ICONS = {
+  check: "M3 8.5 6.5 12 13 4.5",
+  cross: "M4 4l8 8M12 4l-8 8",
+  clock: "M8 1.75a6.25 6.25 0 1 0 0 12.5a6.25 6.25 0 1 0 0-12.5M8 4.5V8l2.5 1.75",
+  square: "M4 4h8v8H4z",
+  warning: "M8 2 1.75 13.25h12.5zM8 6.5v3M8 11.4v.1",
+  link: "M6.5 9.5l3-3M7 4.5l1-1a2.8 2.8 0 0 1 4 4l-1 1M9 11.5l-1 1a2.8 2.8 0 0 1-4-4l1-1",
+  pause: "M5.5 3.5v9M10.5 3.5v9",
+  chevron: "M6 4l4 4-4 4",
+};
+
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {{class?: string, text?: string} & Record<string, string|undefined>} [attributes]
+ * @param {...Node} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined) continue;
+    if (name === "text") made.textContent = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** @param {string} name @returns {SVGSVGElement} */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", ICONS[name] ?? "");
+  svg.setAttribute("viewBox", "0 0 16 16");
+  svg.setAttribute("class", `icon icon-${name}`);
+  svg.setAttribute("aria-hidden", "true");
+  svg.append(path);
+  return svg;
+}
+
+/** Change a text only where it differs: selections and screen readers keep their place. @param {Element} target @param {string} text */
+export function setText(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+/**
+ * Put HTML that the server rendered and sanitised into an element: the only place in the page where HTML is parsed.
+ * It may only be given the `html` of a finished message. Scripts parsed this way never run; links open beside the
+ * conversation, so that a click does not leave a running turn.
+ * @param {Element} target
+ * @param {string} html
+ */
+export function setSanitisedHtml(target, html) {
+  const parsed = new DOMParser().parseFromString(html, "text/html");
+  for (const link of parsed.querySelectorAll("a[href]")) {
+    link.setAttribute("target", "_blank");
+    link.setAttribute("rel", "noopener noreferrer");
+  }
+  target.replaceChildren(...parsed.body.childNodes);
+}
+
+/** The element with this id, which the template guarantees. @template {HTMLElement} T @param {string} id @param {new () => T} type @returns {T} */
+export function byId(id, type) {
+  const found = document.getElementById(id);
+  if (!(found instanceof type)) throw new Error(`The page has no #${id}.`);
+  return found;
+}

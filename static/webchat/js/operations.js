@@ -1,0 +1,94 @@
+/** What the person asked for and the server has not answered yet: messages on their way, cancels, longer limits. */
+
+import { addMessage, mapTurn, updateCall, userMessageFrom } from "./turns.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./types.js").Clock} Clock */
+/** @typedef {import("./types.js").Operation} Operation */
+
+/**
+ * A message leaves the outbox when its turn is in the log. A turn that ends before it began (its message was queued
+ * when the conversation was cancelled) gets the text from here.
+ * @param {State} state
+ * @param {Frame} frame
+ * @returns {State}
+ */
+export function settleOutbox(state, frame) {
+  if (state.outbox.length === 0) return state;
+  const found = state.outbox.find((message) => message.turnId === frame.turn_id) ?? sentHere(state, frame);
+  if (!found) return state;
+  const outbox = state.outbox.filter((message) => message !== found);
+  const source = { text: found.text };
+  const turns = mapTurn(state.turns, frame.turn_id, (turn) =>
+    turn.items.some((item) => item.kind === "user") ? turn : addMessage(turn, userMessageFrom(source, frame.at), "u"),
+  );
+  return { ...state, outbox, turns };
+}
+
+/** The log may be faster than the answer that names a message's turn. @param {State} state @param {Frame} frame */
+function sentHere(state, frame) {
+  const isBegin = frame.type === "turn_queued" || frame.type === "turn_start";
+  if (!isBegin && !(frame.type === "message" && frame.role === "user")) return undefined;
+  const { content } = userMessageFrom(isBegin ? frame.user_message : frame, frame.at);
+  const text = content.map((block) => block.text ?? "").join("");
+  return state.outbox.find((message) =>
+    frame.client_id ? message.clientId === frame.client_id : message.turnId === null && message.text === text,
+  );
+}
+
+/** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {Frame} frame @returns {State} */
+export function settleMessage(state, frame) {
+  const isShown = state.turns.some((turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"));
+  const isDone = frame.cancelled || isShown;
+  const outbox = isDone
+    ? state.outbox.filter((message) => message.clientId !== frame.client_id)
+    : state.outbox.map((message) =>
+        message.clientId === frame.client_id ? { ...message, turnId: frame.turn_id ?? null } : message,
+      );
+  return { ...state, outbox };
+}
+
+/** A frame of ours had no effect: what it asked for is not on its way any more. @param {State} state @param {Frame} frame @returns {State} */
+export function refuse(state, frame) {
+  const outbox = state.outbox.filter((message) => message.clientId !== frame.client_id);
+  const operation = state.operations.find((known) => known.opId === frame.op_id);
+  const told = notify({ ...state, outbox }, "error", "server_error", { message: String(frame.message ?? "") });
+  return operation ? withdraw(told, operation) : told;
+}
+
+/** @param {State} state @param {Operation} operation @param {Clock} clock @returns {State} */
+export function askFor(state, operation, clock) {
+  const turns = mapTurn(state.turns, operation.turnId, (turn) => {
+    if (operation.kind === "cancel_turn") return { ...turn, stoppingAt: turn.stoppingAt ?? clock.now };
+    if (operation.kind !== "cancel_tool") return turn;
+    return updateCall(turn, operation.toolId, (call) => ({ ...call, stoppingAt: call.stoppingAt ?? clock.now }));
+  });
+  return { ...state, turns, operations: [...state.operations, operation] };
+}
+
+/** @param {State} state @param {Frame} frame @returns {State} */
+export function settleOperation(state, frame) {
+  const operation = state.operations.find((known) => known.opId === frame.op_id);
+  if (!operation) return state;
+  if (frame.outcome === "accepted") {
+    return { ...state, operations: state.operations.filter((known) => known !== operation) };
+  }
+  const tool = state.turns.find((turn) => turn.id === operation.turnId)?.calls[operation.toolId]?.name ?? "";
+  return notify(withdraw(state, operation), "info", `${operation.kind}_${frame.outcome}`, { tool });
+}
+
+/** Take back "Stopping…" where the server did not agree to it. @param {State} state @param {Operation} operation @returns {State} */
+function withdraw(state, operation) {
+  const turns = mapTurn(state.turns, operation.turnId, (turn) => {
+    if (operation.kind === "cancel_turn") return turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null };
+    if (operation.kind !== "cancel_tool") return turn;
+    return updateCall(turn, operation.toolId, (call) => (call.status === "cancelling" ? call : { ...call, stoppingAt: null }));
+  });
+  return { ...state, turns, operations: state.operations.filter((known) => known !== operation) };
+}
+
+/** @param {State} state @param {"info"|"error"} level @param {string} key @param {Record<string, string>} params @returns {State} */
+export function notify(state, level, key, params) {
+  return { ...state, notice: { id: (state.notice?.id ?? 0) + 1, level, key, params } };
+}

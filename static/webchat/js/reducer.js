@@ -1,0 +1,162 @@
+/**
+ * The one way in which the page's state changes: `(state, event) → state`, pure, the same for live events, for
+ * replayed ones, for a snapshot and for what the person does here (V3).
+ */
+
+import { askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
+import { turnsFromSnapshot } from "./snapshot.js";
+import { isCallOver, isTurnOver } from "./status.js";
+import { nameOf, TURN_CHANGES } from "./turn_events.js";
+import { addDelta, mapTurn, newTurn } from "./turns.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Turn} Turn */
+/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./types.js").LocalEvent} LocalEvent */
+/** @typedef {import("./types.js").Clock} Clock */
+
+/** @type {State} */
+export const INITIAL_STATE = {
+  phase: "loading",
+  lastSeq: null,
+  gap: false,
+  viewer: "",
+  turns: [],
+  outbox: [],
+  operations: [],
+  notice: null,
+  hasEarlier: false,
+  connection: { status: "connecting", frozenAt: null },
+  skewMs: null,
+};
+
+/**
+ * @param {State} state
+ * @param {Frame|LocalEvent} event
+ * @param {Clock} clock
+ * @returns {State}
+ */
+export function reduce(state, event, clock) {
+  if (event.type.startsWith("local_")) return reduceLocal(state, /** @type {LocalEvent} */ (event), clock);
+  const frame = /** @type {Frame} */ (event);
+  const known = withSkew(state, frame, clock);
+  if (typeof frame.seq !== "number" || frame.type === "snapshot") return reduceUnnumbered(known, frame, clock);
+  return reduceNumbered(known, frame, clock);
+}
+
+/** @param {State} state @returns {Turn|null} the turn that a cancel means: the one at work, else the next in line. */
+export function activeTurn(state) {
+  const active = state.turns.filter((turn) => !isTurnOver(turn.status));
+  return active.find((turn) => turn.status !== "queued") ?? active[0] ?? null;
+}
+
+/** @param {State} state @returns {number} */
+export function queuedCount(state) {
+  const current = activeTurn(state);
+  const queued = state.turns.filter((turn) => turn.status === "queued" && turn !== current).length;
+  return queued + state.outbox.filter((message) => message.turnId !== null).length;
+}
+
+/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+function reduceNumbered(state, frame, clock) {
+  const seq = /** @type {number} */ (frame.seq);
+  const last = state.lastSeq ?? seq - 1;
+  if (seq <= last) return state;
+  if (seq > last + 1) return { ...state, gap: true };
+  const next = { ...state, lastSeq: seq, gap: false };
+  const before = next.turns.find((turn) => turn.id === frame.turn_id);
+  if (before && isTurnOver(before.status) && frame.type !== "history_repaired") return next;
+  const change = TURN_CHANGES[frame.type];
+  if (!change || !frame.turn_id) return next;
+  return settleOutbox(withTurn(next, frame, clock, change), frame);
+}
+
+/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+function reduceUnnumbered(state, frame, clock) {
+  switch (frame.type) {
+    case "welcome":
+      return { ...state, viewer: nameOf(frame.user) };
+    case "snapshot":
+      return fromSnapshot(state, frame, clock);
+    case "text_delta":
+      return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addDelta(turn, frame)) };
+    case "op_result":
+      return settleOperation(state, frame);
+    case "error":
+      return refuse(state, frame);
+    case "message_result":
+      return settleMessage(state, frame);
+    default:
+      return state;
+  }
+}
+
+/** @param {State} state @param {LocalEvent} event @param {Clock} clock @returns {State} */
+function reduceLocal(state, event, clock) {
+  switch (event.type) {
+    case "local_message":
+      return {
+        ...state,
+        notice: null,
+        outbox: [...state.outbox, { clientId: event.clientId, text: event.text, turnId: null }],
+      };
+    case "local_operation":
+      return askFor(state, event.operation, clock);
+    case "local_connection":
+      return { ...state, connection: connectionAfter(state, event.status, clock) };
+    case "local_notice":
+      return notify(state, event.level, event.key, event.params ?? {});
+    case "local_notice_closed":
+      return { ...state, notice: null };
+  }
+}
+
+/** @param {State} state @param {Frame} frame @param {Clock} clock @param {(turn: Turn, frame: Frame, clock: Clock, state: State) => Turn} change */
+function withTurn(state, frame, clock, change) {
+  const id = String(frame.turn_id);
+  const turns = state.turns.some((turn) => turn.id === id) ? state.turns : [...state.turns, newTurn(id, clock)];
+  return { ...state, turns: mapTurn(turns, id, (turn) => change(turn, frame, clock, state)) };
+}
+
+/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+function fromSnapshot(state, frame, clock) {
+  const turns = turnsFromSnapshot(frame, clock).map((turn) => keepStopping(turn, state));
+  const shown = new Set(turns.map((turn) => turn.id));
+  return {
+    ...state,
+    phase: "ready",
+    lastSeq: Number(frame.seq ?? 0),
+    gap: false,
+    turns,
+    hasEarlier: Boolean(frame.has_earlier),
+    outbox: state.outbox.filter((message) => message.turnId === null || !shown.has(message.turnId)),
+  };
+}
+
+/** A cancel asked for before the connection broke stays visible. @param {Turn} turn @param {State} state @returns {Turn} */
+function keepStopping(turn, state) {
+  if (isTurnOver(turn.status)) return turn;
+  const before = state.turns.find((known) => known.id === turn.id);
+  if (!before) return turn;
+  const calls = Object.fromEntries(
+    Object.entries(turn.calls).map(([id, call]) => [
+      id,
+      isCallOver(call.status) ? call : { ...call, stoppingAt: call.stoppingAt ?? before.calls[id]?.stoppingAt ?? null },
+    ]),
+  );
+  return { ...turn, calls, stoppingAt: turn.stoppingAt ?? before.stoppingAt };
+}
+
+/** @param {State} state @param {import("./types.js").ConnectionStatus} status @param {Clock} clock */
+function connectionAfter(state, status, clock) {
+  const isLive = status === "online" || status === "slow";
+  return { status, frozenAt: isLive ? null : (state.connection.frozenAt ?? clock.now) };
+}
+
+/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+function withSkew(state, frame, clock) {
+  const at = Date.parse(frame.at ?? frame.server_time ?? "");
+  if (Number.isNaN(at)) return state;
+  const skew = clock.wall - at;
+  return state.skewMs !== null && state.skewMs <= skew ? state : { ...state, skewMs: skew };
+}

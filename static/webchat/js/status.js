@@ -1,0 +1,48 @@
+/** What the names of statuses mean to the page: which are over, and how a call's age is graded (V2). */
+
+const TERMINAL_CALL = new Set([
+  "succeeded",
+  "failed",
+  "timed_out",
+  "cancelled",
+  "denied",
+  "expired",
+  "not_started",
+  "abandoned",
+  "repaired",
+  "closed",
+]);
+const TERMINAL_TURN = new Set(["completed", "cancelled", "failed", "timed_out", "interrupted"]);
+
+export const SLOW_AFTER_MS = 10_000;
+export const VERY_SLOW_AFTER_MS = 30_000;
+export const STILL_STOPPING_AFTER_MS = 3_000;
+
+/**
+ * The page's own status of a call that its turn's end left open: nothing is known of it but that it is over.
+ * The server never sends it (acceptance: no card is left running after any terminal turn).
+ */
+export const CLOSED = "closed";
+
+/** @param {string} status */
+export const isCallOver = (status) => TERMINAL_CALL.has(status);
+
+/** @param {string} status */
+export const isTurnOver = (status) => TERMINAL_TURN.has(status);
+
+/** @param {number} elapsedMs @returns {"running"|"slow"|"very_slow"} */
+export function tierOf(elapsedMs) {
+  if (elapsedMs > VERY_SLOW_AFTER_MS) return "very_slow";
+  return elapsedMs >= SLOW_AFTER_MS ? "slow" : "running";
+}
+
+/**
+ * Milliseconds that something has been running, as far as is known: while the connection is down it stands still.
+ * @param {{elapsedMs: number, elapsedAt: number}} running
+ * @param {number} now
+ * @param {number|null} frozenAt
+ */
+export function elapsedOf(running, now, frozenAt) {
+  const until = frozenAt === null ? now : Math.min(now, frozenAt);
+  return running.elapsedMs + Math.max(0, until - running.elapsedAt);
+}

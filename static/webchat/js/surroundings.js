@@ -1,0 +1,96 @@
+/** What stands around the transcript: the connection's state, the running bar, the notice, the first hints. */
+
+import { byId, setText } from "./dom.js";
+import { activeTurn, queuedCount } from "./reducer.js";
+import { elapsedOf, isCallOver } from "./status.js";
+import { stoppingWords } from "./words.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./tool_call.js").View} View */
+
+/** States that the dot in the header shows well enough. */
+const WITHOUT_BANNER = new Set(["online", "connecting", "slow"]);
+/** Catching up is over in a moment, mostly: a banner would only flash. */
+const SHORT_LIVED = new Set(["resuming"]);
+const SHORT_LIVED_MS = 700;
+
+/** Draws everything outside the transcript from the state. */
+export class Surroundings {
+  #dot = byId("connection", HTMLElement);
+  #dotText = byId("connection-text", HTMLElement);
+  #banner = byId("banner", HTMLElement);
+  #bannerText = byId("banner-text", HTMLElement);
+  #reconnect = byId("reconnect", HTMLButtonElement);
+  #reload = byId("reload", HTMLButtonElement);
+  #signIn = byId("sign-in", HTMLAnchorElement);
+  #bar = byId("running-bar", HTMLElement);
+  #barText = byId("running-text", HTMLElement);
+  #queued = byId("running-queued", HTMLElement);
+  #cancel = byId("cancel-turn", HTMLButtonElement);
+  #cancelLabel = byId("cancel-turn-label", HTMLElement);
+  #notice = byId("notice", HTMLElement);
+  #noticeText = byId("notice-text", HTMLElement);
+  #empty = byId("empty", HTMLElement);
+  #earlier = byId("earlier", HTMLElement);
+  #skeleton = byId("skeleton", HTMLElement);
+
+  /** @param {State} state @param {View} view */
+  render(state, view) {
+    const isEmpty = state.phase === "ready" && state.turns.length === 0 && state.outbox.length === 0;
+    this.#empty.hidden = !isEmpty;
+    this.#skeleton.hidden = state.phase === "ready";
+    this.#earlier.hidden = !state.hasEarlier;
+    this.#renderNotice(state, view);
+    this.tick(state, view);
+  }
+
+  /** Repaint what time changes. @param {State} state @param {View} view */
+  tick(state, view) {
+    this.#renderConnection(state, view);
+    this.#renderBar(state, view);
+  }
+
+  /** @param {State} state @param {View} view */
+  #renderConnection({ connection }, { words, now }) {
+    const { status, frozenAt } = connection;
+    const isYoung = SHORT_LIVED.has(status) && now - (frozenAt ?? now) < SHORT_LIVED_MS;
+    this.#dot.dataset.status = status;
+    setText(this.#dotText, words.text(`connection_${status}`));
+    this.#banner.hidden = WITHOUT_BANNER.has(status) || isYoung;
+    this.#banner.dataset.status = status;
+    const banner = `banner_${status}`;
+    setText(this.#bannerText, words.has(banner) ? words.text(banner) : "");
+    this.#reconnect.hidden = !["reconnecting", "offline", "restarting", "busy"].includes(status);
+    this.#reload.hidden = status !== "outdated";
+    this.#signIn.hidden = status !== "signed_out";
+  }
+
+  /** @param {State} state @param {View} view */
+  #renderBar(state, { words, now, frozenAt }) {
+    const turn = activeTurn(state);
+    const hadFocus = document.activeElement === this.#cancel;
+    this.#bar.hidden = turn === null;
+    if (turn !== null) {
+      const tools = Object.values(turn.calls).filter((call) => !isCallOver(call.status)).length;
+      const parts = [words.text(turn.status === "queued" ? "bar_queued" : "bar_working")];
+      if (tools > 0) parts.push(words.count("bar_tools", tools));
+      if (turn.status !== "queued") parts.push(words.wholeClock(elapsedOf(turn, now, frozenAt)));
+      setText(this.#barText, parts.join(" · "));
+      const queued = queuedCount(state);
+      setText(this.#queued, queued > 0 ? words.count("bar_queue", queued) : "");
+      const isStopping = turn.stoppingAt !== null;
+      this.#bar.classList.toggle("is-stopping", isStopping);
+      this.#cancel.disabled = isStopping;
+      setText(this.#cancelLabel, turn.stoppingAt === null ? words.text("cancel_turn") : stoppingWords(words, turn.stoppingAt, now));
+    }
+    if (hadFocus && (this.#bar.hidden || this.#cancel.disabled)) byId("composer-input", HTMLTextAreaElement).focus();
+  }
+
+  /** @param {State} state @param {View} view */
+  #renderNotice({ notice }, { words }) {
+    this.#notice.hidden = notice === null;
+    if (notice === null) return;
+    this.#notice.dataset.level = notice.level;
+    setText(this.#noticeText, words.text(notice.key, notice.params));
+  }
+}

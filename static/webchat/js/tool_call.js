@@ -1,0 +1,211 @@
+/** `<tool-call>`: the card of one tool call, with its clock, its limit, its progress and its Cancel button (V2). */
+
+import { element, icon, setText } from "./dom.js";
+import { elapsedOf, isCallOver, tierOf } from "./status.js";
+import {
+  activityWords,
+  clockWords,
+  limitChangeWords,
+  limitWords,
+  outcomeWords,
+  shortInput,
+} from "./words.js";
+
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {Readonly<{words: import("./words.js").Words, viewer: string, now: number, frozenAt: number|null}>} View */
+
+/** A clock that appears and goes at once is only a flicker. */
+const SHOW_CLOCK_AFTER_MS = 500;
+const EXTEND_MS = 30_000;
+/** @type {Record<string, string>} */
+const ICON_OF = {
+  succeeded: "check",
+  failed: "cross",
+  timed_out: "clock",
+  cancelled: "square",
+  abandoned: "warning",
+  denied: "cross",
+  expired: "clock",
+  not_started: "pause",
+  repaired: "link",
+  closed: "link",
+};
+let made = 0;
+
+/** Fires `tool-call-cancel` and `tool-call-extend`, both with `{turnId, toolId}` in `detail`. */
+export class ToolCallElement extends HTMLElement {
+  /** @type {Call|null} */
+  #call = null;
+  #turnId = "";
+  #built = false;
+  #row = element("div", { class: "call-row" });
+  #toggle = element("button", { class: "call-toggle", type: "button", "aria-expanded": "false" });
+  #mark = element("span", { class: "call-mark" });
+  #name = element("span", { class: "call-name" });
+  #input = element("span", { class: "call-input" });
+  #state = element("span", { class: "call-state" });
+  #time = element("span", { class: "call-time", role: "timer", "aria-live": "off" });
+  #cancel = element("button", { class: "button call-cancel", type: "button" });
+  #progress = element("progress", { class: "call-progress" });
+  #message = element("span", { class: "call-message" });
+  #limit = element("span", { class: "call-limit" });
+  #change = element("span", { class: "call-change" });
+  #extend = element("button", { class: "button-quiet call-extend", type: "button" });
+  #foot = element("div", { class: "call-foot" });
+  #body = element("div", { class: "call-body", hidden: "" });
+  #events = new AbortController();
+
+  /** @returns {Call|null} */
+  get call() {
+    return this.#call;
+  }
+
+  /** @returns {string} */
+  get turnId() {
+    return this.#turnId;
+  }
+
+  connectedCallback() {
+    this.#events.abort();
+    this.#events = new AbortController();
+    const { signal } = this.#events;
+    this.#toggle.addEventListener("click", () => this.#setOpen(this.#body.hidden), { signal });
+    this.#cancel.addEventListener("click", () => this.cancel(), { signal });
+    this.#extend.addEventListener("click", () => this.#fire("tool-call-extend", { extendMs: EXTEND_MS }), { signal });
+  }
+
+  disconnectedCallback() {
+    this.#events.abort();
+  }
+
+  /** Ask for the call's end, if it can be asked now. */
+  cancel() {
+    const call = this.#call;
+    if (!call?.cancellable || isCallOver(call.status) || call.stoppingAt !== null) return;
+    this.#fire("tool-call-cancel", {});
+  }
+
+  /** @param {string} turnId @param {Call} call @param {View} view */
+  show(turnId, call, view) {
+    if (!this.#built) this.#build(view);
+    const before = this.#call;
+    this.#turnId = turnId;
+    this.#call = call;
+    setText(this.#name, call.name);
+    setText(this.#input, shortInput(call.input));
+    this.dataset.status = call.stoppingAt !== null ? "cancelling" : call.status;
+    if (before?.status !== call.status) this.#drawMark(call);
+    this.#showControls(call, view);
+    if (before?.input !== call.input || before?.result !== call.result) this.#fillBody(view);
+    this.tick(view);
+  }
+
+  /** Repaint what time changes. @param {View} view */
+  tick(view) {
+    const call = this.#call;
+    if (!call) return;
+    const isOver = isCallOver(call.status);
+    const elapsed = elapsedOf(call, view.now, view.frozenAt);
+    this.dataset.tier = isOver || call.status === "pending" ? "" : tierOf(elapsed);
+    const state = isOver ? outcomeWords(view.words, call, view.viewer) : activityWords(view.words, call, elapsed, view.now);
+    setText(this.#state, state);
+    this.#showClock(call, elapsed, view);
+    const label = view.words.text("card_label", { tool: call.name, state });
+    if (this.getAttribute("aria-label") !== label) this.setAttribute("aria-label", label);
+  }
+
+  /** @param {View} view */
+  #build({ words }) {
+    this.#built = true;
+    made += 1;
+    this.#body.id = `call-body-${made}`;
+    this.#toggle.setAttribute("aria-controls", this.#body.id);
+    this.classList.add("call");
+    this.setAttribute("role", "group");
+    this.tabIndex = -1;
+    this.#toggle.append(this.#mark, this.#name, this.#input, icon("chevron"));
+    this.#row.append(this.#toggle, this.#time, this.#state, this.#cancel);
+    setText(this.#extend, words.text("extend", { seconds: EXTEND_MS / 1000 }));
+    this.#foot.append(this.#message, this.#limit, this.#change, this.#extend);
+    this.append(this.#row, this.#progress, this.#foot, this.#body);
+  }
+
+  /** @param {Call} call @param {View} view */
+  #showControls(call, { words, frozenAt }) {
+    const isOpen = !isCallOver(call.status);
+    const focused = document.activeElement;
+    const isStopping = call.stoppingAt !== null;
+    this.#cancel.hidden = !isOpen || !call.cancellable || call.status === "pending";
+    this.#cancel.disabled = isStopping;
+    setText(this.#cancel, words.text("cancel"));
+    this.#cancel.setAttribute("aria-label", words.text("cancel_tool", { tool: call.name }));
+    const isRunning = call.status === "running";
+    this.#extend.hidden = !isRunning || !call.timeoutMs || isStopping || frozenAt !== null;
+    this.#extend.setAttribute("aria-label", words.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
+    this.#foot.hidden = !isRunning;
+    setText(this.#limit, isRunning && !call.cancellable ? words.text("not_cancellable") : limitWords(words, call));
+    setText(this.#change, limitChangeWords(words, call));
+    this.#showProgress(call, isOpen);
+    const isLost = this.#cancel.hidden || this.#cancel.disabled ? focused === this.#cancel : false;
+    if (isLost || (focused === this.#extend && (this.#extend.hidden || this.#foot.hidden))) this.focus();
+  }
+
+  /** @param {Call} call @param {boolean} isOpen */
+  #showProgress(call, isOpen) {
+    const hasProgress = call.progress !== null && call.total !== null && call.total > 0;
+    this.#progress.hidden = !hasProgress || !isOpen;
+    if (hasProgress) {
+      this.#progress.max = call.total ?? 1;
+      this.#progress.value = Math.min(call.progress ?? 0, call.total ?? 1);
+      this.#progress.setAttribute("aria-label", call.name);
+    }
+    setText(this.#message, call.message);
+  }
+
+  /** @param {Call} call @param {number} elapsed @param {View} view */
+  #showClock(call, elapsed, { words, now, frozenAt }) {
+    const isShown = (call.status === "running" || call.status === "cancelling") && elapsed >= SHOW_CLOCK_AFTER_MS;
+    this.#time.hidden = !isShown;
+    this.classList.toggle("is-frozen", isShown && frozenAt !== null);
+    if (!isShown) return;
+    const clock = clockWords(words, elapsed, call.timeoutMs);
+    const ago = frozenAt === null ? "" : words.text("last_seen", { ago: words.clock(now - frozenAt) });
+    setText(this.#time, ago ? `${clock} · ${ago}` : clock);
+  }
+
+  /** @param {Call} call */
+  #drawMark(call) {
+    const name = ICON_OF[call.status];
+    if (name) this.#mark.replaceChildren(icon(name));
+    else this.#mark.replaceChildren(element("span", { class: "call-dot" }));
+  }
+
+  /** @param {View} view */
+  #fillBody({ words }) {
+    const call = this.#call;
+    if (!call) return;
+    const parts = [section(words.text("arguments"), JSON.stringify(call.input, null, 2))];
+    if (call.result !== null) parts.push(section(words.text("result"), call.result || words.text("result_empty")));
+    this.#body.replaceChildren(...parts);
+  }
+
+  /** @param {boolean} isOpen */
+  #setOpen(isOpen) {
+    this.#body.hidden = !isOpen;
+    this.#toggle.setAttribute("aria-expanded", String(isOpen));
+  }
+
+  /** @param {string} type @param {Record<string, unknown>} detail */
+  #fire(type, detail) {
+    const where = { turnId: this.#turnId, toolId: this.#call?.toolId ?? "" };
+    this.dispatchEvent(new CustomEvent(type, { bubbles: true, detail: { ...where, ...detail } }));
+  }
+}
+
+/** @param {string} title @param {string} text */
+function section(title, text) {
+  const pre = element("pre", { class: "call-text", tabindex: "0", "aria-label": title, text });
+  return element("section", {}, element("h3", { class: "call-title", text: title }), pre);
+}
+
+customElements.define("tool-call", ToolCallElement);

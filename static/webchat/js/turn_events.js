@@ -1,0 +1,91 @@
+/** What each of the protocol's numbered events does to its turn. */
+
+import { callFromStart, callFromWire, endedByFrom, settleCall } from "./calls.js";
+import { isCallOver } from "./status.js";
+import { addCall, addMessage, closeOpenCalls, updateCall, userMessageFrom } from "./turns.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Turn} Turn */
+/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./types.js").Clock} Clock */
+
+/** @type {Record<string, (turn: Turn, frame: Frame, clock: Clock, state: State) => Turn>} */
+export const TURN_CHANGES = {
+  turn_queued: (turn, frame) =>
+    addMessage({ ...turn, status: "queued" }, userMessageFrom(frame.user_message, frame.at), `u${frame.seq}`),
+  turn_start: (turn, frame, clock, state) => {
+    const elapsedMs = ageOf(frame, clock, state);
+    const timeoutMs = frame.turn_timeout_ms ?? null;
+    const started = { ...turn, status: "running", elapsedMs, elapsedAt: clock.now, timeoutMs };
+    return addMessage(started, userMessageFrom(frame.user_message, frame.at), `u${frame.seq}`);
+  },
+  message: (turn, frame, clock) => addMessage(turn, frame, `m${frame.seq}`, clock),
+  tool_approval: (turn, frame, clock) => addCall(turn, callFromWire({ ...frame, status: "awaiting_approval" }, clock)),
+  tool_decision: (turn, frame) =>
+    updateCall(turn, frame.tool_id, (call) => (call.status === "awaiting_approval" ? { ...call, status: "pending" } : call)),
+  tool_start: (turn, frame, clock, state) => addCall(turn, callFromStart(frame, ageOf(frame, clock, state), clock)),
+  tool_progress: (turn, frame, clock, state) =>
+    updateCall(turn, frame.tool_id, (call) => ({
+      ...call,
+      elapsedMs: Number(frame.elapsed_ms ?? 0) + ageOf(frame, clock, state),
+      elapsedAt: clock.now,
+      progress: frame.progress == null ? call.progress : Math.max(call.progress ?? 0, frame.progress),
+      total: frame.total ?? call.total,
+      message: frame.message || call.message,
+    })),
+  tool_deadline: (turn, frame) =>
+    updateCall(turn, frame.tool_id, (call) => ({
+      ...call,
+      timeoutMs: frame.timeout_ms ?? null,
+      timeoutSource: String(frame.timeout_source ?? ""),
+      limitChange: { timeoutMs: frame.timeout_ms ?? null, by: nameOf(frame.changed_by) },
+    })),
+  tool_timeout: (turn, frame, clock) =>
+    updateCall(turn, frame.tool_id, (call) => ({ ...call, status: "cancelling", stoppingAt: clock.now, errorType: "timeout" })),
+  tool_result: (turn, frame, clock) => {
+    const known = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
+    return updateCall(known, frame.tool_id, (call) => settleCall(call, frame));
+  },
+  turn_abort: (turn, frame, clock) => ({
+    ...turn,
+    status: "cancelling",
+    stoppingAt: turn.stoppingAt ?? clock.now,
+    endedBy: endedByFrom(frame),
+  }),
+  turn_end: (turn, frame) => ({
+    ...closeOpenCalls(turn),
+    status: String(frame.status),
+    endedBy: endedByFrom(frame) ?? turn.endedBy,
+    errorMessage: String(frame.error ?? frame.message ?? turn.errorMessage),
+    stoppingAt: null,
+  }),
+  history_repaired: (turn, frame) => {
+    const repairs = /** @type {Array<{tool_id?: string}>} */ (frame.repairs ?? []);
+    const marked = repairs.reduce(
+      (known, repair) =>
+        updateCall(known, repair.tool_id, (call) =>
+          isCallOver(call.status) && call.status !== "closed" ? call : { ...call, status: "repaired" },
+        ),
+      turn,
+    );
+    return { ...marked, repairs: turn.repairs + repairs.length };
+  },
+  error: (turn, frame) => ({ ...turn, errorMessage: String(frame.message ?? "") }),
+};
+
+/** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {Frame} frame @param {Clock} clock @param {State} state */
+function ageOf(frame, clock, state) {
+  const at = Date.parse(frame.at ?? "");
+  if (Number.isNaN(at) || state.skewMs === null) return 0;
+  return Math.max(0, clock.wall - at - state.skewMs);
+}
+
+/** @param {unknown} user @returns {string} */
+export function nameOf(user) {
+  if (typeof user === "string") return user;
+  if (user && typeof user === "object") {
+    const named = /** @type {Record<string, unknown>} */ (user);
+    return String(named.username ?? named.name ?? "");
+  }
+  return "";
+}

@@ -1,0 +1,141 @@
+/** One turn as the page knows it: its texts, its calls and what happens to them, each change a new value. */
+
+import { callFromWire } from "./calls.js";
+import { CLOSED, isCallOver } from "./status.js";
+
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").Clock} Clock */
+/** @typedef {import("./types.js").Item} Item */
+/** @typedef {import("./types.js").TextItem} TextItem */
+/** @typedef {import("./types.js").Turn} Turn */
+
+/** @param {string} id @param {Clock} clock @param {string} [status] @returns {Turn} */
+export function newTurn(id, clock, status = "running") {
+  return {
+    id,
+    status,
+    items: [],
+    calls: {},
+    partial: "",
+    partialLength: 0,
+    needsResync: false,
+    elapsedMs: 0,
+    elapsedAt: clock.now,
+    timeoutMs: null,
+    endedBy: null,
+    errorMessage: "",
+    repairs: 0,
+    stoppingAt: null,
+  };
+}
+
+/**
+ * A user's message in one shape, whether the wire gives a string, `{text}` or `{content}`.
+ * @param {any} source
+ * @param {string|undefined} at
+ * @returns {{role: "user", content: Array<any>, at: string|undefined, command: boolean}}
+ */
+export function userMessageFrom(source, at) {
+  const text = typeof source === "string" ? source : (source?.text ?? source?.content ?? "");
+  const content = Array.isArray(text) ? text : [{ type: "text", text: String(text) }];
+  return { role: "user", content, at: source?.at ?? at, command: Boolean(source?.command) };
+}
+
+/**
+ * Add a message's text and its calls, in the order of its blocks. Messages that only carry results add nothing:
+ * results arrive with their calls.
+ * @param {Turn} turn
+ * @param {any} message
+ * @param {string} key
+ * @param {Clock} [clock]
+ * @returns {Turn}
+ */
+export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
+  const blocks = Array.isArray(message.content)
+    ? message.content
+    : [{ type: "text", text: String(message.content ?? "") }];
+  const text = blocks.map((/** @type {any} */ block) => (block.type === "text" ? block.text : "")).join("");
+  const isUser = message.role === "user";
+  let next = isUser ? turn : { ...turn, partial: "", partialLength: 0, needsResync: false };
+  if (text.trim() && !(isUser && isShown(turn, text))) {
+    next = { ...next, items: [...next.items, textItem(isUser ? "user" : "agent", key, text, message)] };
+  }
+  for (const block of blocks) {
+    if (block.type === "tool_use" && !next.calls[block.id]) next = addCall(next, callFromWire(block, clock));
+  }
+  return next;
+}
+
+/** Whether a user's text is in the turn already: `turn_start` and `message` may both bring it. @param {Turn} turn @param {string} text */
+const isShown = (turn, text) => turn.items.some((item) => item.kind === "user" && item.text === text);
+
+/** @param {"user"|"agent"} kind @param {string} key @param {string} text @param {any} message @returns {TextItem} */
+function textItem(kind, key, text, message) {
+  return {
+    kind,
+    key,
+    text,
+    html: kind === "agent" ? String(message.html ?? "") : "",
+    at: String(message.at ?? ""),
+    interrupted: Boolean(message.interrupted),
+    streaming: false,
+    command: Boolean(message.command),
+  };
+}
+
+/** Add a call, or replace what is known of it as long as it has not ended. @param {Turn} turn @param {Call} call @returns {Turn} */
+export function addCall(turn, call) {
+  const known = turn.calls[call.toolId];
+  if (known && isCallOver(known.status)) return turn;
+  const items = known
+    ? turn.items
+    : [...turn.items, { kind: /** @type {const} */ ("call"), key: `c${call.toolId}`, toolId: call.toolId }];
+  return { ...turn, items, calls: { ...turn.calls, [call.toolId]: { ...call, stoppingAt: call.stoppingAt ?? known?.stoppingAt ?? null } } };
+}
+
+/** @param {Turn} turn @param {string|undefined} toolId @param {(call: Call) => Call} change @returns {Turn} */
+export function updateCall(turn, toolId, change) {
+  const call = toolId === undefined ? undefined : turn.calls[toolId];
+  if (!call || toolId === undefined) return turn;
+  const changed = change(call);
+  return changed === call ? turn : { ...turn, calls: { ...turn.calls, [toolId]: changed } };
+}
+
+/** No call outlives its turn on the page. @param {Turn} turn @returns {Turn} */
+export function closeOpenCalls(turn) {
+  const calls = Object.fromEntries(
+    Object.entries(turn.calls).map(([id, call]) => [
+      id,
+      isCallOver(call.status) ? call : { ...call, status: CLOSED, stoppingAt: null },
+    ]),
+  );
+  return { ...keepPartial(turn), calls };
+}
+
+/** Text that no finished message replaced stays, marked as cut off (H2). @param {Turn} turn @returns {Turn} */
+function keepPartial(turn) {
+  if (!turn.partial.trim()) return turn;
+  const item = textItem("agent", `p${turn.items.length}`, turn.partial, { interrupted: true });
+  return { ...turn, items: [...turn.items, item], partial: "", partialLength: 0 };
+}
+
+/**
+ * Put a piece of streamed text where it belongs. Offsets count code points; a piece that is known already is
+ * dropped, a piece beyond the end marks the turn for a resync.
+ * @param {Turn} turn
+ * @param {{text?: string, offset?: number} & Record<string, any>} delta
+ * @returns {Turn}
+ */
+export function addDelta(turn, delta) {
+  if (turn.status !== "running" && turn.status !== "cancelling") return turn;
+  const points = Array.from(String(delta.text ?? ""));
+  const offset = delta.offset ?? turn.partialLength;
+  if (offset === 0) return { ...turn, partial: points.join(""), partialLength: points.length, needsResync: false };
+  if (offset > turn.partialLength) return turn.needsResync ? turn : { ...turn, needsResync: true };
+  const fresh = points.slice(turn.partialLength - offset);
+  if (fresh.length === 0) return turn;
+  return { ...turn, partial: turn.partial + fresh.join(""), partialLength: turn.partialLength + fresh.length };
+}
+
+/** @param {ReadonlyArray<Turn>} turns @param {string|undefined} id @param {(turn: Turn) => Turn} change @returns {ReadonlyArray<Turn>} */
+export const mapTurn = (turns, id, change) => turns.map((turn) => (turn.id === id ? change(turn) : turn));

@@ -1,0 +1,95 @@
+/**
+ * The shapes that the modules of the chat page share: frames on the wire, and the state they are reduced to.
+ * Types only; nothing here runs.
+ *
+ * @typedef {"connecting"|"resuming"|"online"|"slow"|"offline"|"reconnecting"|"restarting"|"busy"
+ *   |"signed_out"|"not_found"|"outdated"} ConnectionStatus
+ *
+ * @typedef {Readonly<{
+ *   status: ConnectionStatus,
+ *   frozenAt: number|null,
+ * }>} ConnectionState `frozenAt` is the moment (monotonic ms) since when running clocks are not known any more.
+ *
+ * @typedef {Readonly<{
+ *   reason: string,
+ *   source: string,
+ *   by: string,
+ * }>} EndedBy Who or what ended a call or a turn; empty strings where the server did not say.
+ *
+ * @typedef {Readonly<{
+ *   toolId: string,
+ *   name: string,
+ *   input: unknown,
+ *   status: string,
+ *   elapsedMs: number,
+ *   elapsedAt: number,
+ *   timeoutMs: number|null,
+ *   timeoutSource: string,
+ *   cancellable: boolean,
+ *   progress: number|null,
+ *   total: number|null,
+ *   message: string,
+ *   result: string|null,
+ *   isError: boolean,
+ *   errorType: string,
+ *   durationMs: number|null,
+ *   endedBy: EndedBy|null,
+ *   stoppingAt: number|null,
+ *   limitChange: Readonly<{timeoutMs: number|null, by: string}>|null,
+ * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms).
+ *
+ * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, html: string, at: string,
+ *   interrupted: boolean, streaming: boolean, command: boolean}>} TextItem
+ * @typedef {Readonly<{kind: "call", key: string, toolId: string}>} CallItem
+ * @typedef {TextItem|CallItem} Item
+ *
+ * @typedef {Readonly<{
+ *   id: string,
+ *   status: string,
+ *   items: ReadonlyArray<Item>,
+ *   calls: Readonly<Record<string, Call>>,
+ *   partial: string,
+ *   partialLength: number,
+ *   needsResync: boolean,
+ *   elapsedMs: number,
+ *   elapsedAt: number,
+ *   timeoutMs: number|null,
+ *   endedBy: EndedBy|null,
+ *   errorMessage: string,
+ *   repairs: number,
+ *   stoppingAt: number|null,
+ * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not.
+ *
+ * @typedef {Readonly<{clientId: string, text: string, turnId: string|null}>} OutboxMessage Typed here, not yet seen in
+ *   the server's log; `turnId` once the server has taken it.
+ * @typedef {Readonly<{kind: "cancel_turn"|"cancel_tool"|"set_deadline", opId: string, turnId: string,
+ *   toolId: string, extendMs: number}>} Operation Asked for here, not yet answered with `op_result`.
+ * @typedef {Readonly<{id: number, level: "info"|"error", key: string, params: Readonly<Record<string, string>>}>} Notice
+ *
+ * @typedef {Readonly<{
+ *   phase: "loading"|"ready",
+ *   lastSeq: number|null,
+ *   gap: boolean,
+ *   viewer: string,
+ *   turns: ReadonlyArray<Turn>,
+ *   outbox: ReadonlyArray<OutboxMessage>,
+ *   operations: ReadonlyArray<Operation>,
+ *   notice: Notice|null,
+ *   hasEarlier: boolean,
+ *   connection: ConnectionState,
+ *   skewMs: number|null,
+ * }>} State `skewMs` is the smallest seen difference of this clock and the server's, transport included.
+ *
+ * @typedef {Readonly<{now: number, wall: number}>} Clock `performance.now()` and `Date.now()` of one moment.
+ *
+ * @typedef {{type: string, seq?: number, turn_id?: string, at?: string} & Record<string, any>} Frame
+ * @typedef {{type: "local_message", clientId: string, text: string}
+ *   | {type: "local_operation", operation: Operation}
+ *   | {type: "local_connection", status: ConnectionStatus}
+ *   | {type: "local_notice", level: "info"|"error", key: string, params?: Record<string, string>}
+ *   | {type: "local_notice_closed"}} LocalEvent
+ *
+ * @typedef {Readonly<Record<string, string>>} Texts
+ */
+
+export {};

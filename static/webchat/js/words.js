@@ -1,0 +1,174 @@
+/** Puts state into words: every sentence comes from the page's texts, so that it can be translated. */
+
+import { STILL_STOPPING_AFTER_MS, tierOf } from "./status.js";
+
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").EndedBy} EndedBy */
+/** @typedef {import("./types.js").Texts} Texts */
+/** @typedef {import("./types.js").Turn} Turn */
+
+const INPUT_KEYS = ["command", "url", "path", "query", "task", "message", "seconds"];
+const MAX_INPUT = 120;
+/** Whether a call failed after 0.3 s or after 0.4 s tells nobody anything. */
+const NOTEWORTHY_MS = 1_000;
+
+/** The page's language: texts by key, with numbers and plurals as that language writes them. */
+export class Words {
+  #texts;
+  #plurals;
+  #numbers;
+
+  /** @param {Texts} texts @param {string} language */
+  constructor(texts, language) {
+    this.#texts = texts;
+    this.#plurals = new Intl.PluralRules(language);
+    this.#numbers = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
+  }
+
+  /** @param {string} key @param {Record<string, string|number>} [params] @returns {string} */
+  text(key, params = {}) {
+    const pattern = this.#texts[key] ?? key;
+    return pattern.replace(/\{(\w+)\}/g, (whole, name) => String(params[name] ?? whole));
+  }
+
+  /** @param {string} key @returns {boolean} */
+  has(key) {
+    return key in this.#texts;
+  }
+
+  /** A sentence about `n` things: `key_one`, `key_other`, and what else the language needs. @param {string} key @param {number} n */
+  count(key, n) {
+    const form = `${key}_${this.#plurals.select(n)}`;
+    return this.text(form in this.#texts ? form : `${key}_other`, { n });
+  }
+
+  /** A running clock in whole seconds, then minutes. @param {number} ms */
+  wholeClock(ms) {
+    return ms < 60_000 ? this.text("seconds", { n: Math.floor(ms / 1000) }) : minutes(ms);
+  }
+
+  /** The same with tenths under ten seconds. @param {number} ms */
+  clock(ms) {
+    if (ms < 10_000) return this.text("seconds", { n: (Math.floor(ms / 100) / 10).toFixed(1) });
+    return this.wholeClock(ms);
+  }
+
+  /** A duration that is over, or a limit. @param {number} ms */
+  duration(ms) {
+    if (ms < 100) return this.text("under_tenth");
+    if (ms < 60_000) return this.text("seconds", { n: this.#numbers.format(Math.round(ms / 100) / 10) });
+    if (ms % 60_000 === 0 && ms < 3_600_000) return this.text("minutes", { n: ms / 60_000 });
+    return minutes(ms);
+  }
+}
+
+/** @param {number} ms */
+function minutes(ms) {
+  const seconds = Math.floor(ms / 1000);
+  const padded = (/** @type {number} */ n) => String(n).padStart(2, "0");
+  const hours = Math.floor(seconds / 3600);
+  const rest = `${padded(Math.floor((seconds % 3600) / 60))}:${padded(seconds % 60)}`;
+  return hours ? `${hours}:${rest}` : rest;
+}
+
+/** "12 s of 30 s". @param {Words} words @param {number} elapsedMs @param {number|null} timeoutMs */
+export function clockWords(words, elapsedMs, timeoutMs) {
+  const elapsed = words.clock(elapsedMs);
+  return timeoutMs ? words.text("clock_of_limit", { elapsed, limit: words.duration(timeoutMs) }) : elapsed;
+}
+
+/** Where the limit of a call comes from. @param {Words} words @param {Call} call */
+export function limitWords(words, call) {
+  if (!call.timeoutMs) return words.text("limit_none");
+  const source = `limit_${call.timeoutSource}`;
+  return words.has(source) ? words.text(source) : "";
+}
+
+/** @param {Words} words @param {Call} call */
+export function limitChangeWords(words, call) {
+  const change = call.limitChange;
+  if (!change) return "";
+  const limit = change.timeoutMs ? words.duration(change.timeoutMs) : words.text("limit_none");
+  return words.text(change.by ? "limit_changed_by" : "limit_changed", { limit, by: change.by });
+}
+
+/** What an open call is doing. @param {Words} words @param {Call} call @param {number} elapsedMs @param {number} now */
+export function activityWords(words, call, elapsedMs, now) {
+  if (call.stoppingAt !== null) {
+    if (call.errorType === "timeout") return words.text("timing_out");
+    return stoppingWords(words, call.stoppingAt, now);
+  }
+  if (call.status !== "running") return words.text(`call_${call.status}`);
+  return words.text(`tier_${tierOf(elapsedMs)}`);
+}
+
+/** @param {Words} words @param {number} stoppingAt @param {number} now */
+export function stoppingWords(words, stoppingAt, now) {
+  return words.text(now - stoppingAt > STILL_STOPPING_AFTER_MS ? "still_stopping" : "stopping");
+}
+
+/** How a call ended, in one line. @param {Words} words @param {Call} call @param {string} viewer */
+export function outcomeWords(words, call, viewer) {
+  const by = byWords(words, call.endedBy, viewer);
+  const after = call.durationMs === null ? "" : words.duration(call.durationMs);
+  const limit = words.duration(call.timeoutMs ?? call.durationMs ?? 0);
+  switch (call.status) {
+    case "succeeded":
+      return after;
+    case "timed_out":
+      return words.text("call_timed_out", { limit });
+    case "cancelled":
+      return words.text(after && call.durationMs ? "call_cancelled_after" : "call_cancelled", { by, after }).replace("  ", " ");
+    case "failed":
+      return failureWords(words, call, after);
+    default:
+      return words.text(`call_${call.status}`, { by });
+  }
+}
+
+/** @param {Words} words @param {Call} call @param {string} after */
+function failureWords(words, call, after) {
+  const key = `error_${call.errorType}`;
+  if (words.has(key)) return words.text(key);
+  const isWorthSaying = (call.durationMs ?? 0) >= NOTEWORTHY_MS;
+  return isWorthSaying ? words.text("call_failed_after", { after }) : words.text("call_failed");
+}
+
+/** "by you", "by an admin", "at its time limit" … @param {Words} words @param {EndedBy|null} endedBy @param {string} viewer */
+export function byWords(words, endedBy, viewer) {
+  if (!endedBy) return "";
+  const { reason, by } = endedBy;
+  if (reason && reason !== "user") {
+    const named = reason === "admin" && by ? "by_admin_named" : `by_${reason}`;
+    return words.has(named) ? words.text(named, { by }) : "";
+  }
+  return by && by !== viewer ? words.text("by_name", { by }) : words.text("by_you");
+}
+
+/** The line under a turn that did not simply complete. @param {Words} words @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
+export function endingWords(words, turn, viewer) {
+  switch (turn.status) {
+    case "cancelled":
+      return { title: words.text("turn_cancelled"), detail: byWords(words, turn.endedBy, viewer) };
+    case "timed_out":
+      return { title: words.text("turn_cancelled"), detail: words.text("by_timeout") };
+    case "interrupted":
+      return { title: words.text("turn_interrupted"), detail: words.text("by_restart") };
+    case "failed":
+      return { title: words.text("turn_failed"), detail: turn.errorMessage || words.text("turn_failed_detail") };
+    default:
+      return null;
+  }
+}
+
+/** A call's arguments in a few words. @param {unknown} input @returns {string} */
+export function shortInput(input) {
+  if (input === null || typeof input !== "object") return input === null ? "" : String(input);
+  const given = /** @type {Record<string, unknown>} */ (input);
+  const keys = Object.keys(given).filter((key) => key !== "_meta");
+  const main = INPUT_KEYS.find((key) => keys.includes(key)) ?? keys[0];
+  if (main === undefined) return "";
+  const value = given[main];
+  const text = typeof value === "string" ? value : `${main}: ${JSON.stringify(value)}`;
+  return text.length > MAX_INPUT ? `${text.slice(0, MAX_INPUT)}…` : text;
+}

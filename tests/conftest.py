@@ -1,0 +1,66 @@
+"""What holds for every test: blocking calls in async tests fail, and what a machine lacks is left out by name."""
+
+import inspect
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+from governance.core import procfs
+from tests.support import browser_path
+
+_PACKAGES = ("config", "governance", "turns", "webchat")
+_BROWSER_TESTS = Path(__file__).parent / "e2e"
+_PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
+_LEFT_OUT = pytest.StashKey[int]()
+
+
+@pytest.fixture(autouse=True)
+def _blocking_calls_fail(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Refuse calls of the project's own code that would hold up the event loop (invariant 1)."""
+    if not inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
+        yield
+        return
+    with blockbuster_ctx(list(_PACKAGES)) as blockbuster:
+        _allow_short_reads(blockbuster)
+        yield
+
+
+def _allow_short_reads(blockbuster: BlockBuster) -> None:
+    # Done once, or bounded by the kernel: starting a program, importing a module, reading a catalogue, a traceback or
+    # the kernel's table of processes.
+    for function in blockbuster.functions.values():
+        function.can_block_in("/subprocess.py", {"__init__", "_execute_child"})
+        function.can_block_in("<frozen importlib._bootstrap>", {"_load_unlocked", "_find_and_load"})
+        function.can_block_in("<frozen importlib._bootstrap_external>", {"get_data", "get_code"})
+        function.can_block_in("/gettext.py", {"find", "translation"})
+        function.can_block_in("/linecache.py", {"updatecache", "checkcache"})
+        function.can_block_in("/logging/__init__.py", {"emit", "handle"})
+        function.can_block_in("/governance/core/procfs.py", _PROCESS_TABLE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the browser tests; without a browser leave them out, unless nothing may be left out."""
+    for item in items:
+        if item.path.is_relative_to(_BROWSER_TESTS):
+            item.add_marker("browser")
+    if browser_path() or os.environ.get("CI") == "true":
+        return
+    left_out = [item for item in items if item.get_closest_marker("browser")]
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+        config.stash[_LEFT_OUT] = len(left_out)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say what was left out."""
+    if count := config.stash.get(_LEFT_OUT, 0):
+        terminalreporter.section("left out", yellow=True)
+        terminalreporter.line(
+            f"{count} browser tests: no Chromium was found. Install the package `chromium`."
+        )

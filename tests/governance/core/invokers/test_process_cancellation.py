@@ -1,0 +1,144 @@
+"""A cancelled call ends with its worker and all that it started (T8, C4; acceptance 46 to 48)."""
+
+import asyncio
+import signal
+
+import pytest
+
+from governance.core.cancellation import Cancellation, CancellationToken, Cancelled, CancelReason
+from tests.governance.core.invokers.worker_calls import Call, released, run
+from tests.governance.core.process_table import runs, tagged, until
+
+
+@pytest.mark.parametrize("function", ["spin", "hold_the_interpreter", "match_catastrophically"])
+async def test_cancelled_call_is_gone_whatever_it_does(make, function):
+    invoker = make()
+    worker = await run(invoker, "pid")
+    call = Call(invoker, function, {})
+    await call.report()
+    await call.cancel()
+    assert not runs(worker)
+    assert await run(invoker, "add", a=1, b=1) == 2
+    assert await run(invoker, "pid") != worker
+
+
+async def test_python_code_ends_at_once_without_the_grace(make):
+    invoker = make(kill_grace=60)
+    call = Call(invoker, "spin", {})
+    await call.report()
+    async with asyncio.timeout(10):
+        await call.cancel()
+
+
+async def test_tool_that_ignores_sigterm_is_killed_and_its_neighbour_is_not_disturbed(make, pipe):
+    invoker = make(max_workers=2, kill_grace=0.5)
+    deaf = Call(invoker, "ignore_sigterm", {}, call_id="deaf")
+    neighbour = Call(invoker, "sleep_until_released", {"path": str(pipe)}, call_id="neighbour")
+    await deaf.report()
+    await neighbour.report()
+    deaf.task.cancel()
+    assert await released(neighbour, pipe) == "released"
+    assert not deaf.task.done()  # the neighbour was done within the grace of the other
+    with pytest.raises(asyncio.CancelledError):
+        await deaf.task
+
+
+async def test_next_call_does_not_wait_for_the_grace_of_a_cancelled_one(make):
+    invoker = make(spare=1, kill_grace=1)
+    deaf = Call(invoker, "ignore_sigterm", {}, call_id="deaf")
+    await deaf.report()
+    await until(lambda: invoker.idle == 1)
+    deaf.task.cancel()
+    assert await run(invoker, "add", a=1, b=1) == 2
+    assert not deaf.task.done()
+    assert invoker.ending == 1
+    with pytest.raises(asyncio.CancelledError):
+        await deaf.task
+
+
+async def test_everything_that_the_tool_started_dies_with_it(make, mark):
+    invoker = make()
+    call = Call(invoker, "start_family", {})
+    pids = [int(pid) for pid in (await call.report()).message.split()]
+    assert len(pids) == 4
+    assert all(runs(pid) for pid in pids)
+    await call.cancel()
+    await until(lambda: not any(runs(pid) for pid in pids), within=1)
+    await until(lambda: not tagged(mark))
+
+
+async def test_cooperative_tool_gets_the_grace_to_tidy_up(make, tmp_path):
+    file = tmp_path / "trace"
+    call = Call(make(kill_grace=30), "finish_when_asked", {"path": str(file)})
+    await call.report()
+    await call.cancel()
+    assert file.read_text() == "tidied up"
+
+
+async def test_cooperative_tool_may_wait_for_its_token(make, tmp_path):
+    file = tmp_path / "trace"
+    call = Call(make(kill_grace=30), "wait_to_be_asked", {"path": str(file)})
+    await call.report()
+    async with asyncio.timeout(20):
+        await call.cancel()
+    assert file.read_text() == "woken up"
+
+
+async def test_second_cancellation_still_leaves_nothing_behind(make, mark):
+    invoker = make()
+    call = Call(invoker, "ignore_sigterm", {})
+    await call.report()
+    call.task.cancel()
+    await asyncio.sleep(0)
+    await call.cancel()
+    await until(lambda: invoker.ending == 0 and not tagged(mark))
+
+
+async def test_signals_are_as_they_were_for_the_call_after_a_tool_that_changed_them(make):
+    invoker = make(kill_grace=60)
+    await run(invoker, "leave_signals_changed")
+    call = Call(invoker, "spin", {})
+    await call.report()
+    async with asyncio.timeout(10):
+        await call.cancel()
+
+
+async def test_look_at_the_token_in_one_call_does_not_make_the_next_one_cooperative(make):
+    invoker = make(kill_grace=60)
+    assert await run(invoker, "look_once_never_again") is False
+    call = Call(invoker, "spin", {})
+    await call.report()
+    async with asyncio.timeout(10):
+        await call.cancel()
+
+
+async def test_call_cancelled_while_it_waits_for_a_worker_starts_nothing(make, pipe):
+    invoker = make()
+    first = Call(invoker, "sleep_until_released", {"path": str(pipe)}, call_id="first")
+    await first.report()
+    second = Call(invoker, "exit_hard", {"status": 3}, call_id="second")
+    await asyncio.sleep(0)
+    await second.cancel()
+    assert await released(first, pipe) == "released"
+    assert invoker.live == 1
+
+
+async def test_token_cancelled_before_the_start_starts_nothing(make):
+    invoker = make()
+    token = CancellationToken()
+    token.cancel(Cancellation(reason=CancelReason.USER))
+    with pytest.raises(Cancelled):
+        await Call(invoker, "exit_hard", {"status": 3}, token=token).task
+    assert await run(invoker, "add", a=1, b=1) == 2
+
+
+async def test_our_own_group_is_never_signalled(make):
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append("SIGTERM"))
+    try:
+        call = Call(make(), "spin", {})
+        await call.report()
+        await call.cancel()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == []

@@ -1,0 +1,46 @@
+"""Process tools under the executor: its limits and cancels reach into the worker (T1, T8, C3)."""
+
+import asyncio
+
+import pytest
+
+from governance.core.calls import CallStatus, Disposition, ToolCall
+from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
+from governance.core.executor import Host, ToolExecutor
+from governance.core.tools import Isolation, ToolRegistry
+from tests.governance.core.invokers import worker_tools
+from tests.governance.core.process_table import until
+
+
+@pytest.fixture
+def executor(make):
+    registry = ToolRegistry()
+    registry.register(worker_tools.next_day.tool)
+    registry.register(worker_tools.spin_for_ever.tool)
+    return ToolExecutor(registry=registry, invokers={Isolation.PROCESS: make(kill_grace=0.2)})
+
+
+async def test_process_tool_succeeds(executor, tmp_path):
+    call = ToolCall(id="c", tool_name="next_day", input={"day": "2025-12-31"}, scope="s")
+    outcome = await executor.run(call, host=Host(workspace=tmp_path))
+    assert (outcome.status, outcome.result) == (
+        CallStatus.SUCCEEDED,
+        f"2026-01-01 in s at {tmp_path}",
+    )
+
+
+async def test_process_tool_over_its_limit_is_timed_out_and_proven_gone(executor):
+    call = ToolCall(id="c", tool_name="spin_for_ever", input={"_meta": {"timeout_ms": 1500}})
+    outcome = await executor.run(call)
+    assert (outcome.status, outcome.disposition) == (CallStatus.TIMED_OUT, Disposition.SETTLED)
+    assert "partial" in outcome.result
+
+
+async def test_cancelled_process_tool_is_proven_gone(executor):
+    token = CancellationToken()
+    live = executor.prepare(ToolCall(id="c", tool_name="spin_for_ever"), token=token)
+    running = asyncio.create_task(executor.execute(live))
+    await until(lambda: live.partial_output == "partial")
+    token.cancel(Cancellation(reason=CancelReason.USER))
+    outcome = await running
+    assert (outcome.status, outcome.disposition) == (CallStatus.CANCELLED, Disposition.SETTLED)

@@ -1,0 +1,156 @@
+"""What crosses to a worker process and back (T8)."""
+
+import os
+
+import pytest
+
+from governance.core.exceptions import ToolFailed
+from governance.core.invokers.process import CallRefused, RemoteToolError
+from tests.governance.core.invokers.worker_calls import TOOLS, Call, released, run
+
+
+async def test_result_comes_back_and_the_worker_is_used_again(make):
+    invoker = make()
+    assert invoker.live == 0
+    assert await run(invoker, "add", a=1, b=2) == 3
+    assert await run(invoker, "pid") == await run(invoker, "pid") != os.getpid()
+    assert (invoker.live, invoker.idle, invoker.busy) == (1, 1, 0)
+
+
+async def test_declared_tool_gets_its_types_and_its_context_by_annotation(make):
+    context = {"scope": "c1", "workspace": "/work"}
+    call = Call(make(), "next_day", {"day": "2025-12-31"}, facts=context)
+    assert await call.task == "2026-01-01 in c1 at /work"
+
+
+async def test_progress_arrives_in_order(make):
+    call = Call(make(), "report", {}, call_id="c-7")
+    assert await call.task == "c-7"
+    reports = [call.reports.get_nowait() for _ in range(call.reports.qsize())]
+    assert [(each.message, each.progress, each.total, each.output) for each in reports] == [
+        ("one", 1.0, 3.0, ""),
+        ("two", 2.0, 3.0, ""),
+        ("", None, None, "some text\n"),
+    ]
+
+
+async def test_fast_progress_is_put_together_and_no_output_is_lost(make):
+    call = Call(make(), "report_fast", {"count": 20_000})
+    assert await call.task == "reported"
+    reports = [call.reports.get_nowait() for _ in range(call.reports.qsize())]
+    assert "".join(each.output for each in reports) == "".join(
+        f"{number}\n" for number in range(20_000)
+    )
+    assert reports[-1].message == "number 19999"
+    assert len(reports) < 1_000
+
+
+async def test_newest_report_arrives_while_the_tool_is_silent(make, pipe):
+    call = Call(make(), "report_too_fast_then_wait", {"path": str(pipe)})
+    while (await call.report()).message != "number 49":
+        pass
+    assert await released(call, pipe) == "released"
+
+
+async def test_report_of_an_earlier_call_is_not_taken_for_this_one(make, pipe):
+    invoker = make()
+    await run(invoker, "report_from_thread_left_behind")
+    call = Call(invoker, "sleep_until_released", {"path": str(pipe)}, call_id="second")
+    assert (await call.report()).message == "waiting"
+    assert await released(call, pipe) == "released"
+    assert call.reports.empty()
+
+
+async def test_prints_do_not_corrupt_the_connection_nor_flood_the_log(make, capfd):
+    invoker = make()
+    assert await run(invoker, "print_flood", megabytes=5) == "done"
+    assert await run(invoker, "log_a_line") is True
+    written = capfd.readouterr().err
+    assert len(written) < 100_000
+    assert "was dropped" in written
+    assert "the tool has something to say" in written
+
+
+async def test_exception_crosses_as_type_and_message(make):
+    with pytest.raises(RemoteToolError) as raised:
+        await run(make(), "raise_error", kind="value")
+    assert (raised.value.type_name, raised.value.message) == ("ValueError", "secret=hunter2")
+    assert "in raise_error" in raised.value.traceback
+    assert "secret" not in str(raised.value)
+
+
+async def test_exception_that_cannot_be_put_in_words_crosses(make):
+    with pytest.raises(RemoteToolError) as raised:
+        await run(make(), "raise_error", kind="unspeakable")
+    assert (raised.value.type_name, raised.value.message) == ("UnspeakableError", "")
+
+
+async def test_sys_exit_is_the_tools_failure_and_the_worker_lives_on(make):
+    invoker = make()
+    before = await run(invoker, "pid")
+    with pytest.raises(RemoteToolError, match="SystemExit"):
+        await run(invoker, "exit_politely")
+    assert await run(invoker, "pid") == before
+
+
+async def test_sentence_for_the_model_crosses_as_it_is(make):
+    with pytest.raises(ToolFailed, match=r"^Give me a city\.$"):
+        await run(make(), "raise_error", kind="failed")
+
+
+@pytest.mark.parametrize("kind", ["set", "nan", "bytes", "nested"])
+async def test_result_that_is_no_json_is_refused(make, kind):
+    with pytest.raises(CallRefused) as refused:
+        await run(make(), "result", kind=kind)
+    assert refused.value.code == "not_json"
+
+
+async def test_half_a_surrogate_pair_arrives_as_text_that_can_be_stored(make):
+    assert await run(make(), "result", kind="surrogate") == "? half"
+
+
+async def test_result_over_the_limit_is_refused_and_one_below_it_arrives(make):
+    invoker = make(result_limit=1_000_000)
+    assert len(await run(invoker, "big", size=999_000)) == 499_500
+    with pytest.raises(CallRefused) as refused:
+        await run(invoker, "big", size=1_100_000)
+    assert refused.value.code == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [({"a": object(), "b": 1}, "not_json"), ({"a": "x" * 2000, "b": 1}, "too_large")],
+)
+async def test_arguments_that_cannot_cross_are_refused_before_anything_starts(
+    make, arguments, code
+):
+    invoker = make(result_limit=1000)
+    with pytest.raises(CallRefused) as refused:
+        await run(invoker, "add", **arguments)
+    assert (refused.value.code, invoker.live) == (code, 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["no.such.module:f", f"{TOOLS}:nothing", f"{TOOLS}:coroutine", "json:", ""]
+)
+async def test_function_that_cannot_be_found_is_refused(make, name):
+    with pytest.raises(CallRefused) as refused:
+        await make().invoke_function(name, {}, call_id="c", on_progress=print)
+    assert refused.value.code == "not_importable"
+
+
+async def test_initializer_runs_before_the_first_call(make):
+    assert await run(make(initializer=f"{TOOLS}:initialize"), "was_initialized") is True
+
+
+async def test_search_path_of_the_server_is_not_passed_on_to_the_tools_children(make, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
+    invoker = make()
+    assert await run(invoker, "environment", name="PYTHONPATH") == "/somewhere/else"
+    assert await run(invoker, "child_sees", name="PYTHONPATH") == "/somewhere/else"
+
+
+async def test_own_environment_replaces_the_servers(make, monkeypatch):
+    monkeypatch.setenv("SERVER_SECRET", "hunter2")
+    invoker = make(environment={"PATH": os.environ["PATH"]})
+    assert await run(invoker, "environment", name="SERVER_SECRET") is None

@@ -1,0 +1,67 @@
+"""Calls in worker processes as the tests make, watch, release and cancel them."""
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+
+from tests.governance.core.process_table import until
+
+TOOLS = "tests.governance.core.invokers.worker_tools"
+GRACE = 0.3
+
+
+class Call:
+    """One call under way, and what it reported."""
+
+    def __init__(self, invoker, function, arguments, *, call_id="call", **options):
+        self.reports = asyncio.Queue()
+        self.task = asyncio.create_task(
+            invoker.invoke_function(
+                f"{TOOLS}:{function}",
+                arguments,
+                call_id=call_id,
+                on_progress=self.reports.put_nowait,
+                **options,
+            ),
+            name=f"call {call_id}",
+        )
+
+    async def report(self):
+        """Wait for the next report; fail if the call ends first."""
+        next_report = asyncio.create_task(self.reports.get())
+        await asyncio.wait({next_report, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        if not next_report.done():
+            next_report.cancel()
+            raise AssertionError(f"ended without a report: {self.task.result()!r}")
+        return next_report.result()
+
+    async def cancel(self):
+        """Cancel the call once and wait until it has ended."""
+        self.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await self.task
+
+
+def release(pipe, text="released"):
+    descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+
+
+async def released(call, pipe):
+    """Release the tool as soon as it waits at the pipe, and return the call's result."""
+
+    def is_open():
+        with contextlib.suppress(OSError):
+            release(pipe)
+            return True
+        return False
+
+    await until(is_open)
+    return await call.task
+
+
+async def run(invoker, function, **arguments):
+    return await Call(invoker, function, arguments).task

@@ -1,0 +1,277 @@
+"""Tools that behave in every way a worker process must cope with; run in workers by test_process_invoker."""
+
+import contextlib
+import ctypes
+import datetime
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from governance.core.exceptions import ToolFailed
+from governance.core.tools import Isolation, ToolContext, ToolRegistry, tool
+
+SLEEPER = (
+    "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " print(os.getpid(), flush=True); time.sleep(60)"
+)
+initialized = []
+
+
+def initialize():
+    initialized.append(os.getpid())
+
+
+def fail_to_initialize():
+    raise RuntimeError("no settings, secret=hunter2")
+
+
+def die_at_start():
+    os._exit(9)
+
+
+def add(a, b):
+    return a + b
+
+
+def pid():
+    return os.getpid()
+
+
+def was_initialized():
+    return initialized == [os.getpid()]
+
+
+def environment(name):
+    return os.environ.get(name)
+
+
+def child_sees(name):
+    code = f"import os; print(os.environ.get({name!r}))"
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def spin(context):
+    context.progress("spinning")
+    while True:
+        pass
+
+
+def sleep_until_released(path, context):
+    context.progress("waiting")
+    with open(path) as pipe:
+        return pipe.read()
+
+
+def ignore_sigterm(context):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    context.progress("deaf")
+    while True:
+        time.sleep(60)
+
+
+def leave_signals_changed():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def start_family(context):
+    """A child, a grandchild by fork and a daemon in a session of its own; none of them heeds SIGTERM."""
+    in_group = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True)
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    forked = _fork_daemon()
+    pids = [os.getpid(), int(in_group.stdout.readline()), int(daemon.stdout.readline()), forked]
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    context.progress(" ".join(map(str, pids)))
+    time.sleep(60)
+
+
+def leave_child_behind():
+    return subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.DEVNULL).pid
+
+
+def _fork_daemon():
+    pipe, told = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            os.write(told, str(os.getpid()).encode())
+            time.sleep(60)
+        os._exit(0)
+    os.wait()
+    return int(os.read(pipe, 32))
+
+
+def come_back_twice():
+    os.fork()
+    return os.getpid()
+
+
+def hold_the_interpreter(context):
+    context.progress("holding")
+    ctypes.PyDLL(None).sleep(60)
+
+
+def match_catastrophically(context):
+    context.progress("matching")
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def exit_hard(status):
+    os._exit(status)
+
+
+def crash():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def die_while_child_holds_the_connection():
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(60)
+    os._exit(3)
+
+
+def exit_politely():
+    sys.exit("secret=hunter2")
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def raise_error(kind):
+    if kind == "value":
+        raise ValueError("secret=hunter2")
+    if kind == "unspeakable":
+        raise UnspeakableError
+    raise ToolFailed("Give me a city.")
+
+
+def print_flood(megabytes):
+    for descriptor in (1, 2):
+        os.write(descriptor, b"\x00\x00\x00\x05hello" * 1000)
+    for _ in range(megabytes):
+        print("x" * 1_000_000)  # noqa: T201 - the flood is the point
+        sys.stderr.buffer.write(b"y" * 1_000_000)
+    subprocess.run([sys.executable, "-c", "print('z' * 100000)"], check=True)
+    return "done"
+
+
+def log_a_line():
+    logging.getLogger("some.tool").warning("the tool has something to say")
+    return True
+
+
+def big(size):
+    return "é" * (size // 2)
+
+
+def result(kind):
+    return {
+        "set": {1, 2},
+        "nan": [float("nan")],
+        "bytes": b"x",
+        "surrogate": "\ud83d half",
+        "nested": _nested(),
+        "good": {"a": [1, None, "ü"]},
+    }[kind]
+
+
+def _nested():
+    value = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+def scribble_on_the_connection():
+    for descriptor in range(3, 32):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\xff\xff\xff\xff")
+    time.sleep(60)
+
+
+def report(context):
+    context.progress("one", progress=1, total=3)
+    context.progress("two", progress=2, total=3)
+    context.progress(output="some text\n")
+    return context.call_id
+
+
+def report_fast(count, context):
+    for number in range(count):
+        context.progress(f"number {number}", output=f"{number}\n")
+    return "reported"
+
+
+def report_too_fast_then_wait(path, context):
+    for number in range(50):
+        context.progress(f"number {number}")
+    with open(path) as pipe:
+        return pipe.read()
+
+
+def report_from_thread_left_behind(context):
+    def talk():
+        while True:
+            context.progress("ghost")
+            time.sleep(0.001)
+
+    threading.Thread(target=talk, daemon=True).start()
+    return True
+
+
+def finish_when_asked(path, context):
+    assert not context.is_cancelled
+    context.progress("cooperative")
+    while not context.is_cancelled:
+        time.sleep(0.01)
+    with open(path, "w") as file:
+        file.write("tidied up")
+
+
+def wait_to_be_asked(path, context):
+    context.progress("cooperative")
+    if context.token.wait_blocking(60):
+        with open(path, "w") as file:
+            file.write("woken up")
+
+
+def look_once_never_again(context):
+    return context.is_cancelled
+
+
+def grow(megabytes):
+    global kept
+    kept = b"x" * (megabytes * 1_000_000)
+    return os.getpid()
+
+
+async def coroutine():
+    return 1
+
+
+@tool(isolation=Isolation.PROCESS, register=ToolRegistry())
+def next_day(day: datetime.date, ctx: ToolContext) -> str:
+    """A declared tool: its arguments arrive as their types, its context by annotation."""
+    return f"{day + datetime.timedelta(days=1)} in {ctx.scope} at {ctx.workspace}"
+
+
+@tool(isolation=Isolation.PROCESS, register=ToolRegistry())
+def spin_for_ever(context: ToolContext) -> None:
+    """A declared tool that never ends."""
+    context.progress("spinning", output="partial")
+    while True:
+        pass

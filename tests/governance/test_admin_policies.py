@@ -1,0 +1,278 @@
+"""Limits are edited through the real admin: in units, in words, audited, and never over somebody else's edit."""
+
+import re
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from governance import services
+from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
+
+LIST = "admin:governance_toolpolicy_changelist"
+DEFAULT = reverse("admin:governance_defaultpolicy_change", args=[1])
+
+
+def blank(**values):
+    fields = {"timeout_ms": "", "idle_timeout_ms": "", "ceiling_ms": "", "max_running": "", "note": ""}
+    return fields | values
+
+
+def tool_form(**values):
+    return blank(is_active="on", tool_enabled="on", **values)
+
+
+def posted(page):
+    """The fields of a list's form as a browser would send them back."""
+    inputs = re.findall(r"<input[^>]*name=\"(form-[^\"]+)\"[^>]*>", page.content.decode())
+    assert inputs
+    values = {}
+    for tag in re.findall(r"<input[^>]*name=\"form-[^>]*>", page.content.decode()):
+        name = re.search(r'name="([^"]+)"', tag)[1]
+        value = re.search(r'value="([^"]*)"', tag)
+        if 'type="checkbox"' in tag and " checked" not in tag:
+            continue
+        values[name] = value[1] if value else ("on" if 'type="checkbox"' in tag else "")
+    return values | {"_save": "Save"}
+
+
+def change_url(policy):
+    return reverse("admin:governance_toolpolicy_change", args=[policy.pk])
+
+
+def said(page):
+    return [str(message) for message in page.context["messages"]]
+
+
+@pytest.fixture
+def policy(db, probe):
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 30_000}, by=None)
+    return ToolPolicy.objects.get()
+
+
+def test_the_list_of_default_limits_is_its_one_row(browser):
+    page = browser.get(reverse("admin:governance_defaultpolicy_changelist"), follow=True)
+    assert page.redirect_chain[-1][0] == DEFAULT
+    assert page.status_code == 200
+    assert DefaultPolicy.objects.get().pk == 1
+
+
+def test_no_second_row_and_no_deletion_of_the_default_limits(browser):
+    browser.get(DEFAULT)
+    assert browser.get(reverse("admin:governance_defaultpolicy_add")).status_code == 403
+    assert browser.post(reverse("admin:governance_defaultpolicy_delete", args=[1])).status_code == 403
+
+
+def test_the_default_limits_are_edited_in_units_and_read_back_in_words(browser, boss):
+    page = browser.post(DEFAULT, blank(timeout_ms="1 min 30 s", idle_timeout_ms="20 s"), follow=True)
+    row = DefaultPolicy.objects.get()
+    assert (row.timeout_ms, row.idle_timeout_ms, row.version) == (90_000, 20_000, 1)
+    assert any("Version 1." in line and "total limit: not set → 1 min 30 s" in line for line in said(page))
+    assert 'value="1 min 30 s"' in browser.get(DEFAULT).content.decode()
+    assert PolicyChange.objects.get().by == boss
+    assert LogEntry.objects.count() == 1
+
+
+def test_the_edit_is_announced_at_its_commit(browser, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks() as callbacks:
+        browser.post(DEFAULT, blank(timeout_ms="90 s"))
+    assert len(callbacks) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"timeout_ms": "-5 s"}, "cannot be negative"),
+        ({"timeout_ms": "soon"}, "“soon” is not a duration"),
+        ({"timeout_ms": "9 d"}, "longer than a week"),
+        ({"timeout_ms": "2 h"}, "2 h is above 1 h, the most that this site allows"),
+        ({"timeout_ms": "10 s", "idle_timeout_ms": "1 min"}, "idle limit (1 min) is longer than the total limit (10 s)"),
+        ({"max_running": "0"}, "switch the tool off"),
+    ],
+)
+def test_a_bad_value_is_a_form_error_in_words(browser, policy, values, words):
+    for url, form in ((DEFAULT, blank(**values)), (change_url(policy), tool_form(**values))):
+        page = browser.post(url, form)
+        assert page.status_code == 200
+        assert words in page.content.decode()
+    assert ToolPolicy.objects.get().timeout_ms == 30_000
+    assert PolicyChange.objects.count() == 1
+
+
+def test_a_tools_limits_are_added_by_choice(browser, probe):
+    url = reverse("admin:governance_toolpolicy_add")
+    assert "probe (its own limit: 50 s)" in browser.get(url).content.decode()
+    page = browser.post(url, tool_form(tool_name="probe", timeout_ms="500 ms"), follow=True)
+    assert page.status_code == 200
+    assert (ToolPolicy.objects.get().timeout_ms, ToolPolicy.objects.get().revision) == (500, 1)
+    assert PolicyChange.objects.get().action == "add"
+
+
+def test_an_unknown_tool_is_a_form_error_in_words(browser, probe):
+    url = reverse("admin:governance_toolpolicy_add")
+    page = browser.post(url, tool_form(tool_name="prob", timeout_ms="5 s"))
+    assert "There is no tool named “prob”" in page.content.decode()
+    assert not ToolPolicy.objects.exists()
+
+
+def test_a_second_row_for_a_tool_is_a_form_error_in_words(browser, policy):
+    url = reverse("admin:governance_toolpolicy_add")
+    page = browser.post(url, tool_form(tool_name="probe", timeout_ms="5 s"))
+    assert "This tool has limits already" in page.content.decode()
+
+
+def test_limits_of_a_tool_that_is_not_installed_say_so_and_stay_editable(browser, db):
+    gone = ToolPolicy.objects.create(tool_name="gone", timeout_ms=1_000)
+    assert "No tool of this name is installed now" in browser.get(change_url(gone)).content.decode()
+    assert "not installed" in browser.get(reverse(LIST)).content.decode()
+    browser.post(change_url(gone), tool_form(timeout_ms="2 s", revision="0"))
+    assert ToolPolicy.objects.get().timeout_ms == 2_000
+
+
+def test_a_tools_limits_are_changed_and_deleted_with_an_audit(browser, boss, policy):
+    browser.post(change_url(policy), tool_form(timeout_ms="45 s", revision="1"))
+    assert PolicyChange.objects.first().changes == {"timeout_ms": [30_000, 45_000]}
+    browser.post(reverse("admin:governance_toolpolicy_delete", args=[policy.pk]), {"post": "yes"})
+    last = PolicyChange.objects.first()
+    assert (last.action, last.by, last.version) == ("delete", boss, 3)
+    assert not ToolPolicy.objects.exists()
+    assert LogEntry.objects.filter(user=boss).count() == 2
+
+
+def test_an_edit_on_top_of_a_newer_one_shows_both_values_and_saves_nothing(browser, boss, policy):
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000, "note": "theirs"}, by=boss)
+    page = browser.post(change_url(policy), tool_form(timeout_ms="20 s", note="mine", revision="1"))
+    text = page.content.decode()
+    assert "Changed meanwhile by boss" in text
+    assert "Total limit: yours 20 s, now 40 s" in text
+    assert "yours mine, now theirs" in text
+    assert ToolPolicy.objects.get().timeout_ms == 40_000
+    assert 'name="revision" value="2"' in text  # the editor has seen both: the next save counts
+    browser.post(change_url(policy), tool_form(timeout_ms="20 s", note="mine", revision="2"))
+    assert ToolPolicy.objects.get().timeout_ms == 20_000
+
+
+def test_an_edit_that_slips_in_between_check_and_save_is_refused_in_words(browser, policy, monkeypatch):
+    save = services.save_tool_policy
+
+    def overtaken(**arguments):
+        save(tool_name="probe", values={"timeout_ms": 10_000}, by=None)
+        return save(**arguments)
+
+    monkeypatch.setattr(services, "save_tool_policy", overtaken)
+    page = browser.post(change_url(policy), tool_form(timeout_ms="20 s", revision="1"), follow=True)
+    assert any("changed by somebody else meanwhile" in line for line in said(page))
+    assert ToolPolicy.objects.get().timeout_ms == 30_000  # the whole request was rolled back
+
+
+def test_rows_are_edited_in_the_list(browser, boss, policy):
+    form = posted(browser.get(reverse(LIST))) | {"form-0-timeout_ms": "75 s"}
+    page = browser.post(reverse(LIST), form, follow=True)
+    assert ToolPolicy.objects.get().timeout_ms == 75_000
+    assert PolicyChange.objects.first().by == boss
+    assert any("30 s → 1 min 15 s" in line for line in said(page))
+
+
+def test_a_bad_value_in_the_list_is_an_error_in_words(browser, policy):
+    form = posted(browser.get(reverse(LIST))) | {"form-0-idle_timeout_ms": "75 s"}
+    page = browser.post(reverse(LIST), form)
+    assert "would never be reached" in page.content.decode()
+    assert ToolPolicy.objects.get().idle_timeout_ms is None
+
+
+def test_a_row_of_the_list_that_nobody_touched_never_overwrites_a_newer_edit(browser, policy, plain):
+    services.save_tool_policy(tool_name="plain", values={"timeout_ms": 5_000}, by=None)
+    form = posted(browser.get(reverse(LIST)))  # rows by name: plain, probe
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000, "tool_enabled": False}, by=None)
+    browser.post(reverse(LIST), form | {"form-0-timeout_ms": "6 s"})
+    assert ToolPolicy.objects.get(tool_name="plain").timeout_ms == 6_000
+    probe = ToolPolicy.objects.get(tool_name="probe")
+    assert (probe.timeout_ms, probe.tool_enabled) == (40_000, False)
+
+
+def test_a_touched_row_of_the_list_that_is_out_of_date_saves_nothing(browser, boss, policy, plain):
+    services.save_tool_policy(tool_name="plain", values={"timeout_ms": 5_000}, by=None)
+    form = posted(browser.get(reverse(LIST)))
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000}, by=boss)
+    edit = {"form-0-timeout_ms": "6 s", "form-1-timeout_ms": "20 s"}
+    page = browser.post(reverse(LIST), form | edit)
+    assert "Total limit: yours 20 s, now 40 s" in page.content.decode()
+    assert ToolPolicy.objects.get(tool_name="plain").timeout_ms == 5_000
+    browser.post(reverse(LIST), posted(page))
+    assert ToolPolicy.objects.get(tool_name="probe").timeout_ms == 20_000
+    assert ToolPolicy.objects.get(tool_name="plain").timeout_ms == 6_000
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("put_out_of_force", {"is_active": False, "tool_enabled": True}),
+        ("forbid_tools", {"is_active": True, "tool_enabled": False}),
+    ],
+)
+def test_actions_take_the_same_way_as_the_form(browser, boss, policy, action, expected):
+    browser.post(reverse(LIST), {"action": action, "_selected_action": [policy.pk]})
+    policy.refresh_from_db()
+    assert {name: getattr(policy, name) for name in expected} == expected
+    assert PolicyChange.objects.first().by == boss
+    back = {"put_out_of_force": "put_in_force", "forbid_tools": "allow_tools"}[action]
+    browser.post(reverse(LIST), {"action": back, "_selected_action": [policy.pk]})
+    policy.refresh_from_db()
+    assert policy.is_active and policy.tool_enabled
+    assert DefaultPolicy.objects.get().version == 3
+
+
+def test_rows_deleted_by_action_are_audited(browser, boss, policy):
+    form = {"action": "delete_selected", "_selected_action": [policy.pk], "post": "yes"}
+    browser.post(reverse(LIST), form)
+    assert not ToolPolicy.objects.exists()
+    assert (PolicyChange.objects.first().action, PolicyChange.objects.first().by) == ("delete", boss)
+
+
+def test_the_list_shows_what_is_in_force_for_every_tool(browser, policy, plain):
+    text = browser.get(reverse(LIST)).content.decode()
+    assert "30 s (from: override)" in text
+    others = text[text.index("governance-other-tools") :]
+    assert "2 min (from: built_in)" in others
+    assert f"{reverse('admin:governance_toolpolicy_add')}?tool_name=plain" in others
+    services.save_tool_policy(tool_name="probe", values={"tool_enabled": False}, by=None)
+    assert "switched off" in browser.get(reverse(LIST)).content.decode()
+
+
+def test_the_list_costs_the_same_for_many_rows(browser, policy, django_assert_num_queries):
+    with CaptureQueriesContext(connection) as few:
+        browser.get(reverse(LIST))
+    for number in range(30):
+        ToolPolicy.objects.create(tool_name=f"tool-{number}", timeout_ms=1_000)
+    with django_assert_num_queries(len(few)):
+        browser.get(reverse(LIST))
+
+
+def test_who_may_only_look_sees_units_and_cannot_save(client, policy):
+    viewer = get_user_model().objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_toolpolicy"))
+    client.force_login(viewer)
+    for url in (change_url(policy), reverse(LIST)):
+        text = client.get(url).content.decode()
+        assert "30 s" in text
+        assert "30000" not in text
+    assert client.post(change_url(policy), tool_form(timeout_ms="1 s")).status_code == 403
+    assert client.get(DEFAULT).status_code == 403
+    assert client.get(reverse("admin:governance_defaultpolicy_changelist")).status_code == 403
+    assert ToolPolicy.objects.get().timeout_ms == 30_000
+
+
+def test_the_audit_of_limits_can_be_read_and_not_edited(browser, policy):
+    url = reverse("admin:governance_policychange_changelist")
+    text = browser.get(url, {"q": "probe", "action": "add"}).content.decode()
+    assert "total limit: not set → 30 s" in text
+    change = PolicyChange.objects.get()
+    detail = reverse("admin:governance_policychange_change", args=[change.pk])
+    assert "total limit: not set → 30 s" in browser.get(detail).content.decode()
+    assert browser.post(detail, {"by_name": "nobody"}).status_code == 403
+    assert browser.post(reverse("admin:governance_policychange_delete", args=[change.pk])).status_code == 403
+    assert browser.get(reverse("admin:governance_policychange_add")).status_code == 403

@@ -1,0 +1,71 @@
+"""Contexts, settings and a registry as the built-in tools get them from a host."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from governance.core.calls import Progress
+from governance.core.cancellation import CancellationToken
+from governance.core.tools import ToolContext, ToolRegistry
+from governance.toolbox import ToolboxSettings, register
+
+
+class Bench:
+    """The built-in tools, the settings they run under, and what they reported."""
+
+    def __init__(self, workspace):
+        self.workspace = workspace
+        self.settings = ToolboxSettings(exec_enabled=True, web_allow_private=True)
+        self.registry = ToolRegistry()
+        register(self.registry, settings=lambda: self.settings)
+        self.reports: list[Progress] = []
+        self.reported = asyncio.Event()
+        self.token = CancellationToken()
+
+    def change(self, **values):
+        self.settings = replace(self.settings, **values)
+
+    @property
+    def output(self):
+        return "".join(report.output for report in self.reports)
+
+    def context(self, name, **values):
+        values.setdefault("workspace", self.workspace)
+        return ToolContext(
+            call_id="call_1",
+            tool_name=name,
+            scope=values.pop("scope", "scope-1"),
+            token=self.token,
+            report=self._report,
+            **values,
+        )
+
+    def call(self, name, **arguments):
+        """Return what the tool returns: a coroutine, or for the file tools a text."""
+        tool = self.registry.get(name)
+        checked = tool.validate(arguments)
+        return tool.function(**checked, **{tool.context_parameter: self.context(name)})
+
+    async def until(self, condition, *, within=10.0):
+        """Wait until a report makes `condition()` true; fail when none does in time."""
+        async with asyncio.timeout(within):
+            while not condition():
+                self.reported.clear()
+                await self.reported.wait()
+
+    def _report(self, progress):
+        self.reports.append(progress)
+        self.reported.set()
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    directory = tmp_path / "workspace"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def bench(workspace):
+    return Bench(workspace)

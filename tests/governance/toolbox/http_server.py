@@ -1,0 +1,57 @@
+"""A small HTTP server on a free loopback port that answers each path with a coroutine of the test's own."""
+
+import asyncio
+import contextlib
+
+
+def answer(body=b"", *, status="200 OK", **headers):
+    """Return a whole answer as bytes; header names are written with underscores."""
+    content = body.encode() if isinstance(body, str) else body
+    fields = {"content_length": len(content), "content_type": "text/plain", **headers}
+    lines = [
+        f"{name.replace('_', '-')}: {value}" for name, value in fields.items() if value is not None
+    ]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode() + content
+
+
+class HttpServer:
+    """Answers GET requests; `requests` holds the head of each as text."""
+
+    def __init__(self):
+        self.pages = {}
+        self.requests = []
+        self.port = 0
+        self.closed = asyncio.Event()
+
+    def url(self, path="/", host="127.0.0.1"):
+        return f"http://{host}:{self.port}{path}"
+
+    @contextlib.asynccontextmanager
+    async def serve(self, **options):
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, **options)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    async def _accept(self, reader, writer):
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.requests.append(head)
+            page = self.pages.get(head.split()[1], answer("no such page", status="404 Not Found"))
+            if callable(page):
+                await page(writer)
+            else:
+                writer.write(page)
+                await writer.drain()
+                return
+            await reader.read()  # until the client closes
+            self.closed.set()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.closed.set()
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError, OSError):
+                await writer.wait_closed()

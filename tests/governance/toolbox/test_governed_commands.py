@@ -1,0 +1,75 @@
+"""Commands under the executor: limits, partial output, one outcome (acceptance 13, 46, 47, 50)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from governance.core.calls import CallStatus, Disposition, ErrorType, ToolCall
+from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.executor import ToolExecutor
+from governance.core.policy import TimeoutSource
+from governance.core.ports import Host
+from tests.governance.core.process_table import runs
+from tests.support import eventually
+
+
+@pytest.fixture
+async def governed(bench):
+    """Run a command under the executor, with limits of its own."""
+    executor = ToolExecutor(registry=bench.registry)
+
+    def run(command, *, token=None, idle_timeout=None, **arguments):
+        tool = bench.registry.get("exec")
+        bench.registry.unregister("exec")
+        bench.registry.register(replace(tool, idle_timeout=idle_timeout))
+        call = ToolCall(id="call_1", tool_name="exec", input={"command": command, **arguments})
+        live = executor.prepare(call, token=token)
+        host = Host(workspace=bench.workspace)
+        return live, asyncio.create_task(executor.execute(live, host=host))
+
+    yield run
+    await executor.aclose()
+
+
+async def test_its_own_argument_is_the_limit_and_partial_output_is_in_the_result(governed):
+    live, running = governed("echo $$; echo half way; sleep 60", timeout_ms=300)
+    outcome = await running
+    assert outcome.status is CallStatus.TIMED_OUT
+    assert outcome.error_type is ErrorType.TIMEOUT
+    assert (live.timeout, live.timeout_source) == (0.3, TimeoutSource.ARGUMENT)
+    assert "half way" in outcome.result
+    assert outcome.disposition is Disposition.SETTLED
+    assert not runs(int(live.partial_output.split()[0]))
+
+
+async def test_command_that_ignores_the_request_is_gone_within_the_cancel_grace(governed):
+    live, running = governed("trap '' TERM; echo $$; while :; do sleep 0.01; done")
+    await eventually(lambda: live.partial_output)
+    live.cancel(Cancellation(reason=CancelReason.USER))
+    outcome = await running
+    assert outcome.status is CallStatus.CANCELLED
+    assert outcome.disposition is Disposition.SETTLED
+    assert not runs(int(live.partial_output.split()[0]))
+
+
+async def test_output_resets_the_idle_limit(governed):
+    _, running = governed("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done", idle_timeout=0.5)
+    outcome = await running
+    assert outcome.status is CallStatus.SUCCEEDED
+    assert outcome.result == "1\n2\n3\n4\n5\n6\n7\n8"
+
+
+async def test_silence_over_the_idle_limit_ends_it(governed):
+    _, running = governed("echo begun; sleep 60", idle_timeout=0.3)
+    outcome = await running
+    assert outcome.status is CallStatus.TIMED_OUT
+    assert "begun" in outcome.result
+
+
+async def test_exit_code_is_an_error_result(governed):
+    _, running = governed("echo no; exit 3")
+    outcome = await running
+    assert outcome.status is CallStatus.FAILED
+    assert outcome.is_error
+    assert "exit code 3.\nno" in outcome.result

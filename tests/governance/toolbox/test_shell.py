@@ -1,0 +1,249 @@
+"""Commands: output, environment, exit codes, and what is left of them after a cancel (G1, acceptance 13, 46 to 50)."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import signal
+import sys
+
+import pytest
+
+from governance.core.exceptions import GovernanceError, InvalidToolInput, ToolFailed
+from governance.core.policy import TimeoutSource
+from governance.core.tools import Concurrency
+from tests.governance.core.process_table import runs, until
+
+PYTHON = shlex.quote(sys.executable)
+
+
+def python(code):
+    return f"{PYTHON} -c {shlex.quote(code)}"
+
+
+async def cancel(task):
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(10):
+            await task
+
+
+def pids(text):
+    return [int(word) for word in text.split() if word.isdecimal()]
+
+
+async def test_output_of_both_streams_is_returned_in_order(bench):
+    assert (
+        await bench.call("exec", command="echo one; echo two >&2; echo three") == "one\ntwo\nthree"
+    )
+
+
+async def test_command_that_prints_nothing_says_so(bench):
+    assert await bench.call("exec", command="true") == "The command ended well and printed nothing."
+
+
+async def test_it_runs_in_the_workspace_and_input_is_empty(bench, workspace):
+    assert await bench.call("exec", command="pwd; cat; echo made > here") == str(workspace)
+    assert (workspace / "here").read_text() == "made\n"
+
+
+async def test_it_runs_in_a_directory_inside_the_workspace(bench, workspace):
+    (workspace / "deep").mkdir()
+    assert await bench.call("exec", command="pwd", directory="deep") == str(workspace / "deep")
+
+
+@pytest.mark.parametrize("directory", ["..", "/", "missing", "file"])
+async def test_it_does_not_run_elsewhere(bench, workspace, directory):
+    (workspace / "file").touch()
+    with pytest.raises(ToolFailed):
+        await bench.call("exec", command="touch ran", directory=directory)
+    assert not (workspace / "ran").exists()
+
+
+async def test_environment_holds_nothing_of_the_servers(bench, workspace, monkeypatch):
+    monkeypatch.setenv("SECRET_KEY", "hush-4711")
+    text = await bench.call("exec", command="env")
+    assert "hush-4711" not in text
+    names = {line.partition("=")[0] for line in text.splitlines()}
+    assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == {"PATH", "HOME", "LANG", "TERM", "TMPDIR"}
+    assert f"HOME={workspace}" in text.splitlines()
+
+
+async def test_named_variables_are_let_through(bench, monkeypatch):
+    monkeypatch.setenv("PROJECT_MODE", "trial")
+    bench.change(exec_environment=("PROJECT_MODE", "NOT_THERE"))
+    assert await bench.call("exec", command="echo $PROJECT_MODE-$NOT_THERE") == "trial-"
+
+
+async def test_exit_code_is_an_error_with_the_output(bench):
+    with pytest.raises(ToolFailed) as caught:
+        await bench.call("exec", command="echo so far; exit 7")
+    assert str(caught.value) == "The command ended with exit code 7.\nso far"
+
+
+async def test_death_by_a_signal_is_named(bench):
+    with pytest.raises(ToolFailed, match="by the signal SIGKILL"):
+        await bench.call("exec", command="kill -9 $$")
+
+
+async def test_switched_off_it_says_which_setting_switches_it_on(bench, workspace):
+    bench.change(exec_enabled=False)
+    with pytest.raises(ToolFailed, match="GOVERNANCE_EXEC_ENABLED"):
+        await bench.call("exec", command="touch ran")
+    assert not (workspace / "ran").exists()
+
+
+@pytest.mark.parametrize("command", ["echo \0", "echo \ud800", "echo " + "x" * 300_000])
+async def test_command_that_cannot_be_started_is_a_sentence(bench, command):
+    with pytest.raises(GovernanceError, match=r"could not be started|valid string"):
+        await bench.call("exec", command=command)
+
+
+async def test_ten_megabytes_are_cut_to_head_and_tail(bench):
+    code = "print('first'); print('x' * 10_000_000); print('last')"
+    text = await bench.call("exec", command=python(code))
+    assert len(text) <= bench.settings.exec_output_limit
+    assert text.startswith("first\nxxx")
+    assert text.endswith("xxx\nlast")
+    marker = re.search(r"\n… ([\d ]+) characters left out …\n", text)
+    left_out = int(marker[1].replace(" ", ""))
+    assert (
+        len(text) - len(marker[0]) + left_out == len("first\n" + "x" * 10_000_000 + "\nlast\n") - 1
+    )
+    assert sum(len(report.output) for report in bench.reports) < 1_000_000
+    assert all(len(report.output) <= 32_000 for report in bench.reports)
+
+
+async def test_reports_are_joined_to_a_few_a_second(bench):
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    await bench.call("exec", command="for i in $(seq 3000); do echo line $i; done")
+    assert len(bench.reports) <= (loop.time() - started) * 10 + 2
+    assert bench.output.splitlines() == [f"line {i}" for i in range(1, 3001)]
+    assert bench.reports[-1].message == "line 3000"
+
+
+async def test_characters_across_reads_stay_whole_and_broken_ones_are_replaced(bench):
+    code = r"""
+import os, time
+for byte in "é€𝄞".encode():
+    os.write(1, bytes([byte])); time.sleep(0.002)
+os.write(1, b"\xff\x00|\xe2\x82")
+"""
+    assert await bench.call("exec", command=python(code)) == "é€𝄞\ufffd\ufffd|\ufffd"
+
+
+async def test_message_is_the_last_line_as_plain_text(bench):
+    await bench.call("exec", command=r"printf 'first\n\033[31mred\033[0m 50%%\n\n'")
+    assert bench.reports[-1].message == "red 50%"
+
+
+async def test_cancel_ends_it_and_what_it_printed_was_reported(bench):
+    task = asyncio.create_task(bench.call("exec", command="echo $$ started; sleep 60"))
+    await bench.until(lambda: "started" in bench.output)
+    await cancel(task)
+    assert not runs(pids(bench.output)[0])
+
+
+async def test_words_after_the_request_to_stop_are_reported(bench):
+    command = "trap 'echo tidied up; exit' TERM; echo started; while :; do sleep 0.01; done"
+    task = asyncio.create_task(bench.call("exec", command=command))
+    await bench.until(lambda: "started" in bench.output)
+    await cancel(task)
+    assert "tidied up" in bench.output
+
+
+async def test_tree_that_ignores_the_request_is_gone_after_the_grace(bench):
+    bench.change(kill_grace=0.05)
+    deaf = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True)"
+    leaf = f"{deaf}; time.sleep(60)"
+    middle = f"{deaf}; import subprocess, sys; subprocess.run([sys.executable, '-c', {leaf!r}])"
+    command = f"trap '' TERM; echo $$; {python(middle)} & {python(middle)}; wait"
+    task = asyncio.create_task(bench.call("exec", command=command))
+    await bench.until(lambda: len(pids(bench.output)) == 5)
+    family = pids(bench.output)
+    assert all(runs(pid) for pid in family)
+    await cancel(task)
+    assert [pid for pid in family if runs(pid)] == []
+
+
+async def test_second_cancel_during_the_grace_still_ends_it(bench):
+    bench.change(kill_grace=30)
+    command = "echo $$; trap 'echo asked' TERM; while :; do sleep 0.01; done"
+    task = asyncio.create_task(bench.call("exec", command=command))
+    await bench.until(lambda: pids(bench.output))
+    pid = pids(bench.output)[0]
+    task.cancel()
+    await bench.until(lambda: "asked" in bench.output)
+    await cancel(task)
+    await until(lambda: not runs(pid))
+
+
+async def test_background_process_in_its_own_group_survives_a_cancel_and_may_go_on_printing(
+    bench, workspace
+):
+    survivor = """
+import os, time
+print(os.getpid(), flush=True)
+while not os.path.exists("go"): time.sleep(0.005)
+for _ in range(3): print("still here", flush=True)
+open("printed", "w").close()
+"""
+    task = asyncio.create_task(bench.call("exec", command=f"setsid {python(survivor)} & sleep 60"))
+    await bench.until(lambda: pids(bench.output))
+    pid = pids(bench.output)[0]
+    try:
+        await cancel(task)
+        assert runs(pid)
+        reports = len(bench.reports)
+        (workspace / "go").touch()
+        await until(lambda: (workspace / "printed").exists())
+        assert len(bench.reports) == reports
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: not runs(pid))
+
+
+async def test_it_returns_with_the_shell_though_a_background_child_holds_the_pipe(bench):
+    async with asyncio.timeout(10):
+        text = await bench.call("exec", command="sleep 60 & echo $!")
+    pid = int(text)
+    assert runs(pid)
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not runs(pid))
+
+
+async def test_flood_is_reported_in_part_and_can_be_cancelled(bench):
+    task = asyncio.create_task(bench.call("exec", command="yes"))
+    await bench.until(lambda: len(bench.reports) >= 3)
+    await cancel(task)
+    assert "characters left out" in bench.output
+
+
+async def test_no_workspace_is_a_sentence_and_the_root_gives_one_per_scope(bench, tmp_path):
+    function = bench.registry.get("exec").function
+    with pytest.raises(ToolFailed, match="GOVERNANCE_WORKSPACE_ROOT"):
+        await function(bench.context("exec", workspace=None), "true")
+    bench.change(workspace_root=tmp_path / "root")
+    here = await function(bench.context("exec", workspace=None, scope="../../out"), "pwd")
+    there = await function(bench.context("exec", workspace=None, scope="chat-1"), "pwd")
+    assert os.path.dirname(here) == str(tmp_path / "root")
+    assert there == str(tmp_path / "root" / "chat-1")
+
+
+def test_it_declares_how_it_is_governed(bench):
+    tool = bench.registry.get("exec")
+    assert tool.concurrency is Concurrency.EXCLUSIVE
+    assert tool.side_effects
+    assert tool.cancellable
+    assert tool.limits.timeout == 120
+    assert set(tool.input_schema["properties"]) == {"command", "timeout_ms", "directory"}
+    hint = tool.hint({"command": "true", "timeout_ms": 1500})
+    assert (hint.timeout, hint.source) == (1.5, TimeoutSource.ARGUMENT)
+
+
+def test_bad_arguments_are_named(bench):
+    with pytest.raises(InvalidToolInput, match="timeout_ms"):
+        bench.registry.get("exec").validate({"command": "true", "timeout_ms": -1})

@@ -1,0 +1,46 @@
+"""What several tests share: a bounded wait for a condition, and where the browser is."""
+
+import asyncio
+import inspect
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_PAUSE = 0.01
+
+
+async def eventually(condition: Callable[[], T | Awaitable[T]], *, timeout: float = 5.0) -> T:
+    """Return the first true answer of `condition`, plain or awaitable; fail if none comes in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        answer = condition()
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer:
+            return answer
+        if time.monotonic() >= deadline:
+            raise AssertionError(_too_late(condition, timeout=timeout, answer=answer))
+        await asyncio.sleep(_PAUSE)
+
+
+def eventually_sync(condition: Callable[[], T], *, timeout: float = 5.0) -> T:
+    """Return the first true answer of `condition`; fail if none comes in time."""
+    deadline = time.monotonic() + timeout
+    while not (answer := condition()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(_too_late(condition, timeout=timeout, answer=answer))
+        time.sleep(_PAUSE)
+    return answer
+
+
+def browser_path() -> str | None:
+    """Return the program of an installed Chromium, or None: no test downloads a browser."""
+    return next(filter(None, map(shutil.which, _BROWSERS)), None)
+
+
+def _too_late(condition: Callable[[], object], *, timeout: float, answer: object) -> str:
+    return f"not within {timeout} s: {inspect.getsource(condition).strip()} (the last answer was {answer!r})"

@@ -1,0 +1,103 @@
+"""Tool calls as clients see them: a row of governance in the form of the wire."""
+
+from datetime import datetime
+from typing import Any
+
+from governance import CallStatus, ErrorType, registry
+from governance.selectors import CallRow
+from turns.core.events import EventType, TurnEvent
+
+RESULT_LENGTH = 2_000
+
+
+def ended_by(row: Any) -> dict[str, str] | None:
+    """Return who ended a call or a turn, None where nobody did."""
+    if not row.ended_by_reason:
+        return None
+    return {"reason": row.ended_by_reason, "source": row.ended_by_source, "by": row.ended_by_name}
+
+
+def elapsed_ms(row: CallRow, *, at: datetime) -> int:
+    """Return how long the call has been running, or ran."""
+    if row.duration_ms is not None:
+        return row.duration_ms
+    return (
+        0 if row.started_at is None else max(round((at - row.started_at).total_seconds() * 1000), 0)
+    )
+
+
+def describe(row: CallRow, *, at: datetime) -> dict[str, Any]:
+    """Return a call as snapshots and the API show it."""
+    is_terminal = CallStatus(row.status).is_terminal
+    described: dict[str, Any] = {
+        "tool_id": row.call_id,
+        "turn_id": row.group,
+        "tool_name": row.tool_name,
+        "input": row.input,
+        "step": row.step,
+        "position": row.position,
+        "status": row.status,
+        "elapsed_ms": elapsed_ms(row, at=at),
+        "timeout_ms": row.timeout_ms,
+        "timeout_source": row.timeout_source,
+        "cancellable": row.cancellable,
+        "concurrency": row.concurrency,
+        "expected_ms": _expected_ms(row.tool_name),
+        **{name: row.progress.get(name) for name in ("message", "progress", "total")},
+    }
+    if is_terminal:
+        described |= result_fields(row)
+    return described
+
+
+def result_fields(row: CallRow) -> dict[str, Any]:
+    """Return how a call ended: the part that the `tool_result` event shares with the snapshot."""
+    late = {"kind": row.late_kind, "after_ms": row.late_after_ms} if row.late_kind else None
+    return {
+        "result": row.result[:RESULT_LENGTH],
+        "is_error": row.is_error,
+        "error_type": row.error_type or None,
+        "status": row.status,
+        "duration_ms": row.duration_ms or 0,
+        "ended_by": ended_by(row),
+        "disposition": row.disposition,
+        "late": late,
+    }
+
+
+def start_event(row: CallRow) -> TurnEvent:
+    """Return the event of a call that is about to run."""
+    return TurnEvent(
+        type=EventType.TOOL_START,
+        payload={
+            "tool_id": row.call_id,
+            "tool_name": row.tool_name,
+            "input": row.input,
+            "timeout_ms": row.timeout_ms,
+            "timeout_source": row.timeout_source,
+            "cancellable": row.cancellable,
+            "concurrency": row.concurrency,
+            "position": row.position,
+            "expected_ms": _expected_ms(row.tool_name),
+        },
+    )
+
+
+def result_events(row: CallRow) -> list[TurnEvent]:
+    """Return the events of a call's end: its one `tool_result`, after a `tool_timeout` where it ran out of time."""
+    named = {"tool_id": row.call_id, "tool_name": row.tool_name}
+    events = []
+    if row.error_type == ErrorType.TIMEOUT:
+        events.append(
+            TurnEvent(type=EventType.TOOL_TIMEOUT, payload={**named, "timeout_ms": row.timeout_ms})
+        )
+    payload = {**named, "step": row.step, "position": row.position, **result_fields(row)}
+    events.append(TurnEvent(type=EventType.TOOL_RESULT, payload=payload))
+    return events
+
+
+def _expected_ms(tool_name: str) -> int | None:
+    if tool_name not in registry:
+        return None
+    expected = registry.get(tool_name).expected_duration
+    return None if expected is None else round(expected * 1000)

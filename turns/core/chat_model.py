@@ -1,0 +1,150 @@
+"""The language model behind a small protocol: a request goes in, a stream of deltas comes out."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from governance import ToolCall
+from turns.core.messages import Message, TextBlock, ToolUseBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What a chat model is told of a tool; `input_schema` is JSON Schema."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One request: instructions, the whole valid history (H1), and the tools that may be asked for."""
+
+    instructions: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallDelta:
+    """A piece of a tool call: `index` tells the calls of one answer apart, `arguments` is a piece of JSON text."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the request cost, in tokens."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+ChatDelta = TextDelta | ToolCallDelta | Usage
+
+
+class ChatModel(Protocol):
+    """A language model. Cancelling the task that consumes the stream closes the connection to the provider (C4)."""
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
+        """Answer the request piece by piece; the stream's end is the end of the answer."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class Reply:
+    """Collects a stream into one assistant message. Ids that an earlier call of the turn has used are made new."""
+
+    def __init__(self, *, used_ids: set[str] | None = None) -> None:
+        self._text: list[str] = []
+        self._calls: dict[int, _Call] = {}
+        self._used_ids = used_ids if used_ids is not None else set()
+        self.usage = Usage()
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the model has begun to ask for a tool."""
+        return bool(self._calls)
+
+    def take(self, delta: ChatDelta) -> None:
+        """Add a piece."""
+        match delta:
+            case TextDelta(text=text):
+                self._text.append(text)
+            case ToolCallDelta():
+                call = self._calls.setdefault(delta.index, _Call())
+                call.id = delta.id or call.id
+                call.name = delta.name or call.name
+                call.arguments.append(delta.arguments)
+            case Usage():
+                self.usage = delta
+
+    def calls(self, *, scope: str) -> tuple[ToolCall, ...]:
+        """Return the finished calls in order; arguments that are no JSON object are told to the model, not run."""
+        return tuple(
+            self._finish(call, scope=scope, position=position)
+            for position, (_, call) in enumerate(sorted(self._calls.items()))
+        )
+
+    def _finish(self, call: _Call, *, scope: str, position: int) -> ToolCall:
+        problem, arguments = _parse("".join(call.arguments))
+        return ToolCall(
+            id=self._unique(call.id or f"call_{position + 1}"),
+            tool_name=call.name or "unnamed",
+            input=arguments,
+            scope=scope,
+            position=position,
+            problem=problem,
+        )
+
+    def _unique(self, call_id: str) -> str:
+        unique, number = call_id, 1
+        while unique in self._used_ids:
+            number += 1
+            unique = f"{call_id}_{number}"
+        self._used_ids.add(unique)
+        return unique
+
+
+def message_of(
+    text: str, calls: tuple[ToolCall, ...], *, turn_id: str, interrupted: bool = False
+) -> Message:
+    """Return the assistant message of a reply: its text, then its calls."""
+    blocks: list[TextBlock | ToolUseBlock] = [TextBlock(text=text)] if text.strip() else []
+    blocks.extend(ToolUseBlock(id=call.id, name=call.tool_name, input=call.input) for call in calls)
+    return Message(
+        role="assistant", content=tuple(blocks), turn_id=turn_id, interrupted=interrupted
+    )
+
+
+def _parse(arguments: str) -> tuple[str, dict[str, Any]]:
+    if not arguments.strip():
+        return "", {}
+    try:
+        parsed = json.loads(arguments)
+    except ValueError:
+        return "the arguments are not valid JSON", {}
+    return ("", parsed) if isinstance(parsed, dict) else ("the arguments are not a JSON object", {})

@@ -1,0 +1,36 @@
+"""Events: facts of a turn under their names on the wire (V1). Numbered and dated by the log that stores them."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class EventType(StrEnum):
+    """The names are the protocol's; `turn_queued` is an addition."""
+
+    TURN_QUEUED = "turn_queued"
+    TURN_START = "turn_start"
+    TEXT_DELTA = "text_delta"
+    MESSAGE = "message"
+    TOOL_START = "tool_start"
+    TOOL_PROGRESS = "tool_progress"
+    TOOL_DEADLINE = "tool_deadline"
+    TOOL_TIMEOUT = "tool_timeout"
+    TOOL_RESULT = "tool_result"
+    TURN_ABORT = "turn_abort"
+    TURN_END = "turn_end"
+    HISTORY_REPAIRED = "history_repaired"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEvent:
+    """One fact: its type and the fields beside `seq`, `turn_id` and `at`."""
+
+    type: EventType
+    payload: dict[str, Any] = field(default_factory=dict)
+
+
+def milliseconds(seconds: float | None) -> int | None:
+    """Return whole milliseconds, as the wire has them; None stays None."""
+    return None if seconds is None else round(seconds * 1000)

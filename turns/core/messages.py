@@ -1,0 +1,192 @@
+"""Messages: what was said in a conversation, as blocks, and their JSON form on the wire."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+Role = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextBlock:
+    """Something said in words."""
+
+    text: str
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing; providers refuse a message of such blocks alone."""
+        return not self.text.strip()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire's form."""
+        return {"type": "text", "text": self.text}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the wire's form; a missing text is an empty one."""
+        return cls(text=_text(raw.get("text")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUseBlock:
+    """A tool call that a model asked for; not `is_complete` if the stream was cut off inside it."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    is_complete: bool = True
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether it may stand in a history: whole, with an id and a name."""
+        return bool(self.is_complete and self.id and self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire's form; `is_complete` is added only where it is False."""
+        form = {"type": "tool_use", "id": self.id, "name": self.name, "input": dict(self.input)}
+        return form if self.is_complete else {**form, "is_complete": False}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the wire's form; without an id, a name or a whole input it is not complete."""
+        id, name, input = (
+            _text(raw.get("id")),
+            _text(raw.get("name")),
+            _input(raw.get("input", {})),
+        )
+        is_complete = bool(
+            id and name and input is not None and raw.get("is_complete", True) is True
+        )
+        return cls(id=id, name=name, input=input or {}, is_complete=is_complete)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultBlock:
+    """What a tool call came to; `is_synthetic` if repair put it in and no tool ever said it."""
+
+    tool_use_id: str
+    content: str
+    is_error: bool = False
+    is_synthetic: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire's form; `is_synthetic` is added only where it is True."""
+        form = {
+            "type": "tool_result",
+            "tool_use_id": self.tool_use_id,
+            "content": self.content,
+            "is_error": self.is_error,
+        }
+        return {**form, "is_synthetic": True} if self.is_synthetic else form
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the wire's form; content may be a list of text blocks, as some providers write."""
+        return cls(
+            tool_use_id=_text(raw.get("tool_use_id")),
+            content=_content_text(raw.get("content")),
+            is_error=raw.get("is_error") is True,
+            is_synthetic=raw.get("is_synthetic") is True,
+        )
+
+
+Block = TextBlock | ToolUseBlock | ToolResultBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What one side said at once; `interrupted` if it was cut off (H2)."""
+
+    role: Role
+    content: tuple[Block, ...]
+    turn_id: str | None = None
+    interrupted: bool = False
+
+    @property
+    def tool_uses(self) -> tuple[ToolUseBlock, ...]:
+        """The calls in it, in order."""
+        return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
+
+    @property
+    def tool_results(self) -> tuple[ToolResultBlock, ...]:
+        """The results in it, in order."""
+        return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
+
+    @property
+    def texts(self) -> tuple[TextBlock, ...]:
+        """The texts in it, in order."""
+        return tuple(block for block in self.content if isinstance(block, TextBlock))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing at all."""
+        return all(isinstance(block, TextBlock) and block.is_blank for block in self.content)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire's form; `turn_id` and `interrupted` only where they say something."""
+        form: dict[str, Any] = {
+            "role": self.role,
+            "content": [block.to_json() for block in self.content],
+        }
+        if self.turn_id is not None:
+            form["turn_id"] = self.turn_id
+        if self.interrupted:
+            form["interrupted"] = True
+        return form
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the wire's form; unknown blocks are left out, a bare string is a text block."""
+        content = raw.get("content")
+        parts = content if isinstance(content, list | tuple) else [content]
+        turn_id = raw.get("turn_id")
+        return cls(
+            role="assistant" if raw.get("role") == "assistant" else "user",
+            content=tuple(block for part in parts if (block := block_from_json(part)) is not None),
+            turn_id=None if turn_id is None else str(turn_id),
+            interrupted=raw.get("interrupted") is True,
+        )
+
+
+def block_from_json(raw: object) -> Block | None:
+    """Read one block of any type; None if it is of none that we know."""
+    if isinstance(raw, str):
+        return TextBlock(text=raw)
+    if not isinstance(raw, Mapping):
+        return None
+    match raw.get("type"):
+        case "text":
+            return TextBlock.from_json(raw)
+        case "tool_use":
+            return ToolUseBlock.from_json(raw)
+        case "tool_result":
+            return ToolResultBlock.from_json(raw)
+        case _:
+            return None
+
+
+def _text(raw: object) -> str:
+    return raw if isinstance(raw, str) else ""
+
+
+def _input(raw: object) -> Mapping[str, Any] | None:
+    """Return a call's input, parsed if it came as JSON text; None if it is not a whole object."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw)
+        except (ValueError, RecursionError):
+            return None
+    return raw if isinstance(raw, Mapping) else None
+
+
+def _content_text(raw: object) -> str:
+    if raw is None or isinstance(raw, str):
+        return raw or ""
+    if not isinstance(raw, list | tuple):
+        return json.dumps(raw, default=repr)
+    blocks = [part if isinstance(part, Mapping) else {"text": part} for part in raw]
+    return "\n".join(
+        _text(block.get("text")) or json.dumps(block, default=repr) for block in blocks
+    )

@@ -1,0 +1,98 @@
+"""What the runner and the supervisor need from outside: a journal for one turn, a store for all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from governance import Cancellation, Observer, ToolCall
+from turns.core.messages import Message
+from turns.core.turns import TurnStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedTurn:
+    """A turn that this process owns from now on; `epoch` fences its writes. Spans in seconds."""
+
+    id: UUID
+    conversation_id: UUID
+    epoch: int
+    agent: str
+    user_message: str
+    turn_timeout: float | None
+    step_limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelOrder:
+    """A stored request to cancel that is not settled: of a turn, or of one call where `tool_id` is set."""
+
+    turn_id: UUID
+    cancellation: Cancellation
+    tool_id: str = ""
+    mode: str = "now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnding:
+    """How a turn ended. `error_code` and `error_message` (a sentence for the person) where it failed."""
+
+    status: TurnStatus
+    cancellation: Cancellation | None = None
+    error_code: str = ""
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """The history to send and what the model must be told of the turn before it (H5)."""
+
+    messages: tuple[Message, ...]
+    note: str = ""
+
+
+class TurnJournal(Observer, Protocol):
+    """Writes one turn: every method persists, then publishes, and raises `Fenced` if the turn is not ours any more."""
+
+    async def prompt(self) -> Prompt:
+        """Return the history up to and with this turn's user message: valid, repairs persisted (H3)."""
+        ...
+
+    async def open_reply(self, step: int) -> None:
+        """Begin the assistant message of a step."""
+
+    async def save_text(self, step: int, text: str) -> None:
+        """Store the text so far."""
+
+    async def save_reply(
+        self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
+    ) -> None:
+        """Store the finished (or interrupted) assistant message and its calls, before any of them starts."""
+
+    async def publish_text(self, text: str, offset: int) -> None:
+        """Push a delta; never fails."""
+
+    async def notify(self, code: str, message: str) -> None:
+        """Tell the person something that is no answer (an `error` event)."""
+
+
+class TurnStore(Protocol):
+    """Keeps turns; the supervisor's view of the database."""
+
+    async def claim_next(self, conversation_id: UUID) -> ClaimedTurn | None:
+        """Make the oldest queued turn of an idle conversation ours and running; None if there is none."""
+        ...
+
+    async def open_orders(self, turn_ids: Sequence[UUID]) -> list[CancelOrder]:
+        """Return the unsettled cancel requests of these turns."""
+        ...
+
+    async def end_turn(
+        self, turn: ClaimedTurn, ending: TurnEnding, *, steps: int, usage: dict[str, int]
+    ) -> bool:
+        """Give the turn its terminal status, once: close its calls, settle its requests. False if it had one."""
+        ...
+
+    async def waiting_conversations(self) -> list[UUID]:
+        """Return the conversations that have a queued turn and no live one."""
+        ...

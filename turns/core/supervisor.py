@@ -1,0 +1,256 @@
+"""Owns the live turns of a process: claims them, hears of cancel requests, and sees each to its one ending.
+
+A turn runs in a task of ours, outside every connection. Cancelling is bounded twice: the runner and its tools end
+within their graces, and if they do not, the supervisor ends the turn without them (C1).
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+from uuid import UUID
+
+from governance import (
+    Cancellation,
+    CancellationToken,
+    CancelReason,
+    LiveCall,
+    ScopeKind,
+    ScopeRegistry,
+)
+from turns.core.exceptions import ChatModelError, Fenced
+from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding, TurnStore
+from turns.core.runner import TurnRunner, ending_of
+from turns.core.turns import TurnStatus
+
+logger = logging.getLogger(__name__)
+
+MakeRunner = Callable[[ClaimedTurn, CancellationToken], Awaitable[TurnRunner]]
+
+POLLS_PER_SWEEP = 5
+END_ATTEMPTS = 4
+
+
+class LiveTurn:
+    """A turn that this process runs."""
+
+    def __init__(self, turn: ClaimedTurn) -> None:
+        self.turn = turn
+        self.token = CancellationToken()
+        self.runner: TurnRunner | None = None
+        self.overdue: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def find_call(self, tool_id: str) -> LiveCall | None:
+        """Return the call of this id if it waits or runs now."""
+        return self.runner.find_call(tool_id) if self.runner else None
+
+
+class TurnSupervisor:
+    """Starts, cancels and ends turns on one event loop.
+
+    `cancel_bound` is how many seconds after a cancel a turn is ended whatever its runner does; `poll_interval` how
+    often the stored requests are read, in case a nudge was lost (C12). `also_poll` is awaited at each poll.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: TurnStore,
+        make_runner: MakeRunner,
+        poll_interval: float = 1.0,
+        cancel_bound: float = 0.85,
+        also_poll: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._store = store
+        self._make_runner = make_runner
+        self._poll_interval = poll_interval
+        self._cancel_bound = cancel_bound
+        self._also_poll = also_poll
+        self._scopes = ScopeRegistry()
+        self._live: dict[UUID, LiveTurn] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._claiming: set[UUID] = set()
+        self._again: set[UUID] = set()
+        self._poller: asyncio.Task[None] | None = None
+        self._is_draining = False
+
+    @property
+    def live_turns(self) -> Iterable[LiveTurn]:
+        """The turns that run here now."""
+        return tuple(self._live.values())
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no turn is started any more."""
+        return self._is_draining
+
+    def start(self) -> None:
+        """Begin to poll."""
+        if self._poller is None:
+            self._poller = asyncio.create_task(self._poll_for_ever(), name="turn supervisor poll")
+
+    def wake(self, conversation_id: UUID) -> None:
+        """Start the next queued turn of a conversation unless one runs; safe to call once too often."""
+        if self._is_draining or self._scopes.has(str(conversation_id)):
+            return
+        if conversation_id in self._claiming:
+            self._again.add(conversation_id)
+            return
+        self._claiming.add(conversation_id)
+        self._spawn(self._claim(conversation_id), name=f"claim in conversation {conversation_id}")
+
+    def find_call(self, turn_id: UUID, tool_id: str) -> LiveCall | None:
+        """Return a call that waits or runs in this process."""
+        live = self._live.get(turn_id)
+        return live.find_call(tool_id) if live else None
+
+    async def nudge(self) -> None:
+        """Read the stored cancel requests of the live turns now and obey them."""
+        if self._live:
+            for order in await self._store.open_orders(list(self._live)):
+                self._obey(order)
+
+    async def drain(self, *, grace: float) -> None:
+        """Start nothing more, give the live turns `grace` seconds, cancel the rest as `shutdown`, and wait for it."""
+        self._is_draining = True
+        if self._tasks and grace > 0:
+            await asyncio.wait(self._tasks, timeout=grace)
+        for live in self.live_turns:
+            self._scopes.cancel_all(
+                str(live.turn.conversation_id), Cancellation(reason=CancelReason.SHUTDOWN)
+            )
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._cancel_bound + END_ATTEMPTS)
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.wait({self._poller})
+            self._poller = None
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
+        # a context of its own: a turn must not carry what is bound to the request that started it
+        task = asyncio.get_running_loop().create_task(
+            coroutine, name=name, context=contextvars.Context()
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _claim(self, conversation_id: UUID) -> None:
+        try:
+            turn = await self._store.claim_next(conversation_id)
+        except Exception:
+            logger.exception(
+                "A turn could not be claimed", extra={"conversation_id": str(conversation_id)}
+            )
+            turn = None
+        finally:
+            self._claiming.discard(conversation_id)
+        if turn is not None:
+            self._again.discard(conversation_id)
+            await self._oversee(turn)
+        elif conversation_id in self._again:
+            self._again.discard(conversation_id)
+            self.wake(conversation_id)
+
+    async def _oversee(self, turn: ClaimedTurn) -> None:
+        """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
+        live = self._live[turn.id] = LiveTurn(turn)
+        work = self._scopes.begin(str(turn.conversation_id), ScopeKind.TEXT_REPLY, token=live.token)
+        self._limit_cancelling(live)
+        runner = asyncio.create_task(self._run(live), name=f"turn {turn.id}")
+        try:
+            ended: set[asyncio.Future[Any]] = {runner, live.overdue}
+            await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+            await self._end(live, self._ending(live, runner))
+        finally:
+            del self._live[turn.id]
+            self._scopes.clear(work)
+            runner.cancel()
+        self.wake(turn.conversation_id)
+
+    def _limit_cancelling(self, live: LiveTurn) -> None:
+        loop = asyncio.get_running_loop()
+
+        def overdue() -> None:
+            if not live.overdue.done():
+                live.overdue.set_result(None)
+
+        live.token.on_cancel(
+            lambda _: loop.call_soon_threadsafe(loop.call_later, self._cancel_bound, overdue)
+        )
+
+    async def _run(self, live: LiveTurn) -> TurnEnding | None:
+        """Return how the turn ended; None if it is not ours any more."""
+        ids = {"turn_id": str(live.turn.id), "conversation_id": str(live.turn.conversation_id)}
+        try:
+            live.runner = await self._make_runner(live.turn, live.token)
+            await self.nudge()
+            return await live.runner.run()
+        except Fenced:
+            logger.warning("A turn was fenced", extra=ids)
+            return None
+        except ChatModelError as error:
+            logger.warning("A chat model failed", extra={**ids, "code": error.code})
+            return TurnEnding(
+                status=TurnStatus.FAILED, error_code=error.code, error_message=error.message
+            )
+        except Exception:
+            logger.exception("A turn failed", extra=ids)
+            return TurnEnding(
+                status=TurnStatus.FAILED,
+                error_code="internal_error",
+                error_message="Something went wrong on the server. Try again; if it happens again, tell an administrator.",
+            )
+
+    def _ending(
+        self, live: LiveTurn, runner: "asyncio.Task[TurnEnding | None]"
+    ) -> TurnEnding | None:
+        if runner.done() and not runner.cancelled():
+            return runner.result()
+        logger.warning(
+            "A turn did not end in time and was left behind", extra={"turn_id": str(live.turn.id)}
+        )
+        return ending_of(live.token.cancellation or Cancellation(reason=CancelReason.ERROR))
+
+    async def _end(self, live: LiveTurn, ending: TurnEnding | None) -> None:
+        """Store the ending; the database may be away for a moment. What cannot be stored is found by recovery."""
+        if ending is None:
+            return
+        steps, usage = (live.runner.steps, live.runner.usage) if live.runner else (0, {})
+        for attempt in range(1, END_ATTEMPTS + 1):
+            try:
+                await self._store.end_turn(live.turn, ending, steps=steps, usage=usage)
+            except Exception:
+                logger.exception(
+                    "The end of a turn was not stored", extra={"turn_id": str(live.turn.id)}
+                )
+                await asyncio.sleep(0.1 * 2**attempt)
+            else:
+                return
+
+    def _obey(self, order: CancelOrder) -> None:
+        live = self._live.get(order.turn_id)
+        if live is None:
+            return
+        if order.tool_id:
+            if (call := live.find_call(order.tool_id)) is not None:
+                call.cancel(order.cancellation)
+        elif order.mode == "after_step" and live.runner is not None:
+            live.runner.cancel_after_step(order.cancellation)
+        else:
+            live.token.cancel(order.cancellation)
+
+    async def _poll_for_ever(self) -> None:
+        polls = 0
+        while True:
+            await asyncio.sleep(self._poll_interval)
+            polls += 1
+            try:
+                await self.nudge()
+                if self._also_poll is not None:
+                    await self._also_poll()
+                if polls % POLLS_PER_SWEEP == 0:
+                    for conversation_id in await self._store.waiting_conversations():
+                        self.wake(conversation_id)
+            except Exception:
+                logger.exception("A poll of the turn supervisor failed")

@@ -1,0 +1,40 @@
+"""The statuses of a turn and the moves that are allowed between them."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from governance import IllegalTransition
+
+
+class TurnStatus(StrEnum):
+    """Where a turn is; the names are the wire's."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing comes after this status."""
+        return self not in ACTIVE_STATUSES
+
+
+LIVE_STATUSES = (TurnStatus.RUNNING, TurnStatus.CANCELLING)
+ACTIVE_STATUSES = (TurnStatus.QUEUED, *LIVE_STATUSES)
+_ENDED = frozenset(status for status in TurnStatus if status not in ACTIVE_STATUSES)
+ALLOWED_MOVES: Mapping[TurnStatus, frozenset[TurnStatus]] = {
+    TurnStatus.QUEUED: frozenset({TurnStatus.RUNNING, TurnStatus.CANCELLED, TurnStatus.FAILED}),
+    TurnStatus.RUNNING: frozenset({TurnStatus.CANCELLING}) | _ENDED,
+    TurnStatus.CANCELLING: _ENDED - {TurnStatus.COMPLETED},
+}
+
+
+def check_move(before: TurnStatus, after: TurnStatus) -> None:
+    """Raise `IllegalTransition` unless `after` may follow `before`."""
+    if after not in ALLOWED_MOVES.get(before, frozenset()):
+        raise IllegalTransition(f"A turn cannot go from {before!r} to {after!r}.")

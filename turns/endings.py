@@ -1,0 +1,188 @@
+"""Gives a turn its terminal status, once, with everything that belongs to it in one transaction (sync ORM).
+
+Every way to end takes this path: the answer, a cancel, a limit, an error, the death of the owner (invariant 4).
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from governance import (
+    CallStatus,
+    Disposition,
+    ErrorType,
+    ToolOutcome,
+    interrupted_text,
+    not_started_text,
+    recorder,
+)
+from governance.selectors import CallRow
+from turns import log
+from turns.calls import result_events
+from turns.core.events import EventType, TurnEvent
+from turns.core.ports import TurnEnding
+from turns.core.repairs import Repair, RepairCause, RepairKind
+from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.histories import repairs_event
+from turns.models import Message, Turn
+from turns.models import Repair as RepairRow
+from turns.store import abort_event, settle_requests
+
+
+def end_turn(
+    turn_id: UUID,
+    ending: TurnEnding,
+    *,
+    epoch: int | None = None,
+    steps: int | None = None,
+    usage: dict[str, int] | None = None,
+) -> list[log.WireEvent] | None:
+    """End a live turn: its calls, its message, its requests, its events. None if it was not live or not ours any more.
+
+    The epoch grows, so whatever its runner still writes is refused.
+    """
+    at = timezone.now()
+    with transaction.atomic():
+        live = Turn.objects.select_for_update().filter(pk=turn_id, status__in=LIVE_STATUSES)
+        row = live.filter(epoch=epoch).first() if epoch is not None else live.first()
+        if row is None:
+            return None
+        row.usage = row.usage if usage is None else usage
+        closed = _close_calls(row, ending)
+        events = [event for call in closed for event in result_events(call)]
+        events += _close_message(row)
+        events += _record_repairs(row, closed, ending, at=at)
+        events += _last_words(row, ending, at=at)
+        _write(row, ending, at=at, steps=row.steps if steps is None else steps)
+        settle_requests(row.pk, outcome=ending.status.value, at=at)
+        return log.append(row.conversation_id, row.pk, *events, at=at)
+
+
+def _close_calls(turn: Turn, ending: TurnEnding) -> list[CallRow]:
+    """Answer every call that has no result: not started, abandoned, or unknown because its process is gone."""
+
+    def close(call: CallRow) -> ToolOutcome:
+        ran = call.status in (CallStatus.RUNNING, CallStatus.CANCELLING)
+        owner_died = ending.status is TurnStatus.INTERRUPTED and ending.cancellation is None
+        if not ran and not owner_died:
+            status, error_type, disposition = (
+                CallStatus.NOT_STARTED,
+                ErrorType.NOT_STARTED,
+                Disposition.NOT_STARTED,
+            )
+            text = not_started_text(call.tool_name, ending.cancellation)
+        else:
+            status = CallStatus.REPAIRED if owner_died else CallStatus.ABANDONED
+            error_type, disposition = ErrorType.INTERRUPTED, Disposition.INDETERMINATE
+            text = interrupted_text(call.tool_name)
+        return ToolOutcome(
+            status=status,
+            result=text,
+            is_error=True,
+            error_type=error_type,
+            disposition=disposition,
+            ended_by=ending.cancellation,
+        )
+
+    return recorder.close_open(group=str(turn.pk), close=close)
+
+
+def _close_message(turn: Turn) -> list[TurnEvent]:
+    """Keep what an unfinished answer has said so far, marked as interrupted (H2)."""
+    message = Message.objects.filter(turn=turn, is_streaming=True).first()
+    if message is None:
+        return []
+    if not any(block.get("text", "").strip() for block in message.content):
+        message.delete()
+        return []
+    message.is_streaming, message.interrupted = False, True
+    message.save(update_fields=["is_streaming", "interrupted"])
+    return [message_event(message)]
+
+
+def message_event(message: Message) -> TurnEvent:
+    """Return the event of a finished (or interrupted) message."""
+    return TurnEvent(
+        type=EventType.MESSAGE,
+        payload={
+            "id": message.pk,
+            "role": message.role,
+            "content": message.content,
+            "interrupted": message.interrupted,
+            "step": message.step,
+        },
+    )
+
+
+def _record_repairs(
+    turn: Turn, closed: list[CallRow], ending: TurnEnding, *, at: datetime
+) -> list[TurnEvent]:
+    repairs = [
+        Repair(
+            tool_id=call.call_id,
+            kind=RepairKind.MISSING_RESULT,
+            cause=RepairCause.CRASH,
+            turn_id=str(turn.pk),
+            text=call.result,
+        )
+        for call in closed
+        if call.status == CallStatus.REPAIRED
+    ]
+    if not repairs:
+        return []
+    RepairRow.objects.bulk_create(
+        RepairRow(
+            conversation_id=turn.conversation_id,
+            turn=turn,
+            tool_id=repaired.tool_id,
+            kind=repaired.kind.value,
+            cause=repaired.cause.value,
+            text=repaired.text,
+            found_when="recovery",
+            at=at,
+        )
+        for repaired in repairs
+    )
+    return [repairs_event(repairs)]
+
+
+def _last_words(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnEvent]:
+    events = []
+    if ending.error_code:
+        failure = {"code": ending.error_code, "message": ending.error_message}
+        events.append(TurnEvent(type=EventType.ERROR, payload=failure))
+    if ending.cancellation is not None:
+        events.append(abort_event(ending.cancellation))
+    payload: dict[str, Any] = {
+        "status": ending.status.value,
+        "duration_ms": _duration_ms(turn, at=at),
+        "usage": turn.usage,
+        "error_code": ending.error_code or None,
+    }
+    return [*events, TurnEvent(type=EventType.TURN_END, payload=payload)]
+
+
+def _write(turn: Turn, ending: TurnEnding, *, at: datetime, steps: int) -> None:
+    cause = ending.cancellation
+    fields: dict[str, Any] = {
+        "status": ending.status.value,
+        "epoch": F("epoch") + 1,
+        "ended_at": at,
+        "duration_ms": _duration_ms(turn, at=at),
+        "steps": steps,
+        "usage": turn.usage,
+        "error_code": ending.error_code,
+        "ended_by_reason": cause.reason.value if cause else "",
+        "ended_by_source": cause.source.value if cause else "",
+        "ended_by_name": cause.by if cause else "",
+    }
+    Turn.objects.filter(pk=turn.pk).update(**fields)
+
+
+def _duration_ms(turn: Turn, *, at: datetime) -> int:
+    started_at = turn.started_at or at
+    return max(round((at - started_at).total_seconds() * 1000), 0)

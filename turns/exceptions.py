@@ -1,0 +1,77 @@
+"""What services and selectors of turns raise: a stable code and a sentence that is safe to show.
+
+TurnsError
+├── ConversationNotFound
+├── TurnNotFound
+├── ToolCallNotFound
+├── NotAllowed
+├── MessageRejected
+└── QueueIsFull
+"""
+
+from django.utils.translation import gettext as _
+
+
+class TurnsError(Exception):
+    """Base of the errors that a client may see."""
+
+    code = "error"
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+class ConversationNotFound(TurnsError):
+    """There is no such conversation, or it is somebody else's: the two look alike."""
+
+    code = "conversation_not_found"
+
+    def __init__(self) -> None:
+        super().__init__(_("There is no such conversation."))
+
+
+class TurnNotFound(TurnsError):
+    """There is no such turn, it is somebody else's, or it has ended (C5)."""
+
+    code = "turn_not_found"
+
+    def __init__(self) -> None:
+        super().__init__(_("Turn not found or already completed"))
+
+
+class ToolCallNotFound(TurnsError):
+    """There is no such call in the turn, or it has ended."""
+
+    code = "tool_call_not_found"
+
+    def __init__(self) -> None:
+        super().__init__(_("Tool call not found or already completed"))
+
+
+class NotAllowed(TurnsError):
+    """The user was signed out or deactivated since the request began."""
+
+    code = "not_allowed"
+
+    def __init__(self) -> None:
+        super().__init__(_("You are not allowed to do this. Sign in again."))
+
+
+class MessageRejected(TurnsError):
+    """The message is empty or too long."""
+
+    code = "message_rejected"
+
+
+class QueueIsFull(TurnsError):
+    """Too many messages of the conversation wait already (P4)."""
+
+    code = "queue_full"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _(
+                "Too many messages are waiting. Wait for an answer or cancel the turn, then send it again."
+            )
+        )

@@ -1,0 +1,209 @@
+"""Writes one turn as it runs: each method persists in one fenced transaction, then publishes (invariants 2, 10)."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from governance import LateSettlement, LiveCall, ToolCall, ToolOutcome, recorder, selectors
+from governance.doors import database_door
+from turns import log, sinks
+from turns.calls import result_events, start_event
+from turns.core.events import EventType, TurnEvent, milliseconds
+from turns.core.exceptions import Fenced
+from turns.core.messages import Message
+from turns.core.ports import ClaimedTurn, Prompt
+from turns.core.turns import LIVE_STATUSES
+from turns.endings import message_event
+from turns.histories import load, note_on_previous
+from turns.models import Message as MessageRow
+from turns.models import Turn
+from turns.store import add_message, settle_requests
+
+logger = logging.getLogger(__name__)
+
+Events = list[TurnEvent]
+
+
+class DatabaseJournal:
+    """The journal of one claimed turn; raises `Fenced` once the turn has another owner or has ended."""
+
+    def __init__(self, turn: ClaimedTurn) -> None:
+        self._turn = turn
+        self._group = str(turn.id)
+
+    async def prompt(self) -> Prompt:
+        """Return the valid history and the note on the previous turn; a repair is stored and told."""
+        prompt, events = await _prompt(self._turn)
+        await sinks.publish(self._turn.conversation_id, events)
+        return prompt
+
+    async def open_reply(self, step: int) -> None:
+        """Begin the assistant message of a step."""
+        await self._write(_open_reply, step)
+
+    async def save_text(self, step: int, text: str) -> None:
+        """Store the text so far."""
+        await self._write(_save_text, step, text)
+
+    async def save_reply(
+        self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
+    ) -> None:
+        """Store the message and its calls, before any of them starts."""
+        await self._write(_save_reply, step, message, calls, interrupted)
+
+    async def publish_text(self, text: str, offset: int) -> None:
+        """Push a delta: not stored, not numbered."""
+        delta = {
+            "type": EventType.TEXT_DELTA.value,
+            "turn_id": self._group,
+            "at": timezone.now().isoformat(),
+            "text": text,
+            "offset": offset,
+        }
+        await sinks.publish(self._turn.conversation_id, [delta])
+
+    async def notify(self, code: str, message: str) -> None:
+        """Tell the person something that is no answer."""
+        await self._write(_notify, code, message)
+
+    async def call_started(self, call: LiveCall) -> None:
+        """Write the start ahead of the run."""
+        await self._write(_start_call, call)
+
+    async def call_progressed(self, call: LiveCall) -> None:
+        """Store and tell the last progress."""
+        progress = recorder.progress_fields(call.last_progress)
+        await self._write(_note_progress, call, progress, milliseconds(call.elapsed))
+
+    async def deadline_moved(self, call: LiveCall) -> None:
+        """Store and tell the new limit (T9)."""
+        await self._write(_move_deadline, call)
+
+    async def call_cancelling(self, call: LiveCall) -> None:
+        """Store that a stop was asked for."""
+        await self._write(_note_cancelling, call)
+
+    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        """Store and tell the one outcome."""
+        await self._write(_end_call, call, outcome)
+
+    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
+        """Record what came too late (T11); the turn may be over, so nothing is told."""
+        await _settle_late(group=self._group, call_id=call.id, late=late)
+
+    async def _write(self, change: Callable[..., Events], *arguments: Any) -> None:
+        events = await _fenced(self._turn, change, *arguments)
+        await sinks.publish(self._turn.conversation_id, events)
+
+
+@database_door
+def _fenced(
+    turn: ClaimedTurn, change: Callable[..., Events], *arguments: Any
+) -> list[log.WireEvent]:
+    """Run a change and append its events, if the turn is still ours. Raise `Fenced` otherwise."""
+    with transaction.atomic():
+        row = (
+            Turn.objects.select_for_update()
+            .filter(pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES)
+            .first()
+        )
+        if row is None:
+            raise Fenced(f"turn {turn.id} is not ours any more")
+        return log.append(turn.conversation_id, turn.id, *change(row, *arguments))
+
+
+@database_door
+def _prompt(turn: ClaimedTurn) -> tuple[Prompt, list[log.WireEvent]]:
+    history = load(turn.conversation_id, found_when="before_model_call")
+    note = note_on_previous(Turn.objects.get(pk=turn.id))
+    return Prompt(messages=history.messages, note=note), list(history.events)
+
+
+_settle_late = database_door(recorder.settle_late)
+
+
+def _open_reply(turn: Turn, step: int) -> Events:
+    add_message(turn, role="assistant", content=[], at=timezone.now(), step=step, is_streaming=True)
+    Turn.objects.filter(pk=turn.pk).update(steps=step)
+    return []
+
+
+def _save_text(turn: Turn, step: int, text: str) -> Events:
+    content = [{"type": "text", "text": text}]
+    MessageRow.objects.filter(turn=turn, step=step, is_streaming=True).update(content=content)
+    return []
+
+
+def _save_reply(
+    turn: Turn, step: int, message: Message, calls: Sequence[ToolCall], interrupted: bool
+) -> Events:
+    row = MessageRow.objects.get(turn=turn, step=step, is_streaming=True)
+    if message.is_empty:
+        row.delete()
+        return []
+    row.content = [block.to_json() for block in message.content]
+    row.is_streaming, row.interrupted = False, interrupted
+    row.save(update_fields=["content", "is_streaming", "interrupted"])
+    if calls:
+        recorder.propose(calls, group=str(turn.pk), step=step)
+        Turn.objects.filter(pk=turn.pk).update(tool_call_count=F("tool_call_count") + len(calls))
+    return [message_event(row)]
+
+
+def _notify(turn: Turn, code: str, message: str) -> Events:
+    return [TurnEvent(type=EventType.ERROR, payload={"code": code, "message": message})]
+
+
+def _start_call(turn: Turn, call: LiveCall) -> Events:
+    if not recorder.start(call, group=str(turn.pk)):
+        raise Fenced(f"tool call {call.id!r} was closed before it started")
+    return [start_event(selectors.call(str(turn.pk), call.id))]
+
+
+def _note_progress(turn: Turn, call: LiveCall, progress: dict[str, Any], elapsed_ms: int) -> Events:
+    if progress:
+        recorder.note_progress(group=str(turn.pk), call_id=call.id, progress=progress)
+    told = {name: value for name, value in progress.items() if value not in (None, "")}
+    payload = {
+        "tool_id": call.id,
+        "tool_name": call.call.tool_name,
+        "elapsed_ms": elapsed_ms,
+        "status": "running",
+        **told,
+    }
+    return [TurnEvent(type=EventType.TOOL_PROGRESS, payload=payload)]
+
+
+def _move_deadline(turn: Turn, call: LiveCall) -> Events:
+    change = call.deadline_changes[-1]
+    timeout_ms = milliseconds(change.to_timeout) or 0  # 0 = no limit
+    moved = recorder.move_deadline(
+        group=str(turn.pk),
+        call_id=call.id,
+        change=recorder.deadline_change(change),
+        timeout_ms=timeout_ms,
+        timeout_source=change.source.value,
+    )
+    payload = {
+        "tool_id": call.id,
+        "timeout_ms": timeout_ms,
+        "timeout_source": change.source.value,
+        "changed_by": change.by,
+    }
+    return [TurnEvent(type=EventType.TOOL_DEADLINE, payload=payload)] if moved else []
+
+
+def _note_cancelling(turn: Turn, call: LiveCall) -> Events:
+    recorder.note_cancelling(group=str(turn.pk), call_id=call.id)
+    return []
+
+
+def _end_call(turn: Turn, call: LiveCall, outcome: ToolOutcome) -> Events:
+    if not recorder.end(group=str(turn.pk), call_id=call.id, outcome=outcome):
+        return []
+    settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value, at=timezone.now())
+    return result_events(selectors.call(str(turn.pk), call.id))

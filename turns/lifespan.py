@@ -1,0 +1,38 @@
+"""Starts the turn supervisor with the server that hosts it and drains it at its end: the ASGI lifespan."""
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from turns import runtime
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class LifespanApplication:
+    """Answers `lifespan` for servers that speak it (uvicorn and others); Daphne does not: `manage.py serve` does it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one lifespan."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self._answer(send, "startup", runtime.ensure_started)
+            elif message["type"] == "lifespan.shutdown":
+                await self._answer(send, "shutdown", runtime.stop)
+                return
+
+    async def _answer(
+        self, send: Send, phase: str, action: Callable[[], Awaitable[object]]
+    ) -> None:
+        try:
+            await action()
+        except Exception:
+            logger.exception("The %s of the turn supervisor failed", phase)
+            await send({"type": f"lifespan.{phase}.failed", "message": "see the log"})
+        else:
+            await send({"type": f"lifespan.{phase}.complete"})

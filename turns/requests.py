@@ -1,0 +1,198 @@
+"""Stores requests to cancel: the row is the truth, whatever carries the news is a hint (C2, C12; sync ORM)."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
+from turns import log
+from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
+from turns.exceptions import TurnNotFound
+from turns.identity import User, reload, turn_for
+from turns.models import CancelRequest, Conversation, Operation, Turn
+from turns.store import cancel_queued, settle_requests
+
+
+class OpOutcome(StrEnum):
+    """What became of an operation; the names are the wire's."""
+
+    ACCEPTED = "accepted"
+    ALREADY_FINISHED = "already_finished"
+    NOT_FOUND = "not_found"
+    DENIED = "denied"
+    NOT_CANCELLABLE = "not_cancellable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelReceipt:
+    """The answer to a request to cancel: what became of it, and the status of the turn (or call) now."""
+
+    outcome: OpOutcome
+    turn_id: UUID
+    status: str = ""
+    conversation_id: UUID | None = None
+    events: list[log.WireEvent] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelWish:
+    """Who wants to cancel, how, and why."""
+
+    user: User
+    source: CancelSource
+    note: str = ""
+    mode: str = "now"
+    op_id: str | None = None
+
+
+def request_turn_cancel(turn_id: UUID, wish: CancelWish) -> CancelReceipt:
+    """Store the wish to end a turn, and empty the queue behind it in the same transaction (C5, C7).
+
+    What is queued is ended first, so that nothing of it can start in between. A queued turn itself is ended at once.
+    """
+    try:
+        turn = turn_for(wish.user, turn_id, permission="turns.cancel_any")
+    except TurnNotFound:
+        return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
+    with transaction.atomic():
+        if (known := _known(turn, wish.op_id)) is not None:
+            return _receipt(turn, known)
+        Conversation.objects.select_for_update().get(pk=turn.conversation_id)
+        turn.refresh_from_db(fields=["status"])
+        receipt = _cancel_turn(turn, wish)
+        _remember(turn, wish.op_id, receipt.outcome)
+    return receipt
+
+
+def request_call_cancel(turn_id: UUID, tool_id: str, wish: CancelWish) -> CancelReceipt:
+    """Store the wish to end one call; the others and the turn go on (C3)."""
+    try:
+        turn = turn_for(wish.user, turn_id, permission="turns.cancel_any")
+    except TurnNotFound:
+        return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
+    with transaction.atomic():
+        if (known := _known(turn, wish.op_id)) is not None:
+            return _receipt(turn, known)
+        Turn.objects.select_for_update().get(pk=turn.pk)
+        outcome, status = _cancel_call(turn, tool_id, wish)
+        _remember(turn, wish.op_id, outcome)
+    return CancelReceipt(
+        outcome=outcome, turn_id=turn.pk, status=status, conversation_id=turn.conversation_id
+    )
+
+
+def active_turn(conversation_id: UUID) -> Turn | None:
+    """Return the turn that a cancel word means: the live one, else the first that waits."""
+    active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
+    return active.order_by("number").first()
+
+
+def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
+    """Return a wish as a value: of the conversation's owner it is the user's, of anybody else an administrator's."""
+    fresh = reload(wish.user)
+    reason = CancelReason.USER if fresh.pk == owner_id else CancelReason.ADMIN
+    return Cancellation(
+        reason=reason, source=wish.source, by=fresh.get_username()[:150], note=wish.note[:500]
+    )
+
+
+def _cancel_turn(turn: Turn, wish: CancelWish) -> CancelReceipt:
+    if turn.status not in ACTIVE_STATUSES:
+        return _receipt(turn, OpOutcome.ALREADY_FINISHED)
+    at = timezone.now()
+    cancellation = cancellation_by(wish, owner_id=turn.conversation.owner_id)
+    queued = Turn.objects.filter(conversation_id=turn.conversation_id, status=TurnStatus.QUEUED)
+    if turn.status == TurnStatus.QUEUED:
+        queued = queued.filter(number__gte=turn.number)
+    waiting = list(queued.order_by("number"))
+    _write_request(turn, cancellation, wish)
+    events = cancel_queued(waiting, cancellation, at=at)
+    if turn.status == TurnStatus.QUEUED:
+        settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+        turn.status = TurnStatus.CANCELLED
+    elif wish.mode == "now":
+        Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(
+            status=TurnStatus.CANCELLING
+        )
+        turn.status = TurnStatus.CANCELLING
+    return _receipt(turn, OpOutcome.ACCEPTED, events=events)
+
+
+def _cancel_call(turn: Turn, tool_id: str, wish: CancelWish) -> tuple[OpOutcome, str]:
+    row = next(
+        (call for call in selectors.calls_of_group(str(turn.pk)) if call.call_id == tool_id), None
+    )
+    if row is None:
+        return OpOutcome.NOT_FOUND, ""
+    if CallStatus(row.status).is_terminal or turn.status not in LIVE_STATUSES:
+        return OpOutcome.ALREADY_FINISHED, row.status
+    if not row.cancellable and row.status != CallStatus.PENDING:
+        return OpOutcome.NOT_CANCELLABLE, row.status
+    cancellation = cancellation_by(wish, owner_id=turn.conversation.owner_id)
+    _write_request(turn, cancellation, wish, tool_id=tool_id, running=[row.tool_name])
+    return OpOutcome.ACCEPTED, CallStatus.CANCELLING.value
+
+
+def _write_request(
+    turn: Turn,
+    cancellation: Cancellation,
+    wish: CancelWish,
+    *,
+    tool_id: str = "",
+    running: list[str] | None = None,
+) -> None:
+    """One row for each turn or call: a repeated wish changes nothing, but `now` overtakes `after_step`."""
+    if running is None:
+        calls = selectors.calls_of_group(str(turn.pk))
+        running = [call.tool_name for call in calls if not CallStatus(call.status).is_terminal]
+    request, is_new = CancelRequest.objects.get_or_create(
+        turn=turn,
+        tool_id=tool_id,
+        defaults={
+            "reason": cancellation.reason.value,
+            "source": cancellation.source.value,
+            "mode": wish.mode,
+            "by_id": wish.user.pk,
+            "by_name": cancellation.by,
+            "note": cancellation.note,
+            "requested_at": timezone.now(),
+            "running_tools": running,
+        },
+    )
+    if not is_new and request.mode != wish.mode == "now" and request.settled_at is None:
+        CancelRequest.objects.filter(pk=request.pk).update(mode="now")
+
+
+def _receipt(
+    turn: Turn, outcome: OpOutcome, *, events: list[log.WireEvent] | None = None
+) -> CancelReceipt:
+    return CancelReceipt(
+        outcome=outcome,
+        turn_id=turn.pk,
+        status=turn.status,
+        conversation_id=turn.conversation_id,
+        events=events or [],
+    )
+
+
+def _known(turn: Turn, op_id: str | None) -> OpOutcome | None:
+    """The outcome that this operation had when it came the first time."""
+    if op_id is None:
+        return None
+    known = Operation.objects.filter(conversation_id=turn.conversation_id, op_id=op_id).first()
+    return OpOutcome(known.outcome) if known else None
+
+
+def _remember(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
+    if op_id is None:
+        return
+    try:
+        with transaction.atomic():
+            Operation.objects.create(
+                conversation_id=turn.conversation_id, op_id=op_id, outcome=outcome.value
+            )
+    except IntegrityError:  # the same operation came twice at once: both had the same effect
+        return

@@ -1,0 +1,265 @@
+"""What clients may read of conversations and turns: lists, snapshots, events, histories; checked for each user."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from governance import CallStatus
+from governance import selectors as governance
+from governance.doors import database_door
+from turns import calls, histories, log
+from turns.conf import app_settings
+from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
+from turns.identity import User, conversation_for, reload, sees_all, turn_for
+from turns.models import Conversation, Event, Message, Repair, Turn
+from turns.services import ConversationSummary
+
+LIST_LENGTH = 200
+Json = dict[str, Any]
+
+
+@database_door
+def list_conversations(*, user: User) -> list[ConversationSummary]:
+    """Return the user's conversations, the latest first."""
+    active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
+    rows = Conversation.objects.filter(owner_id=reload(user).pk).annotate(is_active=Exists(active))
+    return [_summary(row) for row in rows.order_by("-updated_at")[:LIST_LENGTH]]
+
+
+@database_door
+def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummary:
+    """Return one conversation. Raise `ConversationNotFound`."""
+    return _summary(conversation_for(user, conversation_id, permission="turns.view_all"))
+
+
+@database_door
+def active_turns(*, user: User) -> list[Json]:
+    """Return the turns that wait or run, with what their tools are doing (V5)."""
+    turns = Turn.objects.filter(status__in=ACTIVE_STATUSES).select_related("owner")
+    if not sees_all(user):
+        turns = turns.filter(conversation__owner_id=user.pk)
+    rows = list(turns.order_by("queued_at")[:LIST_LENGTH])
+    at = timezone.now()
+    running = _calls_by_turn(rows)
+    return [_active(row, running.get(str(row.pk), []), at=at) for row in rows]
+
+
+@database_door
+def get_turn(*, turn_id: UUID, user: User) -> Json:
+    """Return one turn with its calls. Raise `TurnNotFound`."""
+    turn = turn_for(user, turn_id, permission="turns.view_all")
+    rows = governance.calls_of_group(str(turn.pk))
+    at = timezone.now()
+    return {
+        **_active(turn, rows, at=at),
+        **_ended(turn),
+        "user_message": turn.user_message,
+        "calls": [calls.describe(row, at=at) for row in rows],
+    }
+
+
+@database_door
+def turn_events(*, turn_id: UUID, user: User, after: int) -> tuple[list[log.WireEvent], int]:
+    """Return a turn's events above `after`, and the number of the conversation's last one."""
+    turn = turn_for(user, turn_id, permission="turns.view_all")
+    return log.read_turn(turn.pk, after=after), turn.conversation.last_seq
+
+
+@database_door
+def conversation_events(
+    *, conversation_id: UUID, after: int, limit: int = 1000
+) -> list[log.WireEvent]:
+    """Return a conversation's events above `after`; the caller has checked who asks."""
+    return log.read(conversation_id, after=after, limit=limit)
+
+
+@database_door
+def last_seq(*, conversation_id: UUID) -> int:
+    """Return the number of a conversation's last event."""
+    return Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
+
+
+@database_door
+def reaches_back(*, conversation_id: UUID, after: int) -> bool:
+    """Return whether the log still has every event above `after`, and `after` is a number it has given."""
+    last = Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
+    if after >= last:
+        return after == last
+    return Event.objects.filter(conversation_id=conversation_id, seq=after + 1).exists()
+
+
+@database_door
+def active_turn_ids(*, conversation_id: UUID) -> list[str]:
+    """Return the ids of the turns that wait or run in a conversation."""
+    active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
+    return [str(pk) for pk in active.order_by("number").values_list("pk", flat=True)]
+
+
+@database_door
+def partial_text(*, turn_id: UUID, user: User) -> str:
+    """Return what the unfinished message of a turn says so far, as stored."""
+    turn = turn_for(user, turn_id, permission="turns.view_all")
+    message = Message.objects.filter(turn=turn, is_streaming=True).first()
+    return _text(message.content) if message else ""
+
+
+@database_door
+def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> Json:
+    """Return all that a page needs to show a conversation as it is now, or `before` a message's position."""
+    conversation = conversation_for(user, conversation_id, permission="turns.view_all")
+    limit = app_settings.SNAPSHOT_MESSAGES
+    rows = Message.objects.filter(conversation=conversation, is_streaming=False).order_by(
+        "-position"
+    )
+    if before is not None:
+        rows = rows.filter(position__lt=before)
+    messages = list(rows[: limit + 1])
+    shown = messages[:limit][::-1]
+    at = timezone.now()
+    turns = _turns_of(conversation, shown, with_active=before is None)
+    by_turn = _calls_by_turn(turns)
+    ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
+    active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
+    return {
+        "type": "snapshot",
+        "seq": conversation.last_seq,
+        "messages": [_message(row) for row in shown],
+        "calls": [
+            calls.describe(row, at=at) for turn in ended for row in by_turn.get(str(turn.pk), [])
+        ],
+        "turns": [_ended(turn) for turn in ended],
+        "active_turns": [_live(turn, by_turn.get(str(turn.pk), []), at=at) for turn in active],
+        "has_earlier": len(messages) > limit,
+    }
+
+
+@database_door
+def history(*, conversation_id: UUID, user: User) -> Json:
+    """Return the history as a model would get it: always valid (H1), with the repairs that were ever made."""
+    conversation = conversation_for(user, conversation_id, permission="turns.view_all")
+    loaded = histories.load(conversation.pk, found_when="history_read")
+    repairs = Repair.objects.filter(conversation=conversation).order_by("at", "pk")
+    return {
+        "messages": [
+            {"role": message.role, "content": [block.to_json() for block in message.content]}
+            for message in loaded.messages
+        ],
+        "repairs": [
+            {
+                "tool_id": repair.tool_id,
+                "turn_id": str(repair.turn_id) if repair.turn_id else None,
+                "kind": repair.kind,
+                "cause": repair.cause,
+                "at": repair.at.isoformat(),
+            }
+            for repair in repairs
+        ],
+    }
+
+
+def _turns_of(
+    conversation: Conversation, messages: Iterable[Message], *, with_active: bool
+) -> list[Turn]:
+    """The turns of the messages shown, those that wait, and those that were ended before they began."""
+    wanted = Q(pk__in={message.turn_id for message in messages})
+    if with_active:
+        wanted |= Q(status__in=ACTIVE_STATUSES)
+        wanted |= Q(status=TurnStatus.CANCELLED, started_at=None)
+    turns = (
+        Turn.objects.filter(wanted, conversation=conversation)
+        .select_related("owner")
+        .order_by("-number")
+    )
+    return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]
+
+
+def _calls_by_turn(turns: Iterable[Turn]) -> dict[str, list[calls.CallRow]]:
+    by_turn: dict[str, list[calls.CallRow]] = {}
+    for row in governance.calls_of_groups(str(turn.pk) for turn in turns):
+        by_turn.setdefault(row.group, []).append(row)
+    return by_turn
+
+
+def _summary(row: Conversation) -> ConversationSummary:
+    return ConversationSummary(
+        id=row.pk,
+        title=row.title,
+        agent=row.agent,
+        updated_at=row.updated_at,
+        is_active=getattr(row, "is_active", False),
+    )
+
+
+def _active(turn: Turn, rows: Iterable[calls.CallRow], *, at: datetime) -> Json:
+    running = [calls.describe(row, at=at) for row in rows if not CallStatus(row.status).is_terminal]
+    shown = ("tool_id", "tool_name", "elapsed_ms", "timeout_ms", "timeout_source")
+    started_at = turn.started_at or turn.queued_at
+    ended_at = turn.ended_at or at
+    return {
+        "turn_id": str(turn.pk),
+        "conversation_id": str(turn.conversation_id),
+        "agent": turn.agent,
+        "started_at": started_at.isoformat(),
+        "elapsed_ms": max(round((ended_at - started_at).total_seconds() * 1000), 0)
+        if turn.started_at
+        else 0,
+        "status": turn.status,
+        "tool_call_count": turn.tool_call_count,
+        "current_tools": [{name: call[name] for name in shown} for call in running],
+        "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
+        "owner": str(turn.owner) if turn.owner else None,
+    }
+
+
+def _live(turn: Turn, rows: list[calls.CallRow], *, at: datetime) -> Json:
+    streaming = (
+        Message.objects.filter(turn=turn, is_streaming=True).first()
+        if turn.status in LIVE_STATUSES
+        else None
+    )
+    return {
+        **_active(turn, rows, at=at),
+        "user_message": turn.user_message,
+        "client_id": turn.client_id,
+        "number": turn.number,
+        "turn_timeout_ms": turn.turn_timeout_ms,
+        "calls": [calls.describe(row, at=at) for row in rows],
+        "partial_text": _text(streaming.content) if streaming else "",
+    }
+
+
+def _ended(turn: Turn) -> Json:
+    return {
+        "turn_id": str(turn.pk),
+        "number": turn.number,
+        "status": turn.status,
+        "started": turn.started_at is not None,
+        "user_message": turn.user_message,
+        "ended_by": calls.ended_by(turn),
+        "ended_by_reason": turn.ended_by_reason,
+        "ended_by_source": turn.ended_by_source,
+        "error_code": turn.error_code or None,
+        "duration_ms": turn.duration_ms,
+        "usage": turn.usage,
+    }
+
+
+def _message(row: Message) -> Json:
+    return {
+        "id": row.pk,
+        "turn_id": str(row.turn_id),
+        "position": row.position,
+        "step": row.step,
+        "role": row.role,
+        "content": row.content,
+        "interrupted": row.interrupted,
+        "at": row.at.isoformat(),
+    }
+
+
+def _text(content: list[Json]) -> str:
+    return "".join(block.get("text", "") for block in content if block.get("type") == "text")

@@ -1,0 +1,233 @@
+"""What clients may do to conversations and turns: parse nothing, check everything, write once, then nudge.
+
+Each service checks the user anew, stores in one transaction, publishes, and hands over to the supervisor. None of them
+waits for a turn, a tool or a model (invariant 1).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from governance import CancelSource, is_cancel_intent
+from governance.doors import database_door
+from turns import requests, runtime, sinks, store
+from turns.conf import app_settings
+from turns.exceptions import MessageRejected, TurnNotFound
+from turns.identity import User, conversation_for, reload, turn_for
+from turns.models import Conversation, Operation
+from turns.requests import CancelReceipt, CancelWish, OpOutcome
+
+CLIENT_ID_LENGTH = 64
+
+__all__ = [
+    "CancelReceipt",
+    "ConversationSummary",
+    "DeadlineReceipt",
+    "OpOutcome",
+    "Received",
+    "create_conversation",
+    "receive_message",
+    "request_cancel",
+    "request_tool_cancel",
+    "set_deadline",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationSummary:
+    """A conversation in a list."""
+
+    id: UUID
+    title: str
+    agent: str
+    updated_at: datetime
+    is_active: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """What became of a message: a turn that was queued (or known), or a cancel word that took effect."""
+
+    conversation_id: UUID
+    turn_id: UUID
+    is_new: bool = True
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineReceipt:
+    """The answer to a wish for another limit; milliseconds, None = no limit."""
+
+    outcome: OpOutcome
+    timeout_ms: int | None = None
+    timeout_source: str = ""
+
+
+async def create_conversation(
+    *, user: User, title: str = "", agent: str = ""
+) -> ConversationSummary:
+    """Begin a conversation."""
+    return await _create_conversation(user, title.strip()[:200], agent.strip()[:64])
+
+
+async def receive_message(
+    *,
+    conversation_id: UUID,
+    user: User,
+    text: str,
+    client_id: str | None = None,
+    source: str = "typed",
+) -> Received:
+    """Queue a turn for a message, or obey it if it is a cancel word and something is active (C6).
+
+    Raises:
+        ConversationNotFound, MessageRejected, QueueIsFull, NotAllowed
+    """
+    await runtime.ensure_started()
+    if is_cancel_intent(text) and (active := await _active_turn(user, conversation_id)) is not None:
+        means = CancelSource.VOICE if source == "voice" else CancelSource.TYPED
+        receipt = await request_cancel(turn_id=active, user=user, source=means)
+        if receipt.outcome is OpOutcome.ACCEPTED:
+            return Received(
+                conversation_id=conversation_id, turn_id=active, is_new=False, cancelled=True
+            )
+    enqueued = await _enqueue(user, conversation_id, text, source, client_id)
+    await sinks.publish(conversation_id, enqueued.events)
+    await runtime.wake(conversation_id)
+    return Received(
+        conversation_id=conversation_id, turn_id=enqueued.turn.pk, is_new=enqueued.is_new
+    )
+
+
+async def request_cancel(
+    *,
+    turn_id: UUID,
+    user: User,
+    source: CancelSource,
+    note: str = "",
+    mode: str = "now",
+    op_id: str | None = None,
+) -> CancelReceipt:
+    """Cancel a turn and what is queued behind it: stored when this returns, true within a second (C1, C2, C5)."""
+    wish = CancelWish(user=user, source=source, note=note, mode=mode, op_id=op_id)
+    return await _carry_out(await _request_turn_cancel(turn_id, wish))
+
+
+async def request_tool_cancel(
+    *,
+    turn_id: UUID,
+    tool_id: str,
+    user: User,
+    source: CancelSource,
+    note: str = "",
+    op_id: str | None = None,
+) -> CancelReceipt:
+    """Cancel one call; the others and the turn go on (C3)."""
+    wish = CancelWish(user=user, source=source, note=note, op_id=op_id)
+    return await _carry_out(await _request_call_cancel(turn_id, tool_id, wish))
+
+
+async def set_deadline(
+    *,
+    turn_id: UUID,
+    tool_id: str,
+    user: User,
+    timeout_ms: int | None = None,
+    extend_ms: int | None = None,
+    op_id: str | None = None,
+) -> DeadlineReceipt:
+    """Give a running call another limit, capped by the administrators' ceiling (T9).
+
+    `extend_ms` is added to the limit in force. Exactly one of the two is given.
+
+    Raises:
+        MessageRejected: neither or both are given, or the number is not positive.
+    """
+    wanted = timeout_ms if timeout_ms is not None else extend_ms
+    if wanted is None or wanted <= 0 or (timeout_ms is not None and extend_ms is not None):
+        raise MessageRejected(
+            _("Give either timeout_ms or extend_ms, a number of milliseconds above 0.")
+        )
+    try:
+        name = await _may_change(turn_id, user)
+    except TurnNotFound:
+        return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
+    call = await runtime.find_call(turn_id, tool_id)
+    if call is None or call.deadline is None:
+        return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED)
+    if extend_ms is not None and call.timeout is None:
+        return DeadlineReceipt(outcome=OpOutcome.ACCEPTED, timeout_source=call.timeout_source or "")
+    repeated = op_id is not None and not await _is_first(turn_id, op_id)
+    base = call.timeout or 0.0 if extend_ms is not None else 0.0
+    if not repeated and not await runtime.set_deadline(call, base + wanted / 1000, by=name):
+        return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED)
+    in_force = None if call.timeout is None else round(call.timeout * 1000)
+    return DeadlineReceipt(
+        outcome=OpOutcome.ACCEPTED, timeout_ms=in_force, timeout_source=call.timeout_source or ""
+    )
+
+
+async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
+    """Tell of what was ended at once, and let the supervisor obey the rest without waiting for its poll."""
+    if receipt.conversation_id is not None:
+        await sinks.publish(receipt.conversation_id, receipt.events)
+        if receipt.outcome is OpOutcome.ACCEPTED:
+            await runtime.nudge()
+    return receipt
+
+
+_request_turn_cancel = database_door(requests.request_turn_cancel)
+_request_call_cancel = database_door(requests.request_call_cancel)
+
+
+@database_door
+def _create_conversation(user: User, title: str, agent: str) -> ConversationSummary:
+    row = Conversation.objects.create(owner_id=reload(user).pk, title=title, agent=agent)
+    return ConversationSummary(
+        id=row.pk, title=row.title, agent=row.agent, updated_at=row.updated_at
+    )
+
+
+@database_door
+def _active_turn(user: User, conversation_id: UUID) -> UUID | None:
+    conversation = conversation_for(user, conversation_id)
+    turn = requests.active_turn(conversation.pk)
+    return turn.pk if turn else None
+
+
+@database_door
+def _enqueue(
+    user: User, conversation_id: UUID, text: str, source: str, client_id: str | None
+) -> store.Enqueued:
+    conversation = conversation_for(user, conversation_id)
+    if not text.strip():
+        raise MessageRejected(_("The message is empty."))
+    limit = app_settings.MAX_MESSAGE_LENGTH
+    if len(text) > limit:
+        raise MessageRejected(
+            _("The message is too long: at most %(limit)d characters.") % {"limit": limit}
+        )
+    if client_id is not None and not 0 < len(client_id) <= CLIENT_ID_LENGTH:
+        raise MessageRejected(_("client_id must have 1 to 64 characters."))
+    clean = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    return store.enqueue(conversation.pk, text=clean, source=source, client_id=client_id)
+
+
+@database_door
+def _may_change(turn_id: UUID, user: User) -> str:
+    turn_for(user, turn_id, permission="turns.cancel_any")
+    return str(reload(user).get_username())[:150]
+
+
+@database_door
+def _is_first(turn_id: UUID, op_id: str) -> bool:
+    """Note an operation; False if it came before."""
+    with transaction.atomic():
+        conversation = Conversation.objects.select_for_update().get(turns=turn_id)
+        _row, is_new = Operation.objects.get_or_create(
+            conversation=conversation, op_id=op_id, defaults={"outcome": OpOutcome.ACCEPTED.value}
+        )
+    return is_new

@@ -1,0 +1,275 @@
+"""The HTTP API under `/api/`: parses, calls one service or selector, answers; the protocol has its names."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import HttpRequest, JsonResponse
+from django.urls import include, path, re_path
+from django.utils.translation import gettext as _
+from ninja import NinjaAPI, Query, Swagger
+from ninja.parser import Parser
+from pydantic import Field
+
+from governance import CancelSource
+from turns import selectors, services
+from turns.services import OpOutcome
+from webchat import __version__, errors, shapes
+from webchat.authentication import SessionAuth, TokenAuth
+from webchat.conf import app_settings
+from webchat.limits import allow_in_minute
+from webchat.markdown import with_html
+from webchat.operations import uuid_of
+
+Number = Annotated[int, Field(ge=0, le=2**62)]
+
+
+class JsonParser(Parser):
+    """Reads JSON bodies only: a form of another site cannot pose as one."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        """Return the body as it was sent."""
+        if request.content_type != "application/json":
+            raise errors.UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
+        return super().parse_body(request)
+
+
+api = NinjaAPI(
+    title="Turnkeeper",
+    version=__version__,
+    description="Watch, time out and cancel what an agent does. Errors are `{error, code}`.",
+    urls_namespace="api",
+    auth=[TokenAuth(), SessionAuth()],
+    parser=JsonParser(),
+    # No badge of a validator elsewhere: the page asks nobody but this server.
+    docs=Swagger({"validatorUrl": None, "persistAuthorization": False}),
+)
+errors.install(api)
+ERRORS = dict.fromkeys((401, 403, 404, 422), shapes.ErrorAnswer)
+
+
+@api.get(
+    "/turns/active",
+    response={200: shapes.ActiveTurnsAnswer, 401: shapes.ErrorAnswer},
+    tags=["turns"],
+)
+async def active_turns(request: HttpRequest) -> JsonResponse:
+    """List the turns that are not over, with the tools that run now (V5)."""
+    return JsonResponse({"turns": await selectors.active_turns(user=user_of(request))})
+
+
+@api.get("/turns/{turn_id}", response={200: shapes.TurnAnswer, **ERRORS}, tags=["turns"])
+async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
+    """Return one turn with its calls."""
+    return JsonResponse(await selectors.get_turn(turn_id=turn_uuid(turn_id), user=user_of(request)))
+
+
+@api.get("/turns/{turn_id}/events", response={200: shapes.EventsAnswer, **ERRORS}, tags=["turns"])
+async def turn_events(request: HttpRequest, turn_id: str, after: Query[Number] = 0) -> JsonResponse:
+    """Return the events of a turn that come after a number."""
+    events, last_seq = await selectors.turn_events(
+        turn_id=turn_uuid(turn_id), user=user_of(request), after=after
+    )
+    return JsonResponse({"events": events, "last_seq": last_seq})
+
+
+@api.post("/turns/{turn_id}/abort", response={200: shapes.CancelAnswer, **ERRORS}, tags=["turns"])
+async def cancel_turn(
+    request: HttpRequest, turn_id: str, body: shapes.CancelTurnBody | None = None
+) -> JsonResponse:
+    """Cancel a turn; answered as soon as the request is stored (C2)."""
+    asked = body or shapes.CancelTurnBody()
+    receipt = await services.request_cancel(
+        turn_id=turn_uuid(turn_id),
+        user=user_of(request),
+        source=CancelSource.API,
+        note=asked.reason,
+        mode=asked.mode,
+        op_id=asked.op_id,
+    )
+    check(receipt.outcome, missing=errors.turn_not_found())
+    return JsonResponse({"ok": True, "turn_id": str(receipt.turn_id), "status": receipt.status})
+
+
+@api.post(
+    "/turns/{turn_id}/abort-tool/{tool_id}",
+    response={200: shapes.CancelToolAnswer, **ERRORS},
+    tags=["turns"],
+)
+async def cancel_tool(
+    request: HttpRequest, turn_id: str, tool_id: str, body: shapes.CancelBody | None = None
+) -> JsonResponse:
+    """Cancel one tool call; the turn goes on (C3)."""
+    asked = body or shapes.CancelBody()
+    receipt = await services.request_tool_cancel(
+        turn_id=turn_uuid(turn_id),
+        tool_id=tool_id,
+        user=user_of(request),
+        source=CancelSource.API,
+        note=asked.reason,
+        op_id=asked.op_id,
+    )
+    check(receipt.outcome, missing=errors.call_not_found())
+    return JsonResponse(
+        {"ok": True, "turn_id": str(receipt.turn_id), "tool_id": tool_id, "status": receipt.status}
+    )
+
+
+@api.post(
+    "/turns/{turn_id}/tools/{tool_id}/deadline",
+    response={200: shapes.DeadlineAnswer, **ERRORS},
+    tags=["turns"],
+)
+async def set_deadline(
+    request: HttpRequest, turn_id: str, tool_id: str, body: shapes.DeadlineBody
+) -> JsonResponse:
+    """Give a running call another limit, up to the administrator's ceiling (T9)."""
+    receipt = await services.set_deadline(
+        turn_id=turn_uuid(turn_id),
+        tool_id=tool_id,
+        user=user_of(request),
+        timeout_ms=body.timeout_ms,
+        extend_ms=body.extend_ms,
+        op_id=body.op_id,
+    )
+    check(receipt.outcome, missing=errors.call_not_found())
+    return JsonResponse(
+        {"ok": True, "timeout_ms": receipt.timeout_ms, "timeout_source": receipt.timeout_source}
+    )
+
+
+@api.get(
+    "/conversations",
+    response={200: shapes.ConversationsAnswer, 401: shapes.ErrorAnswer},
+    tags=["conversations"],
+)
+async def conversations(request: HttpRequest) -> JsonResponse:
+    """List your conversations, the latest first."""
+    found = await selectors.list_conversations(user=user_of(request))
+    return JsonResponse({"conversations": [summary(conversation) for conversation in found]})
+
+
+@api.post(
+    "/conversations", response={201: shapes.ConversationAnswer, **ERRORS}, tags=["conversations"]
+)
+async def create_conversation(
+    request: HttpRequest, body: shapes.NewConversationBody | None = None
+) -> JsonResponse:
+    """Begin a conversation."""
+    asked = body or shapes.NewConversationBody()
+    made = await services.create_conversation(
+        user=user_of(request), title=asked.title, agent=asked.agent
+    )
+    return JsonResponse(summary(made), status=201)
+
+
+@api.post(
+    "/conversations/{conversation_id}/messages",
+    response={202: shapes.MessageAnswer, 429: shapes.ErrorAnswer, **ERRORS},
+    tags=["conversations"],
+)
+async def send_message(
+    request: HttpRequest, conversation_id: str, body: shapes.NewMessageBody
+) -> JsonResponse:
+    """Say something: begins a turn, or ends one if it is a cancel word (C6)."""
+    user = user_of(request)
+    if not await allow_in_minute(f"messages.{user.pk}", limit=app_settings.MAX_MESSAGES_PER_MINUTE):
+        raise errors.Refused(
+            429, "too_many_messages", _("Too many messages in a minute. Wait a moment.")
+        )
+    received = await services.receive_message(
+        conversation_id=conversation_uuid(conversation_id),
+        user=user,
+        text=body.text,
+        client_id=body.client_id,
+    )
+    answer = {
+        "turn_id": str(received.turn_id),
+        "conversation_id": str(received.conversation_id),
+        "cancelled": received.cancelled,
+    }
+    return JsonResponse(answer, status=202)
+
+
+@api.get(
+    "/conversations/{conversation_id}/messages",
+    response={200: shapes.MessagesAnswer, **ERRORS},
+    tags=["conversations"],
+)
+async def messages(
+    request: HttpRequest, conversation_id: str, before: Query[Number | None] = None
+) -> JsonResponse:
+    """Return messages with their calls, shaped like a `snapshot` frame: the latest, or those before a position."""
+    snapshot = await selectors.snapshot(
+        conversation_id=conversation_uuid(conversation_id), user=user_of(request), before=before
+    )
+    return JsonResponse({**snapshot, "messages": await with_html(snapshot["messages"])})
+
+
+@api.get(
+    "/conversations/{conversation_id}/history",
+    response={200: shapes.HistoryAnswer, **ERRORS},
+    tags=["conversations"],
+)
+async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
+    """Return what the model reads, always valid (H1), and what was repaired in it."""
+    found = await selectors.history(
+        conversation_id=conversation_uuid(conversation_id), user=user_of(request)
+    )
+    return JsonResponse(found)
+
+
+def user_of(request: HttpRequest) -> Any:
+    """Return who asks: the user that the session or the token stands for."""
+    return request.auth  # type: ignore[attr-defined]  # set by ninja after authentication
+
+
+def turn_uuid(text: str) -> UUID:
+    """Return a turn's id; an id of another form is a turn that nobody has."""
+    found = uuid_of(text)
+    if found is None:
+        raise errors.turn_not_found()
+    return found
+
+
+def conversation_uuid(text: str) -> UUID:
+    """Return a conversation's id; an id of another form is a conversation that nobody has."""
+    return uuid_of(text) or UUID(int=0)
+
+
+def check(outcome: OpOutcome, *, missing: errors.Refused) -> None:
+    """Go on only if the request was accepted."""
+    if outcome is OpOutcome.DENIED:
+        raise errors.Refused(
+            403, "denied", _("You may see this turn, but not cancel or change it.")
+        )
+    if outcome is OpOutcome.NOT_CANCELLABLE:
+        raise errors.Refused(
+            409,
+            "not_cancellable",
+            _("This tool call cannot be cancelled; cancel the turn instead."),
+        )
+    if outcome is not OpOutcome.ACCEPTED:
+        raise missing
+
+
+def summary(conversation: Any) -> dict[str, Any]:
+    """Return a conversation as the wire has it."""
+    return {
+        "conversation_id": str(conversation.id),
+        "title": conversation.title,
+        "agent": conversation.agent,
+        "updated_at": conversation.updated_at,
+        "is_active": conversation.is_active,
+    }
+
+
+async def unknown(request: HttpRequest, **_path: Any) -> JsonResponse:
+    """Answer an address below `/api/` that is not there."""
+    return errors.not_found()
+
+
+_views, _app_name, _namespace = api.urls
+urlpatterns = [
+    path("", include((errors.in_json(_views), _app_name), namespace=_namespace)),
+    re_path(r"^", unknown),
+]

@@ -1,0 +1,55 @@
+"""Who may use the HTTP API: whoever has a session of this site, or a token. Without either: 401, as JSON."""
+
+from typing import cast
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from ninja.security.base import AuthBase
+from ninja.utils import check_csrf
+
+from webchat import tokens
+from webchat.exceptions import SignedOut, WebchatError
+
+
+class CsrfFailed(WebchatError):
+    """An unsafe request with a session's cookie came without the page's token: it may come from another site."""
+
+
+class TokenAuth(AuthBase):
+    """`Authorization: Bearer <token>`, for programs."""
+
+    openapi_type = "http"
+    openapi_scheme = "bearer"
+
+    async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
+        """Return whom the token stands for; a wrong one is refused even beside a good session."""
+        token = tokens.bearer_of(request.headers.get("Authorization", ""))
+        if token is None:
+            return None
+        user = await tokens.find_user_async(token)
+        if user is None:
+            raise SignedOut("invalid_token", _("This token is unknown or was revoked."))
+        return user
+
+
+class SessionAuth(AuthBase):
+    """Django's session cookie, for pages of this site; unsafe methods need the CSRF token as well."""
+
+    openapi_type = "apiKey"
+    openapi_in = "cookie"
+    openapi_name = "sessionid"
+    csrf = True
+
+    async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
+        """Return who is signed in."""
+        user = await request.auser()
+        if not user.is_authenticated or not user.is_active:
+            return None
+        if await sync_to_async(check_csrf)(request) is not None:
+            raise CsrfFailed(
+                "csrf_failed",
+                _("The CSRF token is missing or wrong. Reload the page and try again."),
+            )
+        return cast(AbstractBaseUser, user)

@@ -1,0 +1,64 @@
+"""The project's settings: `WEBCHAT_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
+
+from typing import Any
+
+from django.conf import settings
+
+PREFIX = "WEBCHAT_"
+
+
+class WebchatSettings:
+    """Every setting with its type, its default and what it is for. Seconds unless the name says otherwise."""
+
+    HEARTBEAT_INTERVAL: float = 15.0
+    """How often a socket says that it is alive, looks for missed events and checks that its user is still signed in."""
+
+    HELLO_TIMEOUT: float = 15.0
+    """How long a new socket may take to send `hello`."""
+
+    MAX_FRAME_BYTES: int = 65_536
+    """The largest frame that a client may send."""
+
+    MAX_MESSAGES_PER_MINUTE: int = 120
+    """Frames of one socket, and messages posted by one user over HTTP; more closes the socket with 4429."""
+
+    MAX_BAD_FRAMES: int = 20
+    """Frames of one socket that could not be understood, per minute; more closes it with 4429."""
+
+    OUTBOX_FRAMES: int = 256
+    """Frames that wait for a slow client; beyond it streamed text is dropped and events are read from the log later."""
+
+    OUTBOX_BYTES: int = 1_048_576
+    """The same limit in bytes."""
+
+    SEND_TIMEOUT: float = 20.0
+    """How long one frame may take to leave before a client that does not read is let go (close code 1013)."""
+
+    MAX_INLINE_EVENT_BYTES: int = 32_768
+    """A larger event goes through the channel layer as its number only; sockets read it from the log."""
+
+    LAYER_TIMEOUT: float = 1.0
+    """How long the channel layer may take to accept a message; what is lost is read from the log later."""
+
+    READY_TIMEOUT: float = 2.0
+    """How long `/readyz` waits for the database and for the channel layer."""
+
+    CSP: str | None = (
+        "default-src 'self'; img-src 'self' data:; connect-src 'self' {websocket}; "
+        "frame-ancestors 'none'; base-uri 'self'; form-action 'self'; object-src 'none'"
+    )
+    """The Content-Security-Policy of every page; `{websocket}` is this host's. None leaves it to the host project."""
+
+    TOKEN_TOUCH_INTERVAL: float = 60.0
+    """How often the last use of an API token is written down."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or not name.isupper():
+            return super().__getattribute__(name)
+        return getattr(settings, PREFIX + name, super().__getattribute__(name))
+
+
+app_settings = WebchatSettings()
+NUMBERS = tuple(
+    name for name, kind in WebchatSettings.__annotations__.items() if kind in (int, float)
+)

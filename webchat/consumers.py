@@ -1,0 +1,232 @@
+"""The WebSocket of one conversation: parses, calls one service, answers. It never waits for a turn (invariant 1).
+
+Channels handles one message of a socket at a time, so a handler that waited would hold back the `cancel` behind it.
+What is sent goes through the outbox, whose task is the only one that waits for the client.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.utils.translation import gettext as _
+
+from governance import CancelSource
+from turns import selectors
+from turns.exceptions import ConversationNotFound, NotAllowed, TurnsError
+from webchat import __version__, broadcast, operations, sockets
+from webchat.conf import app_settings
+from webchat.exceptions import ProtocolError, SignedOut
+from webchat.feed import Feed, encode
+from webchat.frames import Frame, Heartbeat, Welcome
+from webchat.identity import current_user, session_fingerprint
+from webchat.limits import RateLimit
+from webchat.markdown import with_html
+from webchat.operations import Asker
+from webchat.outbox import Outbox
+from webchat.protocol import PROTOCOL_VERSION, ClientFrame, Hello, Message, Ping, Resync, parse
+
+logger = logging.getLogger(__name__)
+
+INTERNAL_ERROR = 1011
+BAD_FIRST_FRAME = 4400
+SIGNED_OUT = 4401
+NO_SUCH_CONVERSATION = 4404
+TOO_MANY = 4429
+
+
+class ChatConsumer(AsyncWebsocketConsumer):
+    """One socket. It is accepted before it is refused, so that browsers see the close code."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve the socket; whatever ends it, leave no task and no group membership behind."""
+        self.outbox = Outbox(send=self._send_text, close=self.close)
+        self.tasks: list[asyncio.Task[None]] = []
+        self.groups_joined: tuple[str, ...] = ()
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            sockets.gone(self.outbox)
+            await self._end_tasks()
+            await broadcast.leave(self.channel_name, *self.groups_joined)
+
+    async def connect(self) -> None:
+        """Accept, then find out who it is and whether the conversation is theirs."""
+        await self.accept()
+        self.greeted = asyncio.Event()
+        self.frames = RateLimit(app_settings.MAX_MESSAGES_PER_MINUTE)
+        self.bad_frames = RateLimit(app_settings.MAX_BAD_FRAMES)
+        sockets.opened(self.outbox)
+        await self._guarded(self._enter())
+        if not self.groups_joined:
+            self.outbox.close(INTERNAL_ERROR)  # unless it was refused for a reason of its own
+        self.tasks.append(
+            asyncio.create_task(self.outbox.run(self._on_room), name="outbox of a socket")
+        )
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Answer one frame of the client."""
+        if self.outbox.is_closing:
+            return
+        if not self.frames.allow():
+            self.outbox.close(TOO_MANY)
+            return
+        try:
+            frame = parse(text_data or bytes_data or "", max_bytes=app_settings.MAX_FRAME_BYTES)
+        except ProtocolError as error:
+            self._refuse(error)
+        else:
+            await self._guarded(self._answer(frame))
+
+    async def conversation_event(self, message: dict[str, Any]) -> None:
+        """Pass on an event that was published while this socket looks."""
+        if not self.outbox.is_closing:
+            await self._guarded(self.feed.take(message))
+
+    async def user_signed_out(self, message: dict[str, Any]) -> None:
+        """Close if it was this socket's session that ended."""
+        if message["session"] == session_fingerprint(self.scope):
+            self.outbox.close(SIGNED_OUT)
+
+    async def _enter(self) -> None:
+        user = await current_user(self.scope)
+        self.conversation_id = operations.uuid_of(
+            self.scope["url_route"]["kwargs"]["conversation_id"]
+        ) or UUID(int=0)
+        await selectors.get_conversation(conversation_id=self.conversation_id, user=user)
+        self.feed = Feed(conversation_id=self.conversation_id, outbox=self.outbox)
+        self.groups_joined = (
+            broadcast.conversation_group(self.conversation_id),
+            broadcast.user_group(user.pk),
+        )
+        # Joined before the log is read: what happens in between waits in the channel until this handler is done.
+        await broadcast.join(self.channel_name, *self.groups_joined)
+        self.tasks.append(
+            asyncio.create_task(self._beat(), name=f"heartbeat of {self.conversation_id}")
+        )
+
+    async def _answer(self, frame: ClientFrame) -> None:
+        if not self.greeted.is_set():
+            await self._greet(frame)
+            return
+        asker = await self._asker()
+        match frame:
+            case Hello():
+                self._put(
+                    operations.not_understood("already_greeted", _("“hello” is sent once, first."))
+                )
+            case Ping():
+                await self._pulse()
+            case Message():
+                answer = await operations.say(frame, asker=asker)
+                if answer is not None:
+                    self._put(answer)
+            case Resync():
+                await self._resync(frame, asker)
+            case _:
+                self._put(await operations.operate(frame, asker=asker))
+
+    async def _greet(self, frame: ClientFrame) -> None:
+        if not isinstance(frame, Hello) or frame.protocol != PROTOCOL_VERSION:
+            self._put(
+                operations.not_understood(
+                    "bad_hello", _("The first frame must be “hello” with protocol 1.")
+                )
+            )
+            self.outbox.close(BAD_FIRST_FRAME)
+            return
+        asker = await self._asker()
+        last_seq = await selectors.last_seq(conversation_id=self.conversation_id)
+        self._put(
+            Welcome(server_version=__version__, last_seq=last_seq, user=asker.user.get_username())
+        )
+        if (
+            frame.after is not None
+            and frame.after <= last_seq
+            and await self._reaches_back(frame.after)
+        ):
+            self.feed.open_at(frame.after)
+        else:
+            self.feed.open_at(await self._send_snapshot(asker))
+        self.greeted.set()
+        await self.feed.catch_up()
+
+    async def _reaches_back(self, after: int) -> bool:
+        return await selectors.reaches_back(conversation_id=self.conversation_id, after=after)
+
+    async def _send_snapshot(self, asker: Asker) -> int:
+        snapshot = await selectors.snapshot(conversation_id=self.conversation_id, user=asker.user)
+        self.outbox.put(encode({**snapshot, "messages": await with_html(snapshot["messages"])}))
+        seq: int = snapshot["seq"]
+        return seq
+
+    async def _resync(self, frame: Resync, asker: Asker) -> None:
+        turn_id = operations.uuid_of(frame.turn_id)
+        if turn_id is not None and str(turn_id) in await self._active():
+            await self.feed.replace_text(turn_id, user=asker.user)
+        else:  # the log has its text, as a message
+            await self.feed.catch_up()
+
+    async def _beat(self) -> None:
+        try:
+            async with asyncio.timeout(app_settings.HELLO_TIMEOUT):
+                await self.greeted.wait()
+        except TimeoutError:
+            self.outbox.close(BAD_FIRST_FRAME)
+        while not self.outbox.is_closing:
+            await asyncio.sleep(app_settings.HEARTBEAT_INTERVAL)
+            await broadcast.join(self.channel_name, *self.groups_joined)
+            await self._guarded(self._pulse())
+
+    async def _pulse(self) -> None:
+        await self._asker()  # raises if nobody is signed in any more
+        active = await self._active()
+        await self.feed.catch_up()
+        self._put(Heartbeat(last_seq=self.feed.sent or 0, active=active))
+
+    async def _active(self) -> list[str]:
+        return await selectors.active_turn_ids(conversation_id=self.conversation_id)
+
+    async def _asker(self) -> Asker:
+        user = await current_user(self.scope)
+        source = CancelSource.API if "token" in self.scope else CancelSource.BUTTON
+        return Asker(user=user, conversation_id=self.conversation_id, source=source)
+
+    async def _on_room(self) -> None:
+        await self._guarded(self.feed.catch_up())
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except (SignedOut, NotAllowed):
+            self.outbox.close(SIGNED_OUT)
+        except ConversationNotFound:
+            self.outbox.close(NO_SUCH_CONVERSATION)
+        except TurnsError as error:
+            self._put(operations.not_understood(error.code, error.sentence))
+        except Exception:  # the edge: the client gets a sentence, the log gets the rest
+            logger.exception("A frame could not be handled")
+            self._put(operations.failed())
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._put(operations.not_understood(error.code, error.sentence))
+        if not self.greeted.is_set():
+            self.outbox.close(BAD_FIRST_FRAME)
+        elif not self.bad_frames.allow():
+            self.outbox.close(TOO_MANY)
+
+    def _put(self, frame: Frame) -> None:
+        self.outbox.put(encode(frame.model_dump(mode="json")))
+
+    async def _send_text(self, text: str) -> None:
+        await self.send(text_data=text)
+
+    async def _end_tasks(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        for task in self.tasks:
+            with suppress(asyncio.CancelledError):
+                await task

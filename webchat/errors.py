@@ -1,0 +1,170 @@
+"""Errors of the HTTP API: always `{"error": sentence, "code": code}` with the right status, never an exception's text."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar, cast
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
+from django.urls import URLPattern, URLResolver
+from django.utils.translation import gettext as _
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+
+from turns.exceptions import (
+    ConversationNotFound,
+    NotAllowed,
+    QueueIsFull,
+    ToolCallNotFound,
+    TurnNotFound,
+    TurnsError,
+)
+from webchat.authentication import CsrfFailed
+from webchat.exceptions import SignedOut, WebchatError
+from webchat.problems import sentence_for
+
+logger = logging.getLogger(__name__)
+
+Raised = TypeVar("Raised", bound=Exception)
+TURN_NOT_FOUND = "Turn not found or already completed"  # this sentence is part of the protocol
+_STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
+    ConversationNotFound: 404,
+    TurnNotFound: 404,
+    ToolCallNotFound: 404,
+    QueueIsFull: 429,
+}
+
+
+class Refused(WebchatError):
+    """The request was understood and refused; `status` says how."""
+
+    def __init__(self, status: int, code: str, sentence: str) -> None:
+        super().__init__(code, sentence)
+        self.status = status
+
+
+class UnsupportedMediaType(WebchatError):
+    """The body is not declared as JSON."""
+
+
+def error(status: int, code: str, sentence: object) -> JsonResponse:
+    """Return an error as the protocol has it."""
+    return JsonResponse({"error": str(sentence), "code": code}, status=status)
+
+
+def turn_not_found() -> Refused:
+    """Return the one answer to every turn that is unknown, finished or somebody else's (C5)."""
+    return Refused(404, "turn_not_found", TURN_NOT_FOUND)
+
+
+def call_not_found() -> Refused:
+    """Return the answer to a tool call that is unknown or finished."""
+    return Refused(404, "tool_call_not_found", _("Tool call not found or already completed"))
+
+
+def not_found() -> JsonResponse:
+    """Answer an address that the API does not have."""
+    return error(
+        404, "not_found", _("There is nothing at this address; /api/docs lists what there is.")
+    )
+
+
+def install(api: NinjaAPI) -> None:
+    """Let every exception of the API end as an error of the protocol."""
+    _answer(api, Exception, _on_failure)
+    _answer(api, Http404, lambda _raised: not_found())
+    _answer(api, HttpError, _on_http_error)
+    _answer(
+        api,
+        RequestDataTooBig,
+        lambda _raised: error(413, "body_too_large", _("The body is too large.")),
+    )
+    _answer(
+        api,
+        ValidationError,
+        lambda raised: error(422, "invalid_field", sentence_for(raised.errors)),
+    )
+    _answer(api, AuthenticationError, lambda _raised: signed_out("signed_out"))
+    _answer(api, SignedOut, lambda raised: signed_out(raised.code))
+    _answer(api, CsrfFailed, lambda raised: error(403, raised.code, raised.sentence))
+    _answer(api, Refused, lambda raised: error(raised.status, raised.code, raised.sentence))
+    _answer(api, TurnsError, _on_turns_error)
+    _answer(api, NotAllowed, lambda raised: signed_out(raised.code))
+
+
+def _answer(api: NinjaAPI, kind: type[Raised], answer: Callable[[Raised], JsonResponse]) -> None:
+    # The framework's type allows classes as well; what is raised is always an instance.
+    api.add_exception_handler(kind, lambda _request, raised: answer(cast("Raised", raised)))
+
+
+def signed_out(code: str) -> JsonResponse:
+    """Answer somebody who is not signed in."""
+    response = error(
+        401, code, _("Sign in, or send “Authorization: Bearer <token>” with a valid token.")
+    )
+    response["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def in_json(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
+    """Return the framework's URL patterns with views that say in JSON what is not found or not allowed."""
+    return [
+        URLPattern(known.pattern, _in_json(known.callback), known.default_args, known.name)
+        if isinstance(known, URLPattern)
+        else known
+        for known in patterns
+    ]
+
+
+def _in_json(view: Callable[..., Any]) -> Callable[..., Any]:
+    if not iscoroutinefunction(
+        view
+    ):  # the pages that describe the API, and its root, which only has a name
+        return _found_or_json(view)
+
+    @wraps(view)
+    async def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response: HttpResponseBase = await view(request, *args, **kwargs)
+        if response.status_code != 405:
+            return response
+        said = error(
+            405,
+            "method_not_allowed",
+            _("This address takes %(methods)s.") % {"methods": response["Allow"]},
+        )
+        said["Allow"] = response["Allow"]
+        return said
+
+    return answer
+
+
+def _found_or_json(view: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            response: HttpResponseBase = view(request, *args, **kwargs)
+        except Http404:
+            return not_found()
+        return response
+
+    return answer
+
+
+def _on_failure(failure: Exception) -> JsonResponse:
+    logger.error("A request could not be handled", exc_info=failure)
+    return error(500, "server_error", _("Something went wrong on the server. Please try again."))
+
+
+def _on_http_error(refused: HttpError) -> JsonResponse:
+    if isinstance(refused.__cause__, UnsupportedMediaType):
+        return error(415, refused.__cause__.code, refused.__cause__.sentence)
+    if refused.status_code == 400:
+        return error(400, "invalid_json", _("The body is not valid JSON."))
+    return error(refused.status_code, "refused", _("The request was refused."))
+
+
+def _on_turns_error(refused: TurnsError) -> JsonResponse:
+    if isinstance(refused, TurnNotFound):
+        return error(404, refused.code, TURN_NOT_FOUND)
+    return error(_STATUS_OF_TURNS_ERROR.get(type(refused), 422), refused.code, refused.sentence)

@@ -1,0 +1,240 @@
+"""Frames that the server sends: their shapes, for the code that builds them and for the JSON Schemas of the docs.
+
+Events come from turns as plain objects; here they are described, not built. Fields may be added, never renamed.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from webchat.protocol import PROTOCOL_VERSION
+
+Outcome = Literal["accepted", "already_finished", "not_found", "denied", "not_cancellable"]
+Seq = Annotated[int, Field(ge=0)]
+Milliseconds = Annotated[int, Field(ge=0)]
+Limit = Milliseconds | None
+
+
+class Frame(BaseModel):
+    """What every frame of the server has: a `type`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+
+
+class Welcome(Frame):
+    """The answer to `hello`: what the log has, and who the server takes you for."""
+
+    type: Literal["welcome"] = "welcome"
+    protocol: int = PROTOCOL_VERSION
+    server_version: str
+    last_seq: Seq
+    user: str
+
+
+class Snapshot(Frame):
+    """The whole conversation: after `hello` without `after`, or when the log no longer reaches back to it."""
+
+    type: Literal["snapshot"] = "snapshot"
+    seq: Seq
+    messages: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+    turns: list[dict[str, Any]]
+    active_turns: list[dict[str, Any]]
+    has_earlier: bool
+
+
+class MessageResult(Frame):
+    """One for every `message`: its turn; or, `cancelled`, the turn that it ended as a cancel word."""
+
+    type: Literal["message_result"] = "message_result"
+    client_id: str
+    turn_id: str
+    cancelled: bool
+
+
+class OpResult(Frame):
+    """One for every `op_id`; the same one for a repeated `op_id`."""
+
+    type: Literal["op_result"] = "op_result"
+    op_id: str
+    outcome: Outcome
+
+
+class Heartbeat(Frame):
+    """Every 15 s, and as the answer to `ping`: the last event of the log and the turns that are not over."""
+
+    type: Literal["heartbeat"] = "heartbeat"
+    last_seq: Seq
+    active: list[str]
+
+
+class Problem(Frame):
+    """Your frame had no effect: why, and which frame it was where that is known."""
+
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+    client_id: str | None = None
+    op_id: str | None = None
+
+
+class TextDelta(Frame):
+    """A piece of the streaming answer, counted in code points; not in the log. `offset` 0 replaces what you have."""
+
+    type: Literal["text_delta"] = "text_delta"
+    turn_id: str
+    text: str
+    offset: Annotated[int, Field(ge=0)]
+
+
+class Event(Frame):
+    """What every event has: its number in the conversation's log, its turn, its time."""
+
+    seq: Annotated[int, Field(ge=1)]
+    turn_id: str
+    at: str
+
+
+class TurnQueued(Event):
+    """A message was taken and waits for its turn."""
+
+    type: Literal["turn_queued"]
+    user_message: str
+    client_id: str | None
+    source: str
+
+
+class TurnStart(Event):
+    """A turn begins to run."""
+
+    type: Literal["turn_start"]
+    user_message: str
+    agent: str
+    parent_turn_id: str | None
+    turn_timeout_ms: Limit
+
+
+class MessageEvent(Event):
+    """A finished message; `html` is sanitised."""
+
+    type: Literal["message"]
+    role: Literal["user", "assistant"]
+    content: list[dict[str, Any]]
+    html: str
+
+
+class ToolStart(Event):
+    """A tool call begins to run; `timeout_ms` null = no limit."""
+
+    type: Literal["tool_start"]
+    tool_id: str
+    tool_name: str
+    input: Any
+    timeout_ms: Limit
+    timeout_source: str
+    cancellable: bool
+    concurrency: str
+    position: int
+
+
+class ToolProgress(Event):
+    """A call is alive: every 5 s, and when the tool itself says so."""
+
+    type: Literal["tool_progress"]
+    tool_id: str
+    tool_name: str
+    elapsed_ms: Milliseconds
+    status: Literal["running"]
+    progress: float | None = None
+    total: float | None = None
+    message: str | None = None
+
+
+class ToolDeadline(Event):
+    """A running call got another limit."""
+
+    type: Literal["tool_deadline"]
+    tool_id: str
+    timeout_ms: Limit
+    timeout_source: str
+    changed_by: str
+
+
+class ToolTimeout(Event):
+    """A call reached its limit; its `tool_result` follows."""
+
+    type: Literal["tool_timeout"]
+    tool_id: str
+    tool_name: str
+    timeout_ms: Limit
+
+
+class ToolResult(Event):
+    """A call is over: exactly one for every call that started."""
+
+    type: Literal["tool_result"]
+    tool_id: str
+    tool_name: str
+    result: str
+    is_error: bool
+    error_type: str | None
+    status: str
+    duration_ms: Limit
+    ended_by: dict[str, Any] | None
+
+
+class TurnAbort(Event):
+    """The turn is being ended before its time; `turn_end` follows."""
+
+    type: Literal["turn_abort"]
+    reason: str
+    source: str
+    by: str | None
+
+
+class TurnEnd(Event):
+    """The turn is over; no event of it follows."""
+
+    type: Literal["turn_end"]
+    status: Literal["completed", "cancelled", "failed", "timed_out", "interrupted"]
+    duration_ms: Limit
+    usage: dict[str, Any]
+
+
+class HistoryRepaired(Event):
+    """The history had calls without a result, or results without a call; it was put right."""
+
+    type: Literal["history_repaired"]
+    repairs: list[dict[str, Any]]
+
+
+class TurnError(Event):
+    """Something went wrong in a turn: a stable code and a sentence."""
+
+    type: Literal["error"]
+    code: str
+    message: str
+
+
+ANSWERS = (Welcome, Snapshot, MessageResult, OpResult, Heartbeat, Problem, TextDelta)
+EVENTS = (
+    TurnQueued,
+    TurnStart,
+    MessageEvent,
+    ToolStart,
+    ToolProgress,
+    ToolDeadline,
+    ToolTimeout,
+    ToolResult,
+    TurnAbort,
+    TurnEnd,
+    HistoryRepaired,
+    TurnError,
+)
+SERVER_FRAMES = (*ANSWERS, *EVENTS)
+
+
+def type_of(frame: type[Frame]) -> str:
+    """Return the name of a frame on the wire."""
+    name: str = frame.model_fields["type"].annotation.__args__[0]  # type: ignore[union-attr]  # always a Literal
+    return name

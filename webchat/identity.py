@@ -1,0 +1,52 @@
+"""Who is behind a connection, asked anew each time: a socket outlives sign-outs, revoked tokens, switched-off accounts."""
+
+import hashlib
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.contrib import auth
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import HttpRequest
+
+from webchat import tokens
+from webchat.exceptions import SignedOut
+
+
+def user_of_session(session_key: str) -> AbstractBaseUser | None:
+    """Return who is signed in with a session now, or None."""
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    user = auth.get_user(request)
+    return user if isinstance(user, AbstractBaseUser) and user.is_active else None
+
+
+@database_sync_to_async
+def current_user(scope: Mapping[str, Any]) -> AbstractBaseUser:
+    """Return the user of a socket as the database knows them now; raise `SignedOut` if there is none."""
+    user = (
+        tokens.find_user(scope["token"])
+        if "token" in scope
+        else user_of_session(_session_key(scope) or "")
+    )
+    if user is None:
+        raise SignedOut("signed_out", "")
+    return user
+
+
+def fingerprint(session_key: str | None) -> str:
+    """Return what may go through the channel layer in place of a session's key."""
+    return hashlib.sha256((session_key or "").encode()).hexdigest()
+
+
+def session_fingerprint(scope: Mapping[str, Any]) -> str | None:
+    """Return the fingerprint of a socket's session, or None if it has none."""
+    key = _session_key(scope)
+    return fingerprint(key) if key else None
+
+
+def _session_key(scope: Mapping[str, Any]) -> str | None:
+    session = scope.get("session")
+    return session.session_key if session is not None else None

@@ -1,0 +1,32 @@
+"""`manage.py serve`: the site and its turns in one process."""
+
+import os
+import sys
+from typing import Any
+
+from channels.routing import get_default_application
+from django.core.management.base import BaseCommand, CommandParser
+
+from webchat.server import TurnServer
+
+
+class Command(BaseCommand):
+    """Serves with Daphne; starts the turn supervisor first and drains it on Ctrl-C or SIGTERM."""
+
+    help = "Serve the site and run its turns in this process (Daphne)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take the address from the command line or the environment."""
+        host, port = os.environ.get("HOST", "127.0.0.1"), os.environ.get("PORT", "8000")
+        parser.add_argument("--host", default=host, help="address (HOST)")
+        parser.add_argument("--port", type=int, default=port, help="port (PORT)")
+
+    def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
+        """Serve until a signal comes."""
+        server = TurnServer(get_default_application(), host=host, port=port, say=self._say)
+        server.run()
+        sys.exit(server.exit_code)
+
+    def _say(self, sentence: str) -> None:
+        self.stdout.write(sentence)
+        self.stdout.flush()

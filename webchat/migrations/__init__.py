@@ -1,0 +1,1 @@
+"""How the tables of webchat came to be."""

@@ -1,0 +1,38 @@
+"""Sentences for fields that do not fit, the same for frames and for HTTP bodies."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+_SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "missing": lambda _c: _("is missing"),
+    "string_type": lambda _c: _("must be text"),
+    "string_too_short": lambda _c: _("must not be empty"),
+    "string_too_long": lambda c: _("must not be longer than %(max_length)s characters") % c,
+    "int_type": lambda _c: _("must be a whole number"),
+    "int_from_float": lambda _c: _("must be a whole number"),
+    "int_parsing": lambda _c: _("must be a whole number"),
+    "int_parsing_size": lambda _c: _("is too large"),
+    "bool_type": lambda _c: _("must be true or false"),
+    "literal_error": lambda c: _("must be %(expected)s") % c,
+    "greater_than_equal": lambda c: _("must be at least %(ge)s") % c,
+    "less_than_equal": lambda c: _("must be at most %(le)s") % c,
+    "nul_character": lambda _c: _("must not contain the character NUL"),
+    "one_limit": lambda _c: _("give either timeout_ms or extend_ms"),
+}
+_AROUND = {"body", "query", "path", "payload"}
+
+
+def sentence_for(errors: Iterable[Mapping[str, Any]], *, leave_out: Iterable[str] = ()) -> str:
+    """Say in words which fields are wrong; nothing of what the client sent is repeated."""
+    hidden = _AROUND | set(leave_out)
+    parts = [_part(error, hidden) for error in errors]
+    return _("Please correct: %(problems)s.") % {"problems": "; ".join(dict.fromkeys(parts))}
+
+
+def _part(error: Mapping[str, Any], hidden: set[str]) -> str:
+    words = _SENTENCES.get(error["type"])
+    said = words(error.get("ctx", {})) if words else _("is not valid")
+    name = ".".join(str(step) for step in error["loc"] if step not in hidden)
+    return f"{name} {said}" if name else str(said)

@@ -1,0 +1,79 @@
+"""Where WebSockets go, and who may open one: browsers of this site with their session, programs with a token."""
+
+from collections.abc import Iterable
+from re import Pattern
+from typing import Any
+
+from channels.auth import AuthMiddlewareStack
+from channels.generic.websocket import AsyncWebsocketConsumer
+from channels.routing import URLRouter
+from channels.security.websocket import OriginValidator
+from django.conf import settings
+from django.urls import path, re_path
+
+from webchat import tokens
+from webchat.consumers import NO_SUCH_CONVERSATION, SIGNED_OUT, ChatConsumer
+
+_LOCAL = ["localhost", "127.0.0.1", "[::1]"]
+
+
+class SiteOriginValidator(OriginValidator):
+    """Refuses browsers that stand on another site; `ALLOWED_HOSTS` is read when a socket comes."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__(application, ())
+
+    @property
+    def allowed_origins(self) -> Iterable[str | Pattern[str]]:
+        """The hosts of this site."""
+        return settings.ALLOWED_HOSTS or (_LOCAL if settings.DEBUG else [])
+
+    @allowed_origins.setter
+    def allowed_origins(self, _: Iterable[str | Pattern[str]]) -> None:
+        """Ignore what the base class keeps: the settings are the truth."""
+
+
+class TokenAuthentication:
+    """Recognises `Authorization: Bearer`. A program has no Origin; a browser's Origin is checked all the same."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._for_browsers = SiteOriginValidator(AuthMiddlewareStack(inner))
+        self._with_origin = SiteOriginValidator(inner)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Choose the way by what the request carries."""
+        headers = dict(scope.get("headers", ()))
+        token = tokens.bearer_of(headers.get(b"authorization", b"").decode("latin1"))
+        if token is None:
+            await self._for_browsers(scope, receive, send)
+            return
+        user = await tokens.find_user_async(token)
+        if user is None:
+            await Refusal.as_asgi(code=SIGNED_OUT)(scope, receive, send)
+            return
+        known: Any = {**scope, "user": user, "token": token}
+        await (self._with_origin if b"origin" in headers else self._inner)(known, receive, send)
+
+
+class Refusal(AsyncWebsocketConsumer):
+    """Accepts a socket and closes it with a code, which a browser would not see otherwise."""
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+    async def connect(self) -> None:
+        """Accept and close."""
+        await self.accept()
+        await self.close(self.code)
+
+
+# Django's functions take applications here, which their types do not know.
+_chat: Any = ChatConsumer.as_asgi()
+_elsewhere: Any = Refusal.as_asgi(code=NO_SUCH_CONVERSATION)
+websocket_urlpatterns: Any = [
+    path("ws/conversations/<str:conversation_id>/", _chat),
+    re_path(r"", _elsewhere),
+]
+websocket_application = TokenAuthentication(URLRouter(websocket_urlpatterns))

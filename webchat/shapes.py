@@ -1,0 +1,171 @@
+"""Bodies of the HTTP API: what requests must have, and what answers look like in its OpenAPI description."""
+
+from typing import Annotated, Any, Literal, Self
+
+from ninja import Schema
+from pydantic import ConfigDict, Field, model_validator
+
+from webchat.protocol import ClientKey, LimitMs, Mode, Text, check_one_limit
+
+
+class Request(Schema):
+    """A JSON body; wrong types are refused, not converted, and unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class CancelBody(Request):
+    """Why, and a key that makes a repeated request the same request."""
+
+    reason: Annotated[Text, Field(max_length=500)] = ""
+    op_id: ClientKey | None = None
+
+
+class CancelTurnBody(CancelBody):
+    """Also when: now, or after the step that runs."""
+
+    mode: Mode = "now"
+
+
+class DeadlineBody(Request):
+    """Another limit: `timeout_ms` in all, or `extend_ms` more; exactly one of them."""
+
+    timeout_ms: LimitMs | None = None
+    extend_ms: LimitMs | None = None
+    op_id: ClientKey | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        check_one_limit(self.timeout_ms, self.extend_ms)
+        return self
+
+
+class NewConversationBody(Request):
+    """What a conversation is called and who answers in it."""
+
+    title: Annotated[Text, Field(max_length=200)] = ""
+    agent: Annotated[Text, Field(max_length=64)] = ""
+
+
+class NewMessageBody(Request):
+    """What the user says; the same `client_id` again is the same message."""
+
+    text: Text
+    client_id: ClientKey | None = None
+
+
+class ErrorAnswer(Schema):
+    """Every error."""
+
+    error: str
+    code: str
+
+
+class CancelAnswer(Schema):
+    """The request is stored; again while it is cancelling: the same answer."""
+
+    ok: Literal[True]
+    turn_id: str
+    status: str
+
+
+class CancelToolAnswer(CancelAnswer):
+    """The same for one call."""
+
+    tool_id: str
+
+
+class DeadlineAnswer(Schema):
+    """The limit that is in force now; `timeout_ms` null = none."""
+
+    ok: Literal[True]
+    timeout_ms: int | None
+    timeout_source: str
+
+
+class CurrentTool(Schema):
+    """A call that runs now."""
+
+    tool_id: str
+    tool_name: str
+    elapsed_ms: int
+    timeout_ms: int | None
+    timeout_source: str
+
+
+class ActiveTurn(Schema):
+    """A turn that is not over."""
+
+    turn_id: str
+    conversation_id: str
+    agent: str
+    started_at: str | None
+    elapsed_ms: int
+    status: str
+    tool_call_count: int
+    current_tools: list[CurrentTool]
+    parent_turn_id: str | None
+    owner: str | None
+
+
+class ActiveTurnsAnswer(Schema):
+    """Your turns that are not over; everybody's for staff who may see all."""
+
+    turns: list[ActiveTurn]
+
+
+class TurnAnswer(Schema):
+    """One turn with its calls."""
+
+    turn_id: str
+    conversation_id: str
+    status: str
+    calls: list[dict[str, Any]]
+
+
+class EventsAnswer(Schema):
+    """Events of a turn in order; `last_seq` is what to ask `after` next."""
+
+    events: list[dict[str, Any]]
+    last_seq: int
+
+
+class ConversationAnswer(Schema):
+    """One conversation."""
+
+    conversation_id: str
+    title: str
+    agent: str
+    updated_at: str
+    is_active: bool
+
+
+class ConversationsAnswer(Schema):
+    """Your conversations, the latest first."""
+
+    conversations: list[ConversationAnswer]
+
+
+class MessageAnswer(Schema):
+    """The turn that answers; `cancelled`: it was a cancel word, and this is the turn that it ended."""
+
+    turn_id: str
+    conversation_id: str
+    cancelled: bool
+
+
+class MessagesAnswer(Schema):
+    """Earlier messages with their calls, shaped like a `snapshot` frame."""
+
+    seq: int
+    messages: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+    turns: list[dict[str, Any]]
+    has_earlier: bool
+
+
+class HistoryAnswer(Schema):
+    """What the model reads: every tool_use has exactly one tool_result (H1)."""
+
+    messages: list[dict[str, Any]]
+    repairs: list[dict[str, Any]]

@@ -1,0 +1,24 @@
+"""The sockets that this process holds open, so that they can be told to come back when it goes down."""
+
+from weakref import WeakSet
+
+from webchat.outbox import Outbox
+
+RESTARTING = 1012
+_open: WeakSet[Outbox] = WeakSet()
+
+
+def opened(outbox: Outbox) -> None:
+    """Remember a socket until it is gone."""
+    _open.add(outbox)
+
+
+def gone(outbox: Outbox) -> None:
+    """Forget a socket."""
+    _open.discard(outbox)
+
+
+async def close_all() -> None:
+    """Tell every client that the server restarts (close code 1012); they reconnect and miss nothing."""
+    for outbox in tuple(_open):
+        outbox.close(RESTARTING)

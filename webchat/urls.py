@@ -1,0 +1,14 @@
+"""Where the pages and the API are."""
+
+from django.urls import path
+
+from webchat import views
+
+app_name = "webchat"
+urlpatterns = [
+    path("", views.conversations, name="conversations"),
+    path("login/", views.SignInView.as_view(), name="login"),
+    path("logout/", views.SignOutView.as_view(), name="logout"),
+    path("c/new/", views.new_conversation, name="new_conversation"),
+    path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
+]

@@ -1,0 +1,71 @@
+"""The pages: sign-in, the list of conversations, one conversation. Each calls one service and renders."""
+
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import LoginView, LogoutView
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render, resolve_url
+from django.urls import reverse_lazy
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+from turns import selectors, services
+from turns.exceptions import ConversationNotFound
+
+from webchat.texts import CHAT_TEXTS
+
+RECENT = 30  # conversations in the sidebar of the chat page
+
+
+class SignInView(LoginView):
+    """Django's sign-in; who is signed in already goes to the conversations."""
+
+    template_name = "webchat/login.html"
+    next_page = reverse_lazy("webchat:conversations")
+    redirect_authenticated_user = True
+
+
+class SignOutView(LogoutView):
+    """Django's sign-out (POST)."""
+
+    template_name = "webchat/logged_out.html"
+
+
+@require_safe
+@login_required
+async def conversations(request: HttpRequest) -> HttpResponse:
+    """Show the user's conversations, newest first."""
+    user = await request.auser()
+    found = await selectors.list_conversations(user=user)
+    return render(request, "webchat/conversations.html", {"viewer": user, "conversations": found})
+
+
+@require_POST
+@login_required
+async def new_conversation(request: HttpRequest) -> HttpResponse:
+    """Make a conversation and open it."""
+    made = await services.create_conversation(user=await request.auser())
+    return redirect("webchat:conversation", conversation_id=made.id)
+
+
+@require_safe
+@login_required
+async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpResponse:
+    """Show one conversation; its content comes over the WebSocket."""
+    user = await request.auser()
+    try:
+        shown = await selectors.get_conversation(conversation_id=conversation_id, user=user)
+    except ConversationNotFound:
+        raise Http404(_("There is no such conversation.")) from None
+    recent = await selectors.list_conversations(user=user)
+    context = {
+        "viewer": user,
+        "conversation": shown,
+        "conversations": recent[:RECENT],
+        "texts": CHAT_TEXTS,
+        "socket_path": f"/ws/conversations/{conversation_id}/",
+        "login_url": f"{resolve_url(settings.LOGIN_URL)}?{urlencode({'next': request.path})}",
+    }
+    return render(request, "webchat/chat.html", context)
