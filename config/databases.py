@@ -1,5 +1,6 @@
 """What a database needs so that many short writers get along."""
 
+from pathlib import Path
 from typing import Any
 
 SQLITE_OPTIONS: dict[str, Any] = {
@@ -15,6 +16,8 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
     """Return the settings of a database with the options of its engine."""
     match database["ENGINE"]:
         case "django.db.backends.sqlite3":
+            # SQLite makes the file itself, but not the directory that it lies in.
+            Path(database["NAME"]).parent.mkdir(parents=True, exist_ok=True)
             options = SQLITE_OPTIONS
         case "django.db.backends.postgresql":
             # Under ASGI connections come and go with threads; a pool keeps their number bounded.

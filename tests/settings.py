@@ -6,13 +6,18 @@ from pathlib import Path
 
 _SCRATCH = Path(tempfile.gettempdir()) / f"turnkeeper-tests-{os.getpid()}"
 
-# Before the site's settings are read: they look at the environment. The test run itself is not configured by it.
+# Before the site's settings are read, since they look at the environment.
 for _name in (
     "AGENT_MODEL",
     "AGENT_TOOL_TIMEOUT",
     "ALLOWED_HOSTS",
+    "CSRF_TRUSTED_ORIGINS",
+    "DEBUG",
+    "GOVERNANCE_EXEC_ENABLED",
+    "GOVERNANCE_WEB_ALLOW_PRIVATE",
+    "GOVERNANCE_WORKSPACE_ROOT",
     "HOST",
-    "HTTPS",
+    "LOG_LEVEL",
     "PORT",
     "REDIS_URL",
 ):
@@ -21,7 +26,6 @@ os.environ["ENV_FILE"] = os.devnull
 os.environ["SECRET_KEY"] = "the-tests-keep-no-secrets-" + "x" * 40
 os.environ["VAR_DIR"] = str(_SCRATCH)
 os.environ["HTTPS"] = "false"
-os.environ.pop("DEBUG", None)
 os.environ["DATABASE_URL"] = os.environ.pop("TEST_DATABASE_URL", f"sqlite:///{_SCRATCH}.sqlite3")
 
 from config.settings import *  # noqa: E402, F403
@@ -31,5 +35,6 @@ ALLOWED_HOSTS.append("testserver")
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A file and not memory: connections of several threads to one database in memory do not wait for each other.
     DATABASES["default"]["TEST"] = {"NAME": f"{_SCRATCH}.sqlite3"}
+STATIC_ROOT = None  # nothing was collected, and nothing has to be
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 GOVERNANCE_EXEC_ENABLED = True

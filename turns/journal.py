@@ -2,26 +2,34 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from governance import LateSettlement, LiveCall, ToolCall, ToolOutcome, recorder, selectors
+from governance import (
+    CancellationToken,
+    LateSettlement,
+    LiveCall,
+    ToolCall,
+    ToolOutcome,
+    recorder,
+    selectors,
+)
 from governance.doors import database_door
-from turns import log, sinks
+from turns import log, sinks, store
 from turns.calls import result_events, start_event
 from turns.core.events import EventType, TurnEvent, milliseconds
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message
 from turns.core.ports import ClaimedTurn, Prompt
-from turns.core.turns import LIVE_STATUSES
+from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.endings import message_event
 from turns.histories import load, note_on_previous
 from turns.models import Message as MessageRow
 from turns.models import Turn
-from turns.store import add_message, settle_requests
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +37,15 @@ Events = list[TurnEvent]
 
 
 class DatabaseJournal:
-    """The journal of one claimed turn; raises `Fenced` once the turn has another owner or has ended."""
+    """The journal of one claimed turn; raises `Fenced` once the turn has another owner or has ended.
 
-    def __init__(self, turn: ClaimedTurn) -> None:
+    A write that finds a stored wish to cancel passes it to `token` at once, so that nothing starts after a cancel was
+    accepted, even before its nudge has come (C1).
+    """
+
+    def __init__(self, turn: ClaimedTurn, *, token: CancellationToken) -> None:
         self._turn = turn
+        self._token = token
         self._group = str(turn.id)
 
     async def prompt(self) -> Prompt:
@@ -53,7 +66,7 @@ class DatabaseJournal:
         self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
     ) -> None:
         """Store the message and its calls, before any of them starts."""
-        await self._write(_save_reply, step, message, calls, interrupted)
+        await self._write(_save_reply, step, replace(message, interrupted=interrupted), calls)
 
     async def publish_text(self, text: str, offset: int) -> None:
         """Push a delta: not stored, not numbered."""
@@ -96,7 +109,9 @@ class DatabaseJournal:
         await _settle_late(group=self._group, call_id=call.id, late=late)
 
     async def _write(self, change: Callable[..., Events], *arguments: Any) -> None:
-        events = await _fenced(self._turn, change, *arguments)
+        events, cancellation = await _fenced(self._turn, change, *arguments)
+        if cancellation is not None:
+            self._token.cancel(cancellation)
         await sinks.publish(self._turn.conversation_id, events)
 
 
@@ -113,7 +128,8 @@ def _fenced(
         )
         if row is None:
             raise Fenced(f"turn {turn.id} is not ours any more")
-        return log.append(turn.conversation_id, turn.id, *change(row, *arguments))
+        events = log.append(turn.conversation_id, turn.id, *change(row, *arguments))
+        return events, store.wish_of(row) if row.status == TurnStatus.CANCELLING else None
 
 
 @database_door
@@ -127,7 +143,9 @@ _settle_late = database_door(recorder.settle_late)
 
 
 def _open_reply(turn: Turn, step: int) -> Events:
-    add_message(turn, role="assistant", content=[], at=timezone.now(), step=step, is_streaming=True)
+    store.add_message(
+        turn, role="assistant", content=[], at=timezone.now(), step=step, is_streaming=True
+    )
     Turn.objects.filter(pk=turn.pk).update(steps=step)
     return []
 
@@ -138,15 +156,13 @@ def _save_text(turn: Turn, step: int, text: str) -> Events:
     return []
 
 
-def _save_reply(
-    turn: Turn, step: int, message: Message, calls: Sequence[ToolCall], interrupted: bool
-) -> Events:
+def _save_reply(turn: Turn, step: int, message: Message, calls: Sequence[ToolCall]) -> Events:
     row = MessageRow.objects.get(turn=turn, step=step, is_streaming=True)
     if message.is_empty:
         row.delete()
         return []
     row.content = [block.to_json() for block in message.content]
-    row.is_streaming, row.interrupted = False, interrupted
+    row.is_streaming, row.interrupted = False, message.interrupted
     row.save(update_fields=["content", "is_streaming", "interrupted"])
     if calls:
         recorder.propose(calls, group=str(turn.pk), step=step)
@@ -159,6 +175,8 @@ def _notify(turn: Turn, code: str, message: str) -> Events:
 
 
 def _start_call(turn: Turn, call: LiveCall) -> Events:
+    if turn.status == TurnStatus.CANCELLING:
+        return []
     if not recorder.start(call, group=str(turn.pk)):
         raise Fenced(f"tool call {call.id!r} was closed before it started")
     return [start_event(selectors.call(str(turn.pk), call.id))]
@@ -205,5 +223,5 @@ def _note_cancelling(turn: Turn, call: LiveCall) -> Events:
 def _end_call(turn: Turn, call: LiveCall, outcome: ToolOutcome) -> Events:
     if not recorder.end(group=str(turn.pk), call_id=call.id, outcome=outcome):
         return []
-    settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value, at=timezone.now())
+    store.settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value, at=timezone.now())
     return result_events(selectors.call(str(turn.pk), call.id))

@@ -141,7 +141,7 @@ async def _make_runner(turn: ClaimedTurn, token: CancellationToken) -> TurnRunne
         turn,
         cast=cast,
         executor=await get_executor(),
-        journal=DatabaseJournal(turn),
+        journal=DatabaseJournal(turn, token=token),
         loops=_loop_detector(),
         token=token,
     )

@@ -11,6 +11,7 @@ from django.utils import timezone
 from governance import CallStatus
 from governance import selectors as governance
 from governance.doors import database_door
+from governance.selectors import CallRow
 from turns import calls, histories, log
 from turns.conf import app_settings
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
@@ -177,8 +178,8 @@ def _turns_of(
     return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]
 
 
-def _calls_by_turn(turns: Iterable[Turn]) -> dict[str, list[calls.CallRow]]:
-    by_turn: dict[str, list[calls.CallRow]] = {}
+def _calls_by_turn(turns: Iterable[Turn]) -> dict[str, list[CallRow]]:
+    by_turn: dict[str, list[CallRow]] = {}
     for row in governance.calls_of_groups(str(turn.pk) for turn in turns):
         by_turn.setdefault(row.group, []).append(row)
     return by_turn
@@ -194,7 +195,7 @@ def _summary(row: Conversation) -> ConversationSummary:
     )
 
 
-def _active(turn: Turn, rows: Iterable[calls.CallRow], *, at: datetime) -> Json:
+def _active(turn: Turn, rows: Iterable[CallRow], *, at: datetime) -> Json:
     running = [calls.describe(row, at=at) for row in rows if not CallStatus(row.status).is_terminal]
     shown = ("tool_id", "tool_name", "elapsed_ms", "timeout_ms", "timeout_source")
     started_at = turn.started_at or turn.queued_at
@@ -215,7 +216,7 @@ def _active(turn: Turn, rows: Iterable[calls.CallRow], *, at: datetime) -> Json:
     }
 
 
-def _live(turn: Turn, rows: list[calls.CallRow], *, at: datetime) -> Json:
+def _live(turn: Turn, rows: list[CallRow], *, at: datetime) -> Json:
     streaming = (
         Message.objects.filter(turn=turn, is_streaming=True).first()
         if turn.status in LIVE_STATUSES

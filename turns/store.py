@@ -60,7 +60,7 @@ def enqueue(
             user_message=text,
             source=source,
             client_id=client_id,
-            turn_timeout_ms=milliseconds(app_settings.TURN_TIMEOUT),
+            turn_timeout_ms=milliseconds(app_settings.TURN_TIMEOUT or None),
             step_limit=app_settings.STEP_LIMIT,
             queued_at=timezone.now(),
         )
@@ -105,6 +105,12 @@ def open_orders(turn_ids: Sequence[UUID]) -> list[CancelOrder]:
         )
         for request in requests
     ]
+
+
+def wish_of(turn: Turn) -> Cancellation | None:
+    """Return the stored wish to end a turn now, if there is one."""
+    request = CancelRequest.objects.filter(turn=turn, tool_id="", mode="now").first()
+    return cancellation_of(request) if request else None
 
 
 def waiting_conversations(*, limit: int = 100) -> list[UUID]:

@@ -20,6 +20,7 @@ from webchat.limits import allow_in_minute
 from webchat.markdown import with_html
 from webchat.operations import uuid_of
 
+FORMS = {"application/x-www-form-urlencoded", "multipart/form-data"}
 Number = Annotated[int, Field(ge=0, le=2**62)]
 
 
@@ -27,10 +28,12 @@ class JsonParser(Parser):
     """Reads JSON bodies only: a form of another site cannot pose as one."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        """Return the body as it was sent."""
-        if request.content_type != "application/json":
-            raise errors.UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
-        return super().parse_body(request)
+        """Return the body as it was sent; a form without a field says nothing, as no body does."""
+        if request.content_type == "application/json":
+            return super().parse_body(request)
+        if request.content_type in FORMS and not request.POST and not request.FILES:
+            return {}
+        raise errors.UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
 
 
 api = NinjaAPI(

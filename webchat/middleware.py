@@ -11,7 +11,9 @@ from webchat.conf import app_settings
 
 HEADER = "Content-Security-Policy"
 
-GetResponse = Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]
+GetResponse = (
+    Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]
+)
 
 
 @sync_and_async_middleware

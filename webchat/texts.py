@@ -38,8 +38,10 @@ CHAT_TEXTS: dict[str, Promise] = {
     "error_queue_timeout": _("not started: waited too long for its place"),
     "stopping": _("Stopping…"),
     "still_stopping": _("Still trying to stop…"),
+    "stopping_later": _("Will be cancelled when connected"),
     "timing_out": _("timed out, ending it…"),
     "last_seen": _("last seen {ago} ago"),
+    "late": _("It ended {after} after it was given up; that result is ignored."),
     "arguments": _("Arguments"),
     "result": _("Result"),
     "result_empty": _("(nothing)"),
@@ -77,6 +79,8 @@ CHAT_TEXTS: dict[str, Promise] = {
     "turn_interrupted": _("Turn interrupted"),
     "turn_failed": _("Turn failed"),
     "turn_failed_detail": _("Something went wrong on the server. You can send your message again."),
+    "turn_failed_step_limit": _("The agent took more steps than this site allows for one turn."),
+    "try_again": _("Try again"),
     "history_repaired_one": _("One call had no recorded result; the history was put in order."),
     "history_repaired_other": _("{n} calls had no recorded result; the history was put in order."),
     # Messages
@@ -127,7 +131,9 @@ CHAT_TEXTS: dict[str, Promise] = {
     "cancel_tool_already_finished": _("{tool} had already finished."),
     "cancel_tool_not_found": _("That call is not there any more."),
     "cancel_tool_denied": _("You may not cancel {tool}."),
-    "cancel_tool_not_cancellable": _("{tool} cannot be cancelled alone. Cancel Turn ends the whole turn."),
+    "cancel_tool_not_cancellable": _(
+        "{tool} cannot be cancelled alone. Cancel Turn ends the whole turn."
+    ),
     "set_deadline_already_finished": _("{tool} had already finished; its limit stays."),
     "set_deadline_not_found": _("That call is not there any more."),
     "set_deadline_denied": _("You may not change the limit of {tool}."),

@@ -1,5 +1,7 @@
 """The pages: sign-in, the list of conversations, one conversation. Each calls one service and renders."""
 
+import asyncio
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -11,9 +13,9 @@ from django.urls import reverse_lazy
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
+
 from turns import selectors, services
 from turns.exceptions import ConversationNotFound
-
 from webchat.texts import CHAT_TEXTS
 
 RECENT = 30  # conversations in the sidebar of the chat page
@@ -39,7 +41,7 @@ async def conversations(request: HttpRequest) -> HttpResponse:
     """Show the user's conversations, newest first."""
     user = await request.auser()
     found = await selectors.list_conversations(user=user)
-    return render(request, "webchat/conversations.html", {"viewer": user, "conversations": found})
+    return await _page(request, "webchat/conversations.html", viewer=user, conversations=found)
 
 
 @require_POST
@@ -60,12 +62,18 @@ async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpRe
     except ConversationNotFound:
         raise Http404(_("There is no such conversation.")) from None
     recent = await selectors.list_conversations(user=user)
-    context = {
-        "viewer": user,
-        "conversation": shown,
-        "conversations": recent[:RECENT],
-        "texts": CHAT_TEXTS,
-        "socket_path": f"/ws/conversations/{conversation_id}/",
-        "login_url": f"{resolve_url(settings.LOGIN_URL)}?{urlencode({'next': request.path})}",
-    }
-    return render(request, "webchat/chat.html", context)
+    return await _page(
+        request,
+        "webchat/chat.html",
+        viewer=user,
+        conversation=shown,
+        conversations=recent[:RECENT],
+        texts=CHAT_TEXTS,
+        socket_path=f"/ws/conversations/{conversation_id}/",
+        login_url=f"{resolve_url(settings.LOGIN_URL)}?{urlencode({'next': request.path})}",
+    )
+
+
+async def _page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+    """Render in a worker thread: reading templates from the disk would hold up the event loop."""
+    return await asyncio.to_thread(render, request, template, context)

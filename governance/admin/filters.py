@@ -30,7 +30,7 @@ _DURATIONS: dict[str, tuple[Any, Q]] = {
 }
 
 
-class _ConditionFilter(admin.SimpleListFilter):
+class ConditionFilter(admin.SimpleListFilter):
     """A choice among named conditions."""
 
     conditions: dict[str, tuple[Any, Q]]
@@ -39,13 +39,13 @@ class _ConditionFilter(admin.SimpleListFilter):
         """Name the conditions."""
         return [(key, words) for key, (words, _condition) in self.conditions.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[ToolCall]) -> QuerySet[ToolCall]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Apply the chosen one."""
         chosen = self.conditions.get(self.value() or "")
         return queryset.filter(chosen[1]) if chosen else queryset
 
 
-class HappeningFilter(_ConditionFilter):
+class HappeningFilter(ConditionFilter):
     """What became of a call."""
 
     title = _("what happened")
@@ -53,7 +53,7 @@ class HappeningFilter(_ConditionFilter):
     conditions = _HAPPENINGS
 
 
-class DurationFilter(_ConditionFilter):
+class DurationFilter(ConditionFilter):
     """How long a call ran."""
 
     title = _("ran")

@@ -75,7 +75,8 @@ class LimitsForm(LimitsModelForm):
 
     def _accept(self, revision: int) -> None:
         """The editor sees both values now: the next save counts."""
-        self.data = {**self.data, self.add_prefix("revision"): str(revision)}
+        data = {name: self.data.get(name) for name in self.data}
+        self.data = data | {self.add_prefix("revision"): str(revision)}
 
 
 class DefaultPolicyForm(LimitsForm):

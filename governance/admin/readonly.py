@@ -31,7 +31,7 @@ class CappedPaginator(HistoryPaginator):
 class ReadOnlyAdmin(HistoryModelAdmin):
     """Rows that are written by the system alone."""
 
-    actions = None
+    actions: Any = None
     list_per_page = 50
     paginator = CappedPaginator
     show_full_result_count = False

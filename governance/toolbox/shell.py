@@ -68,9 +68,10 @@ class Shell:
     ) -> str:
         """Run a shell command in the workspace and return what it printed (stdout and stderr together).
 
-        Input is empty. The executor obeys `timeout_ms`, which may change while the command runs (T9). A command that is still running at its limit is ended with everything it started;
+        Input is empty. A command that is still running at its limit is ended with everything it started;
         put a long-lived server in the background with `setsid … >log 2>&1 &`.
         """
+        # `timeout_ms` is obeyed by the executor, as the limit may change while the command runs (T9).
         settings = self._settings()
         if not settings.exec_enabled:
             raise ToolFailed(

@@ -28,15 +28,14 @@ def tool_form(**values):
 
 def posted(page):
     """The fields of a list's form as a browser would send them back."""
-    inputs = re.findall(r"<input[^>]*name=\"(form-[^\"]+)\"[^>]*>", page.content.decode())
-    assert inputs
-    values = {}
-    for tag in re.findall(r"<input[^>]*name=\"form-[^>]*>", page.content.decode()):
-        name = re.search(r'name="([^"]+)"', tag)[1]
-        value = re.search(r'value="([^"]*)"', tag)
-        if 'type="checkbox"' in tag and " checked" not in tag:
-            continue
-        values[name] = value[1] if value else ("on" if 'type="checkbox"' in tag else "")
+    tags = re.findall(r'<input[^>]*name="(?:initial-)?form-[^>]*>', page.content.decode())
+    fields = [(re.search(r'name="([^"]+)"', tag)[1], re.search(r'value="([^"]*)"', tag), tag) for tag in tags]
+    values = {
+        name: value[1] if value else ("on" if 'type="checkbox"' in tag else "")
+        for name, value, tag in fields
+        if 'type="checkbox"' not in tag or " checked" in tag
+    }
+    assert values["form-TOTAL_FORMS"] != "0"
     return values | {"_save": "Save"}
 
 

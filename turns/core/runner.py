@@ -151,6 +151,8 @@ class TurnRunner:
     async def _ask(self, request: ChatRequest) -> Reply | None:
         """Stream one answer. Return None if the turn was cancelled meanwhile; what was said by then is kept (H2)."""
         await self._journal.open_reply(self.steps)
+        if self.token.is_cancelled:
+            return None
         reply = Reply(used_ids=self._used_ids)
         deltas = DeltaStream(self._journal, step=self.steps)
         stream = asyncio.create_task(
@@ -239,7 +241,7 @@ class TurnRunner:
     async def _await_all(self, tasks: Sequence["asyncio.Task[ToolOutcome]"]) -> None:
         """Wait for every call; if one could not be recorded, end the others before passing the error on."""
         try:
-            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            _done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             if pending:
                 self.token.cancel(Cancellation(reason=CancelReason.ERROR))
                 await asyncio.wait(pending)

@@ -1,5 +1,6 @@
 """What a tool in a worker process knows of its call: the same context as elsewhere, fed over the connection."""
 
+import _thread
 import math
 import signal
 import threading
@@ -51,13 +52,14 @@ class WorkerToken(CancellationToken):
         super().raise_if_cancelled()
 
     def on_cancel(self, callback: Callback) -> Callable[[], None]:
-        """Call `callback` at the request, in the main thread."""
+        """Call `callback` at the request, in a thread of its own."""
         self.is_watched = True
         return super().on_cancel(callback)
 
     def request(self) -> None:
-        """Note the SIGTERM."""
-        self.cancel(Cancellation(reason=CancelReason.PARENT, note="SIGTERM"))
+        """Note the SIGTERM: in another thread, as the interrupted one may hold the token's lock."""
+        cancellation = Cancellation(reason=CancelReason.PARENT, note="SIGTERM")
+        _thread.start_new_thread(self.cancel, (cancellation,))
 
 
 def make_context(

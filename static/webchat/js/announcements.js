@@ -35,7 +35,9 @@ function turnAnnouncements(before, after, words, viewer) {
   if (after.status === "running" && !wasRunning) spoken.push({ text: words.text("say_started"), urgent: false });
   if (!isTurnOver(after.status) || !before || isTurnOver(before.status)) return spoken;
   const ending = endingWords(words, after, viewer);
-  const text = ending ? `${ending.title}. ${ending.detail}`.trim() : words.count("say_finished", wordCount(after));
+  const text = ending
+    ? [ending.title, ending.detail].filter(Boolean).join(": ")
+    : words.count("say_finished", wordCount(after));
   return [...spoken, { text, urgent: after.status === "failed" }];
 }
 
@@ -68,11 +70,14 @@ export class TierWatch {
   crossings(state, now, words) {
     const running = state.turns.flatMap((turn) => (isTurnOver(turn.status) ? [] : runningCalls(turn)));
     const before = this.#tiers;
-    this.#tiers = new Map(running.map(([key, call]) => [key, tierOf(elapsedOf(call, now, state.connection.frozenAt))]));
+    this.#tiers = new Map(
+      running.map(([key, call]) => [key, tierOf(elapsedOf(call, now, state.connection.frozenAt), call.expectedMs)]),
+    );
     return running.flatMap(([key, call]) => {
       const tier = this.#tiers.get(key);
       if (!before.has(key) || before.get(key) === tier) return [];
-      const seconds = (tier === "very_slow" ? VERY_SLOW_AFTER_MS : SLOW_AFTER_MS) / 1000;
+      const limit = tier === "very_slow" ? VERY_SLOW_AFTER_MS : SLOW_AFTER_MS;
+      const seconds = Math.round(Math.max(limit, call.expectedMs ?? 0) / 1000);
       return [{ text: words.text("say_slow", { tool: call.name, seconds }), urgent: false }];
     });
   }

@@ -45,6 +45,8 @@ export function callFromWire(wire, clock) {
     durationMs: wire.duration_ms ?? null,
     endedBy: endedByFrom(wire.ended_by),
     stoppingAt: status === "cancelling" ? clock.now : null,
+    expectedMs: wire.expected_ms ?? null,
+    lateMs: wire.late?.after_ms ?? null,
     limitChange: null,
   };
 }

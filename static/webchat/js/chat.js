@@ -60,18 +60,35 @@ class ChatPage {
   #listen() {
     const { signal } = this.#closing;
     const conversation = this.#conversation;
-    this.#transcript.addEventListener("tool-call-cancel", (event) => {
-      const { turnId, toolId } = /** @type {CustomEvent} */ (event).detail;
-      conversation.cancelTool(turnId, toolId);
-    }, { signal });
-    this.#transcript.addEventListener("tool-call-extend", (event) => {
-      const { turnId, toolId, extendMs } = /** @type {CustomEvent} */ (event).detail;
-      conversation.extend(turnId, toolId, extendMs);
-    }, { signal });
+    this.#transcript.addEventListener(
+      "tool-call-cancel",
+      (event) => {
+        const { turnId, toolId } = /** @type {CustomEvent} */ (event).detail;
+        conversation.cancelTool(turnId, toolId);
+      },
+      { signal },
+    );
+    this.#transcript.addEventListener(
+      "tool-call-extend",
+      (event) => {
+        const { turnId, toolId, extendMs } = /** @type {CustomEvent} */ (event).detail;
+        conversation.extend(turnId, toolId, extendMs);
+      },
+      { signal },
+    );
+    this.#transcript.addEventListener(
+      "turn-retry",
+      (event) => {
+        this.#send(/** @type {CustomEvent} */ (event).detail.text);
+      },
+      { signal },
+    );
     this.#transcript.addEventListener("scroll", () => this.#showLatest(), { signal, passive: true });
     for (const [id, act] of this.#buttons()) byId(id, HTMLButtonElement).addEventListener("click", act, { signal });
     for (const sample of document.querySelectorAll("button[data-prompt]")) {
-      sample.addEventListener("click", () => this.#send(/** @type {HTMLElement} */ (sample).dataset.prompt ?? ""), { signal });
+      sample.addEventListener("click", () => this.#send(/** @type {HTMLElement} */ (sample).dataset.prompt ?? ""), {
+        signal,
+      });
     }
     listenToKeys({
       cards: () => this.#transcript.cards,
@@ -102,11 +119,15 @@ class ChatPage {
     window.addEventListener("online", revive, { signal });
     window.addEventListener("pageshow", (event) => event.persisted && revive(), { signal });
     window.addEventListener("offline", () => connection.suspect(), { signal });
-    document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState !== "visible") return;
-      revive();
-      this.#schedule();
-    }, { signal });
+    document.addEventListener(
+      "visibilitychange",
+      () => {
+        if (document.visibilityState !== "visible") return;
+        revive();
+        this.#schedule();
+      },
+      { signal },
+    );
   }
 
   /** @param {string} text @returns {boolean} */

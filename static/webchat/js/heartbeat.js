@@ -16,8 +16,6 @@ export function disagreement(state, heartbeat) {
   if (Number(heartbeat.last_seq ?? 0) > state.lastSeq) return "behind";
   if (Number(heartbeat.last_seq ?? 0) < state.lastSeq || !Array.isArray(heartbeat.active)) return null;
   const active = new Set(heartbeat.active.map(String));
-  const lost = state.turns.some(
-    (turn) => !isTurnOver(turn.status) && turn.status !== "queued" && !active.has(turn.id),
-  );
+  const lost = state.turns.some((turn) => !isTurnOver(turn.status) && turn.status !== "queued" && !active.has(turn.id));
   return lost ? "different" : null;
 }

@@ -39,7 +39,9 @@ function sentHere(state, frame) {
 
 /** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {Frame} frame @returns {State} */
 export function settleMessage(state, frame) {
-  const isShown = state.turns.some((turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"));
+  const isShown = state.turns.some(
+    (turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"),
+  );
   const isDone = frame.cancelled || isShown;
   const outbox = isDone
     ? state.outbox.filter((message) => message.clientId !== frame.client_id)
@@ -83,7 +85,9 @@ function withdraw(state, operation) {
   const turns = mapTurn(state.turns, operation.turnId, (turn) => {
     if (operation.kind === "cancel_turn") return turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null };
     if (operation.kind !== "cancel_tool") return turn;
-    return updateCall(turn, operation.toolId, (call) => (call.status === "cancelling" ? call : { ...call, stoppingAt: null }));
+    return updateCall(turn, operation.toolId, (call) =>
+      call.status === "cancelling" ? call : { ...call, stoppingAt: null },
+    );
   });
   return { ...state, turns, operations: state.operations.filter((known) => known !== operation) };
 }

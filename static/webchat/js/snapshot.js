@@ -21,22 +21,42 @@ export function turnsFromSnapshot(frame, clock) {
     change(String(message.turn_id ?? ""), (turn) => addMessage(turn, message, `s${message.id}`, clock));
   }
   for (const ended of frame.turns ?? []) change(String(ended.turn_id), (turn) => withEnding(turn, ended));
-  for (const call of frame.calls ?? []) change(String(call.turn_id ?? ownerOf(turns, call)), (turn) => withCall(turn, call, clock));
+  for (const call of frame.calls ?? []) change(String(call.turn_id), (turn) => withCall(turn, call, clock));
   for (const active of frame.active_turns ?? []) {
     change(String(active.turn_id), (turn) => withActivity(turn, active, clock));
   }
-  return [...turns.values()].map((turn) => (isTurnOver(turn.status) ? closeOpenCalls(turn) : turn));
+  return inOrder([...turns.values()], [...(frame.turns ?? []), ...(frame.active_turns ?? [])]).map((turn) =>
+    isTurnOver(turn.status) ? closeOpenCalls(turn) : turn,
+  );
+}
+
+/** A turn that was cancelled before it began has no message; its number says where it belongs. @param {Array<Turn>} turns @param {Array<Record<string, any>>} described */
+function inOrder(turns, described) {
+  const numbers = new Map(described.map((turn) => [String(turn.turn_id), Number(turn.number ?? 0)]));
+  return turns.sort((one, other) => (numbers.get(one.id) ?? 0) - (numbers.get(other.id) ?? 0));
 }
 
 /** @param {Turn} turn @param {Record<string, any>} ended @returns {Turn} */
 function withEnding(turn, ended) {
   return {
-    ...turn,
+    ...withUserMessage(turn, ended),
     status: String(ended.status ?? turn.status),
-    endedBy: endedByFrom({ reason: ended.ended_reason, source: ended.ended_source, by: ended.ended_by }),
-    errorMessage: String(ended.error ?? ""),
+    endedBy: endedByFrom(ended.ended_by),
+    errorCode: String(ended.error_code ?? ""),
+    errorMessage: String(ended.error_message ?? ""),
     repairs: Number(ended.repairs ?? 0),
   };
+}
+
+/** What the user said, where the message itself is not shown. @param {Turn} turn @param {Record<string, any>} described @returns {Turn} */
+function withUserMessage(turn, described) {
+  if (!described.user_message || turn.items.some((item) => item.kind === "user")) return turn;
+  const [first, ...rest] = addMessage(
+    { ...turn, items: [] },
+    userMessageFrom(described.user_message, described.started_at),
+    "u",
+  ).items;
+  return first ? { ...turn, items: [first, ...rest, ...turn.items] } : turn;
 }
 
 /** @param {Turn} turn @param {Record<string, any>} wire @param {Clock} clock @returns {Turn} */
@@ -44,22 +64,24 @@ function withCall(turn, wire, clock) {
   const id = String(wire.tool_id);
   const call = callFromWire(wire, clock);
   if (!turn.calls[id]) return addCall(turn, call);
-  return updateCall(turn, id, (known) => ({ ...call, name: call.name || known.name, input: wire.input ?? known.input }));
+  return updateCall(turn, id, (known) => ({
+    ...call,
+    name: call.name || known.name,
+    input: wire.input ?? known.input,
+  }));
 }
 
 /** @param {Turn} turn @param {Record<string, any>} active @param {Clock} clock @returns {Turn} */
 function withActivity(turn, active, clock) {
   const status = String(active.status ?? "running");
   let next = {
-    ...turn,
+    ...withUserMessage(turn, active),
     status,
     elapsedMs: Number(active.elapsed_ms ?? 0),
     elapsedAt: clock.now,
     timeoutMs: active.turn_timeout_ms ?? null,
     stoppingAt: status === "cancelling" ? clock.now : null,
-    endedBy: endedByFrom({ reason: active.ended_reason, by: active.ended_by }),
   };
-  if (active.user_message) next = addMessage(next, userMessageFrom(active.user_message, active.started_at), "u");
   for (const call of active.calls ?? []) next = withCall(next, call, clock);
   const text = String(active.partial_text ?? "");
   return text && isStreaming(status) ? addDelta(next, { text, offset: 0 }) : next;
@@ -67,9 +89,3 @@ function withActivity(turn, active, clock) {
 
 /** @param {string} status */
 const isStreaming = (status) => status === "running" || status === "cancelling";
-
-/** The last shown turn that asked for a call, where the call does not name it. @param {Map<string, Turn>} turns @param {Record<string, any>} call */
-function ownerOf(turns, call) {
-  const owners = [...turns.values()].filter((turn) => turn.calls[call.tool_id]);
-  return owners[owners.length - 1]?.id ?? "";
-}

@@ -30,10 +30,15 @@ export const isCallOver = (status) => TERMINAL_CALL.has(status);
 /** @param {string} status */
 export const isTurnOver = (status) => TERMINAL_TURN.has(status);
 
-/** @param {number} elapsedMs @returns {"running"|"slow"|"very_slow"} */
-export function tierOf(elapsedMs) {
-  if (elapsedMs > VERY_SLOW_AFTER_MS) return "very_slow";
-  return elapsedMs >= SLOW_AFTER_MS ? "slow" : "running";
+/**
+ * A tool that is expected to take long is not slow before that.
+ * @param {number} elapsedMs
+ * @param {number|null} [expectedMs]
+ * @returns {"running"|"slow"|"very_slow"}
+ */
+export function tierOf(elapsedMs, expectedMs = null) {
+  if (elapsedMs > Math.max(VERY_SLOW_AFTER_MS, expectedMs ?? 0)) return "very_slow";
+  return elapsedMs >= Math.max(SLOW_AFTER_MS, expectedMs ?? 0) ? "slow" : "running";
 }
 
 /**

@@ -10,6 +10,7 @@ import { stoppingWords } from "./words.js";
 
 /** States that the dot in the header shows well enough. */
 const WITHOUT_BANNER = new Set(["online", "connecting", "slow"]);
+const FINAL = new Set(["signed_out", "not_found", "outdated"]);
 /** Catching up is over in a moment, mostly: a banner would only flash. */
 const SHORT_LIVED = new Set(["resuming"]);
 const SHORT_LIVED_MS = 700;
@@ -38,7 +39,7 @@ export class Surroundings {
   render(state, view) {
     const isEmpty = state.phase === "ready" && state.turns.length === 0 && state.outbox.length === 0;
     this.#empty.hidden = !isEmpty;
-    this.#skeleton.hidden = state.phase === "ready";
+    this.#skeleton.hidden = state.phase === "ready" || FINAL.has(state.connection.status);
     this.#earlier.hidden = !state.hasEarlier;
     this.#renderNotice(state, view);
     this.tick(state, view);
@@ -81,7 +82,10 @@ export class Surroundings {
       const isStopping = turn.stoppingAt !== null;
       this.#bar.classList.toggle("is-stopping", isStopping);
       this.#cancel.disabled = isStopping;
-      setText(this.#cancelLabel, turn.stoppingAt === null ? words.text("cancel_turn") : stoppingWords(words, turn.stoppingAt, now));
+      setText(
+        this.#cancelLabel,
+        turn.stoppingAt === null ? words.text("cancel_turn") : stoppingWords(words, turn.stoppingAt, { now, frozenAt }),
+      );
     }
     if (hadFocus && (this.#bar.hidden || this.#cancel.disabled)) byId("composer-input", HTMLTextAreaElement).focus();
   }

@@ -5,6 +5,7 @@ import { elapsedOf, isCallOver, tierOf } from "./status.js";
 import {
   activityWords,
   clockWords,
+  lateWords,
   limitChangeWords,
   limitWords,
   outcomeWords,
@@ -69,7 +70,7 @@ export class ToolCallElement extends HTMLElement {
     this.#events.abort();
     this.#events = new AbortController();
     const { signal } = this.#events;
-    this.#toggle.addEventListener("click", () => this.#setOpen(this.#body.hidden), { signal });
+    this.#toggle.addEventListener("click", () => this.#setOpen(this.#body.hidden === true), { signal });
     this.#cancel.addEventListener("click", () => this.cancel(), { signal });
     this.#extend.addEventListener("click", () => this.#fire("tool-call-extend", { extendMs: EXTEND_MS }), { signal });
   }
@@ -106,8 +107,8 @@ export class ToolCallElement extends HTMLElement {
     if (!call) return;
     const isOver = isCallOver(call.status);
     const elapsed = elapsedOf(call, view.now, view.frozenAt);
-    this.dataset.tier = isOver || call.status === "pending" ? "" : tierOf(elapsed);
-    const state = isOver ? outcomeWords(view.words, call, view.viewer) : activityWords(view.words, call, elapsed, view.now);
+    this.dataset.tier = isOver || call.status === "pending" ? "" : tierOf(elapsed, call.expectedMs);
+    const state = isOver ? outcomeWords(view.words, call, view.viewer) : activityWords(view.words, call, elapsed, view);
     setText(this.#state, state);
     this.#showClock(call, elapsed, view);
     const label = view.words.text("card_label", { tool: call.name, state });
@@ -142,11 +143,14 @@ export class ToolCallElement extends HTMLElement {
     const isRunning = call.status === "running";
     this.#extend.hidden = !isRunning || !call.timeoutMs || isStopping || frozenAt !== null;
     this.#extend.setAttribute("aria-label", words.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
-    this.#foot.hidden = !isRunning;
-    setText(this.#limit, isRunning && !call.cancellable ? words.text("not_cancellable") : limitWords(words, call));
-    setText(this.#change, limitChangeWords(words, call));
+    const isLate = call.lateMs !== null;
+    this.#foot.hidden = !(isRunning || isLate);
+    const limit = call.cancellable || !isRunning ? limitWords(words, call) : words.text("not_cancellable");
+    setText(this.#limit, isLate ? lateWords(words, call) : limit);
+    setText(this.#change, isRunning ? limitChangeWords(words, call) : "");
+    setText(this.#message, isRunning ? call.message : "");
     this.#showProgress(call, isOpen);
-    const isLost = this.#cancel.hidden || this.#cancel.disabled ? focused === this.#cancel : false;
+    const isLost = focused === this.#cancel && (this.#cancel.hidden || this.#cancel.disabled);
     if (isLost || (focused === this.#extend && (this.#extend.hidden || this.#foot.hidden))) this.focus();
   }
 
@@ -159,7 +163,6 @@ export class ToolCallElement extends HTMLElement {
       this.#progress.value = Math.min(call.progress ?? 0, call.total ?? 1);
       this.#progress.setAttribute("aria-label", call.name);
     }
-    setText(this.#message, call.message);
   }
 
   /** @param {Call} call @param {number} elapsed @param {View} view */

@@ -141,7 +141,9 @@ function drawParts(drawn, view) {
   if (turn.status === "queued") nodes.push(part(parts, "queued", () => queued(view)));
   if (isThinking(turn)) nodes.push(part(parts, "thinking", () => thinking(view)));
   if (turn.errorMessage && turn.status !== "failed") {
-    nodes.push(part(parts, `error ${turn.errorMessage}`, () => element("p", { class: "turn-note", text: turn.errorMessage })));
+    nodes.push(
+      part(parts, `error ${turn.errorMessage}`, () => element("p", { class: "turn-note", text: turn.errorMessage })),
+    );
   }
   if (turn.repairs > 0) nodes.push(part(parts, "repairs", () => element("p", { class: "turn-note" })));
   const repairs = parts.get("repairs");
@@ -189,7 +191,8 @@ function textNode({ parts }, item, { words }) {
     } else setText(text, item.text);
     const article = messageArticle(item.kind, item.at, words);
     article.append(text);
-    if (item.interrupted) article.append(element("p", { class: "message-note", text: words.text("message_interrupted") }));
+    if (item.interrupted)
+      article.append(element("p", { class: "message-note", text: words.text("message_interrupted") }));
     return article;
   });
 }
@@ -224,7 +227,19 @@ function endingNode(turn, { words, viewer }) {
   note.append(icon(turn.status === "failed" ? "warning" : turn.status === "timed_out" ? "clock" : "square"));
   note.append(element("strong", { text: ending.title }));
   if (ending.detail) note.append(element("span", { text: ending.detail }));
+  if (turn.status === "failed") note.append(retryButton(turn, words));
   return note;
+}
+
+/** Sends the same message again, as a new turn; the stylesheet offers it on the last turn only. @param {Turn} turn @param {import("./words.js").Words} words */
+function retryButton(turn, words) {
+  const button = element("button", { class: "button turn-retry", type: "button", text: words.text("try_again") });
+  button.addEventListener("click", () => {
+    const said = turn.items.find((item) => item.kind === "user");
+    const detail = { text: said?.kind === "user" ? said.text : "" };
+    button.dispatchEvent(new CustomEvent("turn-retry", { bubbles: true, detail }));
+  });
+  return button;
 }
 
 /** Whether the agent is at work with nothing to show for it yet. @param {Turn} turn */

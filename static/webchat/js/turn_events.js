@@ -2,7 +2,7 @@
 
 import { callFromStart, callFromWire, endedByFrom, settleCall } from "./calls.js";
 import { isCallOver } from "./status.js";
-import { addCall, addMessage, closeOpenCalls, updateCall, userMessageFrom } from "./turns.js";
+import { addCall, addMessage, closeOpenCalls, stopOpenCalls, updateCall, userMessageFrom } from "./turns.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
@@ -22,7 +22,9 @@ export const TURN_CHANGES = {
   message: (turn, frame, clock) => addMessage(turn, frame, `m${frame.seq}`, clock),
   tool_approval: (turn, frame, clock) => addCall(turn, callFromWire({ ...frame, status: "awaiting_approval" }, clock)),
   tool_decision: (turn, frame) =>
-    updateCall(turn, frame.tool_id, (call) => (call.status === "awaiting_approval" ? { ...call, status: "pending" } : call)),
+    updateCall(turn, frame.tool_id, (call) =>
+      call.status === "awaiting_approval" ? { ...call, status: "pending" } : call,
+    ),
   tool_start: (turn, frame, clock, state) => addCall(turn, callFromStart(frame, ageOf(frame, clock, state), clock)),
   tool_progress: (turn, frame, clock, state) =>
     updateCall(turn, frame.tool_id, (call) => ({
@@ -41,13 +43,18 @@ export const TURN_CHANGES = {
       limitChange: { timeoutMs: frame.timeout_ms ?? null, by: nameOf(frame.changed_by) },
     })),
   tool_timeout: (turn, frame, clock) =>
-    updateCall(turn, frame.tool_id, (call) => ({ ...call, status: "cancelling", stoppingAt: clock.now, errorType: "timeout" })),
+    updateCall(turn, frame.tool_id, (call) => ({
+      ...call,
+      status: "cancelling",
+      stoppingAt: clock.now,
+      errorType: "timeout",
+    })),
   tool_result: (turn, frame, clock) => {
     const known = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
     return updateCall(known, frame.tool_id, (call) => settleCall(call, frame));
   },
   turn_abort: (turn, frame, clock) => ({
-    ...turn,
+    ...stopOpenCalls(turn, clock.now),
     status: "cancelling",
     stoppingAt: turn.stoppingAt ?? clock.now,
     endedBy: endedByFrom(frame),
@@ -56,7 +63,7 @@ export const TURN_CHANGES = {
     ...closeOpenCalls(turn),
     status: String(frame.status),
     endedBy: endedByFrom(frame) ?? turn.endedBy,
-    errorMessage: String(frame.error ?? frame.message ?? turn.errorMessage),
+    errorCode: String(frame.error_code ?? turn.errorCode),
     stoppingAt: null,
   }),
   history_repaired: (turn, frame) => {
@@ -70,7 +77,7 @@ export const TURN_CHANGES = {
     );
     return { ...marked, repairs: turn.repairs + repairs.length };
   },
-  error: (turn, frame) => ({ ...turn, errorMessage: String(frame.message ?? "") }),
+  error: (turn, frame) => ({ ...turn, errorCode: String(frame.code ?? ""), errorMessage: String(frame.message ?? "") }),
 };
 
 /** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {Frame} frame @param {Clock} clock @param {State} state */

@@ -23,6 +23,7 @@ export function newTurn(id, clock, status = "running") {
     elapsedAt: clock.now,
     timeoutMs: null,
     endedBy: null,
+    errorCode: "",
     errorMessage: "",
     repairs: 0,
     stoppingAt: null,
@@ -90,7 +91,11 @@ export function addCall(turn, call) {
   const items = known
     ? turn.items
     : [...turn.items, { kind: /** @type {const} */ ("call"), key: `c${call.toolId}`, toolId: call.toolId }];
-  return { ...turn, items, calls: { ...turn.calls, [call.toolId]: { ...call, stoppingAt: call.stoppingAt ?? known?.stoppingAt ?? null } } };
+  return {
+    ...turn,
+    items,
+    calls: { ...turn.calls, [call.toolId]: { ...call, stoppingAt: call.stoppingAt ?? known?.stoppingAt ?? null } },
+  };
 }
 
 /** @param {Turn} turn @param {string|undefined} toolId @param {(call: Call) => Call} change @returns {Turn} */
@@ -102,14 +107,17 @@ export function updateCall(turn, toolId, change) {
 }
 
 /** No call outlives its turn on the page. @param {Turn} turn @returns {Turn} */
-export function closeOpenCalls(turn) {
-  const calls = Object.fromEntries(
-    Object.entries(turn.calls).map(([id, call]) => [
-      id,
-      isCallOver(call.status) ? call : { ...call, status: CLOSED, stoppingAt: null },
-    ]),
-  );
-  return { ...keepPartial(turn), calls };
+export const closeOpenCalls = (turn) =>
+  changeOpenCalls(keepPartial(turn), (call) => ({ ...call, status: CLOSED, stoppingAt: null }));
+
+/** A turn that is being ended ends its calls. @param {Turn} turn @param {number} now @returns {Turn} */
+export const stopOpenCalls = (turn, now) =>
+  changeOpenCalls(turn, (call) => ({ ...call, stoppingAt: call.stoppingAt ?? now }));
+
+/** @param {Turn} turn @param {(call: Call) => Call} change @returns {Turn} */
+function changeOpenCalls(turn, change) {
+  const calls = Object.entries(turn.calls).map(([id, call]) => [id, isCallOver(call.status) ? call : change(call)]);
+  return { ...turn, calls: Object.fromEntries(calls) };
 }
 
 /** Text that no finished message replaced stays, marked as cut off (H2). @param {Turn} turn @returns {Turn} */

@@ -35,6 +35,8 @@
  *   durationMs: number|null,
  *   endedBy: EndedBy|null,
  *   stoppingAt: number|null,
+ *   expectedMs: number|null,
+ *   lateMs: number|null,
  *   limitChange: Readonly<{timeoutMs: number|null, by: string}>|null,
  * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms).
  *
@@ -55,6 +57,7 @@
  *   elapsedAt: number,
  *   timeoutMs: number|null,
  *   endedBy: EndedBy|null,
+ *   errorCode: string,
  *   errorMessage: string,
  *   repairs: number,
  *   stoppingAt: number|null,

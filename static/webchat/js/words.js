@@ -92,18 +92,19 @@ export function limitChangeWords(words, call) {
   return words.text(change.by ? "limit_changed_by" : "limit_changed", { limit, by: change.by });
 }
 
-/** What an open call is doing. @param {Words} words @param {Call} call @param {number} elapsedMs @param {number} now */
-export function activityWords(words, call, elapsedMs, now) {
+/** What an open call is doing. @param {Words} words @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
+export function activityWords(words, call, elapsedMs, at) {
   if (call.stoppingAt !== null) {
     if (call.errorType === "timeout") return words.text("timing_out");
-    return stoppingWords(words, call.stoppingAt, now);
+    return stoppingWords(words, call.stoppingAt, at);
   }
   if (call.status !== "running") return words.text(`call_${call.status}`);
-  return words.text(`tier_${tierOf(elapsedMs)}`);
+  return words.text(`tier_${tierOf(elapsedMs, call.expectedMs)}`);
 }
 
-/** @param {Words} words @param {number} stoppingAt @param {number} now */
-export function stoppingWords(words, stoppingAt, now) {
+/** @param {Words} words @param {number} stoppingAt @param {{now: number, frozenAt: number|null}} at */
+export function stoppingWords(words, stoppingAt, { now, frozenAt }) {
+  if (frozenAt !== null && stoppingAt >= frozenAt) return words.text("stopping_later");
   return words.text(now - stoppingAt > STILL_STOPPING_AFTER_MS ? "still_stopping" : "stopping");
 }
 
@@ -118,7 +119,9 @@ export function outcomeWords(words, call, viewer) {
     case "timed_out":
       return words.text("call_timed_out", { limit });
     case "cancelled":
-      return words.text(after && call.durationMs ? "call_cancelled_after" : "call_cancelled", { by, after }).replace("  ", " ");
+      return words
+        .text(after && call.durationMs ? "call_cancelled_after" : "call_cancelled", { by, after })
+        .replace("  ", " ");
     case "failed":
       return failureWords(words, call, after);
     default:
@@ -155,11 +158,21 @@ export function endingWords(words, turn, viewer) {
     case "interrupted":
       return { title: words.text("turn_interrupted"), detail: words.text("by_restart") };
     case "failed":
-      return { title: words.text("turn_failed"), detail: turn.errorMessage || words.text("turn_failed_detail") };
+      return { title: words.text("turn_failed"), detail: turn.errorMessage || failedTurnWords(words, turn.errorCode) };
     default:
       return null;
   }
 }
+
+/** @param {Words} words @param {string} code */
+function failedTurnWords(words, code) {
+  const key = `turn_failed_${code}`;
+  return words.text(words.has(key) ? key : "turn_failed_detail");
+}
+
+/** @param {Words} words @param {Call} call */
+export const lateWords = (words, call) =>
+  call.lateMs === null ? "" : words.text("late", { after: words.duration(call.lateMs) });
 
 /** A call's arguments in a few words. @param {unknown} input @returns {string} */
 export function shortInput(input) {

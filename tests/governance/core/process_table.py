@@ -1,6 +1,5 @@
-"""The process table as the tests see it, and bounded waits for what it shall show."""
+"""The process table as the tests see it."""
 
-import asyncio
 from pathlib import Path
 
 
@@ -24,10 +23,3 @@ def tagged(tag):
             if tag.encode() in environment:
                 found.append(int(entry.name))
     return found
-
-
-async def until(condition, *, within=10.0):
-    """Wait until `condition()` holds; fail when it does not in time."""
-    async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110 - nothing tells us of other processes
-            await asyncio.sleep(0.002)

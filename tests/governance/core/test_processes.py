@@ -12,7 +12,8 @@ import pytest
 
 from governance.core import procfs
 from governance.core.processes import Ending, end_group, exited, sweep
-from tests.governance.core.process_table import runs, until
+from tests.governance.core.process_table import runs
+from tests.support import eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -105,7 +106,7 @@ async def test_child_that_is_gone_is_not_signalled(spawn):
 
 async def test_zombie_that_nobody_has_reaped_counts_as_gone(spawn):
     process, _ = spawn(SAY)
-    await until(lambda: not runs(process.pid))
+    await eventually(lambda: not runs(process.pid))
     assert await end_group(process.pid, grace=10) is Ending.ALREADY_GONE
 
 
@@ -149,7 +150,7 @@ async def test_backgrounded_process_survives_unless_a_tag_is_swept(spawn):
     assert await end_group(process, grace=10) is Ending.TERMINATED
     assert runs(daemon)
     assert await end_group(process, grace=10, sweep_tag=tag) is Ending.KILLED
-    await until(lambda: not runs(daemon))
+    await eventually(lambda: not runs(daemon))
 
 
 async def test_sweep_spares_a_process_with_a_longer_tag(spawn):

@@ -1,6 +1,7 @@
 """Contexts, settings and a registry as the built-in tools get them from a host."""
 
 import asyncio
+import os
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
 from governance.core.tools import ToolContext, ToolRegistry
 from governance.toolbox import ToolboxSettings, register
+from tests.support import eventually
 
 
 class Bench:
@@ -45,7 +47,7 @@ class Bench:
         """Return what the tool returns: a coroutine, or for the file tools a text."""
         tool = self.registry.get(name)
         checked = tool.validate(arguments)
-        return tool.function(**checked, **{tool.context_parameter: self.context(name)})
+        return tool.function(**checked, context=self.context(name))
 
     async def until(self, condition, *, within=10.0):
         """Wait until a report makes `condition()` true; fail when none does in time."""
@@ -69,3 +71,24 @@ def workspace(tmp_path):
 @pytest.fixture
 def bench(workspace):
     return Bench(workspace)
+
+
+@pytest.fixture
+async def _no_pipe_is_left():
+    """Every pipe that a test has opened is closed again, once nobody holds its other end."""
+    before = pipes()
+    yield
+    await eventually(lambda: pipes() <= before)
+
+
+def pipes():
+    """The pipes that this process has open."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:  # the one of the listing itself
+            continue
+        if target.startswith("pipe:"):
+            found.add(target)
+    return found

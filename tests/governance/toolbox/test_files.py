@@ -46,7 +46,7 @@ ESCAPES = [
 @pytest.mark.parametrize("path", ESCAPES)
 @pytest.mark.usefixtures("links")
 def test_no_tool_follows_a_path_out_of_the_workspace(bench, outside, path):
-    calls = (
+    calls: tuple[tuple[str, dict[str, str]], ...] = (
         ("read_file", {}),
         ("write_file", {"content": "pwned"}),
         ("edit_file", {"old": "hush", "new": "pwned"}),

@@ -1,6 +1,7 @@
 """Commands under the executor: limits, partial output, one outcome (acceptance 13, 46, 47, 50)."""
 
 import asyncio
+import sys
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,11 @@ from governance.core.policy import TimeoutSource
 from governance.core.ports import Host
 from tests.governance.core.process_table import runs
 from tests.support import eventually
+
+pytestmark = [
+    pytest.mark.usefixtures("_no_pipe_is_left"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
 
 
 @pytest.fixture

@@ -23,17 +23,18 @@ async def server():
         yield running
 
 
-def answers(table):
-    """A resolver that knows these names, and counts."""
+class Names:
+    """A resolver that knows these names, and remembers what it was asked."""
 
-    async def resolve(host, port):
-        resolve.asked.append((host, port))
-        if host not in table:
+    def __init__(self, **addresses):
+        self._addresses = {f"{name}.test": found for name, found in addresses.items()}
+        self.asked: list[tuple[str, int]] = []
+
+    async def __call__(self, host, port):
+        self.asked.append((host, port))
+        if host not in self._addresses:
             raise OSError("no such name")
-        return table[host]
-
-    resolve.asked = []
-    return resolve
+        return self._addresses[host]
 
 
 async def refused(bench, url, match):
@@ -226,7 +227,7 @@ def test_addresses_that_are_public(address):
 
 
 async def test_name_with_a_single_private_address_is_refused(bench, server):
-    resolve = answers({"mixed.test": ["93.184.216.34", "127.0.0.1"]})
+    resolve = Names(mixed=["93.184.216.34", "127.0.0.1"])
     bench.change(web_allow_private=False, web_resolve=resolve)
     await refused(bench, server.url(host="mixed.test"), "private or local")
     assert server.requests == []
@@ -234,7 +235,7 @@ async def test_name_with_a_single_private_address_is_refused(bench, server):
 
 async def test_address_that_was_checked_is_the_one_connected_to(bench, server):
     """DNS rebinding: a second look at the name would give another address."""
-    resolve = answers({"rebound.test": ["127.0.0.1"]})
+    resolve = Names(rebound=["127.0.0.1"])
     bench.change(web_resolve=resolve)
     server.pages["/"] = answer("here")
     text = await bench.call("web_fetch", url=server.url(host="rebound.test"))
@@ -246,7 +247,7 @@ async def test_address_that_was_checked_is_the_one_connected_to(bench, server):
 async def test_redirect_to_a_private_address_is_refused(bench, server, monkeypatch):
     # The server's own address counts as public here, so that the first request gets through.
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
-    resolve = answers({"public.test": ["127.0.0.1"], "inside.test": ["127.0.0.2"]})
+    resolve = Names(public=["127.0.0.1"], inside=["127.0.0.2"])
     bench.change(web_allow_private=False, web_resolve=resolve)
     server.pages["/"] = answer(
         status="307 Temporary Redirect", location=server.url("/inside", host="inside.test")
@@ -257,13 +258,13 @@ async def test_redirect_to_a_private_address_is_refused(bench, server, monkeypat
 
 
 async def test_next_address_is_tried_where_one_does_not_answer(bench, server):
-    bench.change(web_resolve=answers({"two.test": ["127.0.0.2", "127.0.0.1"]}))
+    bench.change(web_resolve=Names(two=["127.0.0.2", "127.0.0.1"]))
     server.pages["/"] = answer("here")
     assert (await bench.call("web_fetch", url=server.url(host="two.test"))).endswith("here")
 
 
 async def test_unknown_host_and_closed_port_are_sentences(bench, server):
-    bench.change(web_resolve=answers({"closed.test": ["127.0.0.3"]}))
+    bench.change(web_resolve=Names(closed=["127.0.0.3"]))
     await refused(bench, "http://unknown.test/", "could not be found")
     await refused(bench, server.url(host="closed.test"), "connection")
 
@@ -350,7 +351,7 @@ async def test_certificate_is_checked_against_the_name_not_the_address(
 ):
     path = make_certificate("secure.test", tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
-    bench.change(web_resolve=answers({"secure.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]}))
+    bench.change(web_resolve=Names(secure=["127.0.0.1"], other=["127.0.0.1"]))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(path)
     server = HttpServer()

@@ -8,7 +8,8 @@ import pytest
 
 from governance.core.invokers.process import ProcessInvoker
 from tests.governance.core.invokers.worker_calls import GRACE
-from tests.governance.core.process_table import tagged, until
+from tests.governance.core.process_table import tagged
+from tests.support import eventually
 
 collect_ignore_glob = [] if sys.platform == "linux" else ["test_process_*.py", "test_worker_*.py"]
 
@@ -34,7 +35,7 @@ async def make(mark):
     for invoker in made:
         await invoker.aclose()
         assert (invoker.live, invoker.ending, invoker.survivors) == (0, 0, ())
-    await until(lambda: not tagged(mark))
+    await eventually(lambda: not tagged(mark))
 
 
 @pytest.fixture

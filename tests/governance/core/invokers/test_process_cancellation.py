@@ -7,7 +7,8 @@ import pytest
 
 from governance.core.cancellation import Cancellation, CancellationToken, Cancelled, CancelReason
 from tests.governance.core.invokers.worker_calls import Call, released, run
-from tests.governance.core.process_table import runs, tagged, until
+from tests.governance.core.process_table import runs, tagged
+from tests.support import eventually
 
 
 @pytest.mark.parametrize("function", ["spin", "hold_the_interpreter", "match_catastrophically"])
@@ -47,7 +48,7 @@ async def test_next_call_does_not_wait_for_the_grace_of_a_cancelled_one(make):
     invoker = make(spare=1, kill_grace=1)
     deaf = Call(invoker, "ignore_sigterm", {}, call_id="deaf")
     await deaf.report()
-    await until(lambda: invoker.idle == 1)
+    await eventually(lambda: invoker.idle == 1)
     deaf.task.cancel()
     assert await run(invoker, "add", a=1, b=1) == 2
     assert not deaf.task.done()
@@ -63,8 +64,8 @@ async def test_everything_that_the_tool_started_dies_with_it(make, mark):
     assert len(pids) == 4
     assert all(runs(pid) for pid in pids)
     await call.cancel()
-    await until(lambda: not any(runs(pid) for pid in pids), within=1)
-    await until(lambda: not tagged(mark))
+    await eventually(lambda: not any(runs(pid) for pid in pids), timeout=1)
+    await eventually(lambda: not tagged(mark))
 
 
 async def test_cooperative_tool_gets_the_grace_to_tidy_up(make, tmp_path):
@@ -91,7 +92,7 @@ async def test_second_cancellation_still_leaves_nothing_behind(make, mark):
     call.task.cancel()
     await asyncio.sleep(0)
     await call.cancel()
-    await until(lambda: invoker.ending == 0 and not tagged(mark))
+    await eventually(lambda: invoker.ending == 0 and not tagged(mark))
 
 
 async def test_signals_are_as_they_were_for_the_call_after_a_tool_that_changed_them(make):

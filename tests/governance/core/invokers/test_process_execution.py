@@ -9,7 +9,7 @@ from governance.core.cancellation import Cancellation, CancellationToken, Cancel
 from governance.core.executor import Host, ToolExecutor
 from governance.core.tools import Isolation, ToolRegistry
 from tests.governance.core.invokers import worker_tools
-from tests.governance.core.process_table import until
+from tests.support import eventually
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_cancelled_process_tool_is_proven_gone(executor):
     token = CancellationToken()
     live = executor.prepare(ToolCall(id="c", tool_name="spin_for_ever"), token=token)
     running = asyncio.create_task(executor.execute(live))
-    await until(lambda: live.partial_output == "partial")
+    await eventually(lambda: live.partial_output == "partial")
     token.cancel(Cancellation(reason=CancelReason.USER))
     outcome = await running
     assert (outcome.status, outcome.disposition) == (CallStatus.CANCELLED, Disposition.SETTLED)

@@ -52,9 +52,10 @@ async def test_newest_report_arrives_while_the_tool_is_silent(make, pipe):
     assert await released(call, pipe) == "released"
 
 
-async def test_report_of_an_earlier_call_is_not_taken_for_this_one(make, pipe):
+@pytest.mark.parametrize("left_behind", ["thread", "fork"])
+async def test_report_of_an_earlier_call_is_not_taken_for_this_one(make, pipe, left_behind):
     invoker = make()
-    await run(invoker, "report_from_thread_left_behind")
+    await run(invoker, f"report_from_{left_behind}_left_behind")
     call = Call(invoker, "sleep_until_released", {"path": str(pipe)}, call_id="second")
     assert (await call.report()).message == "waiting"
     assert await released(call, pipe) == "released"

@@ -12,7 +12,8 @@ from governance.core.exceptions import GovernanceError
 from governance.core.invokers.process import WorkerDied, WorkerPoolBroken, WorkerPoolClosed
 from governance.core.invokers.restart_budget import RestartBudget
 from tests.governance.core.invokers.worker_calls import GRACE, TOOLS, Call, run
-from tests.governance.core.process_table import runs, tagged, until
+from tests.governance.core.process_table import runs, tagged
+from tests.support import eventually
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ async def test_worker_killed_while_idle_is_replaced(make):
     invoker = make()
     worker = await run(invoker, "pid")
     os.kill(worker, signal.SIGKILL)
-    await until(lambda: not runs(worker))
+    await eventually(lambda: not runs(worker))
     assert await run(invoker, "add", a=1, b=1) == 2
 
 
@@ -97,7 +98,7 @@ async def test_workers_that_do_not_come_up_are_not_started_for_ever(make, initia
         await run(invoker, "add", a=1, b=1)
     with pytest.raises(WorkerPoolBroken):
         await run(invoker, "add", a=1, b=1)
-    await until(lambda: invoker.live == 0 and invoker.ending == 0)
+    await eventually(lambda: invoker.live == 0 and invoker.ending == 0)
 
 
 async def test_system_that_has_no_process_left_is_told_in_words(make, monkeypatch):
@@ -110,7 +111,7 @@ async def test_worker_is_replaced_after_its_share_of_calls(make):
     invoker = make(max_calls_per_worker=2)
     pids = [await run(invoker, "pid") for _ in range(4)]
     assert pids[0] == pids[1] != pids[2] == pids[3]
-    await until(lambda: not runs(pids[0]))
+    await eventually(lambda: not runs(pids[0]))
 
 
 async def test_worker_that_grew_too_large_is_replaced(make):
@@ -125,7 +126,7 @@ async def test_spare_is_kept_warm_and_takes_the_call_after_a_cancelled_one(make,
     assert (invoker.live, invoker.idle) == (1, 1)
     call = Call(invoker, "spin", {})
     await call.report()
-    await until(lambda: invoker.idle == 1)
+    await eventually(lambda: invoker.idle == 1)
     before = set(tagged(mark))
     await call.cancel()
     assert await run(invoker, "pid") in before
@@ -165,7 +166,7 @@ async def test_closing_ends_everything_at_once_and_takes_no_more_calls(make, mar
 async def test_closing_while_a_worker_starts_leaves_nothing(make, mark):
     invoker = make(spare=1)
     call = Call(invoker, "add", {"a": 1, "b": 1})
-    await until(lambda: invoker.live > 0)
+    await eventually(lambda: invoker.live > 0)
     await invoker.aclose()
     with pytest.raises((WorkerPoolClosed, WorkerDied)):
         await call.task
@@ -216,12 +217,12 @@ async def test_nothing_outlives_a_server_that_is_killed(function, serve, mark):
     assert await asyncio.to_thread(server.stdout.readline)
     assert len(tagged(mark)) >= 4  # the server, its worker, the spare, their guards
     server.kill()
-    await until(lambda: not tagged(mark))
+    await eventually(lambda: not tagged(mark))
 
 
 async def test_interrupted_server_without_a_proper_end_leaves_nothing(serve, mark):
     server = serve("spin")
     assert await asyncio.to_thread(server.stdout.readline)
     server.send_signal(signal.SIGINT)
-    await until(lambda: server.poll() is not None)
-    await until(lambda: not tagged(mark))
+    await eventually(lambda: server.poll() is not None)
+    await eventually(lambda: not tagged(mark))

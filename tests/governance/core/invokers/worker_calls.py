@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.governance.core.process_table import until
+from tests.support import eventually
 
 TOOLS = "tests.governance.core.invokers.worker_tools"
 GRACE = 0.3
@@ -59,7 +59,7 @@ async def released(call, pipe):
             return True
         return False
 
-    await until(is_open)
+    await eventually(is_open)
     return await call.task
 
 

@@ -1,0 +1,42 @@
+# `make run` starts the site, `make test` runs every test. Nothing has to be installed before.
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench coverage format requirements clean base dev
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
+
+run: base ## Start the site on http://127.0.0.1:8000 (HOST, PORT and more: .env.example)
+	@exec .venv/bin/python -m scripts.start
+
+test: dev ## Run every test (one part of them: make test ARGS=tests/turns)
+	@scripts/test $(ARGS)
+
+check: dev ## Judge the code without running the tests: lint, types, imports, migrations, deployment
+	@scripts/check
+
+bench: dev ## Print and store the table of speeds
+	@.venv/bin/python -m benchmarks
+
+coverage: dev ## Run the Python tests and show the lines that none of them reaches
+	@.venv/bin/python -m pytest --cov --cov-report=term $(ARGS)
+
+format: dev ## Put Python, templates, JavaScript and CSS into shape
+	@.venv/bin/ruff check --fix --quiet . && .venv/bin/ruff format --quiet .
+	@find templates -name '*.html' -exec .venv/bin/djade --target-version 5.2 {} +
+	@if [ -x node_modules/.bin/biome ]; then node_modules/.bin/biome check --write .; fi
+
+requirements: dev ## Pin the newest versions that requirements/*.in allow
+	@for kind in base dev; do \
+		.venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url requirements/$$kind.in -o requirements/$$kind.txt || exit 1; \
+	done
+
+clean: ## Remove what was installed and made, but not var/
+	@rm -rf .venv node_modules dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+base:
+	@scripts/environment base
+
+dev:
+	@scripts/environment dev

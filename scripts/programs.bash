@@ -1,0 +1,36 @@
+# Programs that pip does not install; to be sourced. What is missing is installed by apt where that is possible,
+# else noted, and fails the run where nothing may be left out (CI=true).
+
+left_out=()
+
+# need PROGRAM PACKAGE WHAT FOR: whether PROGRAM can be used.
+need() {
+    command -v "$1" >/dev/null && return
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && grep -qiE '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release; then
+        echo "Installing $2 ..."
+        [ -n "${apt_lists:-}" ] || apt-get update -qq && apt_lists=fresh
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" >/dev/null || true
+        command -v "$1" >/dev/null && return
+    fi
+    left_out+=("$3 (needs $1: install the package $2)")
+    return 1
+}
+
+# run TITLE COMMAND...: run it, remember whether it failed, go on.
+failed=()
+run() {
+    echo "== $1"
+    "${@:2}" || failed+=("$1")
+}
+
+# Ends the script: what was left out, what failed.
+conclude() {
+    local line
+    for line in "${left_out[@]}"; do echo "Left out: $line"; done
+    for line in "${failed[@]}"; do echo "Failed: $line"; done
+    if [ "${CI:-}" = true ] && [ ${#left_out[@]} -gt 0 ]; then
+        echo "Nothing may be left out here."
+        exit 1
+    fi
+    [ ${#failed[@]} -eq 0 ] || exit 1
+}

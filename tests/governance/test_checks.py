@@ -1,0 +1,165 @@
+"""System checks: every setting, each with an id, a hint and a line in the documentation."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core.checks import run_checks
+from django.test import override_settings
+
+from governance.checks import RULES
+from governance.conf import GovernanceSettings, app_settings, toolbox_settings
+from governance.core.tools import make_tool, registry
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "settings" / "governance.md"
+BAD = {
+    "DEFAULT_TIMEOUT": (-1, "60", True, float("nan"), 10**9),
+    "TOOL_TIMEOUTS": (None, {"exec": "60"}, {"exec": -1}, {1: 60}, 60),
+    "TIMEOUT_CEILING": (-1, None),
+    "CANCEL_GRACE": (-0.1, 61),
+    "KILL_GRACE": (-0.1, 61),
+    "MAX_RUNNING": (0, 1.5, True),
+    "MAX_QUEUED": (-1, None),
+    "MAX_RUNNING_PER_SCOPE": (0,),
+    "QUEUE_TIMEOUT": (0, None),
+    "MAX_THREADS": (0,),
+    "MAX_ABANDONED_THREADS": (-1,),
+    "MAX_WORKERS": (0,),
+    "PROGRESS_INTERVAL": (0, "5"),
+    "RESULT_LIMIT": (10,),
+    "POLICY_POLL": (0,),
+    "EXEC_ENABLED": ("false", 1),
+    "EXEC_OUTPUT_LIMIT": (0,),
+    "EXEC_ENVIRONMENT": ("HOME", [1]),
+    "WORKSPACE_ROOT": ("relative/path", None),
+    "FILE_MAX_BYTES": (0,),
+    "WEB_ALLOW_PRIVATE": ("no",),
+    "WEB_MAX_BYTES": (-1,),
+    "WEB_MAX_REDIRECTS": (-1,),
+}
+NUMBER = {name: f"governance.E{number:03}" for number, name in enumerate(
+    [
+        "DEFAULT_TIMEOUT",
+        "TOOL_TIMEOUTS",
+        "TIMEOUT_CEILING",
+        "CANCEL_GRACE",
+        "KILL_GRACE",
+        "MAX_RUNNING",
+        "MAX_QUEUED",
+        "MAX_RUNNING_PER_SCOPE",
+        "QUEUE_TIMEOUT",
+        "MAX_THREADS",
+        "MAX_ABANDONED_THREADS",
+        "MAX_WORKERS",
+        "PROGRESS_INTERVAL",
+        "RESULT_LIMIT",
+        "POLICY_POLL",
+        "EXEC_ENABLED",
+        "EXEC_OUTPUT_LIMIT",
+        "WORKSPACE_ROOT",
+        "WEB_ALLOW_PRIVATE",
+        "WEB_MAX_BYTES",
+    ],
+    start=1,
+)} | {
+    "WEB_MAX_REDIRECTS": "governance.E022",
+    "FILE_MAX_BYTES": "governance.E023",
+    "EXEC_ENVIRONMENT": "governance.E024",
+}
+
+
+@pytest.fixture(autouse=True)
+def safe_settings(settings):
+    """A site without anything to complain of."""
+    for name in dir(settings._wrapped if hasattr(settings, "_wrapped") else settings):
+        if name.startswith("GOVERNANCE_"):
+            delattr(settings, name)
+    settings.DEBUG = False
+
+
+def found():
+    return {message.id: message for message in run_checks(tags=["governance"])}
+
+
+def test_the_defaults_are_fine():
+    assert found() == {}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_a_wrong_value_is_an_error_with_the_settings_own_id(name, value):
+    with override_settings(**{f"GOVERNANCE_{name}": value}):
+        message = found()[NUMBER[name]]
+    assert f"GOVERNANCE_{name}" in message.msg
+    assert message.hint
+
+
+def test_every_setting_has_a_check_a_wrong_value_and_a_line_in_the_document():
+    names = set(GovernanceSettings.__annotations__)
+    assert names == set(RULES) == set(BAD) == set(NUMBER)
+    text = DOCUMENT.read_text()
+    for name in names:
+        assert f"`GOVERNANCE_{name}`" in text
+
+
+def test_every_check_is_in_the_document():
+    source = (Path(__file__).parents[2] / "governance" / "checks.py").read_text()
+    ids = set(re.findall(r"governance\.[EW]\d{3}", source))
+    assert len(ids) == 32
+    assert ids == set(re.findall(r"governance\.[EW]\d{3}", DOCUMENT.read_text()))
+
+
+def test_a_misspelled_setting_is_noticed():
+    with override_settings(GOVERNANCE_DEFAULT_TIMOUT=5):
+        assert "GOVERNANCE_DEFAULT_TIMOUT" in found()["governance.W001"].msg
+
+
+def test_a_limit_for_a_tool_that_is_not_installed_is_noticed(probe):
+    with override_settings(GOVERNANCE_TOOL_TIMEOUTS={"probe": 5, "prob": 5}):
+        message = found()["governance.W002"]
+    assert "'prob'" in message.msg
+    assert "probe" in message.hint
+
+
+def test_an_idle_limit_out_of_reach_is_noticed():
+    registry.register(make_tool(lambda: None, name="odd", description="odd", timeout=5, idle_timeout=9))
+    try:
+        assert "'odd'" in found()["governance.W003"].msg
+    finally:
+        registry.unregister("odd")
+
+
+@pytest.mark.parametrize(
+    ("values", "check_id"),
+    [
+        ({"CANCEL_GRACE": 0.9}, "governance.W004"),
+        ({"DEFAULT_TIMEOUT": 7_200}, "governance.W005"),
+        ({"TIMEOUT_CEILING": 60}, "governance.W005"),
+        ({"MAX_RUNNING": 4}, "governance.W006"),
+        ({"EXEC_ENABLED": True}, "governance.E021"),
+        ({"EXEC_ENABLED": True, "WORKSPACE_ROOT": "/srv/workspaces"}, "governance.W007"),
+        ({"WEB_ALLOW_PRIVATE": True}, "governance.W008"),
+    ],
+)
+def test_settings_that_do_not_fit_each_other_are_noticed(values, check_id):
+    with override_settings(**{f"GOVERNANCE_{name}": value for name, value in values.items()}):
+        message = found()[check_id]
+    assert message.hint
+
+
+def test_a_wrong_value_is_not_complained_of_twice():
+    with override_settings(GOVERNANCE_MAX_RUNNING=0):
+        assert set(found()) == {"governance.E006"}
+
+
+def test_settings_are_read_on_access():
+    assert app_settings.MAX_RUNNING == 100
+    with override_settings(GOVERNANCE_MAX_RUNNING=7, GOVERNANCE_EXEC_ENABLED=True, GOVERNANCE_WORKSPACE_ROOT="/srv"):
+        assert app_settings.MAX_RUNNING == 7
+        assert toolbox_settings().exec_enabled
+        assert toolbox_settings().workspace_root == Path("/srv")
+    assert toolbox_settings().workspace_root is None
+
+
+def test_an_unknown_setting_is_an_attribute_error():
+    with pytest.raises(AttributeError):
+        app_settings.NOT_A_SETTING  # noqa: B018

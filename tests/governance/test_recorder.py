@@ -1,0 +1,218 @@
+"""Calls as rows: each status moves once, from where it is allowed, and the first ending wins (invariant 4)."""
+
+import asyncio
+
+import pytest
+
+from governance import recorder
+from governance.core import calls as core
+from governance.core.calls import ALLOWED_MOVES, CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
+from governance.core.cancellation import Cancellation, CancellationToken, CancelReason, CancelSource
+from governance.core.exceptions import IllegalTransition
+from governance.core.live import LiveCall
+from governance.core.policy import Policy, TimeoutSource
+from governance.models import ToolCall
+
+HERE = {"group": "turn", "call_id": "a"}
+DONE = ToolOutcome(status=CallStatus.SUCCEEDED, result="fine", duration=1.5, queued=0.25)
+CANCELLED = ToolOutcome(
+    status=CallStatus.CANCELLED,
+    result="cancelled",
+    is_error=True,
+    error_type=ErrorType.CANCELLED,
+    disposition=Disposition.INDETERMINATE,
+    ended_by=Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ann"),
+)
+
+
+def row(**values):
+    return ToolCall.objects.get(**(values or HERE))
+
+
+@pytest.fixture
+def proposed(db, probe):
+    call = core.ToolCall(id="a", tool_name="probe", input={"text": "hi"}, scope="conversation")
+    recorder.propose([call], group="turn", step=3)
+    return call
+
+
+def test_a_step_is_proposed_in_one_query(db, probe, django_assert_num_queries):
+    calls = [
+        core.ToolCall(id="a", tool_name="probe", input={"text": "hi"}, scope="conversation"),
+        core.ToolCall(id="b", tool_name="unheard_of", scope="conversation", position=1),
+    ]
+    with django_assert_num_queries(1):
+        recorder.propose(calls, group="turn", step=3)
+    known, unknown = ToolCall.objects.order_by("position")
+    assert (known.status, known.input, known.step, known.scope) == ("pending", {"text": "hi"}, 3, "conversation")
+    assert (known.isolation, known.concurrency, known.cancellable) == ("thread", "parallel", False)
+    assert (unknown.isolation, unknown.cancellable) == ("", True)
+
+
+async def _live(call):
+    return LiveCall(call, token=CancellationToken())
+
+
+@pytest.fixture
+def live(proposed):
+    live = asyncio.run(_live(proposed))
+    live.policy = Policy(timeout=30.0, timeout_source=TimeoutSource.HINT, idle_timeout=5.0, capped_from=90.0)
+    live.timeout_source = TimeoutSource.HINT
+    live.queued = 0.5
+    return live
+
+
+def test_a_start_stores_the_limits_and_their_source(live, django_assert_num_queries):
+    with django_assert_num_queries(1):
+        assert recorder.start(live, group="turn")
+    stored = row()
+    assert stored.status == "running"
+    assert stored.started_at is not None
+    assert (stored.timeout_ms, stored.timeout_source, stored.asked_timeout_ms) == (30_000, "hint", 90_000)
+    assert (stored.idle_timeout_ms, stored.queued_ms) == (5_000, 500)
+
+
+def test_no_limit_is_stored_as_zero(live):
+    live.policy = Policy(timeout=None, timeout_source=TimeoutSource.TOOL)
+    recorder.start(live, group="turn")
+    assert (row().timeout_ms, row().idle_timeout_ms, row().asked_timeout_ms) == (0, 0, None)
+
+
+def test_a_call_starts_once_and_never_after_its_end(live):
+    assert recorder.start(live, group="turn")
+    assert not recorder.start(live, group="turn")
+    assert recorder.end(**HERE, outcome=DONE)
+    assert not recorder.start(live, group="turn")
+    assert row().status == "succeeded"
+
+
+def test_of_two_ends_the_first_wins(live, django_assert_num_queries):
+    recorder.start(live, group="turn")
+    with django_assert_num_queries(1):
+        assert recorder.end(**HERE, outcome=CANCELLED)
+    assert not recorder.end(**HERE, outcome=DONE)
+    stored = row()
+    assert (stored.status, stored.result, stored.error_type) == ("cancelled", "cancelled", "cancelled")
+    assert stored.disposition == "indeterminate"
+    assert (stored.ended_by_reason, stored.ended_by_source, stored.ended_by_name) == ("user", "button", "ann")
+
+
+def test_an_end_stores_what_the_outcome_says(live):
+    recorder.start(live, group="turn")
+    recorder.end(**HERE, outcome=DONE)
+    stored = row()
+    assert (stored.duration_ms, stored.queued_ms, stored.is_error) == (1_500, 250, False)
+    assert (stored.timeout_ms, stored.timeout_source) == (30_000, "hint")
+    assert stored.ended_at is not None
+
+
+def test_a_call_that_never_ran_has_no_duration(proposed):
+    outcome = ToolOutcome(status=CallStatus.NOT_STARTED, result="no", disposition=Disposition.NOT_STARTED)
+    assert recorder.end(**HERE, outcome=outcome)
+    assert row().duration_ms is None
+    assert row().timeout_ms is None
+
+
+@pytest.mark.parametrize("before", list(CallStatus))
+@pytest.mark.parametrize("after", [status for status in CallStatus if status.is_terminal])
+def test_an_end_happens_exactly_where_the_table_of_moves_has_an_arrow(make_call, before, after):
+    make_call(call_id="a", status=before)
+    moved = recorder.end(**HERE, outcome=ToolOutcome(status=after, result=""))
+    assert moved == (after in ALLOWED_MOVES.get(before, ()))
+    assert row().status == (after if moved else before)
+
+
+def test_an_open_status_is_no_end(proposed):
+    with pytest.raises(IllegalTransition):
+        recorder.end(**HERE, outcome=ToolOutcome(status=CallStatus.RUNNING, result=""))
+
+
+def test_only_a_running_call_is_cancelling(live):
+    assert not recorder.note_cancelling(**HERE)
+    recorder.start(live, group="turn")
+    assert recorder.note_cancelling(**HERE)
+    assert not recorder.note_cancelling(**HERE)
+    assert row().status == "cancelling"
+    recorder.end(**HERE, outcome=DONE)
+    assert not recorder.note_cancelling(**HERE)
+
+
+def test_progress_is_kept_while_the_call_runs(live):
+    progress = recorder.progress_fields(core.Progress(message="half", progress=1, total=2, output="ignored"))
+    assert not recorder.note_progress(**HERE, progress=progress)
+    recorder.start(live, group="turn")
+    assert recorder.note_progress(**HERE, progress=progress)
+    recorder.end(**HERE, outcome=DONE)
+    assert not recorder.note_progress(**HERE, progress={})
+    assert row().progress == {"message": "half", "progress": 1, "total": 2}
+    assert recorder.progress_fields(None) == {}
+
+
+def test_changes_of_a_limit_are_listed_with_both_values(live, django_assert_num_queries):
+    change = {"at": "2030-01-01T00:00:00+00:00", "from_ms": 30_000, "to_ms": 60_000, "source": "override", "by": ""}
+    moved = {"change": change, "timeout_ms": 60_000, "timeout_source": "override"}
+    assert not recorder.move_deadline(**HERE, **moved)
+    recorder.start(live, group="turn")
+    with django_assert_num_queries(2):
+        assert recorder.move_deadline(**HERE, **moved)
+    assert recorder.move_deadline(**HERE, change=change | {"to_ms": 0}, timeout_ms=0, timeout_source="manual")
+    stored = row()
+    assert [c["to_ms"] for c in stored.deadline_changes] == [60_000, 0]
+    assert (stored.timeout_ms, stored.timeout_source) == (0, "manual")
+
+
+def test_a_late_settlement_is_recorded_once_and_never_becomes_the_result(live):
+    late = LateSettlement(kind="returned", text="too late", after=2.5)
+    recorder.start(live, group="turn")
+    assert not recorder.settle_late(**HERE, late=late)
+    recorder.end(**HERE, outcome=CANCELLED)
+    assert recorder.settle_late(**HERE, late=late)
+    assert not recorder.settle_late(**HERE, late=LateSettlement(kind="raised", text="", after=9))
+    stored = row()
+    assert (stored.late_kind, stored.late_text, stored.late_after_ms) == ("returned", "too late", 2_500)
+    assert stored.result == "cancelled"
+
+
+def test_what_is_open_in_a_group_is_closed_in_three_queries(make_call, django_assert_num_queries):
+    make_call(call_id="done", status=CallStatus.SUCCEEDED, result="real", position=0)
+    make_call(call_id="running", status=CallStatus.RUNNING, position=2)
+    make_call(call_id="pending", status=CallStatus.PENDING, position=1)
+    make_call(call_id="elsewhere", group="other", status=CallStatus.RUNNING)
+
+    def close(call):
+        ran = call.status != CallStatus.PENDING
+        return ToolOutcome(
+            status=CallStatus.REPAIRED if ran else CallStatus.NOT_STARTED,
+            result=f"closed {call.call_id}",
+            is_error=True,
+            error_type=ErrorType.INTERRUPTED,
+            disposition=Disposition.INDETERMINATE if ran else Disposition.NOT_STARTED,
+        )
+
+    with django_assert_num_queries(4):  # the savepoint counts as two
+        closed = recorder.close_open(group="turn", close=close)
+    assert [(call.call_id, call.status) for call in closed] == [("pending", "not_started"), ("running", "repaired")]
+    stored = row(call_id="running")
+    assert (stored.result, stored.is_synthetic, stored.error_type) == ("closed running", True, "interrupted")
+    assert row(call_id="done").result == "real"
+    assert row(call_id="elsewhere").status == "running"
+    assert recorder.close_open(group="turn", close=close) == []
+
+
+def test_closing_with_an_illegal_status_writes_nothing(make_call):
+    make_call(call_id="a", status=CallStatus.RUNNING)
+    make_call(call_id="b", status=CallStatus.PENDING, position=1)
+    with pytest.raises(IllegalTransition):
+        recorder.close_open(group="turn", close=lambda _: ToolOutcome(status=CallStatus.TIMED_OUT, result=""))
+    assert set(ToolCall.objects.values_list("status", flat=True)) == {"running", "pending"}
+
+
+def test_text_that_a_database_would_refuse_is_stored_with_replacements(db, probe):
+    bad = "nul \x00, half a pair \ud800"
+    call = core.ToolCall(id="a", tool_name="x" * 300, input={"text": bad, "n": [float("nan"), 1.5]})
+    recorder.propose([call], group="turn", step=0)
+    recorder.end(**HERE, outcome=ToolOutcome(status=CallStatus.FAILED, result=bad, detail=bad))
+    stored = row()
+    assert stored.result == stored.detail == stored.input["text"] == "nul \ufffd, half a pair ?"
+    assert stored.input["n"] == ["nan", 1.5]
+    assert len(stored.tool_name) == 128

@@ -1,0 +1,61 @@
+"""What the tests of webchat share: people, a conversation, the site that runs turns, and sockets to it."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractUser
+from django.db import connections
+from django.test import AsyncClient
+
+from governance.doors import database_door
+from tests.webchat.sockets import Socket
+from turns import runtime, services
+
+
+@pytest.fixture
+def person(transactional_db: None) -> AbstractUser:
+    return get_user_model().objects.create_user("ada", password="pw")
+
+
+@pytest.fixture
+def stranger(transactional_db: None) -> AbstractUser:
+    return get_user_model().objects.create_user("eve", password="pw")
+
+
+@pytest.fixture
+async def site(transactional_db: None) -> AsyncIterator[None]:
+    """Run turns while the test runs, and leave nothing behind."""
+    yield
+    await runtime.stop(grace=0)
+    await database_door(connections.close_all)()
+
+
+@pytest.fixture
+async def conversation(site: None, person: AbstractUser) -> services.ConversationSummary:
+    return await services.create_conversation(user=person)
+
+
+@pytest.fixture
+async def browser(site: None, person: AbstractUser) -> AsyncClient:
+    """Return a browser in which the person is signed in."""
+    client = AsyncClient()
+    await client.aforce_login(person)
+    return client
+
+
+@pytest.fixture
+async def connect(
+    browser: AsyncClient, conversation: services.ConversationSummary
+) -> AsyncIterator[Callable[..., Socket]]:
+    """Return a function that makes sockets to the conversation; those left open are closed at the end."""
+    made: list[Socket] = []
+
+    def make(**how: object) -> Socket:
+        cookie = browser.cookies["sessionid"].value
+        made.append(Socket(**{"conversation_id": conversation.id, "session": cookie, **how}))
+        return made[-1]
+
+    yield make
+    for socket in made:
+        await socket.leave()

@@ -1,0 +1,108 @@
+"""A WebSocket client for the tests: the real ASGI application, without a network."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from channels.testing import WebsocketCommunicator
+
+from config.asgi import application
+
+TIMEOUT = 5.0
+Frame = dict[str, Any]
+
+
+class Closed(Exception):
+    """The server closed the socket with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Socket:
+    """One socket; keeps every frame that it saw."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: UUID | str,
+        session: str | None = None,
+        token: str | None = None,
+        origin: str | None = "http://localhost:8000",
+    ) -> None:
+        headers = [(b"host", b"localhost:8000")]
+        if session is not None:
+            headers.append((b"cookie", f"sessionid={session}".encode()))
+        if token is not None:
+            headers.append((b"authorization", f"Bearer {token}".encode()))
+        if origin is not None:
+            headers.append((b"origin", origin.encode()))
+        path = f"/ws/conversations/{conversation_id}/"
+        self.wire = WebsocketCommunicator(application, path, headers=headers)
+        self.seen: list[Frame] = []
+
+    async def connect(self) -> bool:
+        """Open the socket; return whether it was accepted."""
+        accepted, _ = await self.wire.connect(timeout=TIMEOUT)
+        return accepted
+
+    async def open(self, *, after: int | None = None) -> "Socket":
+        """Open the socket and say hello; the welcome has been read."""
+        assert await self.connect()
+        await self.send(type="hello", protocol=1, **({} if after is None else {"after": after}))
+        await self.read("welcome")
+        return self
+
+    async def send(self, **frame: Any) -> None:
+        """Send a frame."""
+        await self.send_text(json.dumps(frame))
+
+    async def send_text(self, text: str) -> None:
+        """Send a text as it is."""
+        await self.wire.send_to(text_data=text)
+
+    async def next(self) -> Frame:
+        """Return the next frame; raise `Closed` if the server closed instead."""
+        output = await self.wire.receive_output(timeout=TIMEOUT)
+        if output["type"] == "websocket.close":
+            raise Closed(output.get("code", 1000))
+        frame: Frame = json.loads(output["text"])
+        self.seen.append(frame)
+        return frame
+
+    async def read(self, kind: str, when: Callable[[Frame], bool] = lambda _: True) -> Frame:
+        """Read up to the first frame of a type (that fits)."""
+        while True:
+            frame = await self.next()
+            if frame["type"] == kind and when(frame):
+                return frame
+
+    async def close_code(self) -> int:
+        """Read until the server closes; return its code."""
+        try:
+            while True:
+                await self.next()
+        except Closed as closed:
+            return closed.code
+
+    async def ping(self) -> Frame:
+        """Ask for a heartbeat: everything that was sent before it has been read then."""
+        await self.send(type="ping")
+        return await self.read("heartbeat")
+
+    async def leave(self) -> None:
+        """Close the socket from here."""
+        if not self.wire.future or not self.wire.future.done():
+            await self.wire.disconnect(timeout=TIMEOUT)
+
+    @property
+    def events(self) -> list[Frame]:
+        """The numbered events among the frames seen."""
+        return [frame for frame in self.seen if "seq" in frame and frame["type"] != "snapshot"]
+
+    @property
+    def seqs(self) -> list[int]:
+        """The numbers of the events seen, in the order in which they came."""
+        return [event["seq"] for event in self.events]

@@ -1,0 +1,358 @@
+"""The HTTP API through the real site: who may, what comes back, and that every error has its code and its words."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from channels.layers import InMemoryChannelLayer
+from django.contrib.auth.models import AbstractUser, Permission
+from django.db import DatabaseError
+from django.test import AsyncClient, Client
+from pydantic import TypeAdapter
+
+from governance.doors import database_door
+from tests.support import eventually
+from turns.services import ConversationSummary
+from webchat import api, health, shapes, tokens
+
+Json = dict[str, Any]
+pytestmark = pytest.mark.usefixtures("site")
+
+
+async def post(client: AsyncClient, path: str, body: Any = None, **headers: str) -> tuple[int, Json]:
+    content = {} if body is None else {"data": json.dumps(body), "content_type": "application/json"}
+    answer = await client.post(path, **content, headers=headers or None)
+    return answer.status_code, answer.json()
+
+
+async def get(client: AsyncClient, path: str, **headers: str) -> tuple[int, Json]:
+    answer = await client.get(path, headers=headers or None)
+    return answer.status_code, answer.json()
+
+
+def fits(shape: Any, body: Json) -> Json:
+    """Return the body, which the API's description promises to have this shape."""
+    TypeAdapter(shape).validate_python(body)
+    return body
+
+
+@pytest.fixture
+async def say(browser: AsyncClient, conversation: ConversationSummary) -> Callable[..., Any]:
+    async def say_it(text: str, **more: str) -> Json:
+        path = f"/api/conversations/{conversation.id}/messages"
+        status, body = await post(browser, path, {"text": text, **more})
+        assert status == 202, body
+        return fits(shapes.MessageAnswer, body)
+
+    return say_it
+
+
+@pytest.fixture
+async def running(browser: AsyncClient, say: Callable[..., Any]) -> Json:
+    """Begin a turn that waits in a tool; return its row of the active turns."""
+    turn_id = (await say("wait 60"))["turn_id"]
+
+    async def row() -> Json | None:
+        _, body = await get(browser, "/api/turns/active")
+        fits(shapes.ActiveTurnsAnswer, body)
+        return next((row for row in body["turns"] if row["turn_id"] == turn_id and row["current_tools"]), None)
+
+    return await eventually(row)
+
+
+# Who may
+
+
+async def test_without_session_or_token_everything_is_401(conversation: ConversationSummary):
+    nobody = AsyncClient()
+    for path in ("turns/active", f"turns/{uuid4()}", "conversations", f"conversations/{conversation.id}/history"):
+        status, body = await get(nobody, f"/api/{path}")
+        assert (status, body["code"]) == (401, "signed_out")
+    for path in (f"turns/{uuid4()}/abort", "conversations", f"conversations/{conversation.id}/messages"):
+        status, body = await post(nobody, f"/api/{path}", {"text": "hi"})
+        assert (status, body["code"]) == (401, "signed_out")
+
+
+async def test_a_session_needs_the_csrf_token_for_unsafe_methods(person: AbstractUser):
+    strict = AsyncClient(enforce_csrf_checks=True)
+    await strict.aforce_login(person)
+    assert (await get(strict, "/api/conversations"))[0] == 200
+    status, body = await post(strict, "/api/conversations", {})
+    assert (status, body["code"]) == (403, "csrf_failed")
+    strict.cookies["csrftoken"] = "a" * 32
+    status, _ = await post(strict, "/api/conversations", {}, **{"X-CSRFToken": "a" * 32})
+    assert status == 201
+
+
+async def test_a_token_needs_no_csrf_token(person: AbstractUser):
+    _, token = await database_door(tokens.issue)(user=person, name="script")
+    program = AsyncClient(enforce_csrf_checks=True)
+    status, body = await post(program, "/api/conversations", {"title": "t"}, Authorization=f"Bearer {token}")
+    assert status == 201
+    fits(shapes.ConversationAnswer, body)
+
+
+async def test_a_wrong_token_is_refused_even_beside_a_good_session(browser: AsyncClient):
+    status, body = await get(browser, "/api/conversations", Authorization="Bearer tk_wrong")
+    assert (status, body["code"]) == (401, "invalid_token")
+
+
+async def test_a_user_who_was_deactivated_is_signed_out(browser: AsyncClient, person: AbstractUser):
+    person.is_active = False
+    await person.asave()
+    status, _ = await get(browser, "/api/conversations")
+    assert status == 401
+
+
+async def test_what_belongs_to_somebody_else_does_not_exist(
+    running: Json, conversation: ConversationSummary, stranger: AbstractUser, browser: AsyncClient
+):
+    other = AsyncClient()
+    await other.aforce_login(stranger)
+    turn = f"/api/turns/{running['turn_id']}"
+    tool = running["current_tools"][0]["tool_id"]
+    assert (await get(other, turn))[0] == 404
+    assert (await get(other, f"{turn}/events"))[0] == 404
+    assert await post(other, f"{turn}/abort") == (404, {"error": api.errors.TURN_NOT_FOUND, "code": "turn_not_found"})
+    assert (await post(other, f"{turn}/abort-tool/{tool}"))[0] == 404
+    assert (await post(other, f"{turn}/tools/{tool}/deadline", {"timeout_ms": 1}))[0] == 404
+    for path in ("messages", "history"):
+        assert (await get(other, f"/api/conversations/{conversation.id}/{path}"))[0] == 404
+    assert (await post(other, f"/api/conversations/{conversation.id}/messages", {"text": "x"}))[0] == 404
+    assert (await get(other, "/api/turns/active"))[1] == {"turns": []}
+    assert (await get(browser, turn))[1]["status"] == "running"
+
+
+async def test_staff_with_the_permissions_see_and_cancel_the_turns_of_others(
+    running: Json, stranger: AbstractUser
+):
+    @database_door
+    def promote() -> None:
+        stranger.is_staff = True
+        stranger.save()
+        stranger.user_permissions.set(Permission.objects.filter(codename__in=["view_all", "cancel_any"]))
+
+    await promote()
+    operator = AsyncClient()
+    await operator.aforce_login(stranger)
+    assert [row["turn_id"] for row in (await get(operator, "/api/turns/active"))[1]["turns"]] == [running["turn_id"]]
+    status, _ = await post(operator, f"/api/turns/{running['turn_id']}/abort", {"reason": "maintenance"})
+    assert status == 200
+    _, body = await get(operator, f"/api/turns/{running['turn_id']}/events")
+    abort = await eventually(lambda: _event(operator, running["turn_id"], "turn_abort"))
+    assert (abort["reason"], abort["source"], abort["by"]) == ("admin", "api", "eve")
+
+
+# Turns
+
+
+async def test_a_turn_can_be_watched_and_cancelled(browser: AsyncClient, running: Json):
+    turn = f"/api/turns/{running['turn_id']}"
+    assert running["current_tools"][0]["tool_name"]
+    _, shown = await get(browser, turn)
+    fits(shapes.TurnAnswer, shown)
+    assert [call["status"] for call in shown["calls"]] == ["running"]
+    first = await post(browser, f"{turn}/abort", {"op_id": "a"})
+    assert first[0] == 200
+    fits(shapes.CancelAnswer, first[1])
+    assert first[1] == {"ok": True, "turn_id": running["turn_id"], "status": "cancelling"}
+    end = await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
+    assert end["status"] == "cancelled"
+    abort = await _event(browser, running["turn_id"], "turn_abort")
+    assert (abort["reason"], abort["source"], abort["by"]) == ("user", "api", "ada")
+    again = await post(browser, f"{turn}/abort")
+    assert again == (404, {"error": "Turn not found or already completed", "code": "turn_not_found"})
+    _, after = await get(browser, f"{turn}/events?after={end['seq']}")
+    assert after["events"] == []
+    assert after["last_seq"] >= end["seq"]
+
+
+@pytest.mark.parametrize("turn_id", ["nonsense", "00000000-0000-4000-8000-000000000000", "%00"])
+async def test_an_unknown_turn_is_404_in_the_words_of_the_protocol(browser: AsyncClient, turn_id: str):
+    said = (404, {"error": "Turn not found or already completed", "code": "turn_not_found"})
+    assert await post(browser, f"/api/turns/{turn_id}/abort") == said
+    assert await get(browser, f"/api/turns/{turn_id}") == said
+    assert await get(browser, f"/api/turns/{turn_id}/events") == said
+
+
+async def test_one_call_is_cancelled_and_the_turn_goes_on(browser: AsyncClient, running: Json):
+    turn = f"/api/turns/{running['turn_id']}"
+    tool = running["current_tools"][0]["tool_id"]
+    assert (await post(browser, f"{turn}/abort-tool/nobody"))[1]["code"] == "tool_call_not_found"
+    status, body = await post(browser, f"{turn}/abort-tool/{tool}", {"reason": "too slow"})
+    assert status == 200
+    fits(shapes.CancelToolAnswer, body)
+    result = await eventually(lambda: _event(browser, running["turn_id"], "tool_result"))
+    assert (result["status"], result["ended_by"]["reason"], result["ended_by"]["by"]) == ("cancelled", "user", "ada")
+    end = await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
+    assert end["status"] == "completed"
+    status, body = await post(browser, f"{turn}/abort-tool/{tool}")
+    assert (status, body["code"]) == (404, "tool_call_not_found")
+
+
+async def test_the_limit_of_a_running_call_is_moved_and_capped(browser: AsyncClient, running: Json, settings: Any):
+    settings.GOVERNANCE_TIMEOUT_CEILING = 300.0
+    path = f"/api/turns/{running['turn_id']}/tools/{running['current_tools'][0]['tool_id']}/deadline"
+    status, body = await post(browser, path, {"timeout_ms": 90_000})
+    assert (status, body["timeout_ms"]) == (200, 90_000)
+    fits(shapes.DeadlineAnswer, body)
+    assert (await post(browser, path, {"extend_ms": 30_000}))[1]["timeout_ms"] == 120_000
+    assert (await post(browser, path, {"timeout_ms": 999_000_000}))[1]["timeout_ms"] == 300_000
+    for wrong in ({}, {"timeout_ms": 1, "extend_ms": 1}, {"timeout_ms": 0}, {"timeout_ms": "60"}):
+        assert (await post(browser, path, wrong))[0] == 422
+    await post(browser, path, {"timeout_ms": 1})
+    result = await eventually(lambda: _event(browser, running["turn_id"], "tool_result"))
+    assert result["status"] == "timed_out"
+
+
+# Conversations
+
+
+async def test_conversations_are_made_and_listed(browser: AsyncClient):
+    status, made = await post(browser, "/api/conversations", {"title": "Notes"})
+    assert status == 201
+    fits(shapes.ConversationAnswer, made)
+    assert (await post(browser, "/api/conversations"))[0] == 201
+    _, listed = await get(browser, "/api/conversations")
+    fits(shapes.ConversationsAnswer, listed)
+    assert made["conversation_id"] in {row["conversation_id"] for row in listed["conversations"]}
+
+
+async def test_the_same_client_id_is_the_same_turn(say: Callable[..., Any]):
+    first = await say("help", client_id="c1")
+    assert await say("help", client_id="c1") == first
+    assert (await say("help", client_id="c2"))["turn_id"] != first["turn_id"]
+
+
+async def test_a_cancel_word_ends_what_is_active_and_is_a_message_otherwise(
+    browser: AsyncClient, running: Json, say: Callable[..., Any]
+):
+    assert await say("ok, never mind") == {
+        "turn_id": running["turn_id"],
+        "conversation_id": running["conversation_id"],
+        "cancelled": True,
+    }
+    await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
+    assert (await _event(browser, running["turn_id"], "turn_abort"))["source"] == "typed"
+    again = await say("stop")
+    assert again["cancelled"] is False
+    assert again["turn_id"] != running["turn_id"]
+
+
+async def test_messages_and_history_can_be_read(
+    browser: AsyncClient, conversation: ConversationSummary, say: Callable[..., Any]
+):
+    turn_id = (await say("wait 0.01"))["turn_id"]
+    await eventually(lambda: _event(browser, turn_id, "turn_end"))
+    _, shown = await get(browser, f"/api/conversations/{conversation.id}/messages")
+    fits(shapes.MessagesAnswer, shown)
+    assert shown["messages"][0]["html"] == "<p>wait 0.01</p>"
+    first = shown["messages"][0]["position"]
+    _, earlier = await get(browser, f"/api/conversations/{conversation.id}/messages?before={first}")
+    assert earlier["messages"] == []
+    _, history = await get(browser, f"/api/conversations/{conversation.id}/history")
+    fits(shapes.HistoryAnswer, history)
+    blocks = [block for message in history["messages"] for block in message["content"]]
+    used = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    assert used
+    assert used == [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+
+
+@pytest.mark.parametrize("body", [{}, {"text": 7}, {"text": "  "}, {"text": "x" * 60_000}, {"text": "a\x00"}, []])
+async def test_a_message_that_cannot_be_taken_is_422_in_words(
+    browser: AsyncClient, conversation: ConversationSummary, body: Any
+):
+    status, said = await post(browser, f"/api/conversations/{conversation.id}/messages", body)
+    assert status == 422
+    assert said["code"] in {"invalid_field", "message_rejected"}
+    assert said["error"].endswith(".")
+
+
+async def test_too_many_messages_in_a_minute_are_429(
+    browser: AsyncClient, conversation: ConversationSummary, settings: Any
+):
+    settings.WEBCHAT_MAX_MESSAGES_PER_MINUTE = 2
+    path = f"/api/conversations/{conversation.id}/messages"
+    answers = [await post(browser, path, {"text": "help", "client_id": "same"}) for _ in range(7)]
+    assert answers[0][0] == 202
+    assert (429, "too_many_messages") in {(status, body.get("code")) for status, body in answers}
+
+
+# Errors
+
+
+@pytest.mark.parametrize("path", ["", "nowhere", "turns/", "turns/1/2/3/4", "docs/x"])
+async def test_an_unknown_address_is_a_json_404(browser: AsyncClient, path: str):
+    assert (await get(browser, f"/api/{path}"))[1]["code"] == "not_found"
+
+
+async def test_a_wrong_method_is_a_json_405_that_says_what_is_right(browser: AsyncClient):
+    answer = await browser.delete("/api/conversations")
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+    assert {word.strip() for word in answer["Allow"].split(",")} >= {"GET"}
+
+
+async def test_a_body_that_is_not_json_is_refused(browser: AsyncClient, conversation: ConversationSummary):
+    path = f"/api/conversations/{conversation.id}/messages"
+    broken = await browser.post(path, data="{", content_type="application/json")
+    assert (broken.status_code, broken.json()["code"]) == (400, "invalid_json")
+    form = await browser.post(path, data="text=hi", content_type="application/x-www-form-urlencoded")
+    assert (form.status_code, form.json()["code"]) == (415, "unsupported_media_type")
+    large = await browser.post(path, data=json.dumps({"text": "x" * 3_000_000}), content_type="application/json")
+    assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
+
+
+async def test_a_failure_inside_is_a_500_without_its_text(browser: AsyncClient, monkeypatch: pytest.MonkeyPatch):
+    async def broken(**_: Any) -> None:
+        raise DatabaseError("password=hunter2")
+
+    monkeypatch.setattr(api.selectors, "list_conversations", broken)
+    answer = await browser.get("/api/conversations")
+    assert (answer.status_code, answer.json()["code"]) == (500, "server_error")
+    assert "hunter2" not in answer.content.decode()
+
+
+# The description, and signs of life
+
+
+async def test_the_description_asks_nobody_but_this_server(browser: AsyncClient):
+    page = (await browser.get("/api/docs")).content.decode()
+    assert "//" not in page.replace("<!", "").replace("/**", "").split("<body")[1].replace('"/api/openapi.json"', "")
+    assert "<script>" not in page
+    _, described = await get(browser, "/api/openapi.json")
+    assert "/api/turns/{turn_id}/abort" in described["paths"]
+    assert described["paths"]["/api/turns/active"]["get"]["security"]
+
+
+def test_signs_of_life(db: None, monkeypatch: pytest.MonkeyPatch):
+    client = Client()
+    assert client.get("/healthz").json() == {"ok": True}
+    assert client.get("/readyz").json() == {"ok": True, "database": True, "channel_layer": True}
+
+    async def unreachable(*_: Any) -> None:
+        raise ConnectionError("redis://secret@host")
+
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", unreachable)
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"ok": False, "database": True, "channel_layer": False}
+
+
+async def test_readiness_is_bounded(settings: Any, monkeypatch: pytest.MonkeyPatch):
+    settings.WEBCHAT_READY_TIMEOUT = 0.05
+
+    async def hangs(*_: Any) -> None:
+        await __import__("asyncio").Event().wait()
+
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", hangs)
+    answer = await AsyncClient().get("/readyz")
+    assert answer.status_code == 503
+    assert health.get_channel_layer() is not None
+
+
+async def _event(client: AsyncClient, turn_id: str, kind: str) -> Json | None:
+    _, body = await get(client, f"/api/turns/{turn_id}/events")
+    fits(shapes.EventsAnswer, body)
+    return next((event for event in body["events"] if event["type"] == kind), None)

@@ -1,0 +1,7 @@
+"""The Django admin of turns: history that can only be read, and one action that cancels what runs."""
+
+from turns.admin.audit import CancelRequestAdmin, RepairAdmin
+from turns.admin.conversations import ConversationAdmin
+from turns.admin.turns import TurnAdmin
+
+__all__ = ["CancelRequestAdmin", "ConversationAdmin", "RepairAdmin", "TurnAdmin"]

@@ -1,0 +1,44 @@
+"""What the lists of turns share: spans in words, links, and tables of rows that belong to a turn."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from governance.durations import format_duration
+
+NOTHING = "—"
+
+
+def span(milliseconds: int | None) -> str:
+    """Return a span as people read it."""
+    return NOTHING if milliseconds is None else format_duration(milliseconds)
+
+
+def by_whom(row: Any) -> str:
+    """Return reason, means and name of whoever ended a row."""
+    if not row.ended_by_reason:
+        return NOTHING
+    means = f" ({row.ended_by_source})" if row.ended_by_source else ""
+    who = f", {row.ended_by_name}" if row.ended_by_name else ""
+    return f"{row.ended_by_reason}{means}{who}"
+
+
+def link(name: str, pk: Any, text: Any) -> SafeString:
+    """Return a link to the page of a row; `name` is "app_model"."""
+    return format_html('<a href="{}">{}</a>', reverse(f"admin:{name}_change", args=[pk]), text)
+
+
+def table(heads: Sequence[Any], lines: Iterable[Sequence[Any]]) -> SafeString | str:
+    """Return a table of cells, escaped; a dash where there are no lines."""
+    rows = [
+        format_html("<tr>{}</tr>", format_html_join("", "<td>{}</td>", ((cell,) for cell in line)))
+        for line in lines
+    ]
+    if not rows:
+        return NOTHING
+    head = format_html_join("", '<th scope="col">{}</th>', ((text,) for text in heads))
+    body = format_html_join("", "{}", ((row,) for row in rows))
+    return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)

@@ -1,0 +1,226 @@
+"""Admin of turns: what ran, how it ended and by whom, and an action that cancels the ones that run (C2, V4)."""
+
+import json
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from governance import CancelSource
+from governance import selectors as governance
+from governance.admin.filters import ConditionFilter
+from governance.admin.readonly import ReadOnlyAdmin
+from turns import log, services
+from turns.admin.rows import NOTHING, by_whom, link, span, table
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.models import Turn
+
+EVENTS_SHOWN = 500
+
+
+class HappeningFilter(ConditionFilter):
+    """What became of a turn."""
+
+    title = gettext_lazy("what happened")
+    parameter_name = "happened"
+    conditions = {
+        "active": (gettext_lazy("Running or waiting"), Q(status__in=ACTIVE_STATUSES)),
+        "stopped": (
+            gettext_lazy("Stopped before its end"),
+            Q(status__in=(TurnStatus.CANCELLED, TurnStatus.TIMED_OUT, TurnStatus.INTERRUPTED)),
+        ),
+        "failed": (gettext_lazy("Failed"), Q(status=TurnStatus.FAILED)),
+        "repaired": (gettext_lazy("Its history was repaired"), Q(repairs__isnull=False)),
+    }
+
+
+@admin.register(Turn)
+class TurnAdmin(ReadOnlyAdmin):
+    """Every turn, newest first."""
+
+    list_display = [
+        "queued_at",
+        "status",
+        "who",
+        "conversation",
+        "ended_by",
+        "ran",
+        "steps",
+        "tool_call_count",
+    ]
+    list_filter = [HappeningFilter, "status", "ended_by_reason", "ended_by_source", "source"]
+    list_select_related = ["conversation__owner"]
+    search_fields = ["id__exact", "conversation__id__exact", "conversation__owner__username__exact"]
+    search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
+    date_hierarchy = "queued_at"
+    actions = ["cancel_turns"]
+    readonly_fields = [
+        "who",
+        "ran",
+        "limit",
+        "ended_by",
+        "calls",
+        "requests",
+        "repairs_made",
+        "event_log",
+        "usage_text",
+    ]
+    fieldsets = [
+        (
+            None,
+            {"fields": ["status", "ended_by", "error_code", "who", "conversation", "user_message"]},
+        ),
+        (gettext_lazy("Time"), {"fields": ["queued_at", "started_at", "ended_at", "ran", "limit"]}),
+        (
+            gettext_lazy("Work"),
+            {"fields": ["steps", "step_limit", "tool_call_count", "usage_text", "calls"]},
+        ),
+        (
+            gettext_lazy("Audit"),
+            {"fields": ["requests", "repairs_made", "parent", "owner", "epoch", "source"]},
+        ),
+        (gettext_lazy("Events"), {"classes": ["collapse"], "fields": ["event_log"]}),
+    ]
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        """Whether the action is offered at all."""
+        return request.user.has_perm("turns.cancel_any")
+
+    @admin.action(
+        description=gettext_lazy("Cancel the selected running turns"), permissions=["cancel"]
+    )
+    def cancel_turns(self, request: HttpRequest, queryset: QuerySet[Turn]) -> None:
+        """Request the end of the chosen turns that still run or wait, by the path that every request takes."""
+        outcomes = [
+            async_to_sync(services.request_cancel)(
+                turn_id=turn_id, user=request.user, source=CancelSource.ADMIN
+            ).outcome
+            for turn_id in queryset.order_by("-number").values_list("pk", flat=True)
+        ]
+        accepted = outcomes.count(services.OpOutcome.ACCEPTED)
+        if accepted:
+            text = ngettext(
+                "%(count)d turn is being cancelled.",
+                "%(count)d turns are being cancelled.",
+                accepted,
+            )
+            self.message_user(request, text % {"count": accepted}, messages.SUCCESS)
+        if finished := len(outcomes) - accepted:
+            text = ngettext(
+                "%(count)d turn had ended already.", "%(count)d turns had ended already.", finished
+            )
+            self.message_user(request, text % {"count": finished}, messages.WARNING)
+
+    @admin.display(description=gettext_lazy("user"), ordering="conversation__owner")
+    def who(self, obj: Turn) -> str:
+        """Whose turn it is."""
+        return str(obj.conversation.owner.get_username())
+
+    @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
+    def ran(self, obj: Turn) -> str:
+        """How long it ran."""
+        return span(obj.duration_ms)
+
+    @admin.display(description=gettext_lazy("limit"))
+    def limit(self, obj: Turn) -> str:
+        """The turn's own deadline (T10)."""
+        return span(obj.turn_timeout_ms) if obj.turn_timeout_ms else _("no limit")
+
+    @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
+    def ended_by(self, obj: Turn) -> str:
+        """Who or what ended it before its time."""
+        return by_whom(obj)
+
+    @admin.display(description=gettext_lazy("tool calls"))
+    def calls(self, obj: Turn) -> SafeString | str:
+        """Its calls in order, each with a link to the whole record."""
+        heads = [
+            _("step"),
+            _("tool"),
+            _("status"),
+            _("ran"),
+            _("limit"),
+            _("ended by"),
+            _("what is known"),
+        ]
+        return table(
+            heads,
+            [
+                (
+                    call.step,
+                    link("governance_toolcall", call.pk, call.tool_name),
+                    call.status,
+                    span(call.duration_ms),
+                    f"{span(call.timeout_ms)} ({call.timeout_source})"
+                    if call.timeout_ms
+                    else _("no limit"),
+                    by_whom(call),
+                    call.disposition or NOTHING,
+                )
+                for call in governance.calls_of_group(str(obj.pk))
+            ],
+        )
+
+    @admin.display(description=gettext_lazy("cancel requests"))
+    def requests(self, obj: Turn) -> SafeString | str:
+        """Who wanted it to end, how, and how long that took (92)."""
+        heads = [
+            _("requested at"),
+            _("what"),
+            _("reason"),
+            _("means"),
+            _("by"),
+            _("took"),
+            _("outcome"),
+        ]
+        return table(
+            heads,
+            [
+                (
+                    request.requested_at,
+                    request.tool_id or _("the turn"),
+                    request.reason,
+                    request.source,
+                    request.by_name,
+                    span(request.settled_ms),
+                    request.outcome or _("not yet"),
+                )
+                for request in obj.cancel_requests.all()
+            ],
+        )
+
+    @admin.display(description=gettext_lazy("repairs"))
+    def repairs_made(self, obj: Turn) -> SafeString | str:
+        """What was put right in its history."""
+        rows = [
+            (repair.at, repair.tool_id, repair.kind, repair.cause) for repair in obj.repairs.all()
+        ]
+        return table([_("at"), _("tool call"), _("kind"), _("cause")], rows)
+
+    @admin.display(description=gettext_lazy("events"))
+    def event_log(self, obj: Turn) -> SafeString | str:
+        """The log as clients saw it."""
+        events = log.read_turn(obj.pk, after=0, limit=EVENTS_SHOWN)
+        named = {"seq", "at", "type", "turn_id"}
+        lines = [
+            (event["seq"], event["at"], event["type"], _fields(event, without=named))
+            for event in events
+        ]
+        return table([_("number"), _("at"), _("type"), _("fields")], lines)
+
+    @admin.display(description=gettext_lazy("usage"))
+    def usage_text(self, obj: Turn) -> str:
+        """What it cost."""
+        return ", ".join(f"{name}: {count}" for name, count in obj.usage.items()) or NOTHING
+
+
+def _fields(event: dict[str, Any], *, without: set[str]) -> str:
+    text = json.dumps(
+        {name: value for name, value in event.items() if name not in without}, ensure_ascii=False
+    )
+    return text if len(text) <= 500 else f"{text[:500]}…"

@@ -1,0 +1,129 @@
+"""Plans: what the `local` chat model makes of a message; a pure function of its text.
+
+Several lines are the calls of one step, a line `then` begins the next one, an indented line belongs to the line above.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from turns.chat_models.commands import CommandProblem, Item, PlannedCall, Speech, read
+
+_THEN = re.compile(r"then\b[ \t:,]*", re.IGNORECASE)
+_HELP = re.compile(r"(?:help|commands|\?+|what can you do)[ ?.!]*", re.IGNORECASE)
+_GREETING = re.compile(
+    r"(?:hi|hello|hey|hallo|greetings|good (?:morning|afternoon|evening|day))\b[\w ,.!]{0,20}",
+    re.IGNORECASE,
+)
+_THANKS = re.compile(r"(?:thanks|thank you|thx)\b[\w ,.!]{0,20}", re.IGNORECASE)
+_CONTINUES = (" ", "\t", "}", "]")
+
+
+class Intent(StrEnum):
+    """What a message wants."""
+
+    RUN = "run"
+    HELP = "help"
+    GREETING = "greeting"
+    THANKS = "thanks"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One answer with calls: first what is said, then the calls, side by side."""
+
+    calls: tuple[PlannedCall, ...]
+    speeches: tuple[Speech, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that follows from one message. `problem` says in a sentence why it cannot be carried out."""
+
+    intent: Intent
+    steps: tuple[Step, ...] = ()
+    closing: tuple[Speech, ...] = ()
+    problem: str = ""
+
+
+def parse(text: str) -> Plan:
+    """Return the plan of a message. One faulty line spoils it all: nothing is done by halves."""
+    lines = list(_join_lines(text))
+    intent = _intent(lines)
+    if intent is not Intent.RUN:
+        return Plan(intent=intent)
+    try:
+        steps, closing = _arrange(list(_groups(lines)))
+    except CommandProblem as problem:
+        return Plan(intent=Intent.RUN, problem=str(problem))
+    return Plan(intent=Intent.RUN, steps=steps, closing=closing)
+
+
+def _intent(lines: Sequence[str]) -> Intent:
+    """The first line decides whether the message is a command at all."""
+    if not lines:
+        return Intent.UNKNOWN
+    if len(lines) == 1:
+        for pattern, intent in (
+            (_HELP, Intent.HELP),
+            (_GREETING, Intent.GREETING),
+            (_THANKS, Intent.THANKS),
+        ):
+            if pattern.fullmatch(lines[0]):
+                return intent
+    return Intent.RUN if is_command(lines[0]) else Intent.UNKNOWN
+
+
+def _join_lines(text: str) -> Iterator[str]:
+    """Yield the commands, each with the indented lines under it, whose common indentation is taken away."""
+    head: str | None = None
+    body: list[str] = []
+    for line in textwrap.dedent(text).splitlines():
+        if head is not None and (not line.strip() or line.startswith(_CONTINUES)):
+            body.append(line)
+            continue
+        if head is not None:
+            yield _joined(head, body)
+        head, body = (line.strip() or None), []
+    if head is not None:
+        yield _joined(head, body)
+
+
+def _joined(head: str, body: Sequence[str]) -> str:
+    rest = textwrap.dedent("\n".join(body)).rstrip()
+    return f"{head}\n{rest}" if rest else head
+
+
+def _groups(lines: Sequence[str]) -> Iterator[list[Item]]:
+    """Yield the commands of each step."""
+    group: list[Item] = []
+    for line in lines:
+        command = line
+        if then := _THEN.match(line):
+            command = line[then.end() :].strip()
+            yield group
+            group = []
+        if command:
+            group.append(read(command))
+    yield group
+
+
+def _arrange(groups: Sequence[list[Item]]) -> tuple[tuple[Step, ...], tuple[Speech, ...]]:
+    """Make steps of the groups. An answer without calls ends a turn, so lone speech waits for the next calls."""
+    steps: list[Step] = []
+    said: tuple[Speech, ...] = ()
+    for group in groups:
+        said += tuple(item.what for item in group if isinstance(item.what, Speech))
+        for number in range(max((item.count for item in group), default=0)):
+            calls = tuple(
+                item.what
+                for item in group
+                if isinstance(item.what, PlannedCall) and item.count > number
+            )
+            if calls:
+                steps.append(Step(calls=calls, speeches=said))
+                said = ()
+    return tuple(steps), said
