@@ -9,10 +9,11 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 
-from governance.conf import PREFIX, GovernanceSettings, app_settings
+from governance.conf import GovernanceSettings, app_settings
 from governance.core.policy import BUILT_IN_TIMEOUT
 from governance.core.tools import registry
 
+PREFIX = GovernanceSettings.PREFIX
 _WEEK = 7 * 24 * 3600.0
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from django.conf import settings
-
+from governance.app_settings import AppSettings
 from governance.core.policy import ToolLimits
 from governance.toolbox import ToolboxSettings
 
-PREFIX = "GOVERNANCE_"
 
-
-class GovernanceSettings:
+class GovernanceSettings(AppSettings):
     """Every setting with its type, its default and what it is for. Seconds unless the name says otherwise."""
+
+    PREFIX = "GOVERNANCE_"
 
     DEFAULT_TIMEOUT: float | None = None
     """Limit of a tool that has no other one; 0 = no limit, None = the built-in 120 s (T2)."""
@@ -83,11 +81,6 @@ class GovernanceSettings:
 
     WEB_MAX_REDIRECTS: int = 5
     """Redirects that `web_fetch` follows; each target is checked like the first (G1)."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if not name.isupper():
-            return super().__getattribute__(name)
-        return getattr(settings, PREFIX + name, super().__getattribute__(name))
 
 
 app_settings = GovernanceSettings()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +65,7 @@ class DatabasePolicySource:
 
     Whoever owns the process awaits `aload()` once and `arefresh()` every `GOVERNANCE_POLICY_POLL` seconds; an edit
     made in this process is seen at once. Functions given to `on_change` are called after every change, in the thread
-    that noticed it.
+    that noticed it: to reach an event loop they use `call_soon_threadsafe`.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,9 @@ class DatabasePolicySource:
     def _tell(self) -> None:
         for listener in self._listeners:
             try:
-                listener()
+                # In a context of its own: what a listener starts on an event loop must not inherit this thread's
+                # marks of asgiref, or its next crossing to the database would be refused as a deadlock.
+                Context().run(listener)
             except Exception:
                 logger.exception("A listener to changed limits failed")
 

@@ -20,6 +20,8 @@ for _name in (
     "LOG_LEVEL",
     "PORT",
     "REDIS_URL",
+    "SILENCED_SYSTEM_CHECKS",
+    "STATIC_ROOT",
 ):
     os.environ.pop(_name, None)
 os.environ["ENV_FILE"] = os.devnull
@@ -35,6 +37,5 @@ ALLOWED_HOSTS.append("testserver")
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A file and not memory: connections of several threads to one database in memory do not wait for each other.
     DATABASES["default"]["TEST"] = {"NAME": f"{_SCRATCH}.sqlite3"}
-STATIC_ROOT = None  # nothing was collected, and nothing has to be
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 GOVERNANCE_EXEC_ENABLED = True

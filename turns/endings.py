@@ -47,7 +47,9 @@ def end_turn(
     """
     at = timezone.now()
     with transaction.atomic():
-        live = Turn.objects.select_for_update().filter(pk=turn_id, status__in=LIVE_STATUSES)
+        conversation_id = Turn.objects.values_list("conversation_id", flat=True).get(pk=turn_id)
+        conversation = log.locked(conversation_id)
+        live = Turn.objects.filter(pk=turn_id, status__in=LIVE_STATUSES)
         row = live.filter(epoch=epoch).first() if epoch is not None else live.first()
         if row is None:
             return None
@@ -59,7 +61,7 @@ def end_turn(
         events += _last_words(row, ending, at=at)
         _write(row, ending, at=at, steps=row.steps if steps is None else steps)
         settle_requests(row.pk, outcome=ending.status.value, at=at)
-        return log.append(row.conversation_id, row.pk, *events, at=at)
+        return log.append(conversation, row.pk, *events, at=at)
 
 
 def _close_calls(turn: Turn, ending: TurnEnding) -> list[CallRow]:

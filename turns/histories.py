@@ -37,7 +37,7 @@ def load(conversation_id: UUID, *, found_when: str) -> History:
     The unfinished step of a live turn is left out: a running turn is never touched.
     """
     with transaction.atomic():
-        conversation = Conversation.objects.select_for_update().get(pk=conversation_id)
+        conversation = log.locked(conversation_id)
         rows = _settled_rows(conversation)
         repaired = repair(_render(rows), causes=_cause_of(rows))
         events: list[log.WireEvent] = []
@@ -174,7 +174,7 @@ def _store(
         )
         for repaired in repairs
     )
-    return log.append(conversation.pk, rows[-1].turn_id, repairs_event(repairs), at=at)
+    return log.append(conversation, rows[-1].turn_id, repairs_event(repairs), at=at)
 
 
 def repairs_event(repairs: Iterable[Repair]) -> TurnEvent:

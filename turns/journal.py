@@ -10,6 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from governance import (
+    Cancellation,
     CancellationToken,
     LateSettlement,
     LiveCall,
@@ -118,17 +119,19 @@ class DatabaseJournal:
 @database_door
 def _fenced(
     turn: ClaimedTurn, change: Callable[..., Events], *arguments: Any
-) -> list[log.WireEvent]:
-    """Run a change and append its events, if the turn is still ours. Raise `Fenced` otherwise."""
+) -> tuple[list[log.WireEvent], Cancellation | None]:
+    """Run a change and append its events, if the turn is still ours; tell if it is to be cancelled.
+
+    Raises:
+        Fenced: the turn has another owner or has ended.
+    """
     with transaction.atomic():
-        row = (
-            Turn.objects.select_for_update()
-            .filter(pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES)
-            .first()
-        )
+        conversation = log.locked(turn.conversation_id)
+        row = Turn.objects.filter(pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES).first()
         if row is None:
             raise Fenced(f"turn {turn.id} is not ours any more")
-        events = log.append(turn.conversation_id, turn.id, *change(row, *arguments))
+        row.conversation = conversation
+        events = log.append(conversation, turn.id, *change(row, *arguments))
         return events, store.wish_of(row) if row.status == TurnStatus.CANCELLING else None
 
 
@@ -144,7 +147,13 @@ _settle_late = database_door(recorder.settle_late)
 
 def _open_reply(turn: Turn, step: int) -> Events:
     store.add_message(
-        turn, role="assistant", content=[], at=timezone.now(), step=step, is_streaming=True
+        turn.conversation,
+        turn,
+        role="assistant",
+        content=[],
+        at=timezone.now(),
+        step=step,
+        is_streaming=True,
     )
     Turn.objects.filter(pk=turn.pk).update(steps=step)
     return []

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F
 from django.utils import timezone
 
 from turns.core.events import TurnEvent
@@ -13,31 +12,36 @@ from turns.models import Conversation, Event
 WireEvent = dict[str, Any]
 
 
-def append(
-    conversation_id: UUID, turn_id: UUID, *events: TurnEvent, at: datetime | None = None
-) -> list[WireEvent]:
-    """Store the events and return them as they go to clients; inside the caller's transaction.
+def locked(conversation_id: UUID) -> Conversation:
+    """Return a conversation with its row locked until the transaction ends.
 
-    The conversation's row is locked by its update, so numbers are given in the order of the commits.
+    Whoever changes anything of a conversation holds this lock first, so changes have one order and no deadlock.
     """
+    return Conversation.objects.select_for_update().get(pk=conversation_id)
+
+
+def append(
+    conversation: Conversation, turn_id: UUID, *events: TurnEvent, at: datetime | None = None
+) -> list[WireEvent]:
+    """Store the events of a `locked` conversation and return them as they go to clients."""
     if not events:
         return []
     at = at or timezone.now()
-    conversation = Conversation.objects.filter(pk=conversation_id)
-    conversation.update(last_seq=F("last_seq") + len(events), updated_at=at)
-    first = conversation.values_list("last_seq", flat=True).get() - len(events) + 1
     rows = [
         Event(
-            conversation_id=conversation_id,
+            conversation=conversation,
             turn_id=turn_id,
-            seq=first + offset,
+            seq=seq,
             type=event.type.value,
             payload=event.payload,
             at=at,
         )
-        for offset, event in enumerate(events)
+        for seq, event in enumerate(events, conversation.last_seq + 1)
     ]
     Event.objects.bulk_create(rows)
+    conversation.last_seq += len(rows)
+    conversation.updated_at = at
+    conversation.save(update_fields=["last_seq", "updated_at"])
     return [wire(row) for row in rows]
 
 

@@ -60,9 +60,9 @@ def request_turn_cancel(turn_id: UUID, wish: CancelWish) -> CancelReceipt:
     with transaction.atomic():
         if (known := _known(turn, wish.op_id)) is not None:
             return _receipt(turn, known)
-        Conversation.objects.select_for_update().get(pk=turn.conversation_id)
+        conversation = log.locked(turn.conversation_id)
         turn.refresh_from_db(fields=["status"])
-        receipt = _cancel_turn(turn, wish)
+        receipt = _cancel_turn(conversation, turn, wish)
         _remember(turn, wish.op_id, receipt.outcome)
     return receipt
 
@@ -76,7 +76,8 @@ def request_call_cancel(turn_id: UUID, tool_id: str, wish: CancelWish) -> Cancel
     with transaction.atomic():
         if (known := _known(turn, wish.op_id)) is not None:
             return _receipt(turn, known)
-        Turn.objects.select_for_update().get(pk=turn.pk)
+        log.locked(turn.conversation_id)
+        turn.refresh_from_db(fields=["status"])
         outcome, status = _cancel_call(turn, tool_id, wish)
         _remember(turn, wish.op_id, outcome)
     return CancelReceipt(
@@ -99,17 +100,17 @@ def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
     )
 
 
-def _cancel_turn(turn: Turn, wish: CancelWish) -> CancelReceipt:
+def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> CancelReceipt:
     if turn.status not in ACTIVE_STATUSES:
         return _receipt(turn, OpOutcome.ALREADY_FINISHED)
     at = timezone.now()
-    cancellation = cancellation_by(wish, owner_id=turn.conversation.owner_id)
+    cancellation = cancellation_by(wish, owner_id=conversation.owner_id)
     queued = Turn.objects.filter(conversation_id=turn.conversation_id, status=TurnStatus.QUEUED)
     if turn.status == TurnStatus.QUEUED:
         queued = queued.filter(number__gte=turn.number)
     waiting = list(queued.order_by("number"))
     _write_request(turn, cancellation, wish)
-    events = cancel_queued(waiting, cancellation, at=at)
+    events = cancel_queued(conversation, waiting, cancellation, at=at)
     if turn.status == TurnStatus.QUEUED:
         settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
         turn.status = TurnStatus.CANCELLED

@@ -41,7 +41,7 @@ def enqueue(
 ) -> Enqueued:
     """Queue a turn for a user message. Raise `QueueIsFull` beyond the limit of waiting turns (P4)."""
     with transaction.atomic():
-        conversation = Conversation.objects.select_for_update().get(pk=conversation_id)
+        conversation = log.locked(conversation_id)
         if client_id is not None:
             known = Turn.objects.filter(conversation=conversation, client_id=client_id).first()
             if known is not None:
@@ -68,7 +68,7 @@ def enqueue(
             type=EventType.TURN_QUEUED,
             payload={"user_message": text, "client_id": client_id, "source": source},
         )
-        return Enqueued(turn=turn, is_new=True, events=log.append(conversation_id, turn.pk, queued))
+        return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
 
 
 def claim_next(
@@ -80,13 +80,13 @@ def claim_next(
     """
     try:
         with transaction.atomic():
-            conversation = Conversation.objects.select_for_update().get(pk=conversation_id)
+            conversation = log.locked(conversation_id)
             if conversation.turns.filter(status__in=LIVE_STATUSES).exists():
                 return None
             turn = conversation.turns.filter(status=TurnStatus.QUEUED).order_by("number").first()
             if turn is None:
                 return None
-            return _claim(turn, process=process)
+            return _claim(conversation, turn, process=process)
     except (IntegrityError, Conversation.DoesNotExist):
         return None
 
@@ -121,9 +121,9 @@ def waiting_conversations(*, limit: int = 100) -> list[UUID]:
 
 
 def cancel_queued(
-    turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
+    conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
 ) -> list[log.WireEvent]:
-    """End turns that have not begun: nothing of them runs (C7). Return their events."""
+    """End turns of a locked conversation that have not begun: nothing of them runs (C7). Return their events."""
     events: list[log.WireEvent] = []
     for turn in turns:
         ended = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
@@ -136,7 +136,7 @@ def cancel_queued(
         )
         if ended:
             events += log.append(
-                turn.conversation_id,
+                conversation,
                 turn.pk,
                 abort_event(cancellation),
                 TurnEvent(
@@ -183,14 +183,22 @@ def cancellation_of(request: CancelRequest) -> Cancellation:
     )
 
 
-def _claim(turn: Turn, *, process: Process) -> tuple[ClaimedTurn, list[log.WireEvent]]:
+def _claim(
+    conversation: Conversation, turn: Turn, *, process: Process
+) -> tuple[ClaimedTurn, list[log.WireEvent]]:
     at = timezone.now()
     changed = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
         status=TurnStatus.RUNNING, owner=process, epoch=F("epoch") + 1, started_at=at
     )
     if not changed:
         raise IntegrityError("the turn was taken meanwhile")
-    add_message(turn, role="user", content=[{"type": "text", "text": turn.user_message}], at=at)
+    add_message(
+        conversation,
+        turn,
+        role="user",
+        content=[{"type": "text", "text": turn.user_message}],
+        at=at,
+    )
     claimed = ClaimedTurn(
         id=turn.pk,
         conversation_id=turn.conversation_id,
@@ -210,20 +218,25 @@ def _claim(turn: Turn, *, process: Process) -> tuple[ClaimedTurn, list[log.WireE
             "turn_timeout_ms": turn.turn_timeout_ms,
         },
     )
-    return claimed, log.append(turn.conversation_id, turn.pk, started, at=at)
+    return claimed, log.append(conversation, turn.pk, started, at=at)
 
 
 def add_message(
-    turn: Turn, *, role: str, content: list[dict[str, Any]], at: datetime, **fields: Any
+    conversation: Conversation,
+    turn: Turn,
+    *,
+    role: str,
+    content: list[dict[str, Any]],
+    at: datetime,
+    **fields: Any,
 ) -> Message:
-    """Append a message to the conversation of a turn; its position is given under the conversation's lock."""
-    conversation = Conversation.objects.filter(pk=turn.conversation_id)
-    conversation.update(last_position=F("last_position") + 1)
-    position = conversation.values_list("last_position", flat=True).get()
+    """Append a message to a locked conversation."""
+    conversation.last_position += 1
+    conversation.save(update_fields=["last_position"])
     return Message.objects.create(
-        conversation_id=turn.conversation_id,
+        conversation=conversation,
         turn=turn,
-        position=position,
+        position=conversation.last_position,
         role=role,
         content=content,
         at=at,

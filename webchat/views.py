@@ -9,7 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
-from django.urls import reverse_lazy
+from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -25,8 +25,11 @@ class SignInView(LoginView):
     """Django's sign-in; who is signed in already goes to the conversations."""
 
     template_name = "webchat/login.html"
-    next_page = reverse_lazy("webchat:conversations")
     redirect_authenticated_user = True
+
+    def get_default_redirect_url(self) -> str:
+        """Return where to go without `next`."""
+        return reverse("webchat:conversations")
 
 
 class SignOutView(LogoutView):

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from django.conf import settings as django_settings
 from django.core.checks import run_checks
 from django.test import override_settings
 
@@ -71,7 +72,7 @@ NUMBER = {name: f"governance.E{number:03}" for number, name in enumerate(
 @pytest.fixture(autouse=True)
 def safe_settings(settings):
     """A site without anything to complain of."""
-    for name in dir(settings._wrapped if hasattr(settings, "_wrapped") else settings):
+    for name in dir(django_settings):
         if name.startswith("GOVERNANCE_"):
             delattr(settings, name)
     settings.DEBUG = False

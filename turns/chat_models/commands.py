@@ -12,8 +12,13 @@ from django.utils.translation import gettext_noop
 
 MAX_REPEATS = 200
 
-_UNITS_MS: Mapping[str, int] = {"ms": 1, "s": 1_000, "sec": 1_000, "min": 60_000, "m": 60_000}
-_AMOUNT = r"(?P<amount>\d{1,9}(?:\.\d{1,9})?)\s*(?P<unit>ms|s|sec|min|m)"
+_MAX_PREFIXES = 4
+_UNITS_MS: Mapping[str, int] = {
+    "ms": 1,
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+}
+_AMOUNT = rf"(?P<amount>\d{{1,9}}(?:\.\d{{1,9}})?)\s*(?P<unit>{'|'.join(_UNITS_MS)})"
 _WITHIN = re.compile(rf"within\s+{_AMOUNT}\s+(?P<rest>\S.*)", re.IGNORECASE | re.DOTALL)
 _REPEAT = re.compile(r"repeat\s+(?P<count>\d{1,9})\s+(?P<rest>\S.*)", re.IGNORECASE | re.DOTALL)
 _DURATION = re.compile(rf"{_AMOUNT}?", re.IGNORECASE)
@@ -57,7 +62,10 @@ def is_command(text: str) -> bool:
 def read(command: str) -> Item:
     """Read one command with the prefixes before it. Raise `CommandProblem` if it cannot be understood."""
     count, timeout_ms, prefix = 1, None, ""
-    while match := _WITHIN.fullmatch(command) or _REPEAT.fullmatch(command):
+    for _place in range(_MAX_PREFIXES):
+        match = _WITHIN.fullmatch(command) or _REPEAT.fullmatch(command)
+        if match is None:
+            break
         prefix, command = _word(command), match["rest"]
         if prefix == "within":
             timeout_ms = _milliseconds(match)

@@ -9,7 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from turns.chat_models.commands import CommandProblem, Item, PlannedCall, Speech, read
+from django.utils.translation import gettext as _
+
+from turns.chat_models.commands import CommandProblem, Item, PlannedCall, Speech, is_command, read
+
+MAX_CALLS_IN_STEP = 64
+MAX_STEPS = 200
 
 _THEN = re.compile(r"then\b[ \t:,]*", re.IGNORECASE)
 _HELP = re.compile(r"(?:help|commands|\?+|what can you do)[ ?.!]*", re.IGNORECASE)
@@ -117,13 +122,23 @@ def _arrange(groups: Sequence[list[Item]]) -> tuple[tuple[Step, ...], tuple[Spee
     said: tuple[Speech, ...] = ()
     for group in groups:
         said += tuple(item.what for item in group if isinstance(item.what, Speech))
-        for number in range(max((item.count for item in group), default=0)):
-            calls = tuple(
-                item.what
-                for item in group
-                if isinstance(item.what, PlannedCall) and item.count > number
-            )
-            if calls:
-                steps.append(Step(calls=calls, speeches=said))
-                said = ()
+        for calls in _rounds(group):
+            steps.append(Step(calls=calls, speeches=said))
+            said = ()
+            if len(steps) > MAX_STEPS:
+                raise CommandProblem(
+                    _("At most %(max)d steps can be asked for.") % {"max": MAX_STEPS}
+                )
     return tuple(steps), said
+
+
+def _rounds(group: Sequence[Item]) -> Iterator[tuple[PlannedCall, ...]]:
+    """Yield the calls of each step of a group: all of them, then what is still to be repeated."""
+    calls = [(item.what, item.count) for item in group if isinstance(item.what, PlannedCall)]
+    if len(calls) > MAX_CALLS_IN_STEP:
+        raise CommandProblem(
+            _("At most %(max)d calls can run side by side; put a line `then` between them.")
+            % {"max": MAX_CALLS_IN_STEP}
+        )
+    for number in range(max((count for _call, count in calls), default=0)):
+        yield tuple(call for call, count in calls if count > number)

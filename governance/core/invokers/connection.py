@@ -18,7 +18,7 @@ from governance.core.invokers.lifeline import TAG_NAME
 from governance.core.invokers.worker_errors import WorkerDied
 from governance.core.processes import Ending, end_group, exited
 
-_EXIT_STATUS_WAIT = 1.0
+_EXIT_STATUS_WAIT = 0.5
 _PROOF_TIMEOUT = 1.0
 
 

@@ -65,6 +65,12 @@ export function setSanitisedHtml(target, html) {
   target.replaceChildren(...parsed.body.childNodes);
 }
 
+/** Moving an element takes its focus and its scroll place away, so only move what is out of place. @param {Element} parent @param {Element} node @param {Element|null} previous */
+export function placeAfter(parent, node, previous) {
+  const next = previous ? previous.nextElementSibling : parent.firstElementChild;
+  if (next !== node) parent.insertBefore(node, next);
+}
+
 /** The element with this id, which the template guarantees. @template {HTMLElement} T @param {string} id @param {new () => T} type @returns {T} */
 export function byId(id, type) {
   const found = document.getElementById(id);

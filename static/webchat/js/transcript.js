@@ -1,15 +1,12 @@
 /** `<chat-transcript>`: the conversation, turn by turn; redraws only what changed and keeps to the newest line. */
 
-import { element, icon, setSanitisedHtml, setText } from "./dom.js";
-import { isTurnOver } from "./status.js";
-import { ToolCallElement } from "./tool_call.js";
-import { endingWords } from "./words.js";
+import { element, placeAfter } from "./dom.js";
+import { drawParts } from "./turn_section.js";
 
 /** @typedef {import("./types.js").State} State */
-/** @typedef {import("./types.js").TextItem} TextItem */
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./tool_call.js").View} View */
-/** @typedef {Readonly<{turn: Turn, viewer: string, frozen: boolean, section: HTMLElement, parts: Map<string, HTMLElement>}>} Drawn */
+/** @typedef {import("./turn_section.js").Drawn} Drawn */
 
 /** How near to the end counts as reading the newest line. */
 const STICK_PX = 80;
@@ -34,9 +31,9 @@ export class ChatTranscriptElement extends HTMLElement {
     return this.scrollHeight - this.scrollTop - this.clientHeight < STICK_PX;
   }
 
-  /** @returns {Array<ToolCallElement>} */
+  /** @returns {Array<import("./tool_call.js").ToolCallElement>} */
   get cards() {
-    return /** @type {Array<ToolCallElement>} */ ([...this.querySelectorAll("tool-call")]);
+    return /** @type {Array<import("./tool_call.js").ToolCallElement>} */ ([...this.querySelectorAll("tool-call")]);
   }
 
   get isFollowing() {
@@ -128,139 +125,6 @@ export class ChatTranscriptElement extends HTMLElement {
       ),
     );
   }
-}
-
-/** @param {Drawn} drawn @param {View} view */
-function drawParts(drawn, view) {
-  const { turn, section, parts } = drawn;
-  const nodes = turn.items.map((item) =>
-    item.kind === "call" ? callNode(drawn, item.toolId, view) : textNode(drawn, item, view),
-  );
-  if (turn.partial) nodes.push(partialNode(drawn, view));
-  const note = endingNode(turn, view);
-  if (turn.status === "queued") nodes.push(part(parts, "queued", () => queued(view)));
-  if (isThinking(turn)) nodes.push(part(parts, "thinking", () => thinking(view)));
-  if (turn.errorMessage && turn.status !== "failed") {
-    nodes.push(
-      part(parts, `error ${turn.errorMessage}`, () => element("p", { class: "turn-note", text: turn.errorMessage })),
-    );
-  }
-  if (turn.repairs > 0) nodes.push(part(parts, "repairs", () => element("p", { class: "turn-note" })));
-  const repairs = parts.get("repairs");
-  if (repairs) setText(repairs, view.words.count("history_repaired", turn.repairs));
-  const wanted = note ? [...nodes, note] : nodes;
-  for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
-  /** @type {Element|null} */
-  let previous = null;
-  for (const node of wanted) {
-    placeAfter(section, node, previous);
-    previous = node;
-  }
-}
-
-/** Moving an element takes its focus and its scroll place away, so only move what is out of place. @param {Element} parent @param {Element} node @param {Element|null} previous */
-function placeAfter(parent, node, previous) {
-  const next = previous ? previous.nextElementSibling : parent.firstElementChild;
-  if (next !== node) parent.insertBefore(node, next);
-}
-
-/** @template {HTMLElement} T @param {Map<string, HTMLElement>} parts @param {string} key @param {() => T} make @returns {T} */
-function part(parts, key, make) {
-  const known = /** @type {T|undefined} */ (parts.get(key));
-  if (known) return known;
-  const created = make();
-  parts.set(key, created);
-  return created;
-}
-
-/** @param {Drawn} drawn @param {string} toolId @param {View} view */
-function callNode({ turn, parts }, toolId, view) {
-  const card = part(parts, `call ${toolId}`, () => new ToolCallElement());
-  const call = turn.calls[toolId];
-  if (call) card.show(turn.id, call, view);
-  return card;
-}
-
-/** @param {Drawn} drawn @param {TextItem} item @param {View} view */
-function textNode({ parts }, item, { words }) {
-  return part(parts, item.key, () => {
-    const text = element("div", { class: "message-text" });
-    if (item.html) {
-      text.classList.add("prose");
-      setSanitisedHtml(text, item.html);
-    } else setText(text, item.text);
-    const article = messageArticle(item.kind, item.at, words);
-    article.append(text);
-    if (item.interrupted)
-      article.append(element("p", { class: "message-note", text: words.text("message_interrupted") }));
-    return article;
-  });
-}
-
-/** The text that is being written; it only ever grows, so that a selection in it stays. @param {Drawn} drawn @param {View} view */
-function partialNode({ turn, parts }, { words }) {
-  const article = part(parts, "partial", () => {
-    const created = messageArticle("agent", "", words);
-    created.append(element("div", { class: "message-text" }));
-    created.setAttribute("aria-busy", "true");
-    return created;
-  });
-  const target = /** @type {HTMLElement} */ (article.lastElementChild);
-  const known = target.firstChild;
-  if (known instanceof Text && turn.partial.startsWith(known.data)) known.appendData(turn.partial.slice(known.length));
-  else setText(target, turn.partial);
-  return article;
-}
-
-/** @param {"user"|"agent"} kind @param {string} at @param {import("./words.js").Words} words */
-function messageArticle(kind, at, words) {
-  const time = at ? new Date(at).toLocaleTimeString(document.documentElement.lang, { timeStyle: "short" }) : "";
-  const label = words.text(kind === "user" ? "author_you" : "author_agent");
-  return element("article", { class: `message message-${kind}`, "aria-label": time ? `${label}, ${time}` : label });
-}
-
-/** @param {Turn} turn @param {View} view @returns {HTMLElement|null} */
-function endingNode(turn, { words, viewer }) {
-  const ending = endingWords(words, turn, viewer);
-  if (!ending) return null;
-  const note = element("p", { class: "turn-end", "data-status": turn.status });
-  note.append(icon(turn.status === "failed" ? "warning" : turn.status === "timed_out" ? "clock" : "square"));
-  note.append(element("strong", { text: ending.title }));
-  if (ending.detail) note.append(element("span", { text: ending.detail }));
-  if (turn.status === "failed") note.append(retryButton(turn, words));
-  return note;
-}
-
-/** Sends the same message again, as a new turn; the stylesheet offers it on the last turn only. @param {Turn} turn @param {import("./words.js").Words} words */
-function retryButton(turn, words) {
-  const button = element("button", { class: "button turn-retry", type: "button", text: words.text("try_again") });
-  button.addEventListener("click", () => {
-    const said = turn.items.find((item) => item.kind === "user");
-    const detail = { text: said?.kind === "user" ? said.text : "" };
-    button.dispatchEvent(new CustomEvent("turn-retry", { bubbles: true, detail }));
-  });
-  return button;
-}
-
-/** Whether the agent is at work with nothing to show for it yet. @param {Turn} turn */
-function isThinking(turn) {
-  if (isTurnOver(turn.status) || turn.status !== "running" || turn.partial) return false;
-  return Object.values(turn.calls).every((call) => call.result !== null || call.durationMs !== null);
-}
-
-/** @param {View} view */
-const queued = ({ words }) => element("p", { class: "message-note turn-queued", text: words.text("message_queued") });
-
-/** @param {View} view */
-function thinking({ words }) {
-  return element(
-    "p",
-    { class: "thinking" },
-    element("span", { class: "thinking-dot" }),
-    element("span", { class: "thinking-dot" }),
-    element("span", { class: "thinking-dot" }),
-    element("span", { class: "visually-hidden", text: words.text("thinking") }),
-  );
 }
 
 customElements.define("chat-transcript", ChatTranscriptElement);

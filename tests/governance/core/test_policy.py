@@ -39,7 +39,7 @@ def resolved(**timeouts):
     return resolve(PolicyLevels(**levels), hint=None if hint is None else Hint(timeout=hint))
 
 
-@pytest.mark.parametrize(("stronger", "weaker"), combinations(LEVELS, 2))
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(LEVELS, 2)))
 def test_the_stronger_level_wins(stronger, weaker):
     policy = resolved(**{stronger: 11.0, weaker: 22.0})
 
@@ -106,7 +106,7 @@ class TestHint:
         assert policy.timeout == BUILT_IN_CEILING
 
 
-@pytest.mark.parametrize(("stronger", "weaker"), combinations(("override", "default", "setting"), 2))
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(("override", "default", "setting"), 2)))
 def test_the_stronger_ceiling_wins(stronger, weaker):
     levels = {stronger: ToolLimits(ceiling=10.0), weaker: ToolLimits(ceiling=20.0)}
 
@@ -134,7 +134,7 @@ def test_any_level_can_switch_a_tool_off(level):
 
 
 @pytest.mark.parametrize(
-    ("stronger", "weaker"), combinations(("override", "declared", "default", "setting"), 2)
+    ("stronger", "weaker"), list(combinations(("override", "declared", "default", "setting"), 2))
 )
 def test_the_stronger_concurrency_cap_wins(stronger, weaker):
     levels = {stronger: ToolLimits(max_running=1), weaker: ToolLimits(max_running=9)}

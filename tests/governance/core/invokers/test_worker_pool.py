@@ -23,6 +23,7 @@ from tests.support import eventually
         ("crash", {}, "was ended by SIGSEGV"),
         ("die_while_child_holds_the_connection", {}, "exited with status 3"),
         ("scribble_on_the_connection", {}, "sent a frame of 4294967295 bytes"),
+        ("close_the_connection", {}, "closed its connection"),
     ],
 )
 async def test_worker_that_dies_fails_its_call_at_once_and_the_next_one_works(
@@ -146,7 +147,7 @@ async def test_calls_beyond_the_workers_queue_and_are_all_answered(make):
     assert most <= 2
 
 
-async def test_closing_ends_everything_at_once_and_takes_no_more_calls(make, mark):
+async def test_closing_ends_everything_at_once_and_takes_no_more_calls(make, mark, caplog):
     invoker = make(max_workers=3, spare=1)
     family = Call(invoker, "start_family", {}, call_id="family")
     deaf = Call(invoker, "ignore_sigterm", {}, call_id="deaf")
@@ -159,6 +160,7 @@ async def test_closing_ends_everything_at_once_and_takes_no_more_calls(make, mar
     for call in (family, deaf):
         with pytest.raises(WorkerDied):
             await call.task
+    assert not caplog.records  # a worker that we ended is no incident
     with pytest.raises(WorkerPoolClosed):
         await run(invoker, "add", a=1, b=1)
 
@@ -211,11 +213,18 @@ def serve():
         server.stdout.close()
 
 
-@pytest.mark.parametrize("function", ["start_family", "hold_the_interpreter"])
-async def test_nothing_outlives_a_server_that_is_killed(function, serve, mark):
-    server = serve(function)
-    assert await asyncio.to_thread(server.stdout.readline)
+async def test_nothing_outlives_a_server_that_is_killed(serve, mark):
+    server = serve("start_family")
+    pids = [int(pid) for pid in (await asyncio.to_thread(server.stdout.readline)).split()]
+    assert len(pids) == 4
     assert len(tagged(mark)) >= 4  # the server, its worker, the spare, their guards
+    server.kill()
+    await eventually(lambda: not tagged(mark) and not any(runs(pid) for pid in pids))
+
+
+async def test_worker_whose_interpreter_is_held_does_not_outlive_the_server(serve, mark):
+    server = serve("hold_the_interpreter")
+    assert await asyncio.to_thread(server.stdout.readline)
     server.kill()
     await eventually(lambda: not tagged(mark))
 

@@ -83,8 +83,10 @@ def leave_signals_changed():
 
 
 def start_family(context):
-    """A child, a grandchild by fork and a daemon in a session of its own; none of them heeds SIGTERM."""
-    in_group = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True)
+    """A child without our environment, a daemon in a session of its own, one by fork; all deaf to SIGTERM."""
+    in_group = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True, env={}
+    )
     daemon = subprocess.Popen(
         [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -140,6 +142,11 @@ def die_while_child_holds_the_connection():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)
     os._exit(3)
+
+
+def close_the_connection():
+    os.closerange(3, 32)
+    time.sleep(60)
 
 
 def exit_politely():

@@ -1,0 +1,169 @@
+"""The list and the page of tool calls in the real admin: found by what happened, complete, and read-only (V4)."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from governance.admin.readonly import CappedPaginator
+from governance.models import ToolCall
+
+LIST = reverse("admin:governance_toolcall_changelist")
+
+
+def listed(browser, **query):
+    page = browser.get(LIST, query)
+    assert page.status_code == 200
+    return {call.call_id for call in page.context["cl"].result_list}
+
+
+@pytest.fixture
+def calls(make_call):
+    make_call(call_id="good", status="succeeded", duration_ms=500, disposition="settled")
+    make_call(call_id="slow", status="timed_out", error_type="timeout", duration_ms=45_000)
+    make_call(call_id="lost", status="abandoned", error_type="timeout", disposition="indeterminate")
+    make_call(call_id="stopped", status="cancelled", error_type="cancelled", ended_by_reason="user")
+    make_call(call_id="mended", status="repaired", error_type="interrupted")
+    make_call(call_id="running", status="running", tool_name="other", group="turn-2", scope="talk-2")
+    make_call(call_id="tardy", status="timed_out", error_type="timeout", late_kind="returned")
+    make_call(call_id="moved", status="succeeded", deadline_changes=[{"from_ms": 1}])
+    make_call(call_id="capped", status="succeeded", asked_timeout_ms=9_000_000)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"happened": "timed_out"}, {"slow", "lost", "tardy"}),
+        ({"happened": "cancelled"}, {"stopped"}),
+        ({"happened": "abandoned"}, {"lost"}),
+        ({"happened": "repaired"}, {"mended"}),
+        ({"happened": "open"}, {"running"}),
+        ({"happened": "late"}, {"tardy"}),
+        ({"happened": "moved"}, {"moved"}),
+        ({"happened": "capped"}, {"capped"}),
+        ({"status__exact": "timed_out"}, {"slow", "tardy"}),
+        ({"error_type__exact": "interrupted"}, {"mended"}),
+        ({"disposition__exact": "indeterminate"}, {"lost"}),
+        ({"ended_by_reason__exact": "user"}, {"stopped"}),
+        ({"ran": "120"}, {"slow"}),
+        ({"ran": "1"}, {"good"}),
+        ({"q": "othe"}, {"running"}),
+        ({"q": "turn-2"}, {"running"}),
+        ({"q": "talk-2"}, {"running"}),
+        ({"q": "slow"}, {"slow"}),
+        ({"requested_at__year": "1999"}, set()),
+    ],
+)
+def test_calls_are_found_by_what_happened(browser, calls, query, expected):
+    assert listed(browser, **query) == expected
+
+
+def test_calls_are_found_by_their_tool(browser, calls, probe):
+    assert "running" not in listed(browser, tool="probe")
+    assert len(listed(browser, tool="probe")) == 8
+
+
+def test_a_detail_page_tells_the_whole_story(browser, make_call):
+    at = timezone.now()
+    call = make_call(
+        status="abandoned",
+        error_type="timeout",
+        disposition="indeterminate",
+        input={"text": "<b>bold</b>"},
+        result="The tool did not answer",
+        timeout_ms=90_000,
+        timeout_source="override",
+        asked_timeout_ms=7_200_000,
+        idle_timeout_ms=5_000,
+        deadline_changes=[
+            {"at": at.isoformat(), "from_ms": 30_000, "to_ms": 90_000, "source": "override", "by": "boss"}
+        ],
+        ended_by_reason="timeout",
+        ended_by_source="policy",
+        ended_by_name="",
+        queued_ms=250,
+        duration_ms=90_100,
+        late_kind="returned",
+        late_text="<i>late</i>",
+        late_after_ms=3_000,
+        progress={"message": "half"},
+        started_at=at,
+        ended_at=at + timedelta(seconds=90),
+    )
+    text = browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).content.decode()
+    for words in (
+        "1 min 30 s (override)",
+        "2 h",
+        "5 s",
+        f"{at.isoformat()}: 30 s → 1 min 30 s (override, boss)",
+        "timeout, policy",
+        "indeterminate: it may still run, or may have been applied",
+        "250 ms",
+        "1 min 30.1 s",
+        "returned 3 s after the outcome",
+        "&lt;i&gt;late&lt;/i&gt;",
+        "&lt;b&gt;bold&lt;/b&gt;",
+        "The tool did not answer",
+        "half",
+    ):
+        assert words in text
+    assert "<b>bold" not in text
+
+
+def test_a_call_without_anything_yet_has_a_page(browser, make_call):
+    call = make_call()
+    assert browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).status_code == 200
+
+
+def test_nothing_can_be_added_changed_or_deleted(browser, make_call):
+    call = make_call(result="as it was")
+    assert browser.get(reverse("admin:governance_toolcall_add")).status_code == 403
+    page = reverse("admin:governance_toolcall_change", args=[call.pk])
+    assert browser.post(page, {"result": "other"}).status_code == 403
+    assert browser.post(reverse("admin:governance_toolcall_delete", args=[call.pk]), {"post": "yes"}).status_code == 403
+    browser.post(LIST, {"action": "delete_selected", "_selected_action": [call.pk], "post": "yes"})
+    call.refresh_from_db()
+    assert call.result == "as it was"
+
+
+def test_content_needs_the_permission_to_view(client, make_call):
+    call = make_call(result="secret")
+    staff = get_user_model().objects.create_user("staff", is_staff=True)
+    client.force_login(staff)
+    page = reverse("admin:governance_toolcall_change", args=[call.pk])
+    assert client.get(page).status_code == client.get(LIST).status_code == 403
+    staff.user_permissions.add(Permission.objects.get(codename="view_toolcall"))
+    assert "secret" in client.get(page).content.decode()
+
+
+def test_the_list_costs_the_same_for_many_calls_and_reads_no_results(browser, make_call, django_assert_num_queries):
+    make_call(result="long")
+    with CaptureQueriesContext(connection) as few:
+        browser.get(LIST)
+    for _ in range(40):
+        make_call(result="long", deadline_changes=[{"from_ms": 1}])
+    with django_assert_num_queries(len(few)) as many:
+        browser.get(LIST)
+    rows = [query["sql"] for query in many if "ORDER BY" in query["sql"] and "tool_name" in query["sql"]]
+    assert rows
+    assert not any('"result"' in sql or '"input"' in sql for sql in rows)
+
+
+def test_no_page_counts_a_long_history(browser, make_call, monkeypatch):
+    monkeypatch.setattr(CappedPaginator, "most", 60)
+    ToolCall.objects.bulk_create(
+        ToolCall(call_id=f"c{number}", scope="s", group="g", tool_name="probe", requested_at=timezone.now())
+        for number in range(100)
+    )
+    with CaptureQueriesContext(connection) as queries:
+        page = browser.get(LIST)
+    counts = [query["sql"] for query in queries if "COUNT(" in query["sql"]]
+    assert counts
+    assert all("LIMIT 60" in sql for sql in counts)
+    assert page.context["cl"].result_count == 60
+    assert page.context["cl"].paginator.num_pages == 2

@@ -1,0 +1,183 @@
+"""The recorder as the executor's observer: real tools, real rows, no turns (B8)."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from governance import services
+from governance.core.calls import CallStatus, ToolCall
+from governance.core.cancellation import Cancellation, CancelReason, CancelSource
+from governance.core.exceptions import IllegalTransition
+from governance.core.executor import Host, Timing, ToolExecutor
+from governance.core.tools import ToolContext, ToolRegistry, tool
+from governance.doors import database_door
+from governance.models import ToolCall as Row
+from governance.models import ToolPolicy
+from governance.policies import DatabasePolicySource
+from governance.recorder import Recorder
+from tests.support import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Bench:
+    """An executor with three tools, and the events that steer them."""
+
+    def __init__(self, policies):
+        self.tools = ToolRegistry()
+        self.started = asyncio.Event()
+        self.release = asyncio.Event()
+        bench = self
+
+        @tool(register=self.tools, timeout=30)
+        async def wait(context: ToolContext) -> str:
+            """Wait for the release."""
+            context.progress("waiting", progress=1, total=2)
+            bench.started.set()
+            await bench.release.wait()
+            return "released"
+
+        @tool(register=self.tools, timeout=0.05)
+        async def stubborn(context: ToolContext) -> str:
+            """Ignore every cancellation until the release."""
+            while not bench.release.is_set():
+                try:
+                    await bench.release.wait()
+                except asyncio.CancelledError:
+                    continue
+            return "too late"
+
+        @tool(register=self.tools)
+        async def echo(text: str) -> str:
+            """Return the text."""
+            return text
+
+        timing = Timing(cancel_grace=0.05, notice_interval=0.01)
+        self.executor = ToolExecutor(registry=self.tools, policies=policies, timing=timing)
+        self.host = Host(observer=Recorder(group="turn"))
+
+    def run(self, tool_name, call_id="a", **arguments):
+        call = ToolCall(id=call_id, tool_name=tool_name, input=arguments, scope="conversation")
+        return self.executor.run(call, host=self.host)
+
+    def live(self):
+        return next(iter(self.executor.live))
+
+
+@database_door
+def row(call_id="a"):
+    return Row.objects.filter(call_id=call_id).first()
+
+
+@pytest.fixture
+async def source():
+    source = DatabasePolicySource()
+    await source.aload()
+    return source
+
+
+@pytest.fixture
+async def bench(source):
+    bench = Bench(source)
+    yield bench
+    bench.release.set()
+    await bench.executor.aclose()
+
+
+async def test_a_call_that_succeeds_is_on_record(bench):
+    outcome = await bench.run("echo", text="hello")
+    stored = await row()
+    assert (stored.status, stored.result) == (outcome.status, outcome.result) == ("succeeded", "hello")
+    assert (stored.timeout_ms, stored.timeout_source) == (120_000, "built_in")
+    assert (stored.group, stored.scope, stored.input) == ("turn", "conversation", {"text": "hello"})
+    assert stored.started_at <= stored.ended_at
+
+
+async def test_the_row_is_running_with_its_progress_before_the_body_ends(bench):
+    running = asyncio.create_task(bench.run("wait"))
+    await bench.started.wait()
+    assert (await row()).status == "running"
+
+    async def progress():
+        return (await row()).progress
+
+    assert await eventually(progress) == {"message": "waiting", "progress": 1, "total": 2}
+    bench.release.set()
+    assert (await running).status is CallStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "arguments", "error_type"),
+    [("nothing", {}, "unknown_tool"), ("echo", {}, "invalid_input"), ("echo", {"text": "x", "y": 1}, "invalid_input")],
+)
+async def test_a_call_that_never_starts_is_on_record(bench, tool_name, arguments, error_type):
+    await bench.run(tool_name, **arguments)
+    stored = await row()
+    assert (stored.status, stored.error_type, stored.disposition) == ("failed", error_type, "not_started")
+    assert (stored.started_at, stored.duration_ms) == (None, None)
+
+
+async def test_a_cancel_is_on_record_with_who_and_how(bench):
+    running = asyncio.create_task(bench.run("wait"))
+    await bench.started.wait()
+    bench.live().cancel(Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ann"))
+    await running
+    stored = await row()
+    assert (stored.status, stored.error_type, stored.disposition) == ("cancelled", "cancelled", "settled")
+    assert (stored.ended_by_reason, stored.ended_by_source, stored.ended_by_name) == ("user", "button", "ann")
+
+
+async def test_a_timeout_that_nobody_heard_is_abandoned_and_its_late_result_kept_apart(bench):
+    outcome = await bench.run("stubborn")
+    stored = await row()
+    assert (stored.status, stored.error_type, stored.disposition) == ("abandoned", "timeout", "indeterminate")
+    bench.release.set()
+
+    async def late():
+        return (await row()).late_kind
+
+    assert await eventually(late) == "returned"
+    stored = await row()
+    assert (stored.late_text, stored.result, stored.status) == ("too late", outcome.result, "abandoned")
+
+
+async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench, source):
+    loop = asyncio.get_running_loop()
+    source.on_change(lambda: loop.call_soon_threadsafe(bench.executor.apply_policies))
+    await database_door(ToolPolicy.objects.create)(tool_name="wait")
+    save = database_door(services.save_tool_policy)
+    running = asyncio.create_task(bench.run("wait"))
+    await bench.started.wait()
+    await save(tool_name="wait", values={"timeout_ms": 20_000}, by=None)
+
+    async def changes():
+        return (await row()).deadline_changes
+
+    (change,) = await eventually(changes)
+    assert (change["from_ms"], change["to_ms"], change["source"]) == (30_000, 20_000, "override")
+    assert ((await row()).timeout_ms, bench.live().timeout) == (20_000, 20)
+    await save(tool_name="wait", values={"timeout_ms": 1}, by=None)
+    assert (await running).status is CallStatus.TIMED_OUT
+    stored = await row()
+    assert (stored.timeout_ms, stored.timeout_source, len(stored.deadline_changes)) == (1, "override", 2)
+
+
+async def test_a_call_id_that_has_ended_in_its_group_never_runs_again(bench):
+    await bench.run("echo", text="first")
+    with pytest.raises(IllegalTransition):
+        await bench.run("echo", text="second")
+    assert (await row()).result == "first"
+
+
+def test_the_executor_imports_without_django():
+    program = (
+        "import sys, governance, governance.core.executor, governance.core.invokers.thread,"
+        " governance.core.invokers.process; found = {name.split('.')[0] for name in sys.modules};"
+        " sys.exit(repr(found & {'django', 'asgiref', 'channels'}) if found & {'django', 'asgiref', 'channels'} else 0)"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")

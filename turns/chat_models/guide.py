@@ -1,0 +1,87 @@
+"""The words of the `local` chat model about itself: help, greetings, and what it says when it does not understand."""
+
+from collections.abc import Iterable
+
+from django.utils.translation import gettext as _
+
+from turns.chat_models.plans import Intent
+from turns.core.chat_model import ToolSpec
+
+# How the note on an interrupted turn begins in the instructions (H5); it is their last part.
+_NOTE_BEGINS = "[INTERRUPTED] The previous turn"
+
+
+def help_text(tools: Iterable[ToolSpec]) -> str:
+    """Return the command language by example, and the names of the tools."""
+    names = ", ".join(f"`{tool.name}`" for tool in tools)
+    return "\n\n".join(
+        part for part in (_commands(), _several(), _tools(names) if names else "") if part
+    )
+
+
+def answer_to(intent: Intent) -> str:
+    """Return the answer to a message that asks for nothing to be done."""
+    if intent is Intent.GREETING:
+        return _(
+            "Hello! I am the built-in `local` model: I run tools for you. Try `run date`, "
+            "`wait 20` to have something to cancel, or `help` for all that I understand."
+        )
+    if intent is Intent.THANKS:
+        return _("You are welcome.")
+    return _(
+        "I am the built-in `local` model: I do not understand free text, only a few commands, such as "
+        "`run ls -l`, `read notes.txt`, `fetch https://example.org/` or `wait 20`. Say `help` to see them all."
+    )
+
+
+def problem_text(problem: str) -> str:
+    """Return the answer to commands of which one cannot be carried out."""
+    return _("%(problem)s Nothing was run. Say `help` to see how it is written.") % {
+        "problem": problem
+    }
+
+
+def note_in(instructions: str) -> str:
+    """Return what the instructions say about an interrupted turn, in words for the person; mostly nothing (H5)."""
+    start = instructions.find(_NOTE_BEGINS)
+    if start < 0:
+        return ""
+    note = " ".join(instructions[start:].split()).removeprefix("[INTERRUPTED] ")
+    return _("By the way: %(note)s") % {"note": note[:1].lower() + note[1:]}
+
+
+def _commands() -> str:
+    rows = (
+        ("run ls -l", _("run a shell command in the workspace")),
+        ("read notes.txt", _("show a file")),
+        ("list", _("list a directory: `list`, `list src`")),
+        ("write notes.txt: Buy milk", _("write a file")),
+        ("edit notes.txt: milk => bread", _("replace a text in a file")),
+        ("fetch https://example.org/", _("show a page of the web")),
+        ("wait 20", _("let 20 seconds pass")),
+        ("status", _("say how the calls of this conversation went")),
+        ("say Hello", _("say something")),
+        ("slowly One two three", _("say it word by word, so that you can cancel it")),
+        ('call wait {"seconds": 3}', _("call any tool with its arguments as JSON")),
+        ("within 5s run sleep 60", _("give a call a limit of its own (ms, s, min)")),
+        ("repeat 5 run date", _("do the same again, one step after the other")),
+    )
+    opening = _("I am the built-in `local` model. I understand these commands, one on each line:")
+    return "\n".join((opening, "", *(f"- `{example}`: {meaning}" for example, meaning in rows)))
+
+
+def _several() -> str:
+    example = "run make\nwait 5\nthen\nread report.txt"
+    return "\n\n".join(
+        (
+            _(
+                "Several lines run side by side; a line `then` begins the next step. An indented line belongs to the "
+                "line above it."
+            ),
+            f"```text\n{example}\n```",
+        )
+    )
+
+
+def _tools(names: str) -> str:
+    return _("The tools here: %(names)s.") % {"names": names}

@@ -1,0 +1,281 @@
+"""For tests of what runs turns: a chat model that follows a script, and a journal that remembers instead of storing.
+
+model = ScriptedChatModel(
+    [text("Let me look."), call("c1", "exec", command="ls")],
+    [text("There is "), gate(anything_may_happen), text("one file.")],
+)
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from governance import LateSettlement, LiveCall, ToolCall, ToolOutcome
+from turns.core.chat_model import ChatDelta, ChatRequest, TextDelta, ToolCallDelta
+from turns.core.exceptions import Fenced
+from turns.core.messages import Message, TextBlock, ToolResultBlock
+from turns.core.ports import Prompt
+
+_UNNUMBERED = -1
+_PATIENCE = 10.0  # seconds that `until` waits
+
+
+class Gate:
+    """A place in a script where the stream waits. `reached` is set as soon as it does.
+
+    With `ignores_cancel` it goes on waiting when it is cancelled, as a bad chat model would.
+    """
+
+    def __init__(self, opening: asyncio.Event, *, ignores_cancel: bool = False) -> None:
+        self.opening = opening
+        self.reached = asyncio.Event()
+        self._ignores_cancel = ignores_cancel
+
+    async def pass_through(self) -> None:
+        """Wait until the gate is open."""
+        self.reached.set()
+        while not self.opening.is_set():
+            try:
+                await self.opening.wait()
+            except asyncio.CancelledError:
+                if not self._ignores_cancel:
+                    raise
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A place in a script where the stream raises."""
+
+    error: Exception
+
+
+Item = ChatDelta | Gate | Failure
+
+
+def text(said: str) -> TextDelta:
+    """Say something."""
+    return TextDelta(said)
+
+
+def call(id: str, name: str, /, **input: Any) -> ToolCallDelta:
+    """Ask for a tool."""
+    return partial_call(id, name, arguments=json.dumps(input))
+
+
+def partial_call(id: str, name: str = "", *, arguments: str = '{"pa') -> ToolCallDelta:
+    """Ask for a tool with a piece of the arguments; more pieces under the same id continue it."""
+    return ToolCallDelta(index=_UNNUMBERED, id=id, name=name, arguments=arguments)
+
+
+def gate(opening: asyncio.Event | None = None, *, ignores_cancel: bool = False) -> Gate:
+    """Wait for an event; without one, for ever."""
+    return Gate(opening or asyncio.Event(), ignores_cancel=ignores_cancel)
+
+
+def failure(error: Exception) -> Failure:
+    """Raise."""
+    return Failure(error)
+
+
+class ScriptedChatModel:
+    """Answers its first request with the first reply, the second with the second, and remembers both.
+
+    `requests` are what it was asked, `cancelled` counts the streams that were cancelled, `closed` all that have ended.
+    A request that the script does not have fails with `AssertionError`.
+    """
+
+    def __init__(self, *replies: Sequence[Item]) -> None:
+        self.requests: list[ChatRequest] = []
+        self.cancelled = 0
+        self.closed = 0
+        self._replies = replies
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatDelta, None]:
+        """Give the next reply."""
+        self.requests.append(request)
+        if len(self.requests) > len(self._replies):
+            raise AssertionError(f"The script has no reply to request {len(self.requests)}.")
+        try:
+            async for delta in _perform(self._replies[len(self.requests) - 1]):
+                yield delta
+        except (asyncio.CancelledError, GeneratorExit):
+            self.cancelled += 1
+            raise
+        finally:
+            self.closed += 1
+
+
+async def _perform(reply: Sequence[Item]) -> AsyncGenerator[ChatDelta, None]:
+    places: dict[str, int] = {}
+    for item in reply:
+        await asyncio.sleep(0)
+        match item:
+            case Gate():
+                await item.pass_through()
+            case Failure(error=error):
+                raise error
+            case ToolCallDelta(index=index) if index == _UNNUMBERED:
+                yield replace(item, index=places.setdefault(item.id, len(places)))
+            case _:
+                yield item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedReply:
+    """An assistant message as it was stored."""
+
+    step: int
+    message: Message
+    calls: tuple[ToolCall, ...]
+    interrupted: bool
+
+
+class RecordingJournal:
+    """A `TurnJournal` in memory. `entries` lists what was written, in order: ("call_started", "c1"), ("save_reply", 1).
+
+    `fence()` makes every later write raise `Fenced`, `fail(name, error)` one kind of write raise; `hold(name)` returns
+    an event that such writes wait for; `until(entry)` waits, bounded, until something was written.
+    """
+
+    def __init__(self, *messages: Message | str, note: str = "") -> None:
+        self.entries: list[tuple[str, object]] = []
+        self.replies: list[SavedReply] = []
+        self.published: list[tuple[int, str]] = []
+        self.saved_texts: dict[int, str] = {}
+        self.notices: list[tuple[str, str]] = []
+        self.started: dict[str, LiveCall] = {}
+        self.outcomes: dict[str, ToolOutcome] = {}
+        self.late: dict[str, LateSettlement] = {}
+        self._prompt = Prompt(messages=tuple(map(_as_message, messages)), note=note)
+        self._is_fenced = False
+        self._errors: dict[str, Exception] = {}
+        self._holds: dict[str, asyncio.Event] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def text(self) -> str:
+        """All that was pushed to whoever watches, one step after the other."""
+        return "".join(text for _offset, text in self.published)
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The conversation as the next request would see it."""
+        return (*self._prompt.messages, *self._said())
+
+    def names(self, name: str) -> list[object]:
+        """Return what was written under a name: the ids of the calls, or the steps."""
+        return [what for written, what in self.entries if written == name]
+
+    def fence(self) -> None:
+        """Let the turn belong to another owner from now on."""
+        self._is_fenced = True
+
+    def fail(self, name: str, error: Exception) -> None:
+        """Let the writes of this name raise."""
+        self._errors[name] = error
+
+    def hold(self, name: str) -> asyncio.Event:
+        """Let the writes of this name wait until the returned event is set."""
+        return self._holds.setdefault(name, asyncio.Event())
+
+    async def until(self, name: str, what: object, *, timeout: float = _PATIENCE) -> None:
+        """Wait until this was written (a write that is held counts). Raise `TimeoutError` if it never is."""
+        async with asyncio.timeout(timeout):
+            while (name, what) not in self.entries:
+                self._news.clear()
+                await self._news.wait()
+
+    async def prompt(self) -> Prompt:
+        """Return the messages it was made with."""
+        await self._write("prompt", None)
+        return self._prompt
+
+    async def open_reply(self, step: int) -> None:
+        """Remember."""
+        await self._write("open_reply", step)
+
+    async def save_text(self, step: int, text: str) -> None:
+        """Remember."""
+        await self._write("save_text", step)
+        self.saved_texts[step] = text
+
+    async def save_reply(
+        self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
+    ) -> None:
+        """Remember; an empty message is not kept."""
+        await self._write("save_reply", step)
+        reply = SavedReply(step=step, message=message, calls=tuple(calls), interrupted=interrupted)
+        if not message.is_empty:
+            self.replies.append(reply)
+
+    async def publish_text(self, text: str, offset: int) -> None:
+        """Remember; never fails."""
+        with suppress(Fenced):
+            await self._write("publish_text", offset)
+        self.published.append((offset, text))
+
+    async def notify(self, code: str, message: str) -> None:
+        """Remember."""
+        await self._write("notify", code)
+        self.notices.append((code, message))
+
+    async def call_started(self, call: LiveCall) -> None:
+        """Remember."""
+        await self._write("call_started", call.id)
+        self.started[call.id] = call
+
+    async def call_progressed(self, call: LiveCall) -> None:
+        """Remember."""
+        await self._write("call_progressed", call.id)
+
+    async def deadline_moved(self, call: LiveCall) -> None:
+        """Remember."""
+        await self._write("deadline_moved", call.id)
+
+    async def call_cancelling(self, call: LiveCall) -> None:
+        """Remember."""
+        await self._write("call_cancelling", call.id)
+
+    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        """Remember."""
+        await self._write("call_ended", call.id)
+        self.outcomes[call.id] = outcome
+
+    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
+        """Remember."""
+        await self._write("call_settled_late", call.id)
+        self.late[call.id] = late
+
+    async def _write(self, name: str, what: object) -> None:
+        self.entries.append((name, what))
+        self._news.set()
+        if (held := self._holds.get(name)) is not None:
+            await held.wait()
+        if self._is_fenced:
+            raise Fenced("the turn belongs to another owner")
+        if (error := self._errors.get(name)) is not None:
+            raise error
+
+    def _said(self) -> Iterator[Message]:
+        for reply in self.replies:
+            yield reply.message
+            ended = [
+                (call, self.outcomes[call.id]) for call in reply.calls if call.id in self.outcomes
+            ]
+            if ended:
+                yield Message(
+                    role="user", content=tuple(_block(call, outcome) for call, outcome in ended)
+                )
+
+
+def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:
+    return ToolResultBlock(tool_use_id=call.id, content=outcome.result, is_error=outcome.is_error)
+
+
+def _as_message(message: Message | str) -> Message:
+    if isinstance(message, Message):
+        return message
+    return Message(role="user", content=(TextBlock(text=message),))
