@@ -73,7 +73,12 @@ def note_progress(*, group: str, call_id: str, progress: Mapping[str, Any]) -> b
 
 
 def move_deadline(
-    *, group: str, call_id: str, change: Mapping[str, Any], timeout_ms: int | None, timeout_source: str
+    *,
+    group: str,
+    call_id: str,
+    change: Mapping[str, Any],
+    timeout_ms: int | None,
+    timeout_source: str,
 ) -> bool:
     """Note that the limit of a running call was changed (T9): the new one, and `change` in the list of changes."""
     running = ToolCall.objects.select_for_update().filter(

@@ -1,8 +1,7 @@
-"""From a fresh database to a running server: migrate, make the demo users, then become `manage.py serve`."""
+"""From a fresh database to a running server: migrate, make the demo users, serve."""
 
 import ipaddress
 import os
-import sys
 from pathlib import Path
 
 import django
@@ -15,7 +14,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Prepare the site and hand this process over to the server."""
+    """Prepare the site, then serve it until a signal comes."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     environ.Env.read_env(os.environ.get("ENV_FILE", str(_ROOT / ".env")))
     if is_loopback(os.environ.get("HOST", "127.0.0.1")):
@@ -27,9 +26,8 @@ def main() -> None:
     call_command("migrate", verbosity=0)
     call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
     connections.close_all()
-    sys.stdout.flush()
-    # The server takes this process's place, so that Ctrl-C and SIGTERM reach it and nothing is left behind.
-    os.execv(sys.executable, [sys.executable, str(_ROOT / "manage.py"), "serve"])
+    # In this process, which took the place of make's shell: Ctrl-C reaches the server, and nothing is left behind.
+    call_command("serve")
 
 
 def is_loopback(host: str) -> bool:

@@ -1,6 +1,6 @@
-"""Where the pages and the API are."""
+"""Where the pages, the API and the health endpoints are."""
 
-from django.urls import path
+from django.urls import include, path
 
 from webchat import views
 
@@ -11,4 +11,6 @@ urlpatterns = [
     path("logout/", views.SignOutView.as_view(), name="logout"),
     path("c/new/", views.new_conversation, name="new_conversation"),
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
+    path("api/", include("webchat.api")),
+    path("", include("webchat.health")),
 ]

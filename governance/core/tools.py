@@ -155,6 +155,11 @@ class Tool:
         parameters = inspect.signature(self.function).parameters
         return {name: parameters[name] for name in parameters if name != self.context_parameter}
 
+    def build(self) -> None:
+        """Make the schema now: the first one of a process reads the disk, which must not happen on an event loop."""
+        if not self.input_schema or self.context_parameter == "":
+            raise ValueError(f"The tool {self.name!r} has no schema.")
+
     @cached_property
     def _default_argument(self) -> float | None:
         if self.timeout_argument is None:
@@ -193,6 +198,7 @@ class ToolRegistry:
         known = self._tools.get(tool.name)
         if known is not None and known.function is not tool.function:
             raise ValueError(f"Two tools are named {tool.name!r}.")
+        tool.build()
         self._tools[tool.name] = tool
 
     def unregister(self, name: str) -> None:

@@ -29,7 +29,9 @@ def calls(make_call):
     make_call(call_id="lost", status="abandoned", error_type="timeout", disposition="indeterminate")
     make_call(call_id="stopped", status="cancelled", error_type="cancelled", ended_by_reason="user")
     make_call(call_id="mended", status="repaired", error_type="interrupted")
-    make_call(call_id="running", status="running", tool_name="other", group="turn-2", scope="talk-2")
+    make_call(
+        call_id="running", status="running", tool_name="other", group="turn-2", scope="talk-2"
+    )
     make_call(call_id="tardy", status="timed_out", error_type="timeout", late_kind="returned")
     make_call(call_id="moved", status="succeeded", deadline_changes=[{"from_ms": 1}])
     make_call(call_id="capped", status="succeeded", asked_timeout_ms=9_000_000)
@@ -81,7 +83,13 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
         asked_timeout_ms=7_200_000,
         idle_timeout_ms=5_000,
         deadline_changes=[
-            {"at": at.isoformat(), "from_ms": 30_000, "to_ms": 90_000, "source": "override", "by": "boss"}
+            {
+                "at": at.isoformat(),
+                "from_ms": 30_000,
+                "to_ms": 90_000,
+                "source": "override",
+                "by": "boss",
+            }
         ],
         ended_by_reason="timeout",
         ended_by_source="policy",
@@ -117,7 +125,9 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
 
 def test_a_call_without_anything_yet_has_a_page(browser, make_call):
     call = make_call()
-    assert browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).status_code == 200
+    assert (
+        browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).status_code == 200
+    )
 
 
 def test_nothing_can_be_added_changed_or_deleted(browser, make_call):
@@ -125,7 +135,12 @@ def test_nothing_can_be_added_changed_or_deleted(browser, make_call):
     assert browser.get(reverse("admin:governance_toolcall_add")).status_code == 403
     page = reverse("admin:governance_toolcall_change", args=[call.pk])
     assert browser.post(page, {"result": "other"}).status_code == 403
-    assert browser.post(reverse("admin:governance_toolcall_delete", args=[call.pk]), {"post": "yes"}).status_code == 403
+    assert (
+        browser.post(
+            reverse("admin:governance_toolcall_delete", args=[call.pk]), {"post": "yes"}
+        ).status_code
+        == 403
+    )
     browser.post(LIST, {"action": "delete_selected", "_selected_action": [call.pk], "post": "yes"})
     call.refresh_from_db()
     assert call.result == "as it was"
@@ -141,7 +156,9 @@ def test_content_needs_the_permission_to_view(client, make_call):
     assert "secret" in client.get(page).content.decode()
 
 
-def test_the_list_costs_the_same_for_many_calls_and_reads_no_results(browser, make_call, django_assert_num_queries):
+def test_the_list_costs_the_same_for_many_calls_and_reads_no_results(
+    browser, make_call, django_assert_num_queries
+):
     make_call(result="long")
     with CaptureQueriesContext(connection) as few:
         browser.get(LIST)
@@ -149,7 +166,9 @@ def test_the_list_costs_the_same_for_many_calls_and_reads_no_results(browser, ma
         make_call(result="long", deadline_changes=[{"from_ms": 1}])
     with django_assert_num_queries(len(few)) as many:
         browser.get(LIST)
-    rows = [query["sql"] for query in many if "ORDER BY" in query["sql"] and "tool_name" in query["sql"]]
+    rows = [
+        query["sql"] for query in many if "ORDER BY" in query["sql"] and "tool_name" in query["sql"]
+    ]
     assert rows
     assert not any('"result"' in sql or '"input"' in sql for sql in rows)
 
@@ -157,7 +176,13 @@ def test_the_list_costs_the_same_for_many_calls_and_reads_no_results(browser, ma
 def test_no_page_counts_a_long_history(browser, make_call, monkeypatch):
     monkeypatch.setattr(CappedPaginator, "most", 60)
     ToolCall.objects.bulk_create(
-        ToolCall(call_id=f"c{number}", scope="s", group="g", tool_name="probe", requested_at=timezone.now())
+        ToolCall(
+            call_id=f"c{number}",
+            scope="s",
+            group="g",
+            tool_name="probe",
+            requested_at=timezone.now(),
+        )
         for number in range(100)
     )
     with CaptureQueriesContext(connection) as queries:

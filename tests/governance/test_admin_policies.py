@@ -18,7 +18,13 @@ DEFAULT = reverse("admin:governance_defaultpolicy_change", args=[1])
 
 
 def blank(**values):
-    fields = {"timeout_ms": "", "idle_timeout_ms": "", "ceiling_ms": "", "max_running": "", "note": ""}
+    fields = {
+        "timeout_ms": "",
+        "idle_timeout_ms": "",
+        "ceiling_ms": "",
+        "max_running": "",
+        "note": "",
+    }
     return fields | values
 
 
@@ -29,7 +35,10 @@ def tool_form(**values):
 def posted(page):
     """The fields of a list's form as a browser would send them back."""
     tags = re.findall(r'<input[^>]*name="(?:initial-)?form-[^>]*>', page.content.decode())
-    fields = [(re.search(r'name="([^"]+)"', tag)[1], re.search(r'value="([^"]*)"', tag), tag) for tag in tags]
+    fields = [
+        (re.search(r'name="([^"]+)"', tag)[1], re.search(r'value="([^"]*)"', tag), tag)
+        for tag in tags
+    ]
     values = {
         name: value[1] if value else ("on" if 'type="checkbox"' in tag else "")
         for name, value, tag in fields
@@ -63,14 +72,20 @@ def test_the_list_of_default_limits_is_its_one_row(browser):
 def test_no_second_row_and_no_deletion_of_the_default_limits(browser):
     browser.get(DEFAULT)
     assert browser.get(reverse("admin:governance_defaultpolicy_add")).status_code == 403
-    assert browser.post(reverse("admin:governance_defaultpolicy_delete", args=[1])).status_code == 403
+    assert (
+        browser.post(reverse("admin:governance_defaultpolicy_delete", args=[1])).status_code == 403
+    )
 
 
 def test_the_default_limits_are_edited_in_units_and_read_back_in_words(browser, boss):
-    page = browser.post(DEFAULT, blank(timeout_ms="1 min 30 s", idle_timeout_ms="20 s"), follow=True)
+    page = browser.post(
+        DEFAULT, blank(timeout_ms="1 min 30 s", idle_timeout_ms="20 s"), follow=True
+    )
     row = DefaultPolicy.objects.get()
     assert (row.timeout_ms, row.idle_timeout_ms, row.version) == (90_000, 20_000, 1)
-    assert any("Version 1." in line and "total limit: not set → 1 min 30 s" in line for line in said(page))
+    assert any(
+        "Version 1." in line and "total limit: not set → 1 min 30 s" in line for line in said(page)
+    )
     assert 'value="1 min 30 s"' in browser.get(DEFAULT).content.decode()
     assert PolicyChange.objects.get().by == boss
     assert LogEntry.objects.count() == 1
@@ -89,7 +104,10 @@ def test_the_edit_is_announced_at_its_commit(browser, django_capture_on_commit_c
         ({"timeout_ms": "soon"}, "“soon” is not a duration"),
         ({"timeout_ms": "9 d"}, "longer than a week"),
         ({"timeout_ms": "2 h"}, "2 h is above 1 h, the most that this site allows"),
-        ({"timeout_ms": "10 s", "idle_timeout_ms": "1 min"}, "idle limit (1 min) is longer than the total limit (10 s)"),
+        (
+            {"timeout_ms": "10 s", "idle_timeout_ms": "1 min"},
+            "idle limit (1 min) is longer than the total limit (10 s)",
+        ),
         ({"max_running": "0"}, "switch the tool off"),
     ],
 )
@@ -143,7 +161,9 @@ def test_a_tools_limits_are_changed_and_deleted_with_an_audit(browser, boss, pol
 
 
 def test_an_edit_on_top_of_a_newer_one_shows_both_values_and_saves_nothing(browser, boss, policy):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000, "note": "theirs"}, by=boss)
+    services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 40_000, "note": "theirs"}, by=boss
+    )
     page = browser.post(change_url(policy), tool_form(timeout_ms="20 s", note="mine", revision="1"))
     text = page.content.decode()
     assert "Changed meanwhile by boss" in text
@@ -155,7 +175,9 @@ def test_an_edit_on_top_of_a_newer_one_shows_both_values_and_saves_nothing(brows
     assert ToolPolicy.objects.get().timeout_ms == 20_000
 
 
-def test_an_edit_that_slips_in_between_check_and_save_is_refused_in_words(browser, policy, monkeypatch):
+def test_an_edit_that_slips_in_between_check_and_save_is_refused_in_words(
+    browser, policy, monkeypatch
+):
     save = services.save_tool_policy
 
     def overtaken(**arguments):
@@ -183,10 +205,14 @@ def test_a_bad_value_in_the_list_is_an_error_in_words(browser, policy):
     assert ToolPolicy.objects.get().idle_timeout_ms is None
 
 
-def test_a_row_of_the_list_that_nobody_touched_never_overwrites_a_newer_edit(browser, policy, plain):
+def test_a_row_of_the_list_that_nobody_touched_never_overwrites_a_newer_edit(
+    browser, policy, plain
+):
     services.save_tool_policy(tool_name="plain", values={"timeout_ms": 5_000}, by=None)
     form = posted(browser.get(reverse(LIST)))  # rows by name: plain, probe
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000, "tool_enabled": False}, by=None)
+    services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 40_000, "tool_enabled": False}, by=None
+    )
     browser.post(reverse(LIST), form | {"form-0-timeout_ms": "6 s"})
     assert ToolPolicy.objects.get(tool_name="plain").timeout_ms == 6_000
     probe = ToolPolicy.objects.get(tool_name="probe")
@@ -229,7 +255,10 @@ def test_rows_deleted_by_action_are_audited(browser, boss, policy):
     form = {"action": "delete_selected", "_selected_action": [policy.pk], "post": "yes"}
     browser.post(reverse(LIST), form)
     assert not ToolPolicy.objects.exists()
-    assert (PolicyChange.objects.first().action, PolicyChange.objects.first().by) == ("delete", boss)
+    assert (PolicyChange.objects.first().action, PolicyChange.objects.first().by) == (
+        "delete",
+        boss,
+    )
 
 
 def test_the_list_shows_what_is_in_force_for_every_tool(browser, policy, plain):
@@ -273,5 +302,8 @@ def test_the_audit_of_limits_can_be_read_and_not_edited(browser, policy):
     detail = reverse("admin:governance_policychange_change", args=[change.pk])
     assert "total limit: not set → 30 s" in browser.get(detail).content.decode()
     assert browser.post(detail, {"by_name": "nobody"}).status_code == 403
-    assert browser.post(reverse("admin:governance_policychange_delete", args=[change.pk])).status_code == 403
+    assert (
+        browser.post(reverse("admin:governance_policychange_delete", args=[change.pk])).status_code
+        == 403
+    )
     assert browser.get(reverse("admin:governance_policychange_add")).status_code == 403

@@ -38,31 +38,34 @@ BAD = {
     "WEB_MAX_BYTES": (-1,),
     "WEB_MAX_REDIRECTS": (-1,),
 }
-NUMBER = {name: f"governance.E{number:03}" for number, name in enumerate(
-    [
-        "DEFAULT_TIMEOUT",
-        "TOOL_TIMEOUTS",
-        "TIMEOUT_CEILING",
-        "CANCEL_GRACE",
-        "KILL_GRACE",
-        "MAX_RUNNING",
-        "MAX_QUEUED",
-        "MAX_RUNNING_PER_SCOPE",
-        "QUEUE_TIMEOUT",
-        "MAX_THREADS",
-        "MAX_ABANDONED_THREADS",
-        "MAX_WORKERS",
-        "PROGRESS_INTERVAL",
-        "RESULT_LIMIT",
-        "POLICY_POLL",
-        "EXEC_ENABLED",
-        "EXEC_OUTPUT_LIMIT",
-        "WORKSPACE_ROOT",
-        "WEB_ALLOW_PRIVATE",
-        "WEB_MAX_BYTES",
-    ],
-    start=1,
-)} | {
+NUMBER = {
+    name: f"governance.E{number:03}"
+    for number, name in enumerate(
+        [
+            "DEFAULT_TIMEOUT",
+            "TOOL_TIMEOUTS",
+            "TIMEOUT_CEILING",
+            "CANCEL_GRACE",
+            "KILL_GRACE",
+            "MAX_RUNNING",
+            "MAX_QUEUED",
+            "MAX_RUNNING_PER_SCOPE",
+            "QUEUE_TIMEOUT",
+            "MAX_THREADS",
+            "MAX_ABANDONED_THREADS",
+            "MAX_WORKERS",
+            "PROGRESS_INTERVAL",
+            "RESULT_LIMIT",
+            "POLICY_POLL",
+            "EXEC_ENABLED",
+            "EXEC_OUTPUT_LIMIT",
+            "WORKSPACE_ROOT",
+            "WEB_ALLOW_PRIVATE",
+            "WEB_MAX_BYTES",
+        ],
+        start=1,
+    )
+} | {
     "WEB_MAX_REDIRECTS": "governance.E022",
     "FILE_MAX_BYTES": "governance.E023",
     "EXEC_ENVIRONMENT": "governance.E024",
@@ -86,7 +89,9 @@ def test_the_defaults_are_fine():
     assert found() == {}
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
+)
 def test_a_wrong_value_is_an_error_with_the_settings_own_id(name, value):
     with override_settings(**{f"GOVERNANCE_{name}": value}):
         message = found()[NUMBER[name]]
@@ -122,7 +127,9 @@ def test_a_limit_for_a_tool_that_is_not_installed_is_noticed(probe):
 
 
 def test_an_idle_limit_out_of_reach_is_noticed():
-    registry.register(make_tool(lambda: None, name="odd", description="odd", timeout=5, idle_timeout=9))
+    registry.register(
+        make_tool(lambda: None, name="odd", description="odd", timeout=5, idle_timeout=9)
+    )
     try:
         assert "'odd'" in found()["governance.W003"].msg
     finally:
@@ -154,7 +161,9 @@ def test_a_wrong_value_is_not_complained_of_twice():
 
 def test_settings_are_read_on_access():
     assert app_settings.MAX_RUNNING == 100
-    with override_settings(GOVERNANCE_MAX_RUNNING=7, GOVERNANCE_EXEC_ENABLED=True, GOVERNANCE_WORKSPACE_ROOT="/srv"):
+    with override_settings(
+        GOVERNANCE_MAX_RUNNING=7, GOVERNANCE_EXEC_ENABLED=True, GOVERNANCE_WORKSPACE_ROOT="/srv"
+    ):
         assert app_settings.MAX_RUNNING == 7
         assert toolbox_settings().exec_enabled
         assert toolbox_settings().workspace_root == Path("/srv")

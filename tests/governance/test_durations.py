@@ -29,7 +29,10 @@ def test_a_duration_is_read_with_its_unit(text, milliseconds):
     assert parse_duration(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "1 min 30", "s", "1e3 s", "--1 s", "9" * 100, "1 s, 2 s", "nan"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "5 parsecs", "1 min 30", "s", "1e3 s", "--1 s", "9" * 100, "1 s, 2 s", "nan"],
+)
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - any wording will do
         parse_duration(text)

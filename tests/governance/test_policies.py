@@ -37,7 +37,9 @@ def test_each_level_gives_way_to_the_next_stronger_one(source, plain, probe, set
 
 
 def test_an_override_out_of_force_or_deleted_gives_way_to_the_next_level(source, probe):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000, "tool_enabled": False}, by=None)
+    services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 40_000, "tool_enabled": False}, by=None
+    )
     source.refresh()
     assert not resolve(source.levels(probe)).enabled
     services.save_tool_policy(tool_name="probe", values={"is_active": False}, by=None)
@@ -100,7 +102,9 @@ def test_an_edit_in_this_process_is_in_force_at_its_commit(
     assert told == [1]
 
 
-def test_an_edit_that_is_rolled_back_is_never_in_force(source, probe, django_capture_on_commit_callbacks):
+def test_an_edit_that_is_rolled_back_is_never_in_force(
+    source, probe, django_capture_on_commit_callbacks
+):
     with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
         services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000}, by=None)
         transaction.set_rollback(True)

@@ -6,7 +6,14 @@ import pytest
 
 from governance import recorder
 from governance.core import calls as core
-from governance.core.calls import ALLOWED_MOVES, CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
+from governance.core.calls import (
+    ALLOWED_MOVES,
+    CallStatus,
+    Disposition,
+    ErrorType,
+    LateSettlement,
+    ToolOutcome,
+)
 from governance.core.cancellation import Cancellation, CancellationToken, CancelReason, CancelSource
 from governance.core.exceptions import IllegalTransition
 from governance.core.live import LiveCall
@@ -44,7 +51,12 @@ def test_a_step_is_proposed_in_one_query(db, probe, django_assert_num_queries):
     with django_assert_num_queries(1):
         recorder.propose(calls, group="turn", step=3)
     known, unknown = ToolCall.objects.order_by("position")
-    assert (known.status, known.input, known.step, known.scope) == ("pending", {"text": "hi"}, 3, "conversation")
+    assert (known.status, known.input, known.step, known.scope) == (
+        "pending",
+        {"text": "hi"},
+        3,
+        "conversation",
+    )
     assert (known.isolation, known.concurrency, known.cancellable) == ("thread", "parallel", False)
     assert (unknown.isolation, unknown.cancellable) == ("", True)
 
@@ -56,7 +68,9 @@ async def _live(call):
 @pytest.fixture
 def live(proposed):
     live = asyncio.run(_live(proposed))
-    live.policy = Policy(timeout=30.0, timeout_source=TimeoutSource.HINT, idle_timeout=5.0, capped_from=90.0)
+    live.policy = Policy(
+        timeout=30.0, timeout_source=TimeoutSource.HINT, idle_timeout=5.0, capped_from=90.0
+    )
     live.timeout_source = TimeoutSource.HINT
     live.queued = 0.5
     return live
@@ -68,7 +82,11 @@ def test_a_start_stores_the_limits_and_their_source(live, django_assert_num_quer
     stored = row()
     assert stored.status == "running"
     assert stored.started_at is not None
-    assert (stored.timeout_ms, stored.timeout_source, stored.asked_timeout_ms) == (30_000, "hint", 90_000)
+    assert (stored.timeout_ms, stored.timeout_source, stored.asked_timeout_ms) == (
+        30_000,
+        "hint",
+        90_000,
+    )
     assert (stored.idle_timeout_ms, stored.queued_ms) == (5_000, 500)
 
 
@@ -92,9 +110,17 @@ def test_of_two_ends_the_first_wins(live, django_assert_num_queries):
         assert recorder.end(**HERE, outcome=CANCELLED)
     assert not recorder.end(**HERE, outcome=DONE)
     stored = row()
-    assert (stored.status, stored.result, stored.error_type) == ("cancelled", "cancelled", "cancelled")
+    assert (stored.status, stored.result, stored.error_type) == (
+        "cancelled",
+        "cancelled",
+        "cancelled",
+    )
     assert stored.disposition == "indeterminate"
-    assert (stored.ended_by_reason, stored.ended_by_source, stored.ended_by_name) == ("user", "button", "ann")
+    assert (stored.ended_by_reason, stored.ended_by_source, stored.ended_by_name) == (
+        "user",
+        "button",
+        "ann",
+    )
 
 
 def test_an_end_stores_what_the_outcome_says(live):
@@ -107,7 +133,9 @@ def test_an_end_stores_what_the_outcome_says(live):
 
 
 def test_a_call_that_never_ran_has_no_duration(proposed):
-    outcome = ToolOutcome(status=CallStatus.NOT_STARTED, result="no", disposition=Disposition.NOT_STARTED)
+    outcome = ToolOutcome(
+        status=CallStatus.NOT_STARTED, result="no", disposition=Disposition.NOT_STARTED
+    )
     assert recorder.end(**HERE, outcome=outcome)
     assert row().duration_ms is None
     assert row().timeout_ms is None
@@ -138,7 +166,9 @@ def test_only_a_running_call_is_cancelling(live):
 
 
 def test_progress_is_kept_while_the_call_runs(live):
-    progress = recorder.progress_fields(core.Progress(message="half", progress=1, total=2, output="ignored"))
+    progress = recorder.progress_fields(
+        core.Progress(message="half", progress=1, total=2, output="ignored")
+    )
     assert not recorder.note_progress(**HERE, progress=progress)
     recorder.start(live, group="turn")
     assert recorder.note_progress(**HERE, progress=progress)
@@ -149,13 +179,21 @@ def test_progress_is_kept_while_the_call_runs(live):
 
 
 def test_changes_of_a_limit_are_listed_with_both_values(live, django_assert_num_queries):
-    change = {"at": "2030-01-01T00:00:00+00:00", "from_ms": 30_000, "to_ms": 60_000, "source": "override", "by": ""}
+    change = {
+        "at": "2030-01-01T00:00:00+00:00",
+        "from_ms": 30_000,
+        "to_ms": 60_000,
+        "source": "override",
+        "by": "",
+    }
     moved = {"change": change, "timeout_ms": 60_000, "timeout_source": "override"}
     assert not recorder.move_deadline(**HERE, **moved)
     recorder.start(live, group="turn")
     with django_assert_num_queries(2):
         assert recorder.move_deadline(**HERE, **moved)
-    assert recorder.move_deadline(**HERE, change=change | {"to_ms": 0}, timeout_ms=0, timeout_source="manual")
+    assert recorder.move_deadline(
+        **HERE, change=change | {"to_ms": 0}, timeout_ms=0, timeout_source="manual"
+    )
     stored = row()
     assert [c["to_ms"] for c in stored.deadline_changes] == [60_000, 0]
     assert (stored.timeout_ms, stored.timeout_source) == (0, "manual")
@@ -169,7 +207,11 @@ def test_a_late_settlement_is_recorded_once_and_never_becomes_the_result(live):
     assert recorder.settle_late(**HERE, late=late)
     assert not recorder.settle_late(**HERE, late=LateSettlement(kind="raised", text="", after=9))
     stored = row()
-    assert (stored.late_kind, stored.late_text, stored.late_after_ms) == ("returned", "too late", 2_500)
+    assert (stored.late_kind, stored.late_text, stored.late_after_ms) == (
+        "returned",
+        "too late",
+        2_500,
+    )
     assert stored.result == "cancelled"
 
 
@@ -191,9 +233,16 @@ def test_what_is_open_in_a_group_is_closed_in_two_queries(make_call, django_asse
 
     with django_assert_num_queries(2):
         closed = recorder.close_open(group="turn", close=close)
-    assert [(call.call_id, call.status) for call in closed] == [("pending", "not_started"), ("running", "repaired")]
+    assert [(call.call_id, call.status) for call in closed] == [
+        ("pending", "not_started"),
+        ("running", "repaired"),
+    ]
     stored = row(call_id="running")
-    assert (stored.result, stored.is_synthetic, stored.error_type) == ("closed running", True, "interrupted")
+    assert (stored.result, stored.is_synthetic, stored.error_type) == (
+        "closed running",
+        True,
+        "interrupted",
+    )
     assert row(call_id="done").result == "real"
     assert row(call_id="elsewhere").status == "running"
     assert recorder.close_open(group="turn", close=close) == []
@@ -203,7 +252,9 @@ def test_closing_with_an_illegal_status_writes_nothing(make_call):
     make_call(call_id="a", status=CallStatus.RUNNING)
     make_call(call_id="b", status=CallStatus.PENDING, position=1)
     with pytest.raises(IllegalTransition):
-        recorder.close_open(group="turn", close=lambda _: ToolOutcome(status=CallStatus.TIMED_OUT, result=""))
+        recorder.close_open(
+            group="turn", close=lambda _: ToolOutcome(status=CallStatus.TIMED_OUT, result="")
+        )
     assert set(ToolCall.objects.values_list("status", flat=True)) == {"running", "pending"}
 
 

@@ -90,7 +90,9 @@ async def bench(source):
 async def test_a_call_that_succeeds_is_on_record(bench):
     outcome = await bench.run("echo", text="hello")
     stored = await row()
-    assert (stored.status, stored.result) == (outcome.status, outcome.result) == ("succeeded", "hello")
+    assert (
+        (stored.status, stored.result) == (outcome.status, outcome.result) == ("succeeded", "hello")
+    )
     assert (stored.timeout_ms, stored.timeout_source) == (120_000, "built_in")
     assert (stored.group, stored.scope, stored.input) == ("turn", "conversation", {"text": "hello"})
     assert stored.started_at <= stored.ended_at
@@ -111,29 +113,51 @@ async def test_the_row_is_running_with_its_progress_before_the_body_ends(bench):
 
 @pytest.mark.parametrize(
     ("tool_name", "arguments", "error_type"),
-    [("nothing", {}, "unknown_tool"), ("echo", {}, "invalid_input"), ("echo", {"text": "x", "y": 1}, "invalid_input")],
+    [
+        ("nothing", {}, "unknown_tool"),
+        ("echo", {}, "invalid_input"),
+        ("echo", {"text": "x", "y": 1}, "invalid_input"),
+    ],
 )
 async def test_a_call_that_never_starts_is_on_record(bench, tool_name, arguments, error_type):
     await bench.run(tool_name, **arguments)
     stored = await row()
-    assert (stored.status, stored.error_type, stored.disposition) == ("failed", error_type, "not_started")
+    assert (stored.status, stored.error_type, stored.disposition) == (
+        "failed",
+        error_type,
+        "not_started",
+    )
     assert (stored.started_at, stored.duration_ms) == (None, None)
 
 
 async def test_a_cancel_is_on_record_with_who_and_how(bench):
     running = asyncio.create_task(bench.run("wait"))
     await bench.started.wait()
-    bench.live().cancel(Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ann"))
+    bench.live().cancel(
+        Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ann")
+    )
     await running
     stored = await row()
-    assert (stored.status, stored.error_type, stored.disposition) == ("cancelled", "cancelled", "settled")
-    assert (stored.ended_by_reason, stored.ended_by_source, stored.ended_by_name) == ("user", "button", "ann")
+    assert (stored.status, stored.error_type, stored.disposition) == (
+        "cancelled",
+        "cancelled",
+        "settled",
+    )
+    assert (stored.ended_by_reason, stored.ended_by_source, stored.ended_by_name) == (
+        "user",
+        "button",
+        "ann",
+    )
 
 
 async def test_a_timeout_that_nobody_heard_is_abandoned_and_its_late_result_kept_apart(bench):
     outcome = await bench.run("stubborn")
     stored = await row()
-    assert (stored.status, stored.error_type, stored.disposition) == ("abandoned", "timeout", "indeterminate")
+    assert (stored.status, stored.error_type, stored.disposition) == (
+        "abandoned",
+        "timeout",
+        "indeterminate",
+    )
     bench.release.set()
 
     async def late():
@@ -141,7 +165,11 @@ async def test_a_timeout_that_nobody_heard_is_abandoned_and_its_late_result_kept
 
     assert await eventually(late) == "returned"
     stored = await row()
-    assert (stored.late_text, stored.result, stored.status) == ("too late", outcome.result, "abandoned")
+    assert (stored.late_text, stored.result, stored.status) == (
+        "too late",
+        outcome.result,
+        "abandoned",
+    )
 
 
 async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench, source):
@@ -162,7 +190,11 @@ async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench,
     await save(tool_name="wait", values={"timeout_ms": 1}, by=None)
     assert (await running).status is CallStatus.TIMED_OUT
     stored = await row()
-    assert (stored.timeout_ms, stored.timeout_source, len(stored.deadline_changes)) == (1, "override", 2)
+    assert (stored.timeout_ms, stored.timeout_source, len(stored.deadline_changes)) == (
+        1,
+        "override",
+        2,
+    )
 
 
 async def test_a_call_id_that_has_ended_in_its_group_never_runs_again(bench):
@@ -179,5 +211,7 @@ def test_the_executor_imports_without_django():
         " sys.exit(repr(found & {'django', 'asgiref', 'channels'}) if found & {'django', 'asgiref', 'channels'} else 0)"
     )
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=30
+    )
     assert (done.returncode, done.stderr) == (0, "")

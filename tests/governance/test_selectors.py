@@ -20,7 +20,9 @@ def test_calls_of_groups_come_in_the_order_of_their_steps(make_call, django_asse
     assert selectors.calls_of_groups([]) == []
 
 
-def test_the_health_of_a_scope_counts_and_names_what_timed_out(make_call, django_assert_num_queries):
+def test_the_health_of_a_scope_counts_and_names_what_timed_out(
+    make_call, django_assert_num_queries
+):
     now = timezone.now()
     make_call(status="succeeded")
     make_call(status="succeeded", tool_name="other")

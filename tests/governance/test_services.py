@@ -36,10 +36,18 @@ def test_an_edit_that_changes_nothing_leaves_no_trace(boss):
 
 
 def test_adding_changing_and_deleting_a_tools_limits(boss, probe):
-    added = services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=boss, revision=0)
-    changed = services.save_tool_policy(tool_name="probe", values={"timeout_ms": 0}, by=boss, revision=1)
+    added = services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 10_000}, by=boss, revision=0
+    )
+    changed = services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 0}, by=boss, revision=1
+    )
     deleted = services.delete_tool_policy(tool_name="probe", by=boss, revision=2)
-    assert [(c.action, c.version) for c in (added, changed, deleted)] == [("add", 1), ("change", 2), ("delete", 3)]
+    assert [(c.action, c.version) for c in (added, changed, deleted)] == [
+        ("add", 1),
+        ("change", 2),
+        ("delete", 3),
+    ]
     assert deleted.changes["timeout_ms"] == [0, None]
     assert "10 s → no limit" in changed.summary
     assert not ToolPolicy.objects.exists()
@@ -50,11 +58,15 @@ def test_an_edit_on_top_of_a_newer_one_is_refused(boss, probe):
     services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=boss)
     services.save_tool_policy(tool_name="probe", values={"timeout_ms": 20_000}, by=boss, revision=1)
     with pytest.raises(PolicyConflict):
-        services.save_tool_policy(tool_name="probe", values={"timeout_ms": 30_000}, by=boss, revision=1)
+        services.save_tool_policy(
+            tool_name="probe", values={"timeout_ms": 30_000}, by=boss, revision=1
+        )
     with pytest.raises(PolicyConflict):
         services.delete_tool_policy(tool_name="probe", by=boss, revision=1)
     with pytest.raises(PolicyConflict):
-        services.save_tool_policy(tool_name="probe", values={"timeout_ms": 30_000}, by=boss, revision=0)
+        services.save_tool_policy(
+            tool_name="probe", values={"timeout_ms": 30_000}, by=boss, revision=0
+        )
     services.save_default_policy(values={"timeout_ms": 10_000}, by=boss, revision=0)
     with pytest.raises(PolicyConflict):
         services.save_default_policy(values={"timeout_ms": 30_000}, by=boss, revision=0)
@@ -76,7 +88,11 @@ def test_edits_of_other_tools_are_no_conflict(boss, probe, plain):
         ({"idle_timeout_ms": -1}, "idle_timeout_ms", "cannot be negative"),
         ({"ceiling_ms": 8 * 86_400_000}, "ceiling_ms", "longer than a week"),
         ({"timeout_ms": 7_200_000}, "timeout_ms", "2 h is above 1 h"),
-        ({"timeout_ms": 10_000, "idle_timeout_ms": 20_000}, "idle_timeout_ms", "would never be reached"),
+        (
+            {"timeout_ms": 10_000, "idle_timeout_ms": 20_000},
+            "idle_timeout_ms",
+            "would never be reached",
+        ),
         ({"idle_timeout_ms": 55_000}, "idle_timeout_ms", "longer than the total limit (50 s)"),
         ({"max_running": 0}, "max_running", "switch the tool off"),
         ({"max_running": 1_000_000}, "max_running", "leave it blank"),
@@ -108,7 +124,9 @@ def test_the_ceiling_of_the_site_can_be_lifted(db, probe, settings):
 
 
 def test_no_limit_is_a_limit_of_zero_and_allows_any_idle_limit(db, probe):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 0, "idle_timeout_ms": 300_000}, by=None)
+    services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 0, "idle_timeout_ms": 300_000}, by=None
+    )
     assert ToolPolicy.objects.get().as_limits().timeout == 0
 
 

@@ -25,9 +25,12 @@ class DeltaStream:
         self._timer: asyncio.TimerHandle | None = None
         self._push: asyncio.Task[None] | None = None
         self._error: Exception | None = None
+        self._is_closed = False
 
     def add(self, text: str) -> None:
-        """Take a piece of text. Raise what the last store raised (`Fenced`)."""
+        """Take a piece of text; nothing is taken after the end. Raise what the last store raised (`Fenced`)."""
+        if self._is_closed:
+            return
         if self._error is not None:
             raise self._error
         if not self._length:
@@ -38,15 +41,20 @@ class DeltaStream:
 
     async def close(self) -> None:
         """Push what is left."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.discard()
         if self._push is not None:
             await asyncio.wait({self._push})
         await self._deliver()
 
+    def discard(self) -> None:
+        """Push nothing more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _arm(self) -> None:
-        if self._timer is None and self._push is None:
+        if self._timer is None and self._push is None and not self._is_closed:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(max(loop.time(), self._pushed_at + self._spacing), self._due)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -137,8 +137,8 @@ class TurnRunner:
             message = message_of(reply.text, calls, turn_id=str(self.turn.id))
             await self._journal.save_reply(self.steps, message, calls)
             messages.extend((message, await self._call_tools(calls)))
-        if self.token.is_cancelled:
-            return self._ended_by_token()
+        if (cancellation := self.token.cancellation or self._after_step) is not None:
+            return ending_of(cancellation)
         return TurnEnding(
             status=TurnStatus.FAILED,
             error_code="step_limit",
@@ -164,6 +164,9 @@ class TurnRunner:
         )
         try:
             await asyncio.wait({stream, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            deltas.discard()
+            raise
         finally:
             forget()
             if not stream.done():
@@ -171,10 +174,15 @@ class TurnRunner:
         return await self._take_stock(stream, reply, deltas)
 
     async def _consume(self, request: ChatRequest, reply: Reply, deltas: DeltaStream) -> None:
-        async for delta in self._cast.chat_model.stream(request):
-            reply.take(delta)
-            if isinstance(delta, TextDelta) and delta.text:
-                deltas.add(delta.text)
+        stream = self._cast.chat_model.stream(request)
+        try:
+            async for delta in stream:
+                reply.take(delta)
+                if isinstance(delta, TextDelta) and delta.text:
+                    deltas.add(delta.text)
+        finally:
+            if isinstance(stream, AsyncGenerator):  # closed here, not by the garbage collector
+                await stream.aclose()
 
     async def _close_stream(self, stream: asyncio.Task[None]) -> None:
         """Cancel the task that owns the stream, which closes the provider's connection; wait for it, bounded."""
@@ -249,8 +257,9 @@ class TurnRunner:
             for task in tasks:
                 task.cancel()
             raise
-        for task in tasks:
-            task.result()
+        errors = [error for task in tasks if (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
 
 
 class _StepObserver:
@@ -285,7 +294,9 @@ class _StepObserver:
         await self._journal.call_settled_late(call, late)
 
     def _judge(self, call: LiveCall, outcome: ToolOutcome) -> ToolOutcome:
-        if self._token.is_cancelled or (call.tool is not None and call.tool.loop_exempt):
+        if self._token.is_cancelled or _was_stopped(outcome):
+            return outcome
+        if call.tool is not None and call.tool.loop_exempt:
             return outcome
         verdict = self._loops.observe(
             call.call.tool_name,
@@ -301,6 +312,12 @@ class _StepObserver:
             if verdict.text
             else outcome
         )
+
+
+def _was_stopped(outcome: ToolOutcome) -> bool:
+    """Whether something that the model cannot help ended the call: a person, a parent turn, the server."""
+    by = outcome.ended_by
+    return by is not None and by.reason not in (CancelReason.TIMEOUT, CancelReason.LOOP)
 
 
 def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:

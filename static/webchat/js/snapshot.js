@@ -18,7 +18,7 @@ export function turnsFromSnapshot(frame, clock) {
   /** @param {string} id @param {(turn: Turn) => Turn} change */
   const change = (id, change) => turns.set(id, change(turns.get(id) ?? newTurn(id, clock, "completed")));
   for (const message of frame.messages ?? []) {
-    change(String(message.turn_id ?? ""), (turn) => addMessage(turn, message, `s${message.id}`, clock));
+    change(String(message.turn_id ?? ""), (turn) => addMessage(turn, message, `m${message.id}`, clock));
   }
   for (const ended of frame.turns ?? []) change(String(ended.turn_id), (turn) => withEnding(turn, ended));
   for (const call of frame.calls ?? []) change(String(call.turn_id), (turn) => withCall(turn, call, clock));

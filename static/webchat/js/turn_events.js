@@ -19,7 +19,8 @@ export const TURN_CHANGES = {
     const started = { ...turn, status: "running", elapsedMs, elapsedAt: clock.now, timeoutMs };
     return addMessage(started, userMessageFrom(frame.user_message, frame.at), `u${frame.seq}`);
   },
-  message: (turn, frame, clock) => addMessage(turn, frame, `m${frame.seq}`, clock),
+  message: (turn, frame, clock) =>
+    addMessage(turn, frame, frame.id === undefined ? `e${frame.seq}` : `m${frame.id}`, clock),
   tool_approval: (turn, frame, clock) => addCall(turn, callFromWire({ ...frame, status: "awaiting_approval" }, clock)),
   tool_decision: (turn, frame) =>
     updateCall(turn, frame.tool_id, (call) =>

@@ -30,6 +30,7 @@ export function drawParts(drawn, view) {
   if (repairs) setText(repairs, view.words.count("history_repaired", turn.repairs));
   const wanted = note ? [...nodes, note] : nodes;
   for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
+  for (const [key, node] of parts) if (!wanted.includes(node)) parts.delete(key);
   /** @type {Element|null} */
   let previous = null;
   for (const node of wanted) {

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from governance.core.calls import Progress
 from tests.support import eventually
 
 TOOLS = "tests.governance.core.invokers.worker_tools"
@@ -16,7 +17,7 @@ class Call:
     """One call under way, and what it reported."""
 
     def __init__(self, invoker, function, arguments, *, call_id="call", **options):
-        self.reports = asyncio.Queue()
+        self.reports: asyncio.Queue[Progress] = asyncio.Queue()
         self.task = asyncio.create_task(
             invoker.invoke_function(
                 f"{TOOLS}:{function}",

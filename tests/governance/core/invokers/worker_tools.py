@@ -19,7 +19,8 @@ SLEEPER = (
     "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     " print(os.getpid(), flush=True); time.sleep(60)"
 )
-initialized = []
+initialized: list[int] = []
+kept = b""
 
 
 def initialize():
@@ -197,7 +198,7 @@ def result(kind):
 
 
 def _nested():
-    value = []
+    value: list[object] = []
     for _ in range(100_000):
         value = [value]
     return value

@@ -1,0 +1,252 @@
+"""A cancellation is set once, with its cause, and is seen by the whole tree below it (C4)."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governance.core.cancellation import Cancellation, CancellationToken, Cancelled, CancelReason
+from tests.governance.core.support import BY_PARENT, BY_USER, settle
+
+
+def test_the_first_request_wins_and_stays():
+    token = CancellationToken()
+
+    assert token.cancel(BY_USER)
+    assert not token.cancel(BY_PARENT)
+    assert token.cancellation is BY_USER
+
+
+def test_a_fresh_token_is_not_cancelled():
+    token = CancellationToken()
+
+    token.raise_if_cancelled()
+    assert not token.is_cancelled
+    assert token.cancellation is None
+
+
+def test_raises_its_cancellation_when_looked_at():
+    token = CancellationToken()
+    token.cancel(BY_USER)
+
+    with pytest.raises(Cancelled) as raised:
+        token.raise_if_cancelled()
+
+    assert raised.value.cancellation is BY_USER
+
+
+class TestTree:
+    def test_a_cancel_reaches_all_descendants(self):
+        root = CancellationToken()
+        child = root.child()
+        grandchild = child.child()
+
+        root.cancel(BY_USER)
+
+        assert child.cancellation is BY_USER
+        assert grandchild.cancellation is BY_USER
+
+    def test_a_cancel_does_not_reach_parents_or_siblings(self):
+        root = CancellationToken()
+        child, sibling = root.child(), root.child()
+
+        child.cancel(BY_USER)
+
+        assert not root.is_cancelled
+        assert not sibling.is_cancelled
+
+    def test_a_child_of_a_cancelled_token_is_born_cancelled(self):
+        root = CancellationToken()
+        root.cancel(BY_USER)
+
+        assert root.child().cancellation is BY_USER
+
+    def test_a_child_keeps_its_own_earlier_cause(self):
+        root = CancellationToken()
+        child = root.child()
+
+        child.cancel(BY_USER)
+        root.cancel(BY_PARENT)
+
+        assert child.cancellation is BY_USER
+
+    def test_a_detached_child_is_not_reached_any_more(self):
+        root = CancellationToken()
+        with root.child() as child:
+            pass
+
+        root.cancel(BY_USER)
+
+        assert not child.is_cancelled
+
+
+class TestCallbacks:
+    def test_are_called_once_in_the_order_of_registration(self):
+        token, calls = CancellationToken(), []
+        for name in "abc":
+            token.on_cancel(lambda cancellation, name=name: calls.append((name, cancellation)))
+
+        token.cancel(BY_USER)
+        token.cancel(BY_PARENT)
+
+        assert calls == [("a", BY_USER), ("b", BY_USER), ("c", BY_USER)]
+
+    def test_registered_late_are_called_at_once(self):
+        token, calls = CancellationToken(), []
+        token.cancel(BY_USER)
+
+        token.on_cancel(calls.append)
+
+        assert calls == [BY_USER]
+
+    def test_taken_back_are_not_called(self):
+        token, calls = CancellationToken(), []
+        forget = token.on_cancel(calls.append)
+
+        forget()
+        forget()
+        token.cancel(BY_USER)
+
+        assert calls == []
+
+    def test_may_take_back_after_the_request(self):
+        token, calls = CancellationToken(), []
+        forget = token.on_cancel(calls.append)
+        token.cancel(BY_USER)
+
+        forget()
+
+        assert calls == [BY_USER]
+
+    def test_that_fail_do_not_stop_the_others(self, caplog):
+        token, calls = CancellationToken(), []
+
+        def fail(_):
+            raise ValueError("broken")
+
+        token.on_cancel(fail)
+        token.on_cancel(calls.append)
+
+        with caplog.at_level(logging.ERROR):
+            token.cancel(BY_USER)
+
+        assert calls == [BY_USER]
+        assert "A cancellation callback failed" in caplog.messages
+
+
+class TestWait:
+    async def test_returns_the_request(self):
+        token = CancellationToken()
+        waiting = asyncio.create_task(token.wait())
+        await settle()
+        assert not waiting.done()
+
+        token.cancel(BY_USER)
+
+        assert await waiting is BY_USER
+
+    async def test_returns_at_once_if_it_was_made_already(self):
+        token = CancellationToken()
+        token.cancel(BY_USER)
+
+        assert await token.wait() is BY_USER
+
+    async def test_wakes_up_for_a_request_from_another_thread(self):
+        token = CancellationToken()
+        waiting = asyncio.create_task(token.wait())
+        await settle()
+
+        thread = threading.Thread(target=token.cancel, args=(BY_USER,))
+        thread.start()
+
+        assert await waiting is BY_USER
+        thread.join()
+
+    async def test_given_up_leaves_nothing_behind(self):
+        token = CancellationToken()
+        waiting = asyncio.create_task(token.wait())
+        await settle()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+        assert token.cancel(BY_USER)
+        await settle()
+
+    def test_outlived_by_its_token_does_not_break_the_request(self, caplog):
+        token = CancellationToken()
+
+        async def give_up():
+            waiting = asyncio.create_task(token.wait())
+            await settle()
+            return waiting
+
+        loop = asyncio.new_event_loop()
+        try:
+            waiting = loop.run_until_complete(give_up())
+            waiting.cancel()
+            loop.run_until_complete(asyncio.wait({waiting}))
+        finally:
+            loop.close()
+
+        assert token.cancel(BY_USER)
+        assert caplog.messages == []
+
+    def test_blocking_wakes_up_for_a_request_from_another_thread(self):
+        token, ready = CancellationToken(), threading.Event()
+        answers = []
+
+        def block():
+            ready.set()
+            answers.append(token.wait_blocking(30))
+
+        thread = threading.Thread(target=block)
+        thread.start()
+        ready.wait(5)
+        token.cancel(BY_USER)
+        thread.join(5)
+
+        assert answers == [True]
+
+    def test_blocking_gives_up_after_its_timeout(self):
+        assert not CancellationToken().wait_blocking(0.001)
+
+
+def test_of_many_threads_that_cancel_at_once_exactly_one_is_first():
+    token, calls, firsts = CancellationToken(), [], []
+    token.on_cancel(calls.append)
+    together = threading.Barrier(8)
+
+    def cancel():
+        together.wait(5)
+        firsts.append(token.cancel(Cancellation(reason=CancelReason.USER)))
+
+    threads = [threading.Thread(target=cancel) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+
+    assert sorted(firsts) == [False] * 7 + [True]
+    assert len(calls) == 1
+
+
+@given(st.data())
+def test_a_cancel_reaches_exactly_the_tokens_below(data):
+    parents = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=7))
+    tokens = [CancellationToken()]
+    above = {0: {0}}
+    for index, parent in enumerate(parents, start=1):
+        parent = min(parent, index - 1)
+        tokens.append(tokens[parent].child())
+        above[index] = above[parent] | {index}
+    cancelled = data.draw(st.integers(0, len(parents)))
+
+    tokens[cancelled].cancel(BY_USER)
+
+    assert [token.is_cancelled for token in tokens] == [
+        cancelled in above[index] for index in range(len(tokens))
+    ]

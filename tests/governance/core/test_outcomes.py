@@ -1,0 +1,117 @@
+"""A result is text of bounded length, whatever a tool returns or floods."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governance.core.live import PARTIAL_HEAD, PARTIAL_TAIL, PartialOutput
+from governance.core.outcomes import as_text
+
+ENOUGH = 100_000
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Model(pydantic.BaseModel):
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "Done."),
+        ("as it is", "as it is"),
+        ("", ""),
+        (3, "3"),
+        (True, "true"),
+        ({"a": [1, "ü"]}, '{"a":[1,"ü"]}'),
+        (Point(x=1), '{"x":1}'),
+        (Model(x=1), '{"x":1}'),
+        (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+        (datetime(2026, 1, 2, tzinfo=UTC), '"2026-01-02T00:00:00Z"'),
+        ({1, 1}, "[1]"),
+        (range(2), '"range(0, 2)"'),
+    ],
+)
+def test_a_value_becomes_the_text_that_the_model_reads(value, text):
+    assert as_text(value, limit=ENOUGH) == text
+
+
+class Unspeakable:
+    def __str__(self):
+        raise RuntimeError("secret")
+
+
+@pytest.mark.parametrize("value", [b"\xff", Unspeakable(), "\udc80".join("ab").split()])
+def test_what_cannot_be_written_is_a_value_error(value):
+    with pytest.raises(ValueError):  # noqa: PT011 - of whatever kind
+        as_text(value, limit=ENOUGH)
+
+
+def test_a_circle_is_a_value_error():
+    circle = []
+    circle.append(circle)
+
+    with pytest.raises(ValueError, match="Circular"):
+        as_text(circle, limit=ENOUGH)
+
+
+def test_a_long_text_keeps_its_beginning_and_its_end():
+    text = as_text("<" + "x" * 5000 + ">", limit=1000)
+
+    assert text.startswith("<xxx")
+    assert text.endswith("xxx>")
+    assert "4002 characters left out" in text
+
+
+@given(text=st.text(max_size=300), limit=st.integers(1, 200))
+def test_a_text_is_cut_only_if_it_is_too_long(text, limit):
+    cut = as_text(text, limit=limit)
+
+    if len(text) <= limit:
+        assert cut == text
+    else:
+        assert f"… {len(text) - limit} characters left out …" in cut
+        assert len(cut) <= limit + 50
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8))
+def test_json_is_written_as_it_would_be_read(value):
+    text = as_text(value, limit=ENOUGH)
+
+    if value is not None and not isinstance(value, str):
+        assert json.loads(text) == value
+
+
+def test_partial_output_that_fits_is_whole():
+    output = PartialOutput()
+    output.append("a" * PARTIAL_HEAD)
+    output.append("b" * PARTIAL_TAIL)
+
+    assert str(output) == "a" * PARTIAL_HEAD + "b" * PARTIAL_TAIL
+
+
+@given(st.lists(st.integers(0, 3 * PARTIAL_TAIL), max_size=8))
+def test_partial_output_is_bounded_and_keeps_both_ends(sizes):
+    output, whole = PartialOutput(), ""
+    for index, size in enumerate(sizes):
+        piece = chr(ord("a") + index) * size
+        whole += piece
+        output.append(piece)
+
+    text = str(output)
+
+    assert len(text) <= PARTIAL_HEAD + PARTIAL_TAIL + 60
+    assert text[:PARTIAL_HEAD] == whole[:PARTIAL_HEAD]
+    assert whole.endswith(text[-PARTIAL_TAIL:]) or len(whole) < PARTIAL_TAIL
+    left_out = len(whole) - PARTIAL_HEAD - PARTIAL_TAIL
+    assert (f"… {left_out} characters left out …" in text) == (left_out > 0)

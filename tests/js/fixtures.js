@@ -1,0 +1,71 @@
+/** A short way to write down what a server sends. */
+
+import { INITIAL_STATE, reduce } from "../../static/webchat/js/reducer.js";
+
+/** @typedef {import("../../static/webchat/js/types.js").State} State */
+/** @typedef {import("../../static/webchat/js/types.js").Frame} Frame */
+/** @typedef {import("../../static/webchat/js/types.js").LocalEvent} LocalEvent */
+
+export const TURN = "turn-1";
+export const CLOCK = Object.freeze({ now: 1_000, wall: Date.parse("2030-01-01T00:00:00Z") });
+
+/** @type {Frame} */
+export const EMPTY_SNAPSHOT = {
+  type: "snapshot",
+  seq: 0,
+  messages: [],
+  calls: [],
+  turns: [],
+  active_turns: [],
+  has_earlier: false,
+};
+
+/** @param {State} state @param {ReadonlyArray<Frame|LocalEvent>} events @param {import("../../static/webchat/js/types.js").Clock} [clock] */
+export const play = (state, events, clock = CLOCK) =>
+  events.reduce((known, event) => reduce(known, event, clock), state);
+
+/** @param {...(Frame|LocalEvent)} events */
+export const opened = (...events) => play(INITIAL_STATE, [{ type: "welcome", user: "ada" }, EMPTY_SNAPSHOT, ...events]);
+
+/** Numbered events of one turn, from `first` on. @param {Array<Frame>} events @param {number} [first] @param {string} [turnId] @returns {Array<Frame>} */
+export const numbered = (events, first = 1, turnId = TURN) =>
+  events.map((event, index) => ({ seq: first + index, turn_id: turnId, at: "2030-01-01T00:00:00Z", ...event }));
+
+export const START = { type: "turn_start", user_message: "wait 20", turn_timeout_ms: 600_000 };
+
+/** @param {...string} ids @returns {Frame} */
+export const asks = (...ids) => ({
+  type: "message",
+  role: "assistant",
+  content: [
+    { type: "text", text: "On it." },
+    ...ids.map((id) => ({ type: "tool_use", id, name: "wait", input: { seconds: 20 } })),
+  ],
+  html: "<p>On it.</p>",
+});
+
+/** @param {string} id @returns {Frame} */
+export const starts = (id) => ({
+  type: "tool_start",
+  tool_id: id,
+  tool_name: "wait",
+  input: { seconds: 20 },
+  timeout_ms: 30_000,
+  timeout_source: "override",
+  cancellable: true,
+});
+
+/** @param {string} id @param {string} [status] @returns {Frame} */
+export const results = (id, status = "succeeded") => ({
+  type: "tool_result",
+  tool_id: id,
+  tool_name: "wait",
+  result: "done",
+  is_error: status !== "succeeded",
+  status,
+  duration_ms: 11_500,
+  ended_by: status === "cancelled" ? { reason: "user", source: "button", by: "ada" } : null,
+});
+
+/** @param {string} [status] @returns {Frame} */
+export const ends = (status = "completed") => ({ type: "turn_end", status, duration_ms: 20_000, usage: {} });

@@ -1,0 +1,262 @@
+"""The pages: who may see them, what they carry, and that they run under a strict Content-Security-Policy."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import AbstractUser
+from django.contrib.staticfiles import finders
+from django.test import AsyncClient, Client
+from django.urls import reverse
+
+from turns import services
+from webchat.texts import CHAT_TEXTS
+
+STATIC = Path(__file__).parents[2] / "static" / "webchat"
+SCRIPTS = "\n".join(path.read_text() for path in sorted((STATIC / "js").glob("*.js")))
+
+
+class Page(HTMLParser):
+    """What a page is made of: its elements with their attributes, and the text of its data blocks."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.data_blocks: dict[str, str] = {}
+        self._data_id = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._data_id = str(dict(attrs).get("id", "")) if tag == "script" else ""
+
+    def handle_data(self, data: str) -> None:
+        if self._data_id:
+            self.data_blocks[self._data_id] = data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._data_id = ""
+
+    def ids(self) -> list[str]:
+        return [str(attributes["id"]) for _, attributes in self.elements if "id" in attributes]
+
+    def count(self, wanted: str) -> int:
+        return sum(tag == wanted for tag, _ in self.elements)
+
+    def inline_code(self) -> list[str]:
+        """Return everything that a policy without 'unsafe-inline' would refuse."""
+        found = []
+        for tag, attributes in self.elements:
+            is_data = attributes.get("type") == "application/json"
+            if tag == "style" or (tag == "script" and "src" not in attributes and not is_data):
+                found.append(tag)
+            found += [name for name in attributes if name == "style" or name.startswith("on")]
+            found += [
+                str(value) for value in attributes.values() if str(value).startswith("javascript:")
+            ]
+        return found
+
+
+def address(conversation: services.ConversationSummary) -> str:
+    return reverse("webchat:conversation", kwargs={"conversation_id": conversation.id})
+
+
+@pytest.fixture
+async def chat_page(browser: AsyncClient, conversation: services.ConversationSummary) -> Page:
+    answer = await browser.get(address(conversation))
+    assert answer.status_code == 200
+    return Page(answer.content.decode())
+
+
+@pytest.mark.parametrize("path", ["/", f"/c/{uuid4()}/"])
+async def test_pages_are_for_people_who_are_signed_in(transactional_db: None, path: str) -> None:
+    answer = await AsyncClient().get(path)
+    assert answer.status_code == 302
+    assert answer["Location"] == f"{reverse('webchat:login')}?next={path}"
+
+
+async def test_a_strangers_conversation_does_not_exist(
+    conversation: services.ConversationSummary, stranger: AbstractUser
+) -> None:
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    assert (await client.get(address(conversation))).status_code == 404
+
+
+async def test_an_unknown_conversation_does_not_exist(browser: AsyncClient) -> None:
+    assert (await browser.get(f"/c/{uuid4()}/")).status_code == 404
+
+
+async def test_a_new_conversation_is_opened_and_listed(browser: AsyncClient) -> None:
+    empty = (await browser.get("/")).content.decode()
+    made = await browser.post(reverse("webchat:new_conversation"))
+    assert made.status_code == 302
+    assert (await browser.get(made["Location"])).status_code == 200
+    listed = (await browser.get("/")).content.decode()
+    assert made["Location"] not in empty
+    assert made["Location"] in listed
+
+
+async def test_a_conversation_is_not_made_by_looking(browser: AsyncClient) -> None:
+    assert (await browser.get(reverse("webchat:new_conversation"))).status_code == 405
+
+
+async def test_a_conversation_is_not_made_by_another_site(person: AbstractUser) -> None:
+    client = AsyncClient(enforce_csrf_checks=True)
+    await client.aforce_login(person)
+    assert (await client.post(reverse("webchat:new_conversation"))).status_code == 403
+
+
+async def test_a_title_is_text(browser: AsyncClient, person: AbstractUser) -> None:
+    made = await services.create_conversation(user=person, title="<img src=x onerror=alert(1)>")
+    for path in ("/", address(made)):
+        html = (await browser.get(path)).content.decode()
+        assert "<img src=x" not in html
+        assert "&lt;img src=x onerror=alert(1)&gt;" in html
+
+
+async def test_the_chat_page_knows_where_its_socket_is(
+    chat_page: Page, conversation: services.ConversationSummary
+) -> None:
+    chat = next(
+        attributes for _, attributes in chat_page.elements if attributes.get("id") == "chat"
+    )
+    assert chat["data-socket-path"] == f"/ws/conversations/{conversation.id}/"
+    assert chat["data-conversation-id"] == str(conversation.id)
+
+
+async def test_the_chat_page_has_landmarks_and_two_live_regions(chat_page: Page) -> None:
+    assert (chat_page.count("main"), chat_page.count("h1"), chat_page.count("header")) == (1, 1, 1)
+    roles = [str(attributes.get("role")) for _, attributes in chat_page.elements]
+    assert (roles.count("status"), roles.count("alert"), roles.count("log")) == (1, 1, 1)
+    log = next(
+        attributes for _, attributes in chat_page.elements if attributes.get("role") == "log"
+    )
+    assert log["aria-live"] == "off"
+
+
+async def test_ids_are_unique_and_every_one_that_the_scripts_want_is_there(chat_page: Page) -> None:
+    ids = chat_page.ids()
+    assert len(ids) == len(set(ids))
+    wanted = set(re.findall(r'byId\("([\w-]+)"', SCRIPTS))
+    wanted |= set(re.findall(r'\["([\w-]+)", \(\) =>', SCRIPTS))
+    assert wanted
+    assert wanted <= set(ids)
+
+
+async def test_the_scripts_get_every_text_that_they_use(chat_page: Page) -> None:
+    texts = json.loads(chat_page.data_blocks["webchat-texts"])
+    assert set(texts) == set(CHAT_TEXTS)
+    single = set(re.findall(r'\.text\(\s*"(\w+)"', SCRIPTS))
+    single |= {
+        key
+        for pair in re.findall(r'\? "(\w+)" : "(\w+)"', SCRIPTS)
+        for key in pair
+        if key in CHAT_TEXTS
+    }
+    counted = set(re.findall(r'\.count\(\s*"(\w+)"', SCRIPTS))
+    assert single <= set(texts)
+    assert {f"{key}_{form}" for key in counted for form in ("one", "other")} <= set(texts)
+
+
+def test_every_state_that_the_scripts_compose_a_text_for_has_one() -> None:
+    for status in (
+        "connecting",
+        "resuming",
+        "online",
+        "slow",
+        "offline",
+        "reconnecting",
+        "restarting",
+        "busy",
+    ):
+        assert f"connection_{status}" in CHAT_TEXTS
+    for status in (
+        "offline",
+        "reconnecting",
+        "restarting",
+        "busy",
+        "signed_out",
+        "not_found",
+        "outdated",
+    ):
+        assert f"banner_{status}" in CHAT_TEXTS
+    for kind in ("cancel_turn", "cancel_tool", "set_deadline"):
+        for outcome in ("already_finished", "not_found", "denied", "not_cancellable"):
+            assert f"{kind}_{outcome}" in CHAT_TEXTS
+
+
+async def test_pages_need_nothing_inline_and_nothing_from_elsewhere(
+    browser: AsyncClient, conversation: services.ConversationSummary
+) -> None:
+    anonymous = AsyncClient()
+    answers = [
+        await browser.get("/"),
+        await browser.get(address(conversation)),
+        await anonymous.get(reverse("webchat:login")),
+    ]
+    for answer in answers:
+        page = Page(answer.content.decode())
+        assert page.inline_code() == []
+        loaded = [
+            str(attributes.get("src") or attributes.get("href"))
+            for tag, attributes in page.elements
+            if tag in {"script", "link", "img"} and ("src" in attributes or "href" in attributes)
+        ]
+        assert loaded
+        assert all(source.startswith("/static/webchat/") for source in loaded)
+        assert all(finders.find(source.removeprefix("/static/")) for source in loaded)
+
+
+async def test_a_strict_policy_is_sent_with_every_answer(browser: AsyncClient) -> None:
+    for path in ("/", "/c/nowhere/", reverse("webchat:login")):
+        policy = (await browser.get(path))["Content-Security-Policy"]
+        directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+        assert directives == {
+            "default-src": "'self'",
+            "img-src": "'self' data:",
+            "connect-src": "'self' ws://testserver",
+            "frame-ancestors": "'none'",
+            "base-uri": "'self'",
+            "form-action": "'self'",
+            "object-src": "'none'",
+        }
+
+
+def test_the_policy_names_the_secure_socket_on_a_secure_page(db: None) -> None:
+    policy = Client().get(reverse("webchat:login"), secure=True)["Content-Security-Policy"]
+    assert "connect-src 'self' wss://testserver;" in policy
+
+
+def test_the_policy_can_be_changed_or_left_to_the_host(db: None, settings: object) -> None:
+    settings.WEBCHAT_CSP = "default-src 'none'"
+    assert Client().get(reverse("webchat:login"))["Content-Security-Policy"] == "default-src 'none'"
+    settings.WEBCHAT_CSP = None
+    assert "Content-Security-Policy" not in Client().get(reverse("webchat:login"))
+
+
+def test_a_person_signs_in_and_out(person: AbstractUser) -> None:
+    client = Client()
+    refused = client.post(reverse("webchat:login"), {"username": "ada", "password": "wrong"})
+    assert refused.status_code == 200
+    assert 'role="alert"' in refused.content.decode()
+    entered = client.post(reverse("webchat:login"), {"username": "ada", "password": "pw"})
+    assert (entered.status_code, entered["Location"]) == (302, reverse("webchat:conversations"))
+    assert client.get(reverse("webchat:login"))["Location"] == reverse("webchat:conversations")
+    assert client.get(reverse("webchat:logout")).status_code == 405
+    client.post(reverse("webchat:logout"))
+    assert client.get("/").status_code == 302
+
+
+def test_signing_in_leads_to_where_one_wanted_to_go_but_not_to_another_site(
+    person: AbstractUser,
+) -> None:
+    wanted = {"username": "ada", "password": "pw", "next": "/?from=link"}
+    assert Client().post(reverse("webchat:login"), wanted)["Location"] == "/?from=link"
+    lured = {**wanted, "next": "https://evil.example/"}
+    assert Client().post(reverse("webchat:login"), lured)["Location"] == reverse(
+        "webchat:conversations"
+    )

@@ -1,0 +1,92 @@
+"""The tools of turns: what a model may ask about the turn and the conversation it is in."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from django.utils import timezone
+
+from governance import CallStatus, ErrorType, ToolContext, selectors, tool
+from governance.doors import database_door
+from governance.durations import format_duration
+from governance.selectors import CallRow, ScopeHealth
+from turns.calls import elapsed_ms
+
+LISTED_CALLS = 30
+
+
+@tool(loop_exempt=True)
+async def session_status(context: ToolContext) -> str:
+    """Say how this turn's tool calls went, which tools timed out in the conversation, and how much time is left."""
+    calls, health = await _read(context.scope, str(context.metadata.get("turn_id", "")))
+    others = [call for call in calls if call.call_id != context.call_id]
+    lines = [
+        *_describe_calls(others),
+        *_describe_timeouts(health),
+        f"Health: {_judge(health)}.",
+        f"Time left in this turn: {_time_left(context.metadata)}.",
+    ]
+    return "\n".join(lines)
+
+
+@database_door
+def _read(scope: str, group: str) -> tuple[Sequence[CallRow], ScopeHealth]:
+    return selectors.calls_of_group(group), selectors.health(scope)
+
+
+def _describe_calls(calls: Sequence[CallRow]) -> Iterator[str]:
+    """The newest calls; a long turn's first ones are only counted."""
+    if not calls:
+        yield "No other tool call was made in this turn."
+        return
+    listed = calls[-LISTED_CALLS:]
+    yield f"Other tool calls of this turn: {len(calls)}."
+    if len(listed) < len(calls):
+        yield f"… {len(calls) - len(listed)} earlier ones are left out …"
+    now = timezone.now()
+    for call in listed:
+        elapsed = format_duration(elapsed_ms(call, at=now))
+        yield f"- {call.tool_name} ({call.call_id}): {_status(call)}, {elapsed}{_limit(call)}"
+
+
+def _status(call: CallRow) -> str:
+    status = call.status.replace("_", " ")
+    if call.status == CallStatus.ABANDONED:
+        return (
+            f"{status} after {call.error_type or 'its end was asked for'}, it may still be running"
+        )
+    return status
+
+
+def _limit(call: CallRow) -> str:
+    """A limit matters while the call runs, or where it has ended it."""
+    matters = not CallStatus(call.status).is_terminal or call.error_type == ErrorType.TIMEOUT
+    return f", limit {format_duration(call.timeout_ms)}" if matters and call.timeout_ms else ""
+
+
+def _describe_timeouts(health: ScopeHealth) -> Iterator[str]:
+    if health.timed_out_tools:
+        tools = ", ".join(f"{timed.tool_name} ({timed.count}×)" for timed in health.timed_out_tools)
+        yield f"Timed out in this conversation: {tools}."
+
+
+def _judge(health: ScopeHealth) -> str:
+    """Calls that ran out of control make it degraded; a call that failed by itself is ordinary."""
+    problems = (
+        (health.by_error_type.get(ErrorType.TIMEOUT, 0), "timeouts"),
+        (health.by_status.get(CallStatus.ABANDONED, 0), "abandoned"),
+        (health.by_error_type.get(ErrorType.INTERRUPTED, 0), "interrupted"),
+    )
+    found = ", ".join(f"{count} {what}" for count, what in problems if count)
+    if found:
+        return f"degraded: {found}, of {health.total} calls in this conversation"
+    failed = health.by_status.get(CallStatus.FAILED, 0)
+    return f"healthy ({failed} of {health.total} calls failed)" if failed else "healthy"
+
+
+def _time_left(metadata: Mapping[str, Any]) -> str:
+    """`turn_ends_at` is a moment of the wall clock, so that it can be sent to another process."""
+    ends_at = metadata.get("turn_ends_at")
+    if ends_at is None:
+        return "no limit"
+    return format_duration(max(round(ends_at - time.time()), 0) * 1000)
