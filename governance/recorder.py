@@ -77,7 +77,7 @@ def move_deadline(
     group: str,
     call_id: str,
     change: Mapping[str, Any],
-    timeout_ms: int | None,
+    timeout_ms: int,
     timeout_source: str,
 ) -> bool:
     """Note that the limit of a running call was changed (T9): the new one, and `change` in the list of changes."""

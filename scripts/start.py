@@ -18,10 +18,14 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     environ.Env.read_env(os.environ.get("ENV_FILE", str(_ROOT / ".env")))
     if is_loopback(os.environ.get("HOST", "127.0.0.1")):
-        # Nobody but the people of this machine can reach it: no certificate is needed, and commands may run.
+        # Nobody but the people of this machine can reach it: no certificate is needed, commands may run.
         os.environ.setdefault("HTTPS", "false")
         os.environ.setdefault("GOVERNANCE_EXEC_ENABLED", "true")
         os.environ.setdefault("SILENCED_SYSTEM_CHECKS", "governance.W007")
+    elif "HTTPS" not in os.environ:
+        print(
+            "Other machines can reach this address, so browsers must come by HTTPS (HTTPS in .env.example)."
+        )
     django.setup()
     call_command("migrate", verbosity=0)
     call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")

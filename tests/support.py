@@ -5,7 +5,7 @@ import inspect
 import shutil
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -13,7 +13,13 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _PAUSE = 0.01
 
 
-async def eventually(condition: Callable[[], T | Awaitable[T]], *, timeout: float = 5.0) -> T:
+@overload
+async def eventually(
+    condition: Callable[[], Awaitable[T | None]], *, timeout: float = 5.0
+) -> T: ...
+@overload
+async def eventually(condition: Callable[[], T | None], *, timeout: float = 5.0) -> T: ...
+async def eventually(condition: Callable[[], Any], *, timeout: float = 5.0) -> Any:
     """Return the first true answer of `condition`, plain or awaitable; fail if none comes in time."""
     deadline = time.monotonic() + timeout
     while True:
@@ -27,7 +33,7 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], *, timeout: floa
         await asyncio.sleep(_PAUSE)
 
 
-def eventually_sync(condition: Callable[[], T], *, timeout: float = 5.0) -> T:
+def eventually_sync(condition: Callable[[], T | None], *, timeout: float = 5.0) -> T:
     """Return the first true answer of `condition`; fail if none comes in time."""
     deadline = time.monotonic() + timeout
     while not (answer := condition()):

@@ -20,6 +20,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "call_pending": _("waiting to start"),
     "call_awaiting_approval": _("waiting for a decision"),
     "call_cancelling": _("Stopping…"),
+    "call_succeeded": _("succeeded after {after}"),
     "call_timed_out": _("timed out after {limit}"),
     "call_cancelled": _("cancelled {by}"),
     "call_cancelled_after": _("cancelled {by} after {after}"),

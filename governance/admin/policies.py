@@ -1,11 +1,9 @@
 """Admin of the limits: every save, action and deletion goes through `governance.services`, and is in force at once."""
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from django.contrib import admin, messages
-from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import OuterRef, QuerySet, Subquery
@@ -15,115 +13,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors, services
-from governance.admin.forms import DefaultPolicyForm, LimitsForm, ToolPolicyForm, ToolPolicyRowForm
-from governance.conf import app_settings
+from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicyRowForm
+from governance.admin.limits import LimitsAdmin, editor_of
 from governance.core.policy import Policy, resolve
 from governance.core.tools import registry
-from governance.durations import format_duration, format_limit, to_ms
+from governance.durations import format_limit, to_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies
 from governance.services import PolicyConflict
-
-if TYPE_CHECKING:
-    LimitsModelAdmin = admin.ModelAdmin[Limits]
-else:
-    LimitsModelAdmin = admin.ModelAdmin
-
-# People who may look but not edit see the same values with their units.
-_READABLE = {
-    "timeout_ms": "total_limit",
-    "idle_timeout_ms": "idle_limit",
-    "ceiling_ms": "hint_ceiling",
-    "revision": "edits",
-}
-
-
-class LimitsAdmin(LimitsModelAdmin):
-    """What both kinds of limits share: readable values, honest messages, one audit trail."""
-
-    def get_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
-        """Show durations with their units to those who may not edit."""
-        return self._readable(request, super().get_fields(request, obj))
-
-    def get_list_display(self, request: HttpRequest) -> Any:
-        """Show durations with their units to those who may not edit."""
-        return self._readable(request, super().get_list_display(request))
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
-        """Declare the readable values, so that the page may show them."""
-        return [*super().get_readonly_fields(request, obj), *_READABLE.values()]
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Answer an edit that came between the form's check and its save with words."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except (PolicyConflict, ValidationError) as refusal:
-            return self._refused(request, refusal)
-
-    def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Save what the editor has changed, and only that."""
-        form = cast(LimitsForm, form)
-        values = {name: form.cleaned_data[name] for name in form.edited}
-        saved = self.save_values(obj, values=values, by=_editor(request), is_new=not change)
-        if saved is not None:
-            self._say_saved(request, saved)
-
-    def save_values(
-        self, obj: Limits, *, values: Any, by: Any, is_new: bool
-    ) -> PolicyChange | None:
-        """Give the values to the service of this kind of limits."""
-        raise NotImplementedError
-
-    def log_addition(self, request: HttpRequest, obj: Limits, message: Any) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
-    def log_change(self, request: HttpRequest, obj: Limits, message: Any) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
-    @admin.display(description=gettext_lazy("total limit"))
-    def total_limit(self, obj: Limits) -> str:
-        """The total limit with its unit."""
-        return format_limit(obj.timeout_ms)
-
-    @admin.display(description=gettext_lazy("idle limit"))
-    def idle_limit(self, obj: Limits) -> str:
-        """The idle limit with its unit."""
-        return format_limit(obj.idle_timeout_ms)
-
-    @admin.display(description=gettext_lazy("ceiling for hints"))
-    def hint_ceiling(self, obj: Limits) -> str:
-        """The ceiling with its unit."""
-        return format_limit(obj.ceiling_ms)
-
-    @admin.display(description=gettext_lazy("edit"))
-    def edits(self, obj: Limits) -> int:
-        """How often the row was edited."""
-        return obj.revision
-
-    def _readable(self, request: HttpRequest, names: Sequence[Any]) -> Sequence[Any]:
-        if self.has_change_permission(request):
-            return names
-        return [_READABLE.get(name, name) for name in names]
-
-    def _refused(
-        self, request: HttpRequest, refusal: PolicyConflict | ValidationError
-    ) -> HttpResponse:
-        words = refusal.messages if isinstance(refusal, ValidationError) else [str(refusal)]
-        for sentence in words:
-            self.message_user(request, sentence, messages.ERROR)
-        return HttpResponseRedirect(request.get_full_path())
-
-    def _say_saved(self, request: HttpRequest, change: PolicyChange) -> None:
-        """Say what is in force, and where: other processes look once in every poll."""
-        poll = format_duration(to_ms(app_settings.POLICY_POLL))
-        sentence = _(
-            "Version %(version)s. %(summary)s. Running calls obey now; other processes within %(poll)s."
-        )
-        words = {"version": change.version, "summary": f"{change}: {change.summary}", "poll": poll}
-        self.message_user(request, sentence % words, messages.INFO)
 
 
 @admin.register(DefaultPolicy)
@@ -236,7 +133,7 @@ class ToolPolicyAdmin(LimitsAdmin):
                 request, {**(extra_context or {}), "other_tools": others}
             )
         except (PolicyConflict, ValidationError) as refusal:
-            return self._refused(request, refusal)
+            return self.refused(request, refusal)
 
     def save_values(
         self, obj: Limits, *, values: Any, by: Any, is_new: bool
@@ -254,13 +151,15 @@ class ToolPolicyAdmin(LimitsAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Limits) -> None:
         """Delete through the service."""
-        services.delete_tool_policy(tool_name=cast(ToolPolicy, obj).tool_name, by=_editor(request))
+        services.delete_tool_policy(
+            tool_name=cast(ToolPolicy, obj).tool_name, by=editor_of(request)
+        )
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
         """Delete every row through the service, all or none."""
         with transaction.atomic():
             for name in list(queryset.values_list("tool_name", flat=True)):
-                services.delete_tool_policy(tool_name=name, by=_editor(request))
+                services.delete_tool_policy(tool_name=name, by=editor_of(request))
 
     @admin.action(permissions=["change"], description=gettext_lazy("Put in force"))
     def put_in_force(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
@@ -323,22 +222,18 @@ class ToolPolicyAdmin(LimitsAdmin):
         self, request: HttpRequest, queryset: QuerySet[ToolPolicy], *, values: Any
     ) -> None:
         """Edit every row through the service, all or none."""
-        save = partial(services.save_tool_policy, values=values, by=_editor(request))
+        save = partial(services.save_tool_policy, values=values, by=editor_of(request))
         names = list(queryset.values_list("tool_name", flat=True))
         try:
             with transaction.atomic():
                 for name in names:
                     save(tool_name=name)
         except ValidationError as refusal:
-            self._refused(request, refusal)
+            self.refused(request, refusal)
         else:
             self.message_user(
                 request, _("Saved: %(names)s.") % {"names": ", ".join(names)}, messages.SUCCESS
             )
-
-
-def _editor(request: HttpRequest) -> AbstractBaseUser:
-    return cast(AbstractBaseUser, request.user)  # the admin lets nobody else in
 
 
 def _limits_in_words(policy: Policy) -> str:

@@ -247,8 +247,32 @@ def test_actions_take_the_same_way_as_the_form(browser, boss, policy, action, ex
     back = {"put_out_of_force": "put_in_force", "forbid_tools": "allow_tools"}[action]
     browser.post(reverse(LIST), {"action": back, "_selected_action": [policy.pk]})
     policy.refresh_from_db()
-    assert policy.is_active and policy.tool_enabled
+    assert policy.is_active
+    assert policy.tool_enabled
     assert DefaultPolicy.objects.get().version == 3
+
+
+def test_an_action_on_a_row_that_makes_no_sense_any_more_says_so(browser, policy, settings):
+    settings.GOVERNANCE_TIMEOUT_CEILING = 10
+    page = browser.post(
+        reverse(LIST), {"action": "put_out_of_force", "_selected_action": [policy.pk]}, follow=True
+    )
+    assert any("30 s is above 10 s" in line for line in said(page))
+    assert ToolPolicy.objects.get().is_active
+
+
+def test_an_edit_of_the_list_that_is_overtaken_is_refused_in_words(browser, policy, monkeypatch):
+    save = services.save_tool_policy
+
+    def overtaken(**arguments):
+        save(tool_name="probe", values={"timeout_ms": 10_000}, by=None)
+        return save(**arguments)
+
+    form = posted(browser.get(reverse(LIST))) | {"form-0-timeout_ms": "75 s"}
+    monkeypatch.setattr(services, "save_tool_policy", overtaken)
+    page = browser.post(reverse(LIST), form, follow=True)
+    assert any("changed by somebody else meanwhile" in line for line in said(page))
+    assert ToolPolicy.objects.get().timeout_ms == 30_000
 
 
 def test_rows_deleted_by_action_are_audited(browser, boss, policy):

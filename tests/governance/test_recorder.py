@@ -1,6 +1,7 @@
 """Calls as rows: each status moves once, from where it is allowed, and the first ending wins (invariant 4)."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from governance.core.live import LiveCall
 from governance.core.policy import Policy, TimeoutSource
 from governance.models import ToolCall
 
-HERE = {"group": "turn", "call_id": "a"}
+HERE: Any = {"group": "turn", "call_id": "a"}
 DONE = ToolOutcome(status=CallStatus.SUCCEEDED, result="fine", duration=1.5, queued=0.25)
 CANCELLED = ToolOutcome(
     status=CallStatus.CANCELLED,
@@ -186,7 +187,7 @@ def test_changes_of_a_limit_are_listed_with_both_values(live, django_assert_num_
         "source": "override",
         "by": "",
     }
-    moved = {"change": change, "timeout_ms": 60_000, "timeout_source": "override"}
+    moved: Any = {"change": change, "timeout_ms": 60_000, "timeout_source": "override"}
     assert not recorder.move_deadline(**HERE, **moved)
     recorder.start(live, group="turn")
     with django_assert_num_queries(2):

@@ -184,7 +184,7 @@ async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench,
     async def changes():
         return (await row()).deadline_changes
 
-    (change,) = await eventually(changes)
+    change = (await eventually(changes))[0]
     assert (change["from_ms"], change["to_ms"], change["source"]) == (30_000, 20_000, "override")
     assert ((await row()).timeout_ms, bench.live().timeout) == (20_000, 20)
     await save(tool_name="wait", values={"timeout_ms": 1}, by=None)

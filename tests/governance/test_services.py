@@ -138,7 +138,7 @@ def test_an_inherited_limit_counts_for_the_idle_limit(db, plain):
 
 def test_an_unknown_field_is_a_programming_error(db):
     with pytest.raises(TypeError, match="version"):
-        services.save_default_policy(values={"version": 5}, by=None)
+        services.save_default_policy(values={"version": 5}, by=None)  # type: ignore[typeddict-unknown-key]  # the point
 
 
 def test_the_signal_is_sent_after_the_commit(db, probe, django_capture_on_commit_callbacks):

@@ -7,10 +7,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.test import AsyncClient, Client
 from django.urls import reverse
+from pytest_django.fixtures import SettingsWrapper
 
 from turns import services
 from webchat.texts import CHAT_TEXTS
@@ -79,7 +80,7 @@ async def test_pages_are_for_people_who_are_signed_in(transactional_db: None, pa
 
 
 async def test_a_strangers_conversation_does_not_exist(
-    conversation: services.ConversationSummary, stranger: AbstractUser
+    conversation: services.ConversationSummary, stranger: User
 ) -> None:
     client = AsyncClient()
     await client.aforce_login(stranger)
@@ -104,13 +105,13 @@ async def test_a_conversation_is_not_made_by_looking(browser: AsyncClient) -> No
     assert (await browser.get(reverse("webchat:new_conversation"))).status_code == 405
 
 
-async def test_a_conversation_is_not_made_by_another_site(person: AbstractUser) -> None:
+async def test_a_conversation_is_not_made_by_another_site(person: User) -> None:
     client = AsyncClient(enforce_csrf_checks=True)
     await client.aforce_login(person)
     assert (await client.post(reverse("webchat:new_conversation"))).status_code == 403
 
 
-async def test_a_title_is_text(browser: AsyncClient, person: AbstractUser) -> None:
+async def test_a_title_is_text(browser: AsyncClient, person: User) -> None:
     made = await services.create_conversation(user=person, title="<img src=x onerror=alert(1)>")
     for path in ("/", address(made)):
         html = (await browser.get(path)).content.decode()
@@ -231,14 +232,14 @@ def test_the_policy_names_the_secure_socket_on_a_secure_page(db: None) -> None:
     assert "connect-src 'self' wss://testserver;" in policy
 
 
-def test_the_policy_can_be_changed_or_left_to_the_host(db: None, settings: object) -> None:
+def test_the_policy_can_be_changed_or_left_to_the_host(db: None, settings: SettingsWrapper) -> None:
     settings.WEBCHAT_CSP = "default-src 'none'"
     assert Client().get(reverse("webchat:login"))["Content-Security-Policy"] == "default-src 'none'"
     settings.WEBCHAT_CSP = None
     assert "Content-Security-Policy" not in Client().get(reverse("webchat:login"))
 
 
-def test_a_person_signs_in_and_out(person: AbstractUser) -> None:
+def test_a_person_signs_in_and_out(person: User) -> None:
     client = Client()
     refused = client.post(reverse("webchat:login"), {"username": "ada", "password": "wrong"})
     assert refused.status_code == 200
@@ -252,7 +253,7 @@ def test_a_person_signs_in_and_out(person: AbstractUser) -> None:
 
 
 def test_signing_in_leads_to_where_one_wanted_to_go_but_not_to_another_site(
-    person: AbstractUser,
+    person: User,
 ) -> None:
     wanted = {"username": "ada", "password": "pw", "next": "/?from=link"}
     assert Client().post(reverse("webchat:login"), wanted)["Location"] == "/?from=link"

@@ -28,9 +28,7 @@ class DeltaStream:
         self._is_closed = False
 
     def add(self, text: str) -> None:
-        """Take a piece of text; nothing is taken after the end. Raise what the last store raised (`Fenced`)."""
-        if self._is_closed:
-            return
+        """Take a piece of text; nothing is pushed after the end. Raise what the last store raised (`Fenced`)."""
         if self._error is not None:
             raise self._error
         if not self._length:

@@ -74,6 +74,8 @@ class TurnSupervisor:
         self._again: set[UUID] = set()
         self._poller: asyncio.Task[None] | None = None
         self._is_draining = False
+        self._shutdown: Cancellation | None = None
+        self._left_behind: set[asyncio.Task[Any]] = set()
 
     @property
     def live_turns(self) -> Iterable[LiveTurn]:
@@ -116,10 +118,9 @@ class TurnSupervisor:
         self._is_draining = True
         if self._tasks and grace > 0:
             await asyncio.wait(self._tasks, timeout=grace)
+        self._shutdown = Cancellation(reason=CancelReason.SHUTDOWN)
         for live in self.live_turns:
-            self._scopes.cancel_all(
-                str(live.turn.conversation_id), Cancellation(reason=CancelReason.SHUTDOWN)
-            )
+            self._scopes.cancel_all(str(live.turn.conversation_id), self._shutdown)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._cancel_bound + END_ATTEMPTS)
         if self._poller is not None:
@@ -157,6 +158,8 @@ class TurnSupervisor:
         live = self._live[turn.id] = LiveTurn(turn)
         work = self._scopes.begin(str(turn.conversation_id), ScopeKind.TEXT_REPLY, token=live.token)
         self._limit_cancelling(live)
+        if self._shutdown is not None:  # its claim was under way when the others were cancelled
+            live.token.cancel(self._shutdown)
         runner = asyncio.create_task(self._run(live), name=f"turn {turn.id}")
         try:
             ended: set[asyncio.Future[Any]] = {runner, live.overdue}
@@ -165,8 +168,14 @@ class TurnSupervisor:
         finally:
             del self._live[turn.id]
             self._scopes.clear(work)
-            runner.cancel()
+            self._leave_behind(runner)
         self.wake(turn.conversation_id)
+
+    def _leave_behind(self, runner: "asyncio.Task[TurnEnding | None]") -> None:
+        """Give up on a runner whose turn has ended without it; it is kept until it is gone."""
+        if runner.cancel():
+            self._left_behind.add(runner)
+            runner.add_done_callback(self._left_behind.discard)
 
     def _limit_cancelling(self, live: LiveTurn) -> None:
         loop = asyncio.get_running_loop()

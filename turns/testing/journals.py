@@ -27,7 +27,8 @@ class RecordingJournal:
     """A `TurnJournal` in memory. `entries` lists what was written, in order: ("call_started", "c1"), ("save_reply", 1).
 
     `fence()` makes every later write raise `Fenced`, `fail(name, error)` one kind of write raise; `hold(name)` returns
-    an event that such writes wait for; `until(entry)` waits, bounded, until something was written.
+    an event that such writes wait for: all of them, or those `of` one call or step. `until` waits, bounded, until
+    something was written.
     """
 
     def __init__(self, *messages: Message | str, note: str = "") -> None:
@@ -41,8 +42,8 @@ class RecordingJournal:
         self.late: dict[str, LateSettlement] = {}
         self._prompt = Prompt(messages=tuple(map(_as_message, messages)), note=note)
         self._is_fenced = False
-        self._errors: dict[str, Exception] = {}
-        self._holds: dict[str, asyncio.Event] = {}
+        self._errors: dict[tuple[str, object], Exception] = {}
+        self._holds: dict[tuple[str, object], asyncio.Event] = {}
         self._news = asyncio.Event()
 
     @property
@@ -63,13 +64,13 @@ class RecordingJournal:
         """Let the turn belong to another owner from now on."""
         self._is_fenced = True
 
-    def fail(self, name: str, error: Exception) -> None:
+    def fail(self, name: str, error: Exception, *, of: object = None) -> None:
         """Let the writes of this name raise."""
-        self._errors[name] = error
+        self._errors[name, of] = error
 
-    def hold(self, name: str) -> asyncio.Event:
+    def hold(self, name: str, *, of: object = None) -> asyncio.Event:
         """Let the writes of this name wait until the returned event is set."""
-        return self._holds.setdefault(name, asyncio.Event())
+        return self._holds.setdefault((name, of), asyncio.Event())
 
     async def until(self, name: str, what: object, *, timeout: float = _PATIENCE) -> None:
         """Wait until this was written (a write that is held counts). Raise `TimeoutError` if it never is."""
@@ -142,11 +143,13 @@ class RecordingJournal:
     async def _write(self, name: str, what: object) -> None:
         self.entries.append((name, what))
         self._news.set()
-        if (held := self._holds.get(name)) is not None:
+        held = self._holds.get((name, what)) or self._holds.get((name, None))
+        if held is not None:
             await held.wait()
         if self._is_fenced:
             raise Fenced("the turn belongs to another owner")
-        if (error := self._errors.get(name)) is not None:
+        error = self._errors.get((name, what)) or self._errors.get((name, None))
+        if error is not None:
             raise error
 
     def _said(self) -> Iterator[Message]:

@@ -66,6 +66,7 @@ class ProcessInvoker:
             environment=environment,
         )
         self._result_limit = result_limit
+        self.capacity = max_workers
         self._slots = asyncio.Semaphore(max_workers)
         self._pool = WorkerPool(
             settings, max_workers=max_workers, spare=spare, budget=budget or RestartBudget()

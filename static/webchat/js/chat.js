@@ -200,8 +200,11 @@ class ChatPage {
     if (this.#app.dataset.untitled === undefined || state.hasEarlier) return;
     const first = state.turns[0]?.items.find((item) => item.kind === "user");
     if (first?.kind !== "user") return;
-    const line = first.text.split("\n", 1)[0] ?? "";
-    setText(byId("title", HTMLElement), line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE)}…` : line);
+    const line = first.text.split(/\s+/).join(" ").trim();
+    const title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
+    setText(byId("title", HTMLElement), title);
+    const listed = document.querySelector(".sidebar-link[aria-current] .sidebar-title");
+    if (listed) setText(listed, title);
   }
 }
 

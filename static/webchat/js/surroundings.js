@@ -34,6 +34,8 @@ export class Surroundings {
   #empty = byId("empty", HTMLElement);
   #earlier = byId("earlier", HTMLElement);
   #skeleton = byId("skeleton", HTMLElement);
+  /** @type {HTMLElement|null} */
+  #listed = document.querySelector(".sidebar-link[aria-current] .sidebar-active");
 
   /** @param {State} state @param {View} view */
   render(state, view) {
@@ -41,6 +43,7 @@ export class Surroundings {
     this.#empty.hidden = !isEmpty;
     this.#skeleton.hidden = state.phase === "ready" || FINAL.has(state.connection.status);
     this.#earlier.hidden = !state.hasEarlier;
+    if (this.#listed && state.phase === "ready") this.#listed.hidden = activeTurn(state) === null;
     this.#renderNotice(state, view);
     this.tick(state, view);
   }

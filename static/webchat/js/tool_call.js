@@ -111,7 +111,8 @@ export class ToolCallElement extends HTMLElement {
     const state = isOver ? outcomeWords(view.words, call, view.viewer) : activityWords(view.words, call, elapsed, view);
     setText(this.#state, state);
     this.#showClock(call, elapsed, view);
-    const label = view.words.text("card_label", { tool: call.name, state });
+    const spoken = call.status === "succeeded" ? view.words.text("call_succeeded", { after: state }) : state;
+    const label = view.words.text("card_label", { tool: call.name, state: spoken });
     if (this.getAttribute("aria-label") !== label) this.setAttribute("aria-label", label);
   }
 
@@ -208,7 +209,7 @@ export class ToolCallElement extends HTMLElement {
 /** @param {string} title @param {string} text */
 function section(title, text) {
   const pre = element("pre", { class: "call-text", tabindex: "0", "aria-label": title, text });
-  return element("section", {}, element("h3", { class: "call-title", text: title }), pre);
+  return element("section", {}, element("p", { class: "call-title", text: title }), pre);
 }
 
 customElements.define("tool-call", ToolCallElement);

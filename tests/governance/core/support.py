@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import heapq
+import time
 from collections import defaultdict
 
 from governance import (
@@ -68,6 +69,14 @@ async def advance(seconds):
 async def settle():
     """Let everything happen that is ready now."""
     for _ in range(ALL_THAT_IS_READY):
+        await asyncio.sleep(0)
+
+
+async def until(condition):
+    """Wait, without the loop's clock, for something that another thread brings about."""
+    give_up_at = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not come about"
         await asyncio.sleep(0)
 
 

@@ -1,0 +1,56 @@
+"""Static files, served without a thread of the database: WhiteNoise's middleware, for coroutines."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from whitenoise.middleware import WhiteNoiseMiddleware
+
+
+class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # WhiteNoise has no types
+    """Answers requests for static files, and hands on the rest without a detour through a thread.
+
+    WhiteNoise's own middleware is not a coroutine. Django would run it, and with it everything behind it, in its one
+    thread for the database: each request would hold up the database work of all turns until its view has answered.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        super().__init__(get_response)
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        """Answer, or let the next one answer."""
+        if iscoroutinefunction(self):
+            return self._answer(request)
+        answer: HttpResponseBase = super().__call__(request)
+        return answer
+
+    async def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        if request.path_info.startswith(self.static_prefix):
+            found = await asyncio.to_thread(self._read, request)
+            if found is not None:
+                return found
+        answer: HttpResponseBase = await self.get_response(request)
+        return answer
+
+    def _read(self, request: HttpRequest) -> HttpResponse | None:
+        path = request.path_info
+        static_file = self.find_file(path) if self.autorefresh else self.files.get(path)
+        if static_file is None:
+            return None
+        answer = static_file.get_response(request.method, request.META)
+        content = b""
+        if answer.file is not None:
+            with answer.file:
+                content = answer.file.read()
+        response = HttpResponse(content, status=int(answer.status))
+        del response["Content-Type"]
+        for name, value in answer.headers:
+            response[name] = value
+        return response

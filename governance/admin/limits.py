@@ -1,0 +1,124 @@
+"""What the admin of every kind of limits shares: readable values, honest messages, one audit trail."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from django.contrib import admin, messages
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance.admin.forms import LimitsForm
+from governance.conf import app_settings
+from governance.durations import format_duration, format_limit, to_ms
+from governance.models import Limits, PolicyChange
+from governance.services import PolicyConflict
+
+if TYPE_CHECKING:
+    LimitsModelAdmin = admin.ModelAdmin[Limits]
+else:
+    LimitsModelAdmin = admin.ModelAdmin
+
+# People who may look but not edit see the same values with their units.
+_READABLE = {
+    "timeout_ms": "total_limit",
+    "idle_timeout_ms": "idle_limit",
+    "ceiling_ms": "hint_ceiling",
+    "revision": "edits",
+}
+
+
+class LimitsAdmin(LimitsModelAdmin):
+    """What both kinds of limits share: readable values, honest messages, one audit trail."""
+
+    def get_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
+        """Show durations with their units to those who may not edit."""
+        return self._readable(request, super().get_fields(request, obj))
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Show durations with their units to those who may not edit."""
+        return self._readable(request, super().get_list_display(request))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
+        """Declare the readable values, so that the page may show them."""
+        return [*super().get_readonly_fields(request, obj), *_READABLE.values()]
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Answer an edit that came between the form's check and its save with words."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except (PolicyConflict, ValidationError) as refusal:
+            return self.refused(request, refusal)
+
+    def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
+        """Save what the editor has changed, and only that."""
+        form = cast(LimitsForm, form)
+        values = {name: form.cleaned_data[name] for name in form.edited}
+        saved = self.save_values(obj, values=values, by=editor_of(request), is_new=not change)
+        if saved is not None:
+            self._say_saved(request, saved)
+
+    def save_values(
+        self, obj: Limits, *, values: Any, by: Any, is_new: bool
+    ) -> PolicyChange | None:
+        """Give the values to the service of this kind of limits."""
+        raise NotImplementedError
+
+    def log_addition(self, request: HttpRequest, obj: Limits, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_change(self, request: HttpRequest, obj: Limits, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    @admin.display(description=gettext_lazy("total limit"))
+    def total_limit(self, obj: Limits) -> str:
+        """The total limit with its unit."""
+        return format_limit(obj.timeout_ms)
+
+    @admin.display(description=gettext_lazy("idle limit"))
+    def idle_limit(self, obj: Limits) -> str:
+        """The idle limit with its unit."""
+        return format_limit(obj.idle_timeout_ms)
+
+    @admin.display(description=gettext_lazy("ceiling for hints"))
+    def hint_ceiling(self, obj: Limits) -> str:
+        """The ceiling with its unit."""
+        return format_limit(obj.ceiling_ms)
+
+    @admin.display(description=gettext_lazy("edit"))
+    def edits(self, obj: Limits) -> int:
+        """How often the row was edited."""
+        return obj.revision
+
+    def _readable(self, request: HttpRequest, names: Sequence[Any]) -> Sequence[Any]:
+        if self.has_change_permission(request):
+            return names
+        return [_READABLE.get(name, name) for name in names]
+
+    def refused(
+        self, request: HttpRequest, refusal: PolicyConflict | ValidationError
+    ) -> HttpResponse:
+        """Say in words why nothing was saved, and show the page anew."""
+        words = refusal.messages if isinstance(refusal, ValidationError) else [str(refusal)]
+        for sentence in words:
+            self.message_user(request, sentence, messages.ERROR)
+        return HttpResponseRedirect(request.get_full_path())
+
+    def _say_saved(self, request: HttpRequest, change: PolicyChange) -> None:
+        """Say what is in force, and where: other processes look once in every poll."""
+        poll = format_duration(to_ms(app_settings.POLICY_POLL))
+        sentence = _(
+            "Version %(version)s. %(summary)s. Running calls obey now; other processes within %(poll)s."
+        )
+        words = {"version": change.version, "summary": f"{change}: {change.summary}", "poll": poll}
+        self.message_user(request, sentence % words, messages.INFO)
+
+
+def editor_of(request: HttpRequest) -> AbstractBaseUser:
+    """Return who edits."""
+    return cast(AbstractBaseUser, request.user)  # the admin lets nobody else in

@@ -1,0 +1,367 @@
+"""A hung thread delays neither the next call nor the exit; it is counted and capped (T7, invariant 7)."""
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+
+import pytest
+
+from governance import (
+    CallStatus,
+    Concurrency,
+    Disposition,
+    ErrorType,
+    Isolation,
+    ToolContext,
+    Timing,
+    make_tool,
+)
+from governance.core.invokers.thread import ThreadInvoker
+from tests.governance.core.support import BY_USER, Stage, advance, on_manual_clock, until
+
+WAY_TOO_LONG = 30.0  # a test that comes to wait for this fails
+question = contextvars.ContextVar("question", default="nobody asked")
+
+
+class Threads:
+    """A stage with plain tools, each run of which waits for its own gate."""
+
+    def __init__(self, *, max_threads=4, max_abandoned=4, on_exit=None, **options):
+        self.invoker = ThreadInvoker(
+            max_threads=max_threads, max_abandoned=max_abandoned, on_exit=on_exit
+        )
+        self.stage = Stage(invokers={Isolation.THREAD: self.invoker}, **options)
+        self.gates = defaultdict(threading.Event)
+        self.contexts = {}
+        self.started = defaultdict(asyncio.Event)
+        loop = asyncio.get_running_loop()
+
+        def hang(context: ToolContext) -> str:
+            self.contexts[context.call_id] = context
+            loop.call_soon_threadsafe(self.started[context.call_id].set)
+            assert self.gates[context.call_id].wait(WAY_TOO_LONG)
+            return "late words"
+
+        def quick(word: str = "quick") -> str:
+            return word
+
+        self.stage.registry.register(make_tool(hang))
+        self.stage.registry.register(make_tool(quick))
+
+    async def hang(self, call_id, **facts):
+        """Start a call that hangs until its gate is opened."""
+        call = self.stage.call("hang", id=call_id, **facts)
+        await self.started[call_id].wait()
+        return call
+
+    async def open(self, *call_ids):
+        """Let the hung threads end."""
+        for call_id in call_ids:
+            self.gates[call_id].set()
+        await until(lambda: self.invoker.abandoned == 0 and self.stage.executor.abandoned == 0)
+
+
+SHORT = Timing(cancel_grace=0.01)
+
+
+async def test_a_plain_tool_runs_in_a_thread_of_its_own():
+    threads = Threads()
+
+    def where() -> str:
+        return threading.current_thread().name
+
+    threads.stage.registry.register(make_tool(where))
+
+    outcome = await threads.stage.run("where", id="call-9")
+
+    assert outcome.result == "tool where call-9"
+
+
+async def test_a_hung_tool_does_not_poison_the_next():
+    threads = Threads(max_threads=1, timing=SHORT)
+    hung = await threads.hang("A", input={"_meta": {"timeout_ms": 20}})
+    first = await hung.outcome()
+
+    second = await threads.stage.run("quick")
+
+    assert first.status is CallStatus.ABANDONED
+    assert (second.status, second.result) == (CallStatus.SUCCEEDED, "quick")
+    await threads.open("A")
+
+
+@on_manual_clock
+async def test_an_abandoned_thread_is_counted_until_it_ends():
+    threads = Threads()
+    hung = await threads.hang("A", input={"_meta": {"timeout_ms": 5000}})
+
+    await advance(5.6)
+    outcome = await hung.outcome()
+
+    assert (outcome.status, outcome.error_type) == (CallStatus.ABANDONED, ErrorType.TIMEOUT)
+    assert outcome.disposition is Disposition.INDETERMINATE
+    assert (threads.invoker.abandoned, threads.stage.executor.abandoned) == (1, 1)
+    assert threads.stage.executor.limiter.running == 0
+    await threads.open("A")
+
+
+@on_manual_clock
+async def test_a_late_result_of_an_abandoned_thread_is_recorded_as_late():
+    threads = Threads()
+    hung = await threads.hang("A", input={"_meta": {"timeout_ms": 5000}})
+    await advance(5.6)
+    outcome = await hung.outcome()
+
+    await threads.open("A")
+    await until(lambda: threads.stage.observer.late)
+
+    (call_id, late), *others = threads.stage.observer.late
+    assert (call_id, late.kind, late.text, others) == ("A", "returned", "late words", [])
+    assert "late words" not in outcome.result
+
+
+@on_manual_clock
+async def test_at_the_cap_of_abandoned_threads_plain_tools_are_refused_and_not_run():
+    threads = Threads(max_abandoned=2)
+    for call_id in "AB":
+        call = await threads.hang(call_id)
+        call.live.cancel(BY_USER)
+        await advance(0.6)
+        await call.outcome()
+
+    refused = await threads.stage.run("quick")
+
+    assert (refused.status, refused.disposition) == (CallStatus.FAILED, Disposition.NOT_STARTED)
+    assert "2 threads of earlier calls are still running" in refused.result
+    await threads.open("A", "B")
+    assert (await threads.stage.run("quick")).status is CallStatus.SUCCEEDED
+
+
+@on_manual_clock
+async def test_the_clock_of_a_call_does_not_run_while_it_waits_for_a_thread():
+    threads = Threads(max_threads=1)
+    first = await threads.hang("A")
+    queued = threads.stage.call("quick", input={"_meta": {"timeout_ms": 5000}})
+
+    await advance(60)
+    assert threads.stage.executor.limiter.queued == 1
+    threads.gates["A"].set()
+
+    assert (await first.outcome()).status is CallStatus.SUCCEEDED
+    outcome = await queued.outcome()
+    assert (outcome.status, outcome.queued) == (CallStatus.SUCCEEDED, 60)
+
+
+async def test_a_thread_that_looks_at_its_token_ends_and_is_not_abandoned():
+    threads = Threads()
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+    def polite(context: ToolContext) -> None:
+        loop.call_soon_threadsafe(ready.set)
+        context.token.wait_blocking(WAY_TOO_LONG)
+        context.token.raise_if_cancelled()
+
+    threads.stage.registry.register(make_tool(polite))
+    call = threads.stage.call("polite")
+    await ready.wait()
+
+    call.live.cancel(BY_USER)
+    outcome = await call.outcome()
+
+    assert (outcome.status, outcome.disposition) == (CallStatus.CANCELLED, Disposition.SETTLED)
+    await until(lambda: threads.invoker.abandoned == 0)
+    assert threads.stage.observer.late == []
+
+
+async def test_what_a_thread_returns_in_its_grace_after_a_cancel_is_the_result():
+    threads = Threads()
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+    def brief(context: ToolContext) -> str:
+        loop.call_soon_threadsafe(ready.set)
+        context.token.wait_blocking(WAY_TOO_LONG)
+        return "real"
+
+    threads.stage.registry.register(make_tool(brief))
+    call = threads.stage.call("brief")
+    await ready.wait()
+
+    call.live.cancel(BY_USER)
+    outcome = await call.outcome()
+
+    assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "real")
+
+
+async def test_a_thread_reports_progress_and_output():
+    threads = Threads()
+    loop, reported = asyncio.get_running_loop(), asyncio.Event()
+    go_on = threading.Event()
+
+    def chatty(context: ToolContext) -> str:
+        context.progress("half", progress=1, total=2, output="line\n")
+        loop.call_soon_threadsafe(reported.set)
+        assert go_on.wait(WAY_TOO_LONG)
+        return "done"
+
+    threads.stage.registry.register(make_tool(chatty))
+    call = threads.stage.call("chatty")
+    await reported.wait()
+
+    progress, output = call.live.last_progress, call.live.partial_output
+    go_on.set()
+    assert (await call.outcome()).result == "done"
+    assert (progress.message, progress.progress, progress.total) == ("half", 1, 2)
+    assert output == "line\n"
+
+
+@on_manual_clock
+async def test_progress_from_a_thread_keeps_the_idle_limit_off():
+    threads = Threads()
+    threads.stage.registry.register(
+        make_tool(threads.stage.registry.get("hang").function, name="idle", idle_timeout=5)
+    )
+    call = threads.stage.call("idle", id="A")
+    await threads.started["A"].wait()
+
+    for _ in range(5):
+        await advance(4)
+        reporter = threading.Thread(target=threads.contexts["A"].progress)
+        reporter.start()
+        reporter.join()
+    await advance(4)
+    assert not call.task.done()
+    threads.gates["A"].set()
+
+    assert (await call.outcome()).status is CallStatus.SUCCEEDED
+
+
+async def test_context_variables_reach_the_thread():
+    threads = Threads()
+
+    def ask() -> str:
+        return question.get()
+
+    threads.stage.registry.register(make_tool(ask))
+    question.set("who?")
+
+    assert (await threads.stage.run("ask")).result == "who?"
+
+
+async def test_a_cancel_from_a_thread_ends_the_call():
+    threads = Threads(timing=SHORT)
+    call = await threads.hang("A")
+
+    canceller = threading.Thread(target=call.live.cancel, args=(BY_USER,))
+    canceller.start()
+    outcome = await call.outcome()
+    canceller.join()
+
+    assert outcome.ended_by is BY_USER
+    await threads.open("A")
+
+
+@pytest.mark.parametrize("error", [ValueError, StopIteration, SystemExit, KeyboardInterrupt])
+async def test_whatever_a_thread_raises_is_a_failure_of_its_call_alone(error):
+    threads = Threads()
+
+    def broken() -> None:
+        raise error("s3cret")
+
+    threads.stage.registry.register(make_tool(broken))
+
+    outcome = await threads.stage.run("broken")
+
+    assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, ErrorType.EXECUTION_ERROR)
+    assert "s3cret" not in outcome.result
+
+
+async def test_cleans_up_in_the_thread_at_its_end():
+    seen = []
+    threads = Threads(on_exit=lambda: seen.append(threading.current_thread().name))
+
+    await threads.stage.run("quick", id="A")
+
+    assert seen == ["tool quick A"]
+
+
+async def test_a_failed_clean_up_does_not_take_the_result_away(caplog):
+    def fail():
+        raise ValueError("broken")
+
+    threads = Threads(on_exit=fail)
+
+    assert (await threads.stage.run("quick")).result == "quick"
+    assert "A thread could not clean up at its end" in caplog.messages
+
+
+async def test_exclusive_plain_tools_do_not_overlap():
+    threads = Threads()
+    threads.stage.registry.register(
+        make_tool(
+            threads.stage.registry.get("hang").function,
+            name="alone",
+            concurrency=Concurrency.EXCLUSIVE,
+        )
+    )
+    first = threads.stage.call("alone", id="A")
+    second = threads.stage.call("alone", id="B")
+    await threads.started["A"].wait()
+
+    assert not threads.started["B"].is_set()
+    threads.gates["A"].set()
+    await first.outcome()
+    await threads.started["B"].wait()
+    threads.gates["B"].set()
+    await second.outcome()
+
+
+PROGRAM = """
+import asyncio, logging, threading
+from governance import Isolation, Timing, ToolCall, ToolExecutor, ToolRegistry, make_tool
+from governance.core.invokers.thread import ThreadInvoker
+
+logging.getLogger("governance").addHandler(logging.NullHandler())
+
+def hang() -> None:
+    threading.Event().wait(60)
+
+async def main(timeout_ms, is_awaited):
+    executor = ToolExecutor(
+        registry=ToolRegistry({"hang": make_tool(hang)}),
+        timing=Timing(cancel_grace=0.01),
+        invokers={Isolation.THREAD: ThreadInvoker(max_threads=4, max_abandoned=4)},
+    )
+    call = ToolCall(id="A", tool_name="hang", input={"_meta": {"timeout_ms": timeout_ms}})
+    running = asyncio.create_task(executor.run(call))
+    if is_awaited:
+        print((await running).status)
+    else:
+        while not any(thread.name == "tool hang A" for thread in threading.enumerate()):
+            await asyncio.sleep(0.001)
+
+asyncio.run(main({arguments}))
+print("gone")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [("10, True", ["abandoned", "gone"]), ("60000, False", ["gone"])],
+    ids=["abandoned", "still in its call"],
+)
+def test_a_hung_thread_does_not_delay_the_exit_of_the_process(arguments, printed):
+    program = PROGRAM.replace("{arguments}", arguments)
+
+    for _ in range(3):  # asyncio cancels the tasks that are left in no particular order
+        process = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+
+        assert (process.stdout.split(), process.stderr) == (printed, "")
+        assert process.returncode == 0

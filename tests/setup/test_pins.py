@@ -1,0 +1,61 @@
+"""What is installed is pinned by hash, and no file says from where."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PIN = re.compile(r"^([a-z0-9.-]+)(?:\[[a-z,]+\])?==(\S+)", re.MULTILINE)
+
+
+def pins(kind: str) -> dict[str, str]:
+    return dict(PIN.findall((ROOT / "requirements" / f"{kind}.txt").read_text("utf-8")))
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=; ]", line, maxsplit=1)[0].lower() for line in requirements}
+
+
+@pytest.mark.parametrize("name", ["base.in", "base.txt", "dev.in", "dev.txt"])
+def test_requirements_name_no_index_and_no_address(name):
+    lines = (ROOT / "requirements" / name).read_text("utf-8").splitlines()
+    said = [line for line in lines if not line.lstrip().startswith("#")]
+    assert said
+    assert [
+        line for line in said if re.search(r"://|--(extra-)?index|--find-links|^-i | @ ", line)
+    ] == []
+
+
+@pytest.mark.parametrize("kind", ["base", "dev"])
+def test_every_requirement_has_a_hash(kind):
+    text = re.sub(
+        r"^ *#.*\n",
+        "",
+        (ROOT / "requirements" / f"{kind}.txt").read_text("utf-8"),
+        flags=re.MULTILINE,
+    )
+    blocks = re.split(r"\n(?=\S)", text.strip())
+    assert len(blocks) > 20
+    assert [
+        block for block in blocks if not PIN.match(block) or "--hash=sha256:" not in block
+    ] == []
+
+
+def test_the_site_runs_in_the_tests_on_the_versions_that_are_installed_for_it():
+    assert pins("base").items() <= pins("dev").items()
+
+
+def test_what_the_package_asks_for_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [line for extra in project["optional-dependencies"].values() for line in extra]
+    assert names([*project["dependencies"], *extras]) <= pins("base").keys()
+
+
+def test_the_lock_of_the_javascript_tools_names_no_registry():
+    lock = json.loads((ROOT / "package-lock.json").read_text("utf-8"))
+    packages = [entry for path, entry in lock["packages"].items() if path]
+    assert packages
+    assert [entry for entry in packages if "resolved" in entry or "integrity" not in entry] == []

@@ -1,0 +1,120 @@
+"""The site's settings: what the environment and `.env` say, what is safe without them, and what the database does."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from stat import S_IMODE
+
+import pytest
+from django.db import connection
+
+from config import secret_key
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "a-key-that-is-long-enough-for-production-and-has-variety-0123456789"
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "config.settings"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**clean, "ENV_FILE": os.devnull, **environment},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def read(*names: str, **environment: str) -> list[object]:
+    script = "import json, sys; from config import settings as s;"
+    script += "print(json.dumps([getattr(s, name) for name in sys.argv[1:]], default=str))"
+    answer = run("-c", script, *names, **environment)
+    assert answer.returncode == 0, answer.stderr
+    values: list[object] = json.loads(answer.stdout)
+    return values
+
+
+def test_without_an_environment_the_site_is_closed_and_keeps_to_itself(tmp_path):
+    names = [
+        "DEBUG",
+        "GOVERNANCE_EXEC_ENABLED",
+        "GOVERNANCE_WEB_ALLOW_PRIVATE",
+        "SESSION_COOKIE_SECURE",
+    ]
+    assert read(*names, VAR_DIR=str(tmp_path)) == [False, False, False, True]
+    [databases, layers, model] = read(
+        "DATABASES", "CHANNEL_LAYERS", "TURNS_CHAT_MODEL", VAR_DIR=str(tmp_path)
+    )
+    assert databases["default"]["NAME"] == str(tmp_path / "db.sqlite3")
+    assert layers["default"]["BACKEND"] == "channels.layers.InMemoryChannelLayer"
+    assert model == "local"
+    assert S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
+
+
+def test_the_environment_comes_before_the_file(tmp_path):
+    file = tmp_path / "env"
+    file.write_text(
+        f"PORT=9001\nAGENT_TOOL_TIMEOUT=2.5\nAGENT_MODEL=other\nVAR_DIR={tmp_path}\n", "utf-8"
+    )
+    values = read(
+        "PORT",
+        "GOVERNANCE_DEFAULT_TIMEOUT",
+        "TURNS_CHAT_MODEL",
+        ENV_FILE=str(file),
+        AGENT_MODEL="local",
+    )
+    assert values == [9001, 2.5, "local"]
+
+
+def test_postgresql_gets_a_pool_and_redis_a_layer_that_may_be_idle():
+    urls = {"DATABASE_URL": "postgres://me:secret@db/site", "REDIS_URL": "redis://cache:6379/2"}
+    [databases, layers] = read("DATABASES", "CHANNEL_LAYERS", SECRET_KEY=KEY, **urls)
+    assert databases["default"]["OPTIONS"]["pool"]["max_size"] == 20
+    assert databases["default"]["CONN_MAX_AGE"] == 0
+    assert layers["default"]["BACKEND"] == "channels_redis.pubsub.RedisPubSubChannelLayer"
+    [host] = layers["default"]["CONFIG"]["hosts"]
+    assert (host["address"], host["socket_timeout"]) == (urls["REDIS_URL"], None)
+
+
+@pytest.mark.parametrize(("https", "code"), [("true", 0), ("false", 1)])
+def test_production_settings_pass_the_checks_for_deployment(tmp_path, https, code):
+    environment = {
+        "VAR_DIR": str(tmp_path),
+        "SECRET_KEY": KEY,
+        "ALLOWED_HOSTS": "example.org",
+        "HTTPS": https,
+    }
+    answer = run("manage.py", "check", "--deploy", "--fail-level", "WARNING", **environment)
+    assert answer.returncode == code, answer.stderr
+
+
+def test_processes_that_start_at_once_agree_on_the_secret_key(tmp_path):
+    path = tmp_path / "var" / "secret_key"
+    with ThreadPoolExecutor(8) as threads:
+        keys = set(threads.map(secret_key.read_or_create, [path] * 8))
+    assert len(keys) == 1
+    assert len(keys.pop()) >= 50
+    assert [file.name for file in path.parent.iterdir()] == ["secret_key"]
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the options of SQLite")
+def test_sqlite_keeps_what_was_committed_and_waits_for_other_writers():
+    with connection.cursor() as cursor:
+        values = [
+            cursor.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous")
+        ]
+        waits = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+    assert (values, waits) == (["wal", 2], 20_000)
+    assert connection.transaction_mode == "IMMEDIATE"
+
+
+def test_the_facades_need_no_django():
+    answer = run("-c", "import sys, governance, turns; sys.exit('django' in sys.modules)")
+    assert answer.returncode == 0, answer.stderr

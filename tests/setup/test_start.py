@@ -1,0 +1,85 @@
+"""What `make run` starts: a site that can be signed in to, ends on Ctrl-C, and is the same one the next time."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from governance.core import procfs
+from scripts.start import is_loopback
+from tests.support import eventually_sync
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def site(var: Path) -> Iterator[tuple[str, Path]]:
+    """Run a site until the block ends; Ctrl-C then has to end it, and everything that it started."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    tag = f"TURNKEEPER_TEST={var}"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ENV_FILE": os.devnull,
+        "VAR_DIR": str(var),
+        "PORT": str(port),
+        "TURNKEEPER_TEST": str(var),
+    }
+    said = var / "said.txt"
+    command = [sys.executable, "-m", "scripts.start"]
+    with said.open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+    try:
+        eventually_sync(
+            lambda: "Serving on" in said.read_text() or process.poll() is not None, timeout=30
+        )
+        assert process.poll() is None, said.read_text()
+        yield f"http://127.0.0.1:{port}", said
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0, said.read_text()
+        eventually_sync(
+            lambda: not [pid for pid in procfs.pids() if procfs.is_tagged(pid, tag=tag)]
+        )
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def sign_in(url: str, *, password: str) -> httpx.Response:
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        page = client.get("/login/")
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)[1]
+        form = {"username": "demo", "password": password, "csrfmiddlewaretoken": token}
+        client.post("/login/", data=form, headers={"Referer": url})
+        return client.get("/")
+
+
+def test_first_start_shows_a_password_that_works_and_the_second_one_reuses_everything(tmp_path):
+    with site(tmp_path) as (url, said):
+        password = re.search(r"user demo with the password (\S+)", said.read_text())[1]
+        assert sign_in(url, password=password).status_code == 200
+        assert httpx.get(f"{url}/static/webchat/js/chat.js", trust_env=False).status_code == 200
+    with site(tmp_path) as (url, said):
+        assert password not in said.read_text()
+        assert sign_in(url, password=password).status_code == 200
+        assert sign_in(url, password="wrong").status_code == 302
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_commands_may_run_where_no_other_machine_can_reach_the_site(host):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
+def test_commands_stay_off_where_another_machine_can_reach_the_site(host):
+    assert not is_loopback(host)

@@ -1,0 +1,62 @@
+"""Fixtures of the tests of turns: people, tools, and a stage whose turns run in this process."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractUser, Permission
+from django.db import connections
+
+from governance.doors import database_door
+from tests.turns.support import CHAT_MODEL, Listener, Props, Stage, listening, props_on_stage
+from turns import runtime, services
+
+
+@pytest.fixture
+def ada(transactional_db: None) -> AbstractUser:
+    return get_user_model().objects.create_user("ada", password="pw")
+
+
+@pytest.fixture
+def eve(transactional_db: None) -> AbstractUser:
+    return get_user_model().objects.create_user("eve", password="pw")
+
+
+@pytest.fixture
+def operator(transactional_db: None) -> AbstractUser:
+    """Staff that may see and cancel everybody's turns."""
+    user = get_user_model().objects.create_user("olga", password="pw", is_staff=True)
+    user.user_permissions.set(
+        Permission.objects.filter(codename__in=["view_all", "cancel_any", "view_turn"])
+    )
+    return user
+
+
+@pytest.fixture
+def props() -> Iterator[Props]:
+    with props_on_stage() as props:
+        yield props
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with listening() as listener:
+        yield listener
+
+
+@pytest.fixture
+async def site(transactional_db: None, settings: Any, tmp_path: Any) -> AsyncIterator[None]:
+    """Run turns while the test runs, and leave nothing behind."""
+    settings.TURNS_CHAT_MODEL = CHAT_MODEL
+    settings.GOVERNANCE_WORKSPACE_ROOT = str(tmp_path)
+    yield
+    await runtime.stop(grace=0)
+    await database_door(connections.close_all)()
+
+
+@pytest.fixture
+async def stage(site: None, ada: AbstractUser, listener: Listener, props: Props) -> Stage:
+    """Return ada's conversation."""
+    conversation = await services.create_conversation(user=ada)
+    return Stage(user=ada, conversation_id=conversation.id, listener=listener)

@@ -1,0 +1,77 @@
+"""A store of turns in memory that keeps the rules of the real one, and remembers what was asked of it."""
+
+import asyncio
+from uuid import UUID
+
+from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
+
+
+class MemoryStore:
+    """One live turn per conversation, claimed in order; one ending per turn."""
+
+    def __init__(self):
+        self.queued: list[ClaimedTurn] = []
+        self.live: list[ClaimedTurn] = []
+        self.orders: list[CancelOrder] = []
+        self.endings: dict[UUID, TurnEnding] = {}
+        self.totals: dict[UUID, tuple[int, dict[str, int]]] = {}
+        self.claims: list[UUID] = []
+        self.failures: list[Exception] = []
+        self.attempts = 0
+        self.claiming = asyncio.Event()
+        self._answering: asyncio.Event | None = None
+        self._news = asyncio.Event()
+
+    def add(self, *turns: ClaimedTurn):
+        self.queued.extend(turns)
+
+    def hold_next_answer(self) -> asyncio.Event:
+        """Let the next claim look now, but answer only once the returned event is set."""
+        self._answering = asyncio.Event()
+        return self._answering
+
+    async def until_ended(self, *turns: ClaimedTurn) -> list[TurnEnding]:
+        async with asyncio.timeout(10):
+            while not all(turn.id in self.endings for turn in turns):
+                self._news.clear()
+                await self._news.wait()
+        return [self.endings[turn.id] for turn in turns]
+
+    async def claim_next(self, conversation_id: UUID) -> ClaimedTurn | None:
+        if self.failures:
+            raise self.failures.pop()
+        turn = self._claim(conversation_id)
+        answering, self._answering = self._answering, None
+        self.claiming.set()
+        if answering is not None:
+            await answering.wait()
+        return turn
+
+    def _claim(self, conversation_id: UUID) -> ClaimedTurn | None:
+        if any(turn.conversation_id == conversation_id for turn in self.live):
+            return None
+        turn = next((t for t in self.queued if t.conversation_id == conversation_id), None)
+        if turn is not None:
+            self.queued.remove(turn)
+            self.live.append(turn)
+            self.claims.append(turn.id)
+        return turn
+
+    async def open_orders(self, turn_ids) -> list[CancelOrder]:
+        return [order for order in self.orders if order.turn_id in turn_ids]
+
+    async def end_turn(self, turn, ending, *, steps, usage) -> bool:
+        self.attempts += 1
+        if self.failures:
+            raise self.failures.pop()
+        self.live.remove(turn)
+        self.orders = [order for order in self.orders if order.turn_id != turn.id]
+        is_first = turn.id not in self.endings
+        if is_first:
+            self.endings[turn.id] = ending
+            self.totals[turn.id] = (steps, usage)
+        self._news.set()
+        return is_first
+
+    async def waiting_conversations(self) -> list[UUID]:
+        return [turn.conversation_id for turn in self.queued]

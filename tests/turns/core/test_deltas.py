@@ -1,0 +1,102 @@
+"""Streamed text is pushed whole, in order, once; stored now and then; and no more after its end."""
+
+import asyncio
+
+import pytest
+
+from tests.support import eventually
+from turns.core.deltas import DeltaStream
+from turns.core.exceptions import Fenced
+from turns.testing import RecordingJournal
+
+
+async def test_the_first_piece_is_pushed_at_once_and_the_next_ones_together():
+    journal = RecordingJournal()
+    deltas = DeltaStream(journal, step=1, spacing=0.02)
+
+    deltas.add("One")
+    await journal.until("publish_text", 0)
+    deltas.add(" two")
+    deltas.add(" three")
+    await journal.until("publish_text", 3)
+    await deltas.close()
+
+    assert journal.published == [(0, "One"), (3, " two three")]
+
+
+async def test_closing_pushes_what_is_left():
+    journal = RecordingJournal()
+    deltas = DeltaStream(journal, step=1, spacing=60)
+    deltas.add("One")
+    await journal.until("publish_text", 0)
+    deltas.add(" two")
+
+    await deltas.close()
+
+    assert journal.published == [(0, "One"), (3, " two")]
+
+
+async def test_closing_during_a_push_waits_for_it_and_leaves_nothing_behind():
+    journal = RecordingJournal()
+    held = journal.hold("publish_text", of=0)
+    deltas = DeltaStream(journal, step=1, spacing=0)
+    deltas.add("One")
+    await journal.until("publish_text", 0)
+    deltas.add(" two")
+
+    closing = asyncio.create_task(deltas.close())
+    await asyncio.sleep(0)
+    held.set()
+    await closing
+    deltas.add(" never")
+    due = [h for h in asyncio.get_running_loop()._scheduled if "DeltaStream" in repr(h)]
+
+    assert journal.published == [(0, "One"), (3, " two")]
+    assert all(handle.cancelled() for handle in due)
+    assert not [t for t in asyncio.all_tasks() if "text delta" in t.get_name()]
+
+
+async def test_the_text_so_far_is_stored_after_a_while():
+    journal = RecordingJournal()
+    deltas = DeltaStream(journal, step=2, spacing=0, save_every=0)
+
+    deltas.add("One")
+    await eventually(lambda: journal.saved_texts == {2: "One"})
+    deltas.add(" two")
+    await eventually(lambda: journal.saved_texts == {2: "One two"})
+    await deltas.close()
+
+
+async def test_nothing_is_stored_twice_without_need():
+    journal = RecordingJournal()
+    deltas = DeltaStream(journal, step=1, spacing=0)
+
+    deltas.add("One")
+    await deltas.close()
+
+    assert journal.saved_texts == {}
+
+
+async def test_a_store_that_refuses_stops_the_stream():
+    journal = RecordingJournal()
+    journal.fail("save_text", Fenced("gone"))
+    deltas = DeltaStream(journal, step=1, spacing=0, save_every=0)
+    deltas.add("One")
+    await journal.until("save_text", 1)
+    await eventually(lambda: deltas._push is None)
+
+    with pytest.raises(Fenced):
+        deltas.add(" two")
+    deltas.discard()
+
+
+async def test_discarded_text_is_not_pushed():
+    journal = RecordingJournal()
+    deltas = DeltaStream(journal, step=1, spacing=0)
+    deltas.add("One")
+
+    deltas.discard()
+    deltas.add(" two")
+
+    assert not [t for t in asyncio.all_tasks() if "text delta" in t.get_name()]
+    assert journal.entries == []

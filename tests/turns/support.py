@@ -1,0 +1,323 @@
+"""What the tests of turns share: a stage for one conversation, tools that do as told, and the protocol's rules."""
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import AbstractUser
+from django.db.models import Model
+
+from governance import CancelSource, ToolContext, make_tool, registry
+from governance import selectors as governance
+from governance.doors import database_door
+from governance.selectors import CallRow
+from tests.support import eventually
+from turns import selectors, services, sinks
+from turns.core.chat_model import ChatDelta, ChatRequest
+from turns.core.history import violations
+from turns.core.messages import Message
+from turns.models import CancelRequest, Turn
+from turns.testing import Item, ScriptedChatModel
+
+CHAT_MODEL = "tests.turns.support.current_chat_model"
+TERMINAL = {"completed", "cancelled", "failed", "timed_out", "interrupted"}
+
+
+class _Current:
+    """Speaks as whichever script is on now: chat models are made once for each path."""
+
+    def __init__(self) -> None:
+        self.model = ScriptedChatModel()
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
+        return self.model.stream(request)
+
+
+_current = _Current()
+
+
+def current_chat_model() -> _Current:
+    """The factory that `TURNS_CHAT_MODEL` names in these tests."""
+    return _current
+
+
+class Listener:
+    """A sink that remembers what was published, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
+        self.events.append({**event, "conversation_id": str(conversation_id)})
+
+    def stored(self, conversation_id: UUID) -> list[dict[str, Any]]:
+        """The numbered events of a conversation."""
+        wanted = str(conversation_id)
+        return [e for e in self.events if e["conversation_id"] == wanted and "seq" in e]
+
+    def find(self, type: str, **fields: Any) -> dict[str, Any] | None:
+        """The first event of this type with these fields."""
+        wanted = {"type": type, **fields}
+        return next((e for e in self.events if wanted.items() <= e.items()), None)
+
+    async def until(self, type: str, /, *, within: float = 10.0, **fields: Any) -> dict[str, Any]:
+        return await eventually(lambda: self.find(type, **fields), timeout=within)
+
+    async def until_ended(self, turn_id: UUID, *, within: float = 10.0) -> dict[str, Any]:
+        return await self.until("turn_end", within=within, turn_id=str(turn_id))
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    listener = Listener()
+    sinks.register(listener)
+    try:
+        yield listener
+    finally:
+        sinks.unregister(listener)
+
+
+class Stage:
+    """One conversation of one user: scripts go in, rows and events come out."""
+
+    def __init__(self, *, user: AbstractUser, conversation_id: UUID, listener: Listener) -> None:
+        self.user = user
+        self.id = conversation_id
+        self.listener = listener
+
+    def play(self, *replies: Sequence[Item]) -> ScriptedChatModel:
+        """Put a script on for all conversations."""
+        _current.model = ScriptedChatModel(*replies)
+        return _current.model
+
+    async def say(self, text: str = "go", **how: Any) -> UUID:
+        received = await services.receive_message(
+            conversation_id=self.id, user=self.user, text=text, **how
+        )
+        return received.turn_id
+
+    async def cancel(self, turn_id: UUID, **how: Any) -> services.CancelReceipt:
+        how = {"user": self.user, "source": CancelSource.BUTTON, **how}
+        return await services.request_cancel(turn_id=turn_id, **how)
+
+    async def cancel_call(self, turn_id: UUID, tool_id: str, **how: Any) -> services.CancelReceipt:
+        how = {"user": self.user, "source": CancelSource.BUTTON, **how}
+        return await services.request_tool_cancel(turn_id=turn_id, tool_id=tool_id, **how)
+
+    async def run(self, text: str = "go", **how: Any) -> Turn:
+        """Say something and wait for the end of the turn."""
+        return await self.ended(await self.say(text, **how))
+
+    async def ended(self, turn_id: UUID, *, within: float = 10.0) -> Turn:
+        """Wait for the end of a turn, and check that everything in the conversation follows the rules."""
+        await self.listener.until_ended(turn_id, within=within)
+        await self.check()
+        turn: Turn = await row(Turn, pk=turn_id)
+        return turn
+
+    async def running(self, turn_id: UUID, *tool_ids: str) -> None:
+        """Wait until these calls run."""
+        for tool_id in tool_ids:
+            await self.listener.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
+
+    async def calls(self, turn_id: UUID) -> dict[str, CallRow]:
+        rows = await database_door(governance.calls_of_group)(str(turn_id))
+        return {call.call_id: call for call in rows}
+
+    async def request(self, turn_id: UUID, tool_id: str = "") -> CancelRequest:
+        request: CancelRequest = await row(CancelRequest, turn_id=turn_id, tool_id=tool_id)
+        return request
+
+    async def history(self) -> tuple[Message, ...]:
+        """The history as the API gives it; it is always valid (H1)."""
+        read = await selectors.history(conversation_id=self.id, user=self.user)
+        messages = tuple(Message.from_json(message) for message in read["messages"])
+        assert violations(messages) == []
+        return messages
+
+    async def check(self) -> None:
+        """The log is whole and in the protocol's order; what was published is what is stored."""
+        log = await selectors.conversation_events(conversation_id=self.id, after=0)
+        assert_protocol(log)
+        published = [
+            {k: v for k, v in event.items() if k != "conversation_id"}
+            for event in self.listener.stored(self.id)
+        ]
+        by_seq = {event["seq"]: event for event in log}
+        assert [by_seq[event["seq"]] for event in published] == published
+
+
+class Props:
+    """Tools whose calls wait until the test lets them go: `held` (cooperative), `stubborn` (swallows cancelling),
+
+    `blocked` (a thread), `quick`, `failing`. `started` lists the calls whose bodies began.
+    """
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self._gates: dict[str, threading.Event] = {}
+        self._release = threading.Event()
+
+    def open(self, name: str) -> None:
+        self._gate(name).set()
+
+    def open_all(self) -> None:
+        self._release.set()
+
+    def _gate(self, name: str) -> threading.Event:
+        return self._gates.setdefault(name, threading.Event())
+
+    def _is_open(self, name: str) -> bool:
+        return self._gate(name).is_set() or self._release.is_set()
+
+    async def quick(self, context: ToolContext, text: str = "done") -> str:
+        """Answer at once."""
+        self.started.append(context.call_id)
+        return text
+
+    async def failing(self, context: ToolContext) -> str:
+        """Raise."""
+        self.started.append(context.call_id)
+        raise RuntimeError("the secret of the tool")
+
+    async def held(self, context: ToolContext, gate: str = "") -> str:
+        """Wait for a gate, obeying a cancel."""
+        self.started.append(context.call_id)
+        while not self._is_open(gate or context.call_id):
+            await asyncio.sleep(0.005)
+        return f"{context.call_id} finished"
+
+    async def graceful(self, context: ToolContext) -> str:
+        """When cancelled, finish at once with a real result."""
+        self.started.append(context.call_id)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "saved just in time"
+        return "never"
+
+    async def stubborn(self, context: ToolContext, gate: str = "") -> str:
+        """Wait for a gate, swallowing every cancel."""
+        self.started.append(context.call_id)
+        while not self._is_open(gate or context.call_id):
+            try:
+                await asyncio.sleep(0.005)
+            except asyncio.CancelledError:
+                continue
+        return f"{context.call_id} finished late"
+
+    def blocked(self, context: ToolContext, gate: str = "") -> str:
+        """Block a thread until a gate opens."""
+        self.started.append(context.call_id)
+        while not self._is_open(gate or context.call_id):
+            self._gate(gate or context.call_id).wait(0.02)
+        return f"{context.call_id} finished late"
+
+    async def noted(self, context: ToolContext, text: str = "same") -> str:
+        """Answer with what the script says."""
+        self.started.append(context.call_id)
+        return text
+
+
+def ignore_sigterm(context: ToolContext) -> str:
+    """Run in a worker process, ignore SIGTERM, and never end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    context.progress("deaf")
+    while True:
+        time.sleep(0.05)
+
+
+@contextmanager
+def props_on_stage() -> Iterator[Props]:
+    """Register the tools of `Props` for a test."""
+    props = Props()
+    made = [
+        make_tool(props.quick),
+        make_tool(props.failing),
+        make_tool(props.held),
+        make_tool(props.graceful),
+        make_tool(props.stubborn, side_effects=True),
+        make_tool(props.blocked),
+        make_tool(props.held, name="alone", concurrency="exclusive"),
+        make_tool(props.noted, name="exempt", loop_exempt=True),
+        make_tool(ignore_sigterm, name="deaf", isolation="process"),
+    ]
+    for tool in made:
+        registry.register(tool)
+    try:
+        yield props
+    finally:
+        props.open_all()
+        for tool in made:
+            registry.unregister(tool.name)
+
+
+async def row(model: type[Model], **fields: Any) -> Any:
+    """Return one row."""
+    return await database_door(partial(model._default_manager.get, **fields))()
+
+
+async def in_database(function: Callable[[], Any]) -> Any:
+    """Run a function with the ORM from a coroutine."""
+    return await database_door(function)()
+
+
+def assert_protocol(log: Iterable[dict[str, Any]]) -> None:
+    """Check a conversation's whole log against the protocol: numbers, order of a turn, order of a call."""
+    log = list(log)
+    assert [event["seq"] for event in log] == list(range(1, len(log) + 1))
+    for turn_id in {event["turn_id"] for event in log}:
+        events = [event for event in log if event["turn_id"] == turn_id]
+        _assert_turn([event for event in events if event["type"] != "history_repaired"])
+        by_call: dict[str, list[str]] = {}
+        for event in events:
+            if "tool_id" in event:
+                by_call.setdefault(event["tool_id"], []).append(event["type"])
+        for tool_id, types in by_call.items():
+            _assert_call(tool_id, types, has_ended=events[-1]["type"] == "turn_end")
+
+
+def _assert_turn(events: Sequence[dict[str, Any]]) -> None:
+    types = [event["type"] for event in events]
+    assert types[0] == "turn_queued", types
+    assert types.count("turn_queued") == 1
+    assert types.count("turn_start") <= 1
+    assert types.count("turn_abort") <= 1
+    assert types.count("turn_end") <= 1
+    if "turn_end" in types:
+        assert types[-1] == "turn_end", types
+        if "turn_abort" in types:
+            assert types[-2] == "turn_abort", types
+    if "turn_start" in types:
+        assert types[1] == "turn_start", types
+    else:
+        assert types in (["turn_queued"], ["turn_queued", "turn_abort", "turn_end"])
+
+
+def _assert_call(tool_id: str, types: list[str], *, has_ended: bool) -> None:
+    facts = (tool_id, types)
+    assert types.count("tool_start") <= 1, facts
+    assert types.count("tool_timeout") <= 1, facts
+    assert types.count("tool_result") == 1 or (not has_ended and "tool_result" not in types), facts
+    if "tool_start" in types:
+        assert types[0] == "tool_start", facts
+    if "tool_result" in types:
+        assert types[-1] == "tool_result", facts
+    else:
+        assert "tool_timeout" not in types, facts
+    if "tool_timeout" in types:
+        assert types[-2:] == ["tool_timeout", "tool_result"], facts
+    middle = {"tool_progress", "tool_deadline"}
+    assert set(types) <= {"tool_start", "tool_timeout", "tool_result", *middle}, facts
+    if middle & set(types):
+        assert types[0] == "tool_start", facts
+
+
+numbers = count(1)
