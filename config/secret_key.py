@@ -1,6 +1,7 @@
 """A secret key for a site that was given none: made once, kept beside the database, readable by its owner only."""
 
 import os
+import tempfile
 from pathlib import Path
 
 from django.core.management.utils import get_random_secret_key
@@ -15,13 +16,13 @@ def read_or_create(path: Path) -> str:
 
 def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.touch(mode=0o600)
-    draft.write_text(get_random_secret_key(), "ascii")
+    descriptor, draft = tempfile.mkstemp(dir=path.parent)
     try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(get_random_secret_key())
         # A link appears whole or not at all, and never replaces the key of another process.
         os.link(draft, path)
     except FileExistsError:
         pass
     finally:
-        draft.unlink()
+        os.unlink(draft)

@@ -1,11 +1,13 @@
 """The addresses of the site: the admin, and the chat with its API."""
 
+from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    path("api/", include("webchat.api")),
-    path("", include("webchat.health")),
+    # Browsers ask for it where a page names no icon, as those of the admin do.
+    path("favicon.ico", RedirectView.as_view(url=f"{settings.STATIC_URL}webchat/img/favicon.svg")),
     path("", include("webchat.urls")),
 ]

@@ -50,7 +50,7 @@ from governance.core.policy import (
 )
 from governance.core.ports import Declared, Host, Observer, PolicySource, Unobserved
 from governance.core.scopes import ScopeKind, ScopeRegistry
-from governance.core.texts import interrupted_text, not_started_text
+from governance.core.texts import abandoned_text, interrupted_text, not_started_text
 from governance.core.tools import (
     Concurrency,
     Isolation,
@@ -114,6 +114,7 @@ __all__ = [
     "ToolTimeoutError",
     "UnknownTool",
     "Unobserved",
+    "abandoned_text",
     "cap",
     "interrupted_text",
     "is_cancel_intent",

@@ -57,6 +57,11 @@ def call(group: str, call_id: str) -> ToolCall:
     return ToolCall.objects.get(group=group, call_id=call_id)
 
 
+def has_call(group: str, call_id: str) -> bool:
+    """Return whether a group has a call of this id."""
+    return ToolCall.objects.filter(group=group, call_id=call_id).exists()
+
+
 def calls_of_group(group: str) -> list[ToolCall]:
     """Return the calls of one group, in the order of their steps."""
     return calls_of_groups([group])

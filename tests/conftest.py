@@ -35,6 +35,7 @@ def _allow_short_reads(blockbuster: BlockBuster) -> None:
         function.can_block_in("/subprocess.py", {"__init__", "_execute_child"})
         function.can_block_in("<frozen importlib._bootstrap>", {"_load_unlocked", "_find_and_load"})
         function.can_block_in("<frozen importlib._bootstrap_external>", {"get_data", "get_code"})
+        function.can_block_in("/django/core/handlers/base.py", {"load_middleware"})
         function.can_block_in("/gettext.py", {"find", "translation"})
         function.can_block_in("/linecache.py", {"updatecache", "checkcache"})
         function.can_block_in("/logging/__init__.py", {"emit", "handle"})

@@ -16,6 +16,7 @@ from governance import (
     Disposition,
     ErrorType,
     ToolOutcome,
+    abandoned_text,
     interrupted_text,
     not_started_text,
     recorder,
@@ -26,11 +27,12 @@ from turns.calls import result_events
 from turns.core.events import EventType, TurnEvent
 from turns.core.ports import TurnEnding
 from turns.core.repairs import Repair, RepairCause, RepairKind
-from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.core.runner import ending_of
+from turns.core.turns import LIVE_STATUSES, TurnStatus, check_move
 from turns.histories import repairs_event
 from turns.models import Message, Turn
 from turns.models import Repair as RepairRow
-from turns.store import abort_event, settle_requests
+from turns.store import abort_event, settle_requests, wish_of
 
 
 def end_turn(
@@ -47,12 +49,13 @@ def end_turn(
     """
     at = timezone.now()
     with transaction.atomic():
-        conversation_id = Turn.objects.values_list("conversation_id", flat=True).get(pk=turn_id)
-        conversation = log.locked(conversation_id)
+        conversation = log.locked_of(turn_id)
         live = Turn.objects.filter(pk=turn_id, status__in=LIVE_STATUSES)
         row = live.filter(epoch=epoch).first() if epoch is not None else live.first()
-        if row is None:
+        if conversation is None or row is None:
             return None
+        ending = _as_wished(row, ending)
+        check_move(TurnStatus(row.status), ending.status)
         row.usage = row.usage if usage is None else usage
         closed = _close_calls(row, ending)
         events = [event for call in closed for event in result_events(call)]
@@ -64,21 +67,33 @@ def end_turn(
         return log.append(conversation, row.pk, *events, at=at)
 
 
+def _as_wished(turn: Turn, ending: TurnEnding) -> TurnEnding:
+    """Return the ending that was asked for, if that was stored before the turn came to an end by itself (C1, 30)."""
+    ended_by_itself = ending.status in (TurnStatus.COMPLETED, TurnStatus.FAILED)
+    if turn.status != TurnStatus.CANCELLING or not ended_by_itself:
+        return ending
+    wish = wish_of(turn)
+    return ending if wish is None else ending_of(wish)
+
+
+def _owner_died(ending: TurnEnding) -> bool:
+    return ending.status is TurnStatus.INTERRUPTED and ending.cancellation is None
+
+
 def _close_calls(turn: Turn, ending: TurnEnding) -> list[CallRow]:
-    """Answer every call that has no result: not started, abandoned, or unknown because its process is gone."""
+    """Answer every call that has no result: not started, abandoned, or unknown because its process is gone (C13)."""
 
     def close(call: CallRow) -> ToolOutcome:
-        ran = call.status in (CallStatus.RUNNING, CallStatus.CANCELLING)
-        owner_died = ending.status is TurnStatus.INTERRUPTED and ending.cancellation is None
-        if not ran and not owner_died:
-            status, error_type, disposition = (
-                CallStatus.NOT_STARTED,
-                ErrorType.NOT_STARTED,
-                Disposition.NOT_STARTED,
-            )
-            text = not_started_text(call.tool_name, ending.cancellation)
+        cause = ending.cancellation
+        if call.status not in (CallStatus.RUNNING, CallStatus.CANCELLING):
+            # a start is written down before it happens, so what has none never ran
+            status, error_type = CallStatus.NOT_STARTED, ErrorType.NOT_STARTED
+            disposition, text = Disposition.NOT_STARTED, not_started_text(call.tool_name, cause)
+        elif cause is not None:
+            status, error_type = CallStatus.ABANDONED, ErrorType.CANCELLED
+            disposition, text = Disposition.INDETERMINATE, abandoned_text(call.tool_name, cause)
         else:
-            status = CallStatus.REPAIRED if owner_died else CallStatus.ABANDONED
+            status = CallStatus.REPAIRED if _owner_died(ending) else CallStatus.ABANDONED
             error_type, disposition = ErrorType.INTERRUPTED, Disposition.INDETERMINATE
             text = interrupted_text(call.tool_name)
         return ToolOutcome(
@@ -87,7 +102,7 @@ def _close_calls(turn: Turn, ending: TurnEnding) -> list[CallRow]:
             is_error=True,
             error_type=error_type,
             disposition=disposition,
-            ended_by=ending.cancellation,
+            ended_by=cause,
         )
 
     return recorder.close_open(group=str(turn.pk), close=close)
@@ -123,6 +138,9 @@ def message_event(message: Message) -> TurnEvent:
 def _record_repairs(
     turn: Turn, closed: list[CallRow], ending: TurnEnding, *, at: datetime
 ) -> list[TurnEvent]:
+    """What a crash left open was answered here: that is a repair like those of a history (H3)."""
+    if not closed or not _owner_died(ending):
+        return []
     repairs = [
         Repair(
             tool_id=call.call_id,
@@ -132,10 +150,7 @@ def _record_repairs(
             text=call.result,
         )
         for call in closed
-        if call.status == CallStatus.REPAIRED
     ]
-    if not repairs:
-        return []
     RepairRow.objects.bulk_create(
         RepairRow(
             conversation_id=turn.conversation_id,
@@ -178,6 +193,7 @@ def _write(turn: Turn, ending: TurnEnding, *, at: datetime, steps: int) -> None:
         "steps": steps,
         "usage": turn.usage,
         "error_code": ending.error_code,
+        "error_message": ending.error_message[:500],
         "ended_by_reason": cause.reason.value if cause else "",
         "ended_by_source": cause.source.value if cause else "",
         "ended_by_name": cause.by if cause else "",

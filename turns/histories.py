@@ -1,8 +1,9 @@
 """Renders the history of a conversation from its rows, and makes repairs stick (H1, H3; sync ORM)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from uuid import UUID
 
 from django.db import transaction
@@ -13,7 +14,7 @@ from governance import repairs as call_repairs
 from governance import selectors as governance
 from turns import log
 from turns.core.events import EventType, TurnEvent
-from turns.core.history import repair
+from turns.core.history import repair, violations
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from turns.core.repairs import CauseOf, Repair, RepairCause, interruption_note
 from turns.core.turns import LIVE_STATUSES, TurnStatus
@@ -34,18 +35,26 @@ class History:
 def load(conversation_id: UUID, *, found_when: str) -> History:
     """Return the valid history of a conversation; what had to be put right is stored, so it is done once (H3).
 
-    The unfinished step of a live turn is left out: a running turn is never touched.
+    A live turn is never touched: what it has settled is added as it is, its unfinished step is left out.
     """
     with transaction.atomic():
         conversation = log.locked(conversation_id)
-        rows = _settled_rows(conversation)
-        repaired = repair(_render(rows), causes=_cause_of(rows))
+        rows = list(
+            MessageRow.objects.filter(conversation=conversation, is_streaming=False)
+            .select_related("turn")
+            .order_by("position")
+        )
+        ended = [row for row in rows if row.turn.status not in LIVE_STATUSES]
+        rendered = _render(ended)
+        repaired = repair(rendered, causes=_cause_of(ended))
         events: list[log.WireEvent] = []
         if repaired.repairs:
-            events = _store(
-                conversation, rows, repaired.messages, repaired.repairs, found_when=found_when
-            )
-    return History(messages=repaired.messages, repairs=repaired.repairs, events=tuple(events))
+            _write_back(ended, rendered, repaired.messages)
+            events = _tell(conversation, ended, repaired.repairs, found_when=found_when)
+        live = _live_part([row for row in rows if row.turn.status in LIVE_STATUSES])
+    return History(
+        messages=(*repaired.messages, *live), repairs=repaired.repairs, events=tuple(events)
+    )
 
 
 def note_on_previous(turn: Turn) -> str:
@@ -68,64 +77,57 @@ def note_on_previous(turn: Turn) -> str:
     )
 
 
-def _settled_rows(conversation: Conversation) -> list[MessageRow]:
-    """The messages of a conversation without what a live turn is still saying or doing."""
-    rows = list(
-        MessageRow.objects.filter(conversation=conversation, is_streaming=False)
-        .select_related("turn")
-        .order_by("position")
-    )
-    live = next((row.turn for row in reversed(rows) if row.turn.status in LIVE_STATUSES), None)
-    if live is None:
-        return rows
+def _live_part(rows: Sequence[MessageRow]) -> list[Message]:
+    """The steps of a live turn whose calls have all ended; if they are no valid history, what the user said."""
+    if not rows:
+        return []
     open_steps = {
         call.step
-        for call in governance.calls_of_group(str(live.pk))
+        for call in governance.calls_of_group(str(rows[0].turn_id))
         if not CallStatus(call.status).is_terminal
     }
-    return [
-        row
-        for row in rows
-        if row.turn_id != live.pk or row.step not in open_steps or row.role == "user"
-    ]
+    settled = _render([row for row in rows if row.role == "user" or row.step not in open_steps])
+    if not violations(settled):
+        return settled
+    said = [_message(row) for row in rows if row.role == "user"]
+    return [message for message in said if not violations([message])]
 
 
 def _render(rows: Sequence[MessageRow]) -> list[Message]:
     """Put each call's result, from its own row, behind the message that asked for it (invariant 10)."""
-    results: dict[tuple[str, int], list[ToolResultBlock]] = defaultdict(list)
     with_calls = {
         str(row.turn_id)
         for row in rows
         if any(block.get("type") == "tool_use" for block in row.content)
     }
-    for call in governance.calls_of_groups(with_calls):
-        if CallStatus(call.status).is_terminal:
-            results[call.group, call.step].append(
-                ToolResultBlock(
-                    tool_use_id=call.call_id,
-                    content=call.result,
-                    is_error=call.is_error,
-                    is_synthetic=call.is_synthetic,
-                )
-            )
+    results = {
+        (call.group, call.call_id): ToolResultBlock(
+            tool_use_id=call.call_id,
+            content=call.result,
+            is_error=call.is_error,
+            is_synthetic=call.is_synthetic,
+        )
+        for call in governance.calls_of_groups(with_calls)
+        if CallStatus(call.status).is_terminal
+    }
     messages = []
     for row in rows:
         message = _message(row)
         messages.append(message)
-        if message.tool_uses and (found := results.pop((str(row.turn_id), row.step), None)):
-            messages.append(Message(role="user", content=tuple(found), turn_id=message.turn_id))
+        asked = dict.fromkeys((str(row.turn_id), use.id) for use in message.tool_uses)
+        if found := tuple(results[key] for key in asked if key in results):
+            messages.append(Message(role="user", content=found, turn_id=message.turn_id))
     return messages
 
 
 def _message(row: MessageRow) -> Message:
-    return Message.from_json(
-        {
-            "role": row.role,
-            "content": row.content,
-            "turn_id": str(row.turn_id),
-            "interrupted": row.interrupted,
-        }
-    )
+    fields = {
+        "role": row.role,
+        "content": row.content,
+        "turn_id": str(row.turn_id),
+        "interrupted": row.interrupted,
+    }
+    return replace(Message.from_json(fields), origin=row)
 
 
 def _cause_of(rows: Sequence[MessageRow]) -> CauseOf:
@@ -145,21 +147,14 @@ def _cause(turn: Turn) -> RepairCause:
         return RepairCause.ERROR if turn.status == TurnStatus.FAILED else RepairCause.CRASH
 
 
-def _store(
+def _tell(
     conversation: Conversation,
     rows: Sequence[MessageRow],
-    messages: Sequence[Message],
     repairs: Sequence[Repair],
     *,
     found_when: str,
 ) -> list[log.WireEvent]:
-    """Write a repaired history back, turn by turn, with an audit row for each repair; return the events of it."""
-    touched = {repaired.turn_id for repaired in repairs if repaired.turn_id is not None}
-    for turn_id in touched:
-        _rewrite(
-            [row for row in rows if str(row.turn_id) == turn_id],
-            [message for message in messages if message.turn_id == turn_id],
-        )
+    """Write an audit row for each repair, and the event that tells of them."""
     at = timezone.now()
     RepairRow.objects.bulk_create(
         RepairRow(
@@ -186,40 +181,57 @@ def repairs_event(repairs: Iterable[Repair]) -> TurnEvent:
     return TurnEvent(type=EventType.HISTORY_REPAIRED, payload={"repairs": listed})
 
 
-def _rewrite(rows: Sequence[MessageRow], messages: Sequence[Message]) -> None:
-    """Replace one turn's messages: text and calls in the messages' rows, results in the calls' own rows."""
-    kept = [message for message in messages if message.tool_uses or message.texts]
-    turn_id = str(rows[0].turn_id)
-    for row, message in zip(rows, kept, strict=False):
-        row.role = message.role
-        row.interrupted = message.interrupted
-        kept_blocks: tuple[TextBlock | ToolUseBlock, ...] = (*message.texts, *message.tool_uses)
-        row.content = [block.to_json() for block in kept_blocks]
-        row.step = row.step or 1
-    _write_results(rows, messages, turn_id=turn_id)
-    MessageRow.objects.bulk_update(rows[: len(kept)], ["role", "interrupted", "content", "step"])
-    MessageRow.objects.filter(pk__in=[row.pk for row in rows[len(kept) :]]).delete()
-
-
-def _write_results(
-    rows: Sequence[MessageRow], messages: Sequence[Message], *, turn_id: str
+def _write_back(
+    rows: Sequence[MessageRow], before: Sequence[Message], after: Sequence[Message]
 ) -> None:
-    """The results of a message's calls are in the message after it."""
-    kept = iter(rows)
-    for message, following in zip(messages, (*messages[1:], None), strict=False):
-        if not (message.tool_uses or message.texts):
+    """Store a repaired history: text and calls in the messages' rows, results in the calls' own rows."""
+    said = _by_row(before)
+    kept = _by_row(message for message in after if _is_kept(message))
+    changed = {row for row in rows if row in kept and kept[row] != said[row]}
+    answered = dict(_answers(before))
+    for row, (uses, reply) in _answers(after):
+        if answered.get(row) == (uses, reply) and reply.origin not in changed:
             continue
-        row = next(kept)
-        if following is not None and message.tool_uses:
-            calls = [
-                ToolCall(
-                    id=use.id,
-                    tool_name=use.name,
-                    input=use.input,
-                    scope=str(row.conversation_id),
-                    position=place,
-                )
-                for place, use in enumerate(message.tool_uses)
-            ]
-            results = {block.tool_use_id: block for block in following.tool_results}
-            call_repairs.settle(calls, results=results, group=turn_id, step=row.step)
+        _settle(row, uses, reply.tool_results)
+        changed |= _by_row([reply]).keys() & kept.keys()
+    for row in changed:
+        blocks: tuple[TextBlock | ToolUseBlock, ...] = (*kept[row].texts, *kept[row].tool_uses)
+        row.content = [block.to_json() for block in blocks]
+    MessageRow.objects.bulk_update(changed, ["content"])
+    MessageRow.objects.filter(pk__in=[row.pk for row in rows if row not in kept]).delete()
+
+
+def _by_row(messages: Iterable[Message]) -> dict[MessageRow, Message]:
+    """The messages that have a row; what a repair has added has none."""
+    return {m.origin: m for m in messages if isinstance(m.origin, MessageRow)}
+
+
+def _is_kept(message: Message) -> bool:
+    """Whether a message's row says anything: results are on the rows of their calls."""
+    return bool(message.tool_uses) or any(not text.is_blank for text in message.texts)
+
+
+def _answers(
+    messages: Sequence[Message],
+) -> Iterator[tuple[MessageRow, tuple[tuple[ToolUseBlock, ...], Message]]]:
+    """The row of each message with calls, those calls, and the message after it, where their results belong."""
+    for message, reply in pairwise((*messages, Message(role="user", content=()))):
+        if message.tool_uses and isinstance(message.origin, MessageRow):
+            yield message.origin, (message.tool_uses, reply)
+
+
+def _settle(
+    row: MessageRow, uses: Sequence[ToolUseBlock], results: Sequence[ToolResultBlock]
+) -> None:
+    calls = [
+        ToolCall(
+            id=use.id,
+            tool_name=use.name,
+            input=use.input,
+            scope=str(row.conversation_id),
+            position=place,
+        )
+        for place, use in enumerate(uses)
+    ]
+    by_id = {block.tool_use_id: block for block in results}
+    call_repairs.settle(calls, results=by_id, group=str(row.turn_id), step=row.step)

@@ -1,6 +1,7 @@
 """Writes one turn as it runs: each method persists in one fenced transaction, then publishes (invariants 2, 10)."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from governance import (
     selectors,
 )
 from governance.doors import database_door
+from governance.storable import storable_json, storable_text
 from turns import log, sinks, store
 from turns.calls import result_events, start_event
 from turns.core.events import EventType, TurnEvent, milliseconds
@@ -48,6 +50,7 @@ class DatabaseJournal:
         self._turn = turn
         self._token = token
         self._group = str(turn.id)
+        self._moves: Counter[str] = Counter()
 
     async def prompt(self) -> Prompt:
         """Return the valid history and the note on the previous turn; a repair is stored and told."""
@@ -75,7 +78,7 @@ class DatabaseJournal:
             "type": EventType.TEXT_DELTA.value,
             "turn_id": self._group,
             "at": timezone.now().isoformat(),
-            "text": text,
+            "text": storable_text(text),
             "offset": offset,
         }
         await sinks.publish(self._turn.conversation_id, [delta])
@@ -95,7 +98,9 @@ class DatabaseJournal:
 
     async def deadline_moved(self, call: LiveCall) -> None:
         """Store and tell the new limit (T9)."""
-        await self._write(_move_deadline, call)
+        number = self._moves[call.id]  # a second change may have come while the first one waited
+        self._moves[call.id] += 1
+        await self._write(_move_deadline, call, number)
 
     async def call_cancelling(self, call: LiveCall) -> None:
         """Store that a stop was asked for."""
@@ -126,9 +131,9 @@ def _fenced(
         Fenced: the turn has another owner or has ended.
     """
     with transaction.atomic():
-        conversation = log.locked(turn.conversation_id)
+        conversation = log.locked_of(turn.id)
         row = Turn.objects.filter(pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES).first()
-        if row is None:
+        if conversation is None or row is None:
             raise Fenced(f"turn {turn.id} is not ours any more")
         row.conversation = conversation
         events = log.append(conversation, turn.id, *change(row, *arguments))
@@ -160,7 +165,7 @@ def _open_reply(turn: Turn, step: int) -> Events:
 
 
 def _save_text(turn: Turn, step: int, text: str) -> Events:
-    content = [{"type": "text", "text": text}]
+    content = [{"type": "text", "text": storable_text(text)}]
     MessageRow.objects.filter(turn=turn, step=step, is_streaming=True).update(content=content)
     return []
 
@@ -170,7 +175,7 @@ def _save_reply(turn: Turn, step: int, message: Message, calls: Sequence[ToolCal
     if message.is_empty:
         row.delete()
         return []
-    row.content = [block.to_json() for block in message.content]
+    row.content = storable_json([block.to_json() for block in message.content])
     row.is_streaming, row.interrupted = False, message.interrupted
     row.save(update_fields=["content", "is_streaming", "interrupted"])
     if calls:
@@ -205,8 +210,8 @@ def _note_progress(turn: Turn, call: LiveCall, progress: dict[str, Any], elapsed
     return [TurnEvent(type=EventType.TOOL_PROGRESS, payload=payload)]
 
 
-def _move_deadline(turn: Turn, call: LiveCall) -> Events:
-    change = call.deadline_changes[-1]
+def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
+    change = call.deadline_changes[number]
     timeout_ms = milliseconds(change.to_timeout) or 0  # 0 = no limit
     moved = recorder.move_deadline(
         group=str(turn.pk),

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from governance.storable import storable_json
 from turns.core.events import TurnEvent
 from turns.models import Conversation, Event
 
@@ -18,6 +19,12 @@ def locked(conversation_id: UUID) -> Conversation:
     Whoever changes anything of a conversation holds this lock first, so changes have one order and no deadlock.
     """
     return Conversation.objects.select_for_update().get(pk=conversation_id)
+
+
+def locked_of(turn_id: UUID) -> Conversation | None:
+    """Return the conversation of a turn, locked; None if it was deleted."""
+    rows = Conversation.objects.select_for_update(of=("self",))
+    return rows.filter(turns=turn_id).first()
 
 
 def append(
@@ -33,7 +40,7 @@ def append(
             turn_id=turn_id,
             seq=seq,
             type=event.type.value,
-            payload=event.payload,
+            payload=storable_json(event.payload),
             at=at,
         )
         for seq, event in enumerate(events, conversation.last_seq + 1)

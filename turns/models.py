@@ -100,6 +100,7 @@ class Turn(models.Model):
     ended_by_source = models.CharField(_("by what means"), max_length=16, blank=True)
     ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
     error_code = models.CharField(_("error code"), max_length=64, blank=True)
+    error_message = models.CharField(_("error"), max_length=500, blank=True)
     usage = models.JSONField(_("usage"), default=dict)
 
     class Meta:
@@ -228,10 +229,14 @@ class CancelRequest(models.Model):
 
 
 class Operation(models.Model):
-    """An `op_id` that a client sent, with its outcome, so that a repeated one gets the same answer."""
+    """What a client asked for under an id of its own, with its outcome: a repeated one gets the same answer.
+
+    `op_id` is the client's; that of a message that was a cancel word begins with "message:".
+    """
 
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="+")
-    op_id = models.CharField(max_length=64)
+    turn = models.ForeignKey(Turn, models.CASCADE, related_name="+")
+    op_id = models.CharField(max_length=80)
     outcome = models.CharField(max_length=20)
     at = models.DateTimeField(auto_now_add=True)
 

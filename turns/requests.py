@@ -91,6 +91,36 @@ def active_turn(conversation_id: UUID) -> Turn | None:
     return active.order_by("number").first()
 
 
+def earlier_turn(conversation_id: UUID, client_id: str) -> tuple[UUID, bool] | None:
+    """Return the turn that a message with this id has made, or has cancelled (True): it may be sent again."""
+    made = Turn.objects.filter(conversation_id=conversation_id, client_id=client_id).first()
+    if made is not None:
+        return made.pk, False
+    operation = Operation.objects.filter(
+        conversation_id=conversation_id,
+        op_id=operation_of_message(client_id),
+        outcome=OpOutcome.ACCEPTED,
+    ).first()
+    return (operation.turn_id, True) if operation else None
+
+
+def operation_of_message(client_id: str) -> str:
+    """Return the id under which a cancel word is remembered; apart from the ids of buttons."""
+    return f"message:{client_id}"
+
+
+def outcome_of(turn_id: UUID, op_id: str) -> OpOutcome | None:
+    """Return the outcome that an operation had when it came the first time."""
+    known = Operation.objects.filter(conversation__turns=turn_id, op_id=op_id).first()
+    return OpOutcome(known.outcome) if known else None
+
+
+def remember(turn_id: UUID, op_id: str, outcome: OpOutcome) -> None:
+    """Keep the outcome of an operation."""
+    with transaction.atomic():
+        _remember(Turn.objects.get(pk=turn_id), op_id, outcome)
+
+
 def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
     """Return a wish as a value: of the conversation's owner it is the user's, of anybody else an administrator's."""
     fresh = reload(wish.user)
@@ -181,10 +211,7 @@ def _receipt(
 
 def _known(turn: Turn, op_id: str | None) -> OpOutcome | None:
     """The outcome that this operation had when it came the first time."""
-    if op_id is None:
-        return None
-    known = Operation.objects.filter(conversation_id=turn.conversation_id, op_id=op_id).first()
-    return OpOutcome(known.outcome) if known else None
+    return None if op_id is None else outcome_of(turn.pk, op_id)
 
 
 def _remember(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
@@ -193,7 +220,10 @@ def _remember(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
     try:
         with transaction.atomic():
             Operation.objects.create(
-                conversation_id=turn.conversation_id, op_id=op_id, outcome=outcome.value
+                conversation_id=turn.conversation_id,
+                turn=turn,
+                op_id=op_id,
+                outcome=outcome.value,
             )
     except IntegrityError:  # the same operation came twice at once: both had the same effect
         return

@@ -244,6 +244,7 @@ def _ended(turn: Turn) -> Json:
         "ended_by_reason": turn.ended_by_reason,
         "ended_by_source": turn.ended_by_source,
         "error_code": turn.error_code or None,
+        "error_message": turn.error_message or None,
         "duration_ms": turn.duration_ms,
         "usage": turn.usage,
     }

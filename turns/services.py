@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
 from django.utils.translation import gettext as _
 
-from governance import CancelSource, is_cancel_intent
+from governance import CancelSource, LiveCall, is_cancel_intent
+from governance import selectors as governance
 from governance.doors import database_door
+from governance.storable import storable_text
 from turns import requests, runtime, sinks, store
 from turns.conf import app_settings
-from turns.exceptions import MessageRejected, TurnNotFound
+from turns.core.events import milliseconds
+from turns.exceptions import MessageRejected, ToolCallNotFound, TurnNotFound
 from turns.identity import User, conversation_for, reload, turn_for
-from turns.models import Conversation, Operation
+from turns.models import Conversation
 from turns.requests import CancelReceipt, CancelWish, OpOutcome
 
 CLIENT_ID_LENGTH = 64
@@ -87,13 +89,10 @@ async def receive_message(
         ConversationNotFound, MessageRejected, QueueIsFull, NotAllowed
     """
     await runtime.ensure_started()
-    if is_cancel_intent(text) and (active := await _active_turn(user, conversation_id)) is not None:
-        means = CancelSource.VOICE if source == "voice" else CancelSource.TYPED
-        receipt = await request_cancel(turn_id=active, user=user, source=means)
-        if receipt.outcome is OpOutcome.ACCEPTED:
-            return Received(
-                conversation_id=conversation_id, turn_id=active, is_new=False, cancelled=True
-            )
+    if is_cancel_intent(text):
+        obeyed = await _obey_word(user, conversation_id, source=source, client_id=client_id)
+        if obeyed is not None:
+            return obeyed
     enqueued = await _enqueue(user, conversation_id, text, source, client_id)
     await sinks.publish(conversation_id, enqueued.events)
     await runtime.wake(conversation_id)
@@ -152,21 +151,64 @@ async def set_deadline(
             _("Give either timeout_ms or extend_ms, a number of milliseconds above 0.")
         )
     try:
-        name = await _may_change(turn_id, user)
-    except TurnNotFound:
+        name, known = await _may_change(turn_id, tool_id, user, op_id)
+    except (TurnNotFound, ToolCallNotFound):
         return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
     call = await runtime.find_call(turn_id, tool_id)
-    if call is None or call.deadline is None:
-        return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED)
-    if extend_ms is not None and call.timeout is None:
-        return DeadlineReceipt(outcome=OpOutcome.ACCEPTED, timeout_source=call.timeout_source or "")
-    repeated = op_id is not None and not await _is_first(turn_id, op_id)
-    base = call.timeout or 0.0 if extend_ms is not None else 0.0
-    if not repeated and not await runtime.set_deadline(call, base + wanted / 1000, by=name):
-        return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED)
-    in_force = None if call.timeout is None else round(call.timeout * 1000)
+    if known is not None:
+        return _deadline_receipt(known, call)
+    moved = call is not None and await _move_deadline(call, timeout_ms, extend_ms, by=name)
+    outcome = OpOutcome.ACCEPTED if moved else OpOutcome.ALREADY_FINISHED
+    if op_id is not None:
+        await _remember(turn_id, op_id, outcome)
+    return _deadline_receipt(outcome, call)
+
+
+async def _move_deadline(
+    call: LiveCall, timeout_ms: int | None, extend_ms: int | None, *, by: str
+) -> bool:
+    """Give a call its new limit; one without a limit has nothing to extend. False if it does not run."""
+    if call.deadline is None:
+        return False
+    if timeout_ms is not None:
+        return await runtime.set_deadline(call, timeout_ms / 1000, by=by)
+    if call.timeout is None:
+        return True
+    return await runtime.set_deadline(call, call.timeout + (extend_ms or 0) / 1000, by=by)
+
+
+def _deadline_receipt(outcome: OpOutcome, call: LiveCall | None) -> DeadlineReceipt:
+    if call is None or outcome is not OpOutcome.ACCEPTED:
+        return DeadlineReceipt(outcome=outcome)
     return DeadlineReceipt(
-        outcome=OpOutcome.ACCEPTED, timeout_ms=in_force, timeout_source=call.timeout_source or ""
+        outcome=outcome,
+        timeout_ms=milliseconds(call.timeout),
+        timeout_source=call.timeout_source or "",
+    )
+
+
+async def _obey_word(
+    user: User, conversation_id: UUID, *, source: str, client_id: str | None
+) -> Received | None:
+    """Cancel what is active; None if nothing is. A message that was sent again has no second effect."""
+    meant = await _turn_meant(user, conversation_id, client_id)
+    if meant is None:
+        return None
+    turn_id, cancelled = meant
+    if cancelled is None:
+        receipt = await request_cancel(
+            turn_id=turn_id,
+            user=user,
+            source=CancelSource.VOICE if source == "voice" else CancelSource.TYPED,
+            op_id=client_id and requests.operation_of_message(client_id),
+        )
+        if receipt.outcome is not OpOutcome.ACCEPTED:
+            return None
+    return Received(
+        conversation_id=conversation_id,
+        turn_id=turn_id,
+        is_new=False,
+        cancelled=cancelled is not False,
     )
 
 
@@ -192,10 +234,15 @@ def _create_conversation(user: User, title: str, agent: str) -> ConversationSumm
 
 
 @database_door
-def _active_turn(user: User, conversation_id: UUID) -> UUID | None:
+def _turn_meant(
+    user: User, conversation_id: UUID, client_id: str | None
+) -> tuple[UUID, bool | None] | None:
+    """The turn that a cancel word is about, and whether it was cancelled by it before; None = not decided yet."""
     conversation = conversation_for(user, conversation_id)
+    if client_id and (earlier := requests.earlier_turn(conversation.pk, client_id)) is not None:
+        return earlier
     turn = requests.active_turn(conversation.pk)
-    return turn.pk if turn else None
+    return (turn.pk, None) if turn else None
 
 
 @database_door
@@ -212,22 +259,25 @@ def _enqueue(
         )
     if client_id is not None and not 0 < len(client_id) <= CLIENT_ID_LENGTH:
         raise MessageRejected(_("client_id must have 1 to 64 characters."))
-    clean = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-    return store.enqueue(conversation.pk, text=clean, source=source, client_id=client_id)
+    return store.enqueue(
+        conversation.pk, text=storable_text(text), source=source, client_id=client_id
+    )
 
 
 @database_door
-def _may_change(turn_id: UUID, user: User) -> str:
-    turn_for(user, turn_id, permission="turns.cancel_any")
-    return str(reload(user).get_username())[:150]
+def _may_change(
+    turn_id: UUID, tool_id: str, user: User, op_id: str | None
+) -> tuple[str, OpOutcome | None]:
+    """The name of who asks, and the outcome of the operation if it came before.
+
+    Raises:
+        TurnNotFound, ToolCallNotFound: there is no such call, or it is somebody else's.
+    """
+    turn = turn_for(user, turn_id, permission="turns.cancel_any")
+    if not governance.has_call(str(turn.pk), tool_id):
+        raise ToolCallNotFound
+    known = None if op_id is None else requests.outcome_of(turn_id, op_id)
+    return str(reload(user).get_username())[:150], known
 
 
-@database_door
-def _is_first(turn_id: UUID, op_id: str) -> bool:
-    """Note an operation; False if it came before."""
-    with transaction.atomic():
-        conversation = Conversation.objects.select_for_update().get(turns=turn_id)
-        _row, is_new = Operation.objects.get_or_create(
-            conversation=conversation, op_id=op_id, defaults={"outcome": OpOutcome.ACCEPTED.value}
-        )
-    return is_new
+_remember = database_door(requests.remember)

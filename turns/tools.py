@@ -52,9 +52,7 @@ def _describe_calls(calls: Sequence[CallRow]) -> Iterator[str]:
 def _status(call: CallRow) -> str:
     status = call.status.replace("_", " ")
     if call.status == CallStatus.ABANDONED:
-        return (
-            f"{status} after {call.error_type or 'its end was asked for'}, it may still be running"
-        )
+        return f"{status} ({call.error_type}), it may still be running"
     return status
 
 

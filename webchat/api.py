@@ -1,14 +1,14 @@
 """The HTTP API under `/api/`: parses, calls one service or selector, answers; the protocol has its names."""
 
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, JsonResponse
 from django.urls import include, path, re_path
 from django.utils.translation import gettext as _
-from ninja import NinjaAPI, Query, Swagger
+from ninja import NinjaAPI, Swagger
+from ninja.params import P, QueryEx
 from ninja.parser import Parser
-from pydantic import Field
 
 from governance import CancelSource
 from turns import selectors, services
@@ -21,7 +21,7 @@ from webchat.markdown import with_html
 from webchat.operations import uuid_of
 
 FORMS = {"application/x-www-form-urlencoded", "multipart/form-data"}
-Number = Annotated[int, Field(ge=0, le=2**62)]
+SEQ = P(ge=0, le=2**62)
 
 
 class JsonParser(Parser):
@@ -40,7 +40,7 @@ api = NinjaAPI(
     title="Turnkeeper",
     version=__version__,
     description="Watch, time out and cancel what an agent does. Errors are `{error, code}`.",
-    urls_namespace="api",
+    urls_namespace="webchat:api",
     auth=[TokenAuth(), SessionAuth()],
     parser=JsonParser(),
     # No badge of a validator elsewhere: the page asks nobody but this server.
@@ -67,7 +67,9 @@ async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
 
 
 @api.get("/turns/{turn_id}/events", response={200: shapes.EventsAnswer, **ERRORS}, tags=["turns"])
-async def turn_events(request: HttpRequest, turn_id: str, after: Query[Number] = 0) -> JsonResponse:
+async def turn_events(
+    request: HttpRequest, turn_id: str, after: QueryEx[int, SEQ] = 0
+) -> JsonResponse:
     """Return the events of a turn that come after a number."""
     events, last_seq = await selectors.turn_events(
         turn_id=turn_uuid(turn_id), user=user_of(request), after=after
@@ -199,7 +201,7 @@ async def send_message(
     tags=["conversations"],
 )
 async def messages(
-    request: HttpRequest, conversation_id: str, before: Query[Number | None] = None
+    request: HttpRequest, conversation_id: str, before: QueryEx[int | None, SEQ] = None
 ) -> JsonResponse:
     """Return messages with their calls, shaped like a `snapshot` frame: the latest, or those before a position."""
     snapshot = await selectors.snapshot(

@@ -7,6 +7,7 @@ against the log. A layer that fails is logged; it never fails a turn (invariant 
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Coroutine
 from typing import Any
 from uuid import UUID
@@ -21,19 +22,34 @@ from webchat.identity import fingerprint
 
 logger = logging.getLogger(__name__)
 
+QUIET = 1.0  # seconds; sockets read the log at their next heartbeat
+
 
 class ChannelLayerSink:
-    """Tells all sockets of a conversation what happened: small events whole, large ones by number."""
+    """Tells all sockets of a conversation what happened: small events whole, large ones by number.
+
+    After a timeout it keeps quiet for a moment: a broker that hangs must not hold up a turn at every event.
+    """
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+        self._complain_from = 0.0
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
         """Send one event to the conversation's group."""
         message = message_for(event)
         layer = get_channel_layer()
-        if message is not None and layer is not None:
-            await _bounded(
-                layer.group_send(conversation_group(conversation_id), message),
-                "An event was not published",
-            )
+        if message is None or layer is None or time.monotonic() < self._quiet_until:
+            return
+        try:
+            async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
+                await layer.group_send(conversation_group(conversation_id), message)
+        except Exception as failure:
+            if time.monotonic() >= self._complain_from:  # streamed text would fill the log
+                self._complain_from = time.monotonic() + QUIET
+                logger.exception("An event was not published")
+            if isinstance(failure, TimeoutError):
+                self._quiet_until = time.monotonic() + QUIET
 
 
 def conversation_group(conversation_id: UUID) -> str:

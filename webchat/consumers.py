@@ -36,6 +36,7 @@ BAD_FIRST_FRAME = 4400
 SIGNED_OUT = 4401
 NO_SUCH_CONVERSATION = 4404
 TOO_MANY = 4429
+PULSE_ATTEMPTS = 3
 
 
 class ChatConsumer(AsyncWebsocketConsumer):
@@ -183,9 +184,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _pulse(self) -> None:
         await self._asker()  # raises if nobody is signed in any more
-        active = await self._active()
-        await self.feed.catch_up()
-        self._put(Heartbeat(last_seq=self.feed.sent or 0, active=active))
+        for _ in range(PULSE_ATTEMPTS):
+            await self.feed.catch_up()
+            sent = self.feed.sent or 0
+            active = await self._active()
+            if await selectors.last_seq(conversation_id=self.conversation_id) == sent:
+                break  # nothing happened in between: the list and the number belong together
+        self._put(Heartbeat(last_seq=sent, active=active))
 
     async def _active(self) -> list[str]:
         return await selectors.active_turn_ids(conversation_id=self.conversation_id)

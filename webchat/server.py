@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet import reactor
-
 from turns import runtime
 from turns.conf import app_settings
+from webchat import sockets
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +90,7 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
         except Exception:
             logger.exception("The turn supervisor could not be drained")
             self.exit_code = 1
+        await sockets.close_all()
         self.stop()
 
     def _limit_exit(self) -> None:

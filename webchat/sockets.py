@@ -1,10 +1,13 @@
 """The sockets that this process holds open, so that they can be told to come back when it goes down."""
 
+import asyncio
+from contextlib import suppress
 from weakref import WeakSet
 
 from webchat.outbox import Outbox
 
 RESTARTING = 1012
+GOODBYE = 1.0  # seconds in which what is queued may still leave
 _open: WeakSet[Outbox] = WeakSet()
 
 
@@ -20,5 +23,10 @@ def gone(outbox: Outbox) -> None:
 
 async def close_all() -> None:
     """Tell every client that the server restarts (close code 1012); they reconnect and miss nothing."""
-    for outbox in tuple(_open):
+    outboxes = tuple(_open)
+    for outbox in outboxes:
         outbox.close(RESTARTING)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GOODBYE):
+            for outbox in outboxes:
+                await outbox.is_done.wait()

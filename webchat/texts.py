@@ -77,6 +77,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "by_restart": _("the server restarted; nothing more was done"),
     # The end of a turn
     "turn_cancelled": _("Turn cancelled"),
+    "turn_not_sent": _("Not sent to the agent"),
     "turn_interrupted": _("Turn interrupted"),
     "turn_failed": _("Turn failed"),
     "turn_failed_detail": _("Something went wrong on the server. You can send your message again."),

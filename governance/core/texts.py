@@ -54,6 +54,11 @@ def cancelled_text(
     return _join(first, _fate(is_settled=is_settled, side_effects=side_effects), advice, partial)
 
 
+def abandoned_text(tool_name: str, cancellation: Cancellation) -> str:
+    """Return the result of a running call that was given up when all it belongs to was ended."""
+    return cancelled_text(tool_name, cancellation, is_settled=False, side_effects=True, partial="")
+
+
 def not_started_text(tool_name: str, cancellation: Cancellation | None) -> str:
     """Return the result of a call that was cancelled before its body ran."""
     by = f" It was cancelled by {_WHO[cancellation.reason]}." if cancellation else ""

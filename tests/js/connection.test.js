@@ -218,6 +218,8 @@ test("a restarting server is waited for", () => {
   assert.equal(world.status, "restarting");
   world.pass(250);
   assert.equal(world.sockets.length, 2);
+  world.socket.fail(1006);
+  assert.equal(world.status, "restarting");
 });
 
 test("a browser that is back tries at once, or asks whether the line still stands", () => {

@@ -224,6 +224,25 @@ test("a sent message leaves the outbox when its turn is in the log, and only onc
   assert.equal(only(begun).items.length, 1);
 });
 
+test("a message that was queued and cancelled never began, live and after a reload", () => {
+  const live = only(opened(...numbered([{ type: "turn_queued", user_message: "next" }, ends("cancelled")])));
+  const ended = { turn_id: TURN, number: 1, status: "cancelled", started: false, user_message: "next" };
+  const reloaded = only(opened({ ...EMPTY_SNAPSHOT, seq: 2, turns: [ended] }));
+  for (const turn of [live, reloaded]) {
+    assert.equal(turn.isBegun, false);
+    assert.deepEqual(
+      turn.items.map((item) => item.kind === "user" && item.text),
+      ["next"],
+    );
+  }
+  assert.equal(only(opened(...numbered([START, ends("cancelled")]))).isBegun, true);
+});
+
+test("a user's message has the time of its event", () => {
+  const [item] = only(opened(...numbered([START]))).items;
+  assert.equal(item?.kind === "user" && item.at, "2030-01-01T00:00:00Z");
+});
+
 test("a cancel word that took effect is no message", () => {
   const sent = opened(...numbered([START]), { type: "local_message", clientId: "c1", text: "stop" });
   const taken = play(sent, [{ type: "message_result", client_id: "c1", turn_id: TURN, cancelled: true }]);

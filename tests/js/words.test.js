@@ -44,6 +44,7 @@ const words = new Words(
     by_timeout: "it reached its time limit",
     by_restart: "the server restarted",
     turn_cancelled: "Turn cancelled",
+    turn_not_sent: "Not sent",
     turn_interrupted: "Turn interrupted",
     turn_failed: "Turn failed",
     turn_failed_detail: "Something went wrong.",
@@ -127,6 +128,10 @@ test("a turn's end has a line, a completed one has none", () => {
   assert.deepEqual(endingWords(words, { ...turn, status: "cancelled", endedBy: by }, "ada"), {
     title: "Turn cancelled",
     detail: "by you",
+  });
+  assert.deepEqual(endingWords(words, { ...turn, status: "cancelled", endedBy: by, isBegun: false }, "ada"), {
+    title: "Not sent",
+    detail: "cancelled by you",
   });
   assert.equal(endingWords(words, { ...turn, status: "timed_out" }, "ada")?.detail, "it reached its time limit");
   assert.equal(

@@ -1,10 +1,10 @@
 """What the tests of webchat share: people, a conversation, the site that runs turns, and sockets to it."""
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db import connections
 from django.test import AsyncClient
 
@@ -14,13 +14,13 @@ from turns import runtime, services
 
 
 @pytest.fixture
-def person(transactional_db: None) -> AbstractUser:
-    return get_user_model().objects.create_user("ada", password="pw")
+def person(transactional_db: None) -> User:
+    return User.objects.create_user("ada", password="pw")
 
 
 @pytest.fixture
-def stranger(transactional_db: None) -> AbstractUser:
-    return get_user_model().objects.create_user("eve", password="pw")
+def stranger(transactional_db: None) -> User:
+    return User.objects.create_user("eve", password="pw")
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ async def site(transactional_db: None) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def conversation(site: None, person: AbstractUser) -> services.ConversationSummary:
+async def conversation(site: None, person: User) -> services.ConversationSummary:
     return await services.create_conversation(user=person)
 
 
 @pytest.fixture
-async def browser(site: None, person: AbstractUser) -> AsyncClient:
+async def browser(site: None, person: User) -> AsyncClient:
     """Return a browser in which the person is signed in."""
     client = AsyncClient()
     await client.aforce_login(person)
@@ -51,9 +51,10 @@ async def connect(
     """Return a function that makes sockets to the conversation; those left open are closed at the end."""
     made: list[Socket] = []
 
-    def make(**how: object) -> Socket:
+    def make(**how: Any) -> Socket:
         cookie = browser.cookies["sessionid"].value
-        made.append(Socket(**{"conversation_id": conversation.id, "session": cookie, **how}))
+        wanted: dict[str, Any] = {"conversation_id": conversation.id, "session": cookie, **how}
+        made.append(Socket(**wanted))
         return made[-1]
 
     yield make

@@ -65,7 +65,11 @@ class Socket:
 
     async def next(self) -> Frame:
         """Return the next frame; raise `Closed` if the server closed instead."""
-        output = await self.wire.receive_output(timeout=TIMEOUT)
+        try:
+            output = await self.wire.receive_output(timeout=TIMEOUT)
+        except TimeoutError:
+            seen = [(frame["type"], frame.get("seq")) for frame in self.seen]
+            raise AssertionError(f"no frame within {TIMEOUT} s after {seen}") from None
         if output["type"] == "websocket.close":
             raise Closed(output.get("code", 1000))
         frame: Frame = json.loads(output["text"])
@@ -86,6 +90,11 @@ class Socket:
                 await self.next()
         except Closed as closed:
             return closed.code
+
+    async def close_code_after_connecting(self) -> int:
+        """Open the socket, which must be accepted; return the code with which the server closes it."""
+        assert await self.connect()
+        return await self.close_code()
 
     async def ping(self) -> Frame:
         """Ask for a heartbeat: everything that was sent before it has been read then."""

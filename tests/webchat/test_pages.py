@@ -11,7 +11,6 @@ from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.test import AsyncClient, Client
 from django.urls import reverse
-from pytest_django.fixtures import SettingsWrapper
 
 from turns import services
 from webchat.texts import CHAT_TEXTS
@@ -232,7 +231,7 @@ def test_the_policy_names_the_secure_socket_on_a_secure_page(db: None) -> None:
     assert "connect-src 'self' wss://testserver;" in policy
 
 
-def test_the_policy_can_be_changed_or_left_to_the_host(db: None, settings: SettingsWrapper) -> None:
+def test_the_policy_can_be_changed_or_left_to_the_host(db: None, settings) -> None:
     settings.WEBCHAT_CSP = "default-src 'none'"
     assert Client().get(reverse("webchat:login"))["Content-Security-Policy"] == "default-src 'none'"
     settings.WEBCHAT_CSP = None

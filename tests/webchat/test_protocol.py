@@ -24,9 +24,13 @@ def refusal(text: str | bytes) -> ProtocolError:
 
 
 def test_frames_become_values_with_defaults():
-    assert parse('{"type":"hello","protocol":1}', max_bytes=KIB_64) == Hello(type="hello", protocol=1)
+    assert parse('{"type":"hello","protocol":1}', max_bytes=KIB_64) == Hello(
+        type="hello", protocol=1
+    )
     message = parse('{"type":"message","client_id":"a","text":"hi"}', max_bytes=KIB_64)
-    assert message == Message(type="message", client_id="a", text="hi", source="typed", is_final=True)
+    assert message == Message(
+        type="message", client_id="a", text="hi", source="typed", is_final=True
+    )
     cancel = parse('{"type":"cancel_turn","op_id":"o","turn_id":"t"}', max_bytes=KIB_64)
     assert cancel == CancelTurn(type="cancel_turn", op_id="o", turn_id="t", mode="now")
 
@@ -73,7 +77,14 @@ def test_a_refusal_says_in_words_which_field_is_wrong_and_repeats_nothing():
 
 
 @pytest.mark.parametrize(
-    "limits", ["", ',"timeout_ms":1,"extend_ms":1', ',"timeout_ms":0', ',"extend_ms":-5', ',"timeout_ms":1.5']
+    "limits",
+    [
+        "",
+        ',"timeout_ms":1,"extend_ms":1',
+        ',"timeout_ms":0',
+        ',"extend_ms":-5',
+        ',"timeout_ms":1.5',
+    ],
 )
 def test_a_deadline_needs_exactly_one_limit_above_zero(limits: str):
     frame = '{"type":"set_deadline","op_id":"o","turn_id":"t","tool_id":"c"'
@@ -92,7 +103,10 @@ def test_size_is_counted_in_bytes():
 
 
 def test_an_unknown_kind_of_problem_still_has_words():
-    assert sentence_for([{"type": "brand_new", "loc": ("body", "x")}]) == "Please correct: x is not valid."
+    assert (
+        sentence_for([{"type": "brand_new", "loc": ("body", "x")}])
+        == "Please correct: x is not valid."
+    )
 
 
 def test_the_docs_have_todays_schemas():
@@ -123,11 +137,16 @@ def test_the_docs_list_the_http_api_as_it_is():
 def test_the_docs_list_every_code_of_an_error():
     page = DOCS.read_text("utf-8")
     source = "".join(
-        path.read_text("utf-8") for path in (DOCS.parents[1] / "webchat").glob("*.py") if path.name != "views.py"
+        path.read_text("utf-8")
+        for path in (DOCS.parents[1] / "webchat").glob("*.py")
+        if path.name != "views.py"
     )
     source += (DOCS.parents[1] / "turns" / "exceptions.py").read_text("utf-8")
     codes = set(
-        re.findall(r'(?:error\(\d+|Refused\(\s*\d+|ProtocolError\(|not_understood\(|UnsupportedMediaType\(|CsrfFailed\(|SignedOut\(|signed_out\(),?\s*"(\w+)"', source)
+        re.findall(
+            r'(?:error\(\d+|Refused\(\s*\d+|ProtocolError\(|not_understood\(|UnsupportedMediaType\(|CsrfFailed\(|SignedOut\(|signed_out\(),?\s*"(\w+)"',
+            source,
+        )
     )
     codes |= set(re.findall(r'\bcode ?= ?"(\w+)"', source)) - {"error"}
     assert len(codes) > 15

@@ -4,8 +4,7 @@ import hashlib
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -15,18 +14,18 @@ from webchat.models import ApiToken
 
 
 @pytest.fixture
-def user(db: None) -> AbstractUser:
-    return get_user_model().objects.create_user("ada")
+def user(db: None) -> User:
+    return User.objects.create_user("ada")
 
 
 @pytest.fixture
 def admin(db: None) -> Client:
     client = Client()
-    client.force_login(get_user_model().objects.create_superuser("root"))
+    client.force_login(User.objects.create_superuser("root"))
     return client
 
 
-def test_a_token_stands_for_its_user_and_is_not_stored(user: AbstractUser):
+def test_a_token_stands_for_its_user_and_is_not_stored(user: User):
     row, token = tokens.issue(user=user, name="script")
     assert tokens.find_user(token) == user
     row.refresh_from_db()
@@ -36,26 +35,26 @@ def test_a_token_stands_for_its_user_and_is_not_stored(user: AbstractUser):
 
 
 @pytest.mark.parametrize("wrong", ["", "tk_", "tk_" + "x" * 43, "\ud800", "é"])
-def test_an_unknown_token_stands_for_nobody(user: AbstractUser, wrong: str):
+def test_an_unknown_token_stands_for_nobody(user: User, wrong: str):
     tokens.issue(user=user, name="script")
     assert tokens.find_user(wrong) is None
 
 
-def test_a_revoked_token_stands_for_nobody(user: AbstractUser):
+def test_a_revoked_token_stands_for_nobody(user: User):
     _, token = tokens.issue(user=user, name="script")
     assert tokens.revoke(ApiToken.objects.all()) == 1
     assert tokens.find_user(token) is None
     assert tokens.revoke(ApiToken.objects.all()) == 0
 
 
-def test_the_token_of_a_deactivated_user_stands_for_nobody(user: AbstractUser):
+def test_the_token_of_a_deactivated_user_stands_for_nobody(user: User):
     _, token = tokens.issue(user=user, name="script")
     user.is_active = False
     user.save()
     assert tokens.find_user(token) is None
 
 
-def test_the_last_use_is_written_once_a_minute(user: AbstractUser):
+def test_the_last_use_is_written_once_a_minute(user: User):
     row, token = tokens.issue(user=user, name="script")
     tokens.find_user(token)
     row.refresh_from_db()
@@ -72,26 +71,34 @@ def test_the_last_use_is_written_once_a_minute(user: AbstractUser):
 
 @pytest.mark.parametrize(
     ("header", "token"),
-    [("Bearer abc", "abc"), ("bearer  abc ", "abc"), ("Basic abc", None), ("", None), ("Bearer", "")],
+    [
+        ("Bearer abc", "abc"),
+        ("bearer  abc ", "abc"),
+        ("Basic abc", None),
+        ("", None),
+        ("Bearer", ""),
+    ],
 )
 def test_the_header_is_read_as_browsers_and_programs_write_it(header: str, token: str | None):
     assert tokens.bearer_of(header) == token
 
 
-def test_the_admin_shows_a_new_token_once(admin: Client, user: AbstractUser):
+def test_the_admin_shows_a_new_token_once(admin: Client, user: User):
     answer = admin.post(
         reverse("admin:webchat_apitoken_add"), {"name": "script", "user": user.pk}, follow=True
     )
     row = ApiToken.objects.get()
     shown = [str(message) for message in answer.context["messages"]]
-    token = next(word.rstrip(":") for text in shown for word in text.split() if word.startswith("tk_"))
+    token = next(
+        word.rstrip(":") for text in shown for word in text.split() if word.startswith("tk_")
+    )
     assert tokens.find_user(token) == user
     page = admin.get(reverse("admin:webchat_apitoken_change", args=[row.pk])).content.decode()
     assert row.start in page
     assert token not in page
 
 
-def test_in_the_admin_a_token_can_be_revoked_but_not_edited_or_deleted(admin: Client, user: AbstractUser):
+def test_in_the_admin_a_token_can_be_revoked_but_not_edited_or_deleted(admin: Client, user: User):
     row, token = tokens.issue(user=user, name="script")
     change = reverse("admin:webchat_apitoken_change", args=[row.pk])
     assert admin.post(change, {"name": "other", "user": user.pk}).status_code == 403

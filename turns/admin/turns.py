@@ -73,7 +73,17 @@ class TurnAdmin(ReadOnlyAdmin):
     fieldsets = [
         (
             None,
-            {"fields": ["status", "ended_by", "error_code", "who", "conversation", "user_message"]},
+            {
+                "fields": [
+                    "status",
+                    "ended_by",
+                    "error_code",
+                    "error_message",
+                    "who",
+                    "conversation",
+                    "user_message",
+                ]
+            },
         ),
         (gettext_lazy("Time"), {"fields": ["queued_at", "started_at", "ended_at", "ran", "limit"]}),
         (

@@ -71,12 +71,12 @@ def _commands() -> str:
 
 
 def _several() -> str:
-    example = "run make\nwait 5\nthen\nread report.txt"
+    example = "wait 5\nfetch https://example.org/\nthen\nrun date"
     return "\n\n".join(
         (
             _(
-                "Several lines run side by side; a line `then` begins the next step. An indented line belongs to the "
-                "line above it."
+                "Several lines run side by side, save for `run`, `write` and `edit`, which each run alone; a line "
+                "`then` begins the next step. An indented line belongs to the line above it."
             ),
             f"```text\n{example}\n```",
         )

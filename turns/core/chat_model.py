@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 
 from governance import ToolCall
@@ -52,7 +53,37 @@ class Usage:
     output_tokens: int = 0
 
 
-ChatDelta = TextDelta | ToolCallDelta | Usage
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """A piece of what the model thinks before it answers: a sign of life, no part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that the person is told and that is no answer, such as that the request is repeated."""
+
+    code: str
+    message: str
+
+
+class StopReason(StrEnum):
+    """Why the model ended its answer."""
+
+    END = "end"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The last word of a stream. A chat model need not say it; without it the answer ended by itself."""
+
+    reason: StopReason
+
+
+ChatDelta = TextDelta | ThinkingDelta | ToolCallDelta | Usage | Notice | Stop
 
 
 class ChatModel(Protocol):
@@ -78,6 +109,7 @@ class Reply:
         self._calls: dict[int, _Call] = {}
         self._used_ids = used_ids if used_ids is not None else set()
         self.usage = Usage()
+        self.stop_reason = StopReason.END
 
     @property
     def text(self) -> str:
@@ -101,6 +133,10 @@ class Reply:
                 call.arguments.append(delta.arguments)
             case Usage():
                 self.usage = delta
+            case Stop(reason=reason):
+                self.stop_reason = reason
+            case ThinkingDelta() | Notice():
+                pass
 
     def calls(self, *, scope: str) -> tuple[ToolCall, ...]:
         """Return the finished calls in order; arguments that are no JSON object are told to the model, not run."""
@@ -111,6 +147,10 @@ class Reply:
 
     def _finish(self, call: _Call, *, scope: str, position: int) -> ToolCall:
         problem, arguments = _parse("".join(call.arguments))
+        is_last = position == len(self._calls) - 1
+        if is_last and not arguments and self.stop_reason is StopReason.LENGTH:
+            # a call that was cut off before its first argument looks like one that needs none
+            problem = "the arguments were cut off at the limit of the answer's length"
         return ToolCall(
             id=self._unique(call.id or f"call_{position + 1}"),
             tool_name=call.name or "unnamed",

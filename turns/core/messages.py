@@ -97,12 +97,16 @@ Block = TextBlock | ToolUseBlock | ToolResultBlock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one side said at once; `interrupted` if it was cut off (H2)."""
+    """What one side said at once; `interrupted` if it was cut off (H2).
+
+    `origin` is whatever the caller knows it by; what repair makes of a message keeps its origin.
+    """
 
     role: Role
     content: tuple[Block, ...]
     turn_id: str | None = None
     interrupted: bool = False
+    origin: object = field(default=None, compare=False, repr=False)
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:

@@ -21,7 +21,15 @@ from governance import (
     ToolExecutor,
     ToolOutcome,
 )
-from turns.core.chat_model import ChatModel, ChatRequest, Reply, TextDelta, ToolSpec, message_of
+from turns.core.chat_model import (
+    ChatModel,
+    ChatRequest,
+    Notice,
+    Reply,
+    TextDelta,
+    ToolSpec,
+    message_of,
+)
 from turns.core.deltas import DeltaStream
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message, TextBlock, ToolResultBlock
@@ -180,9 +188,25 @@ class TurnRunner:
                 reply.take(delta)
                 if isinstance(delta, TextDelta) and delta.text:
                     deltas.add(delta.text)
+                elif isinstance(delta, Notice):
+                    await self._tell(delta)
         finally:
             if isinstance(stream, AsyncGenerator):  # closed here, not by the garbage collector
                 await stream.aclose()
+
+    async def _tell(self, notice: Notice) -> None:
+        """Store and publish a notice as a whole, also if the stream is cancelled meanwhile: no event stays unpublished."""
+        telling = asyncio.create_task(
+            self._journal.notify(notice.code, notice.message),
+            name=f"notice of turn {self.turn.id}",
+        )
+        try:
+            await asyncio.wait({telling})
+        except asyncio.CancelledError:
+            telling.add_done_callback(_consume_exception)
+            await asyncio.wait({telling}, timeout=MODEL_GRACE)
+            raise
+        telling.result()
 
     async def _close_stream(self, stream: asyncio.Task[None]) -> None:
         """Cancel the task that owns the stream, which closes the provider's connection; wait for it, bounded."""

@@ -205,12 +205,18 @@ export class Connection {
       this.#end(final);
       return;
     }
-    this.#report(RETRIED[code] ?? (this.#around.isOnline() ? "reconnecting" : "offline"));
+    this.#report(RETRIED[code] ?? this.#lostStatus());
     if (code === 4429) this.#attempt = Math.max(this.#attempt, LAST_ATTEMPT);
     this.#around.forget(this.#retry);
     const delay = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#attempt);
     this.#attempt = Math.min(this.#attempt + 1, LAST_ATTEMPT);
     this.#retry = this.#around.after(() => this.#connect(), delay * (0.5 + this.#around.random() / 2));
+  }
+
+  /** A server that said it restarts is not there for a while. @returns {ConnectionStatus} */
+  #lostStatus() {
+    if (!this.#around.isOnline()) return "offline";
+    return this.#status === "restarting" ? "restarting" : "reconnecting";
   }
 
   /** @param {ConnectionStatus} status */

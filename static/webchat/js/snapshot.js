@@ -41,6 +41,7 @@ function withEnding(turn, ended) {
   return {
     ...withUserMessage(turn, ended),
     status: String(ended.status ?? turn.status),
+    isBegun: ended.started !== false,
     endedBy: endedByFrom(ended.ended_by),
     errorCode: String(ended.error_code ?? ""),
     errorMessage: String(ended.error_message ?? ""),
@@ -77,6 +78,7 @@ function withActivity(turn, active, clock) {
   let next = {
     ...withUserMessage(turn, active),
     status,
+    isBegun: status !== "queued",
     elapsedMs: Number(active.elapsed_ms ?? 0),
     elapsedAt: clock.now,
     timeoutMs: active.turn_timeout_ms ?? null,

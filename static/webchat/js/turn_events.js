@@ -12,11 +12,15 @@ import { addCall, addMessage, closeOpenCalls, stopOpenCalls, updateCall, userMes
 /** @type {Record<string, (turn: Turn, frame: Frame, clock: Clock, state: State) => Turn>} */
 export const TURN_CHANGES = {
   turn_queued: (turn, frame) =>
-    addMessage({ ...turn, status: "queued" }, userMessageFrom(frame.user_message, frame.at), `u${frame.seq}`),
+    addMessage(
+      { ...turn, status: "queued", isBegun: false },
+      userMessageFrom(frame.user_message, frame.at),
+      `u${frame.seq}`,
+    ),
   turn_start: (turn, frame, clock, state) => {
     const elapsedMs = ageOf(frame, clock, state);
     const timeoutMs = frame.turn_timeout_ms ?? null;
-    const started = { ...turn, status: "running", elapsedMs, elapsedAt: clock.now, timeoutMs };
+    const started = { ...turn, status: "running", isBegun: true, elapsedMs, elapsedAt: clock.now, timeoutMs };
     return addMessage(started, userMessageFrom(frame.user_message, frame.at), `u${frame.seq}`);
   },
   message: (turn, frame, clock) =>

@@ -18,6 +18,7 @@ export function drawParts(drawn, view) {
   );
   if (turn.partial) nodes.push(partialNode(drawn, view));
   const note = endingNode(turn, view);
+  section.toggleAttribute("data-unsent", isTurnOver(turn.status) && !turn.isBegun);
   if (turn.status === "queued") nodes.push(part(parts, "queued", () => queued(view)));
   if (isThinking(turn)) nodes.push(part(parts, "thinking", () => thinking(view)));
   if (turn.errorMessage && turn.status !== "failed") {
@@ -100,8 +101,9 @@ function endingNode(turn, { words, viewer }) {
   if (!ending) return null;
   const note = element("p", { class: "turn-end", "data-status": turn.status });
   note.append(icon(turn.status === "failed" ? "warning" : turn.status === "timed_out" ? "clock" : "square"));
-  note.append(element("strong", { text: ending.title }));
-  if (ending.detail) note.append(element("span", { text: ending.detail }));
+  const text = element("span", {}, element("strong", { text: ending.title }));
+  if (ending.detail) text.append(element("span", { text: ending.detail }));
+  note.append(text);
   if (turn.status === "failed") note.append(retryButton(turn, words));
   return note;
 }

@@ -14,6 +14,7 @@ export function newTurn(id, clock, status = "running") {
   return {
     id,
     status,
+    isBegun: status !== "queued",
     items: [],
     calls: {},
     partial: "",
@@ -37,9 +38,11 @@ export function newTurn(id, clock, status = "running") {
  * @returns {{role: "user", content: Array<any>, at: string|undefined, command: boolean}}
  */
 export function userMessageFrom(source, at) {
-  const text = typeof source === "string" ? source : (source?.text ?? source?.content ?? "");
+  // A string, too, has an `at` of its own.
+  const given = typeof source === "string" ? { text: source } : (source ?? {});
+  const text = given.text ?? given.content ?? "";
   const content = Array.isArray(text) ? text : [{ type: "text", text: String(text) }];
-  return { role: "user", content, at: source?.at ?? at, command: Boolean(source?.command) };
+  return { role: "user", content, at: given.at ?? at, command: Boolean(given.command) };
 }
 
 /**

@@ -48,6 +48,7 @@
  * @typedef {Readonly<{
  *   id: string,
  *   status: string,
+ *   isBegun: boolean,
  *   items: ReadonlyArray<Item>,
  *   calls: Readonly<Record<string, Call>>,
  *   partial: string,

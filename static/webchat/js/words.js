@@ -151,8 +151,11 @@ export function byWords(words, endedBy, viewer) {
 /** The line under a turn that did not simply complete. @param {Words} words @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
 export function endingWords(words, turn, viewer) {
   switch (turn.status) {
-    case "cancelled":
-      return { title: words.text("turn_cancelled"), detail: byWords(words, turn.endedBy, viewer) };
+    case "cancelled": {
+      const by = byWords(words, turn.endedBy, viewer);
+      if (!turn.isBegun) return { title: words.text("turn_not_sent"), detail: words.text("call_cancelled", { by }) };
+      return { title: words.text("turn_cancelled"), detail: by };
+    }
     case "timed_out":
       return { title: words.text("turn_cancelled"), detail: words.text("by_timeout") };
     case "interrupted":

@@ -12,6 +12,7 @@ from governance import (
     Host,
     Isolation,
     PolicyLevels,
+    Timing,
     ToolCall,
     ToolContext,
     ToolExecutor,
@@ -22,6 +23,7 @@ from governance import (
 
 BY_USER = Cancellation(reason=CancelReason.USER, by="ada")
 BY_PARENT = Cancellation(reason=CancelReason.PARENT)
+RARELY_TOLD = Timing(cancel_grace=0.6, progress_interval=600, notice_interval=1)
 ALL_THAT_IS_READY = 30  # rounds of the loop: more than the longest chain of callbacks here
 
 
@@ -39,6 +41,10 @@ class ManualLoop(asyncio.SelectorEventLoop):
     def call_at(self, when, callback, *args, context=None):
         heapq.heappush(self._due, when)
         return super().call_at(when, callback, *args, context=context)
+
+    def jump(self, seconds):
+        """Let time pass as it does while something blocks the loop."""
+        self._moment += seconds
 
     async def advance(self, seconds):
         await settle()
@@ -122,7 +128,7 @@ class Body:
 
 
 class Recording:
-    """An observer that writes down what it is told; `gates` holds a notice back, `errors` makes it fail."""
+    """An observer that writes down what it is told; `gates` hold a notice back, `errors` make it fail, `hooks` are called."""
 
     def __init__(self):
         self.notices = []
@@ -130,6 +136,7 @@ class Recording:
         self.late = []
         self.gates = {}
         self.errors = {}
+        self.hooks = {}
         self.arrived = defaultdict(asyncio.Event)
 
     def names(self, call_id=None):
@@ -157,6 +164,7 @@ class Recording:
 
     async def _note(self, name, call):
         self.arrived[name].set()
+        self.hooks.pop(name, lambda: None)()
         if name in self.gates:
             await self.gates[name].wait()
         self.notices.append((name, call.id))
@@ -204,6 +212,7 @@ class Stage:
         self.bodies = defaultdict(Body)
         self.observer = Recording()
         self.registry = ToolRegistry({tool.name: tool for tool in tools})
+        options.setdefault("timing", RARELY_TOLD)
         self.executor = ToolExecutor(registry=self.registry, **options)
         self._ids = 0
 

@@ -1,0 +1,95 @@
+"""Rows of the table: a thing that was measured, what it is compared with, and the bar it is held to."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.measurement import Spread
+
+MICROSECONDS = 1e6
+MILLISECONDS = 1e3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """What a row shall stay below: an absolute median, a ratio to the bare loop; None where there is no such bar."""
+
+    most: float | None = None
+    most_ratio: float | None = None
+
+
+NO_BAR = Bar()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line: seconds are turned into `unit`. `bare` is the same work without governance, of the same run."""
+
+    id: str
+    what: str
+    unit: str
+    count: int
+    best: float
+    median: float
+    p99: float
+    worst: float
+    bare: float | None = None
+    bar: Bar = NO_BAR
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the bare loop's cost it is."""
+        return self.median / self.bare if self.bare else None
+
+    @property
+    def is_within(self) -> bool | None:
+        """Whether every bar is kept; None where there is none."""
+        bars = ((self.median, self.bar.most), (self.ratio, self.bar.most_ratio))
+        kept = [value <= most for value, most in bars if value is not None and most is not None]
+        return all(kept) if kept else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as it is stored."""
+        return {**asdict(self), "ratio": self.ratio, "is_within": self.is_within}
+
+
+def per_call(
+    row_id: str, what: str, measured: Spread, *, bare: Spread, calls: int, bar: Bar = NO_BAR
+) -> Row:
+    """Return a row of microseconds for one call, of runs of many."""
+    return _row(row_id, what, measured, scale=MICROSECONDS / calls, unit="µs", bare=bare, bar=bar)
+
+
+def latency(
+    row_id: str, what: str, measured: Spread, *, bare: Spread | None = None, bar: Bar = NO_BAR
+) -> Row:
+    """Return a row of milliseconds."""
+    return _row(row_id, what, measured, scale=MILLISECONDS, unit="ms", bare=bare, bar=bar)
+
+
+def amount(row_id: str, what: str, measured: Spread) -> Row:
+    """Return a row that counts something."""
+    return _row(row_id, what, measured, scale=1, unit="", bare=None, bar=NO_BAR)
+
+
+def _row(
+    row_id: str,
+    what: str,
+    measured: Spread,
+    *,
+    scale: float,
+    unit: str,
+    bare: Spread | None,
+    bar: Bar,
+) -> Row:
+    return Row(
+        id=row_id,
+        what=what,
+        unit=unit,
+        count=measured.count,
+        best=measured.best * scale,
+        median=measured.median * scale,
+        p99=measured.p99 * scale,
+        worst=measured.worst * scale,
+        bare=bare.median * scale if bare else None,
+        bar=bar,
+    )

@@ -1,0 +1,149 @@
+"""Rows of whole turns on the shipped site with SQLite: how long one takes, how much it asks of the database, and how
+long a cancel takes until everybody is told that the turn is over (C1). Import it once Django is set up."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import connection
+
+from benchmarks import tools
+from benchmarks.measurement import Effort, Spread, spread
+from benchmarks.rows import Bar, Row, amount, latency
+from benchmarks.site import StatementCounter
+from benchmarks.watching import PATIENCE, EventWatch
+from governance import CancelSource, registry
+from governance.doors import database_door
+from governance.runtime import workspace_of
+from turns import runtime, services, sinks
+
+MESSAGE = "\n".join(f'call noop {{"number": {number}}}' for number in range(3))
+BAR_CANCEL = Bar(most=1000)
+_LOOK_EVERY = 0.005
+
+# What the person says in a conversation, and how to know that the call it leads to really runs.
+Victim = Callable[[UUID], tuple[str, Callable[[], Awaitable[None]]]]
+
+
+async def measure(effort: Effort, *, directory: Path) -> list[Row]:
+    """Return the rows."""
+    tools.register(registry)
+    user = await _create_user("benchmark")
+    stage = Stage(user=user, watch=EventWatch())
+    sinks.register(stage.watch)
+    victims: dict[str, tuple[str, Victim]] = {
+        "coroutine": ("coroutine tool", _holding),
+        "exec": ("`exec`, running `sleep 60`", _sleeping),
+        "process": ("process tool, spinning", lambda key: _spinning(directory / f"{key}")),
+    }
+    try:
+        rows = await stage.whole_turns(effort)
+        for name, (words, victim) in victims.items():
+            what = f"cancel → `turn_end`, {words}"
+            delays = await stage.cancels(victim, effort.cancels)
+            rows.append(latency(f"cancel_{name}", what, delays, bar=BAR_CANCEL))
+    finally:
+        sinks.unregister(stage.watch)
+        await runtime.stop(grace=0)
+    return rows
+
+
+class Stage:
+    """A user and somebody who watches."""
+
+    def __init__(self, *, user: AbstractBaseUser, watch: EventWatch) -> None:
+        self.user = user
+        self.watch = watch
+
+    async def whole_turns(self, effort: Effort) -> list[Row]:
+        """Time turns of three calls and an answer; then count the statements of some more."""
+        for _ in range(effort.warm_ups):
+            await self._turn()
+        seconds = spread([await self._turn() for _ in range(effort.turns)])
+        counters = [await self._counted_turn() for _ in range(max(effort.turns // 6, 1))]
+        return [
+            latency("sqlite_turn", "whole turn with SQLite, 3 calls and an answer", seconds),
+            _counts("sqlite_reads", "… statements that read", [c.reads for c in counters]),
+            _counts("sqlite_writes", "… statements that write", [c.writes for c in counters]),
+            _counts("sqlite_transactions", "… transactions", [c.transactions for c in counters]),
+        ]
+
+    async def cancels(self, victim: Victim, count: int) -> Spread:
+        """Cancel turns while their tool runs; the first one warms up and does not count."""
+        return spread([await self._cancel(victim) for _ in range(count + 1)][1:])
+
+    async def _turn(self) -> float:
+        conversation = await services.create_conversation(user=self.user)
+        began = time.perf_counter()
+        turn_id = await self._say(conversation.id, MESSAGE)
+        return await self.watch.moment(turn_id, "turn_end") - began
+
+    async def _counted_turn(self) -> StatementCounter:
+        conversation = await services.create_conversation(user=self.user)
+        counter = StatementCounter()
+        await _wrap(counter)
+        turn_id = await self._say(conversation.id, MESSAGE)
+        await self.watch.moment(turn_id, "turn_end")
+        await _unwrap(counter)
+        return counter
+
+    async def _cancel(self, victim: Victim) -> float:
+        conversation = await services.create_conversation(user=self.user)
+        text, has_begun = victim(conversation.id)
+        turn_id = await self._say(conversation.id, text)
+        async with asyncio.timeout(PATIENCE):
+            await has_begun()
+        asked = time.perf_counter()
+        await services.request_cancel(turn_id=turn_id, user=self.user, source=CancelSource.BUTTON)
+        return await self.watch.moment(turn_id, "turn_end") - asked
+
+    async def _say(self, conversation_id: UUID, text: str) -> UUID:
+        received = await services.receive_message(
+            conversation_id=conversation_id, user=self.user, text=text
+        )
+        return received.turn_id
+
+
+def _holding(conversation_id: UUID) -> tuple[str, Callable[[], Awaitable[None]]]:
+    return "call hold", tools.is_held
+
+
+def _sleeping(conversation_id: UUID) -> tuple[str, Callable[[], Awaitable[None]]]:
+    workspace = workspace_of(str(conversation_id))
+    if workspace is None:
+        raise RuntimeError("The site gives conversations no workspace.")
+    sign = workspace / "began"
+    return "run touch began && sleep 60", lambda: _appears(sign)
+
+
+def _spinning(sign: Path) -> tuple[str, Callable[[], Awaitable[None]]]:
+    return f'call spin {{"sign": "{sign}"}}', lambda: _appears(sign)
+
+
+async def _appears(path: Path) -> None:
+    # Another process makes the file, so there is no event to wait for.
+    while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+def _counts(row_id: str, what: str, counts: list[int]) -> Row:
+    return amount(row_id, what, spread([float(count) for count in counts]))
+
+
+@database_door
+def _create_user(name: str) -> AbstractBaseUser:
+    return get_user_model()._default_manager.create(username=name)
+
+
+@database_door
+def _wrap(counter: StatementCounter) -> None:
+    connection.execute_wrappers.append(counter)
+
+
+@database_door
+def _unwrap(counter: StatementCounter) -> None:
+    connection.execute_wrappers.remove(counter)

@@ -1,0 +1,60 @@
+"""The chat page as a person sees it: what stands where, and what can be done there."""
+
+from playwright.async_api import Locator, Page, expect
+
+
+class Chat:
+    """One tab with one conversation."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.composer = page.get_by_label("Message to the agent")
+        self.connection = page.locator("#connection")
+        self.cancel_turn = page.get_by_role("button", name="Cancel Turn")
+        self.running_bar = page.get_by_role("region", name="Running turn")
+        self.transcript = page.get_by_role("log", name="Conversation")
+        self.cards = page.locator("tool-call")
+        self.answers = page.locator("article.message-agent")
+        self.sent = page.locator("article.message-user")
+
+    async def say(self, text: str) -> None:
+        """Type a message and send it with Enter; its lines are sent together."""
+        await self.composer.fill(text)
+        await self.composer.press("Enter")
+
+    def card(self, text: str) -> Locator:
+        """Return the card of the call whose arguments are shown as `text`."""
+        return self.cards.filter(has=self.page.locator(".call-input").get_by_text(text, exact=True))
+
+    def turn(self, said: str) -> Locator:
+        """Return the part of the page that belongs to one message."""
+        return self.page.locator("section.turn").filter(
+            has=self.page.locator(".message-user").get_by_text(said, exact=True)
+        )
+
+    async def has_ended(self) -> None:
+        """Wait until nothing runs any more; then no card may look as if it did."""
+        await expect(self.running_bar).to_be_hidden()
+        await expect(self.cancel_turn).to_be_hidden()
+        states = await self.cards.evaluate_all("cards => cards.map((card) => card.dataset.status)")
+        assert not set(states) & {"pending", "running", "cancelling"}, states
+
+
+def state(card: Locator) -> Locator:
+    """Return the word for what a card's call is doing, or how it ended."""
+    return card.locator(".call-state")
+
+
+def clock(card: Locator) -> Locator:
+    """Return the running clock of a card."""
+    return card.get_by_role("timer")
+
+
+def cancel_button(card: Locator) -> Locator:
+    """Return the button that cancels a card's call."""
+    return card.get_by_role("button", name="Cancel")
+
+
+async def colour(card: Locator) -> str:
+    """Return the colour that a card has."""
+    return str(await card.evaluate("card => getComputedStyle(card).borderInlineStartColor"))

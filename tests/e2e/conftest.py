@@ -1,0 +1,102 @@
+"""What the browser tests share: one real site, one real browser, and people who sign in."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, StorageState, async_playwright, expect
+
+from tests.e2e.site import Site
+from tests.e2e.visitor import Visitor
+from tests.support import browser_path, eventually_sync
+
+SWITCHES = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PATIENCE = 10_000  # ms; every wait ends as soon as what it waits for is there
+
+Visit = Callable[..., Awaitable[Visitor]]
+StartSite = Callable[[], Site]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Serve the site to all tests that leave it running; Ctrl-C then has to end all of it."""
+    made = Site(tmp_path_factory.mktemp("site"))
+    try:
+        made.start()
+        yield made
+        made.interrupt()
+        assert made.wait() == 0, made.said
+        eventually_sync(lambda: not made.processes())
+    finally:
+        made.leave()
+
+
+@pytest.fixture
+def own_site(tmp_path: pytest.TempPathFactory) -> Iterator[Site]:
+    """Serve a site to one test, which may kill it."""
+    made = Site(tmp_path)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.leave()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """Start the browser once; each visitor gets a context of its own."""
+    expect.set_options(timeout=PATIENCE)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path(), args=SWITCHES)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture(scope="session")
+def signed_in() -> dict[tuple[str, str], StorageState]:
+    """The cookies of who has signed in where: the form is filled in once for each."""
+    return {}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(
+    browser: Browser, signed_in: dict[tuple[str, str], StorageState]
+) -> AsyncIterator[Visit]:
+    """Return a function that makes visitors; a browser's complaint in any of their tabs fails the test."""
+    visitors: list[Visitor] = []
+
+    async def make(site: Site, *, user: str | None = "demo", **context: object) -> Visitor:
+        known = signed_in.get((site.url, user or ""))
+        made = Visitor(site, await _context(browser, storage_state=known, **context))
+        visitors.append(made)
+        if user and known is None:
+            page = await made.open("/login/")
+            await made.sign_in(page, user)
+            await expect(page.get_by_role("heading", name="Conversations")).to_be_visible()
+            signed_in[site.url, user] = await made.context.storage_state()
+            await page.close()
+        return made
+
+    yield make
+    for visitor in visitors:
+        await visitor.context.close()
+    assert [problem for visitor in visitors for problem in visitor.problems] == []
+
+
+async def _context(browser: Browser, **options: object) -> object:
+    context = await browser.new_context(**{"viewport": {"width": 1280, "height": 850}, **options})
+    context.set_default_timeout(PATIENCE)
+    return context
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visitor(visit: Visit, site: Site) -> Visitor:
+    """Return the demo user, signed in."""
+    return await visit(site)

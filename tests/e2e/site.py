@@ -1,0 +1,106 @@
+"""The real site: started as a person starts it, ended as a person ends it, and nothing of it may stay behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from tests.support import eventually_sync
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Site:
+    """One server process with its own database, port and workspaces; a killed one can be started again."""
+
+    def __init__(self, var: Path) -> None:
+        self.var = var
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._said = var / "said.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def said(self) -> str:
+        """What the server has printed."""
+        return self._said.read_text()
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "ENV_FILE": os.devnull,
+            "VAR_DIR": str(self.var),
+            "HOST": "127.0.0.1",
+            "PORT": str(self.port),
+        }
+        command = [sys.executable, "-m", "scripts.start"]
+        with self._said.open("a") as said:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True
+            )
+        eventually_sync(lambda: self._answers() or self._process.poll() is not None, timeout=30)
+        assert self._process.poll() is None, self.said
+
+    def kill(self) -> None:
+        """End the server as a crash does: no time for anything."""
+        self._process.kill()
+        self._process.wait(timeout=5)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> int:
+        """Wait until the server has ended, and return its exit code."""
+        return self._process.wait(timeout=20)
+
+    def leave(self) -> None:
+        """End the server if it still runs, whatever the test has found."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    def password(self, name: str) -> str:
+        """Return a demo user's password, from the file that keeps them."""
+        lines = (self.var / "credentials.txt").read_text().splitlines()
+        return dict(line.split(" ", 1) for line in lines)[name]
+
+    def processes(self, command: str = "") -> list[int]:
+        """Return the processes that belong to this site: by its directory, in their environment or as their own.
+
+        With a `command`, only those whose whole command line it is.
+        """
+        table = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
+        wanted = command.encode().replace(b" ", b"\0")
+        return [pid for pid in table if self._owns(pid) and wanted in (b"", _command(pid))]
+
+    def _owns(self, pid: int) -> bool:
+        where = str(self.var).encode()
+        process = Path(f"/proc/{pid}")
+        try:
+            if b") Z " in (process / "stat").read_bytes():
+                return False
+            return where in (process / "environ").read_bytes() or (
+                os.readlink(process / "cwd").startswith(str(self.var))
+            )
+        except OSError:  # gone in between, or another user's
+            return False
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/healthz", trust_env=False, timeout=1).is_success
+        except httpx.TransportError:
+            return False
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0")
+    except OSError:
+        return b"gone"

@@ -1,0 +1,118 @@
+"""An administrator beside a running chat: limits that running calls obey, a turn that is cancelled, the records."""
+
+import re
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.e2e.chat import clock, state
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LISTS = [
+    "governance/toolpolicy",
+    "governance/toolcall",
+    "governance/policychange",
+    "turns/turn",
+    "turns/conversation",
+    "turns/cancelrequest",
+    "turns/repair",
+    "webchat/apitoken",
+]
+
+
+
+
+async def set_limits(page: Page, **limits: str) -> None:
+    """Fill in the form that the tab shows, and save it."""
+    labels = {"total": "Total limit", "idle": "Idle limit", "ceiling": "Ceiling for hints"}
+    for name, value in limits.items():
+        await page.get_by_label(labels[name]).fill(value)
+    await page.get_by_role("button", name="Save and continue editing").click()
+
+
+@asynccontextmanager
+async def limits_of(admin, tool: str):
+    """Open the form of a new override; delete the override at the end."""
+    page = await admin.open("/admin/governance/toolpolicy/add/")
+    await page.get_by_label("Tool:").select_option(tool)
+    yield page
+    await page.goto(f"{admin.site.url}/admin/governance/toolpolicy/")
+    await page.get_by_role("link", name=tool, exact=True).click()
+    await page.get_by_role("link", name="Delete").click()
+    await page.get_by_role("button", name="Yes").click()
+    await expect(page.get_by_text("deleted successfully")).to_be_visible()
+
+
+async def test_a_running_call_obeys_the_limit_that_an_admin_sets(visit, visitor, site):
+    admin = await visit(site, user="admin")
+    chat = await visitor.start_conversation()
+    await chat.say("wait 60")
+    card = chat.card("seconds: 60")
+    await expect(clock(card)).to_contain_text("of 2 min")
+    async with limits_of(admin, "wait") as page:
+        await set_limits(page, total="45 s")
+        await expect(page.get_by_text("Running calls obey now")).to_be_visible()
+        await expect(clock(card)).to_contain_text("of 45 s")
+        await expect(card).to_contain_text("limit changed to 45 s")
+        await expect(card).to_contain_text("admin limit for this tool")
+        await set_limits(page, total="1 s")
+        await expect(state(card)).to_have_text("timed out after 1 s")
+    await expect(chat.answers.last).to_contain_text("did not respond within 1s")
+    await chat.has_ended()
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        ({"total": "-5"}, "negative"),
+        ({"total": "soon"}, "is not a duration. Write for example"),
+        ({"total": "5 s", "idle": "10 s"}, "idle"),
+        ({"total": "9999 h"}, "is longer than a week"),
+    ],
+)
+async def test_a_bad_limit_is_refused_in_words(visit, site, limits, problem):
+    admin = await visit(site, user="admin")
+    page = await admin.open("/admin/governance/toolpolicy/add/")
+    await page.get_by_label("Tool:").select_option("web_fetch")
+    await set_limits(page, **limits)
+    await expect(page.locator(".errorlist").first).to_contain_text(problem)
+    await page.goto(f"{site.url}/admin/governance/toolpolicy/")
+    await expect(page.get_by_role("link", name="web_fetch", exact=True)).to_have_count(0)
+
+
+async def test_an_admin_cancels_a_running_turn(visit, visitor, site):
+    admin = await visit(site, user="admin")
+    chat = await visitor.start_conversation()
+    await chat.say("run sleep 66")
+    await expect(state(chat.card("sleep 66"))).to_have_text("running")
+    page = await admin.open("/admin/turns/turn/?happened=active")
+    await expect(page.locator("#result_list tbody tr")).to_have_count(1)
+    await page.locator("#result_list tbody input[type=checkbox]").check()
+    await page.get_by_label("Action:").select_option(label="Cancel the selected running turns")
+    await page.get_by_role("button", name="Go").click()
+    await expect(page.get_by_text("1 turn is being cancelled.")).to_be_visible()
+    await expect(chat.page.get_by_text("Turn cancelled")).to_be_visible()
+    await expect(chat.page.get_by_text("by an admin (admin)").last).to_be_visible()
+    await chat.has_ended()
+
+
+async def test_every_list_and_record_of_the_admin_opens(visit, visitor, site):
+    chat = await visitor.start_conversation()
+    await chat.say("wait 60\nlist\nrun false")
+    await expect(state(chat.card("seconds: 60"))).to_have_text("running")
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+    admin = await visit(site, user="admin")
+    page = await admin.open("/admin/")
+    for name in LISTS:
+        answer = await page.goto(f"{site.url}/admin/{name}/")
+        assert answer.ok, name
+        records = page.locator("#result_list tbody th a")
+        if await records.count():
+            await records.first.click()
+            await expect(page).to_have_url(re.compile(rf"/admin/{name}/.+/change/"))
+            await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    await page.goto(f"{site.url}/admin/governance/defaultpolicy/")
+    await expect(page.get_by_label("Total limit")).to_be_visible()

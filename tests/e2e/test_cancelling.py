@@ -1,0 +1,89 @@
+"""Cancelling a turn: by button, by key, by word, from another tab; and what stands on the page afterwards."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.chat import cancel_button, state
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.mark.parametrize("means", ["button", "Esc"])
+async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(visitor, means):
+    chat = await visitor.start_conversation()
+    await expect(chat.cancel_turn).to_be_hidden()
+    await chat.say("wait 60\nwait 61")
+    for seconds in (60, 61):
+        await expect(state(chat.card(f"seconds: {seconds}"))).to_have_text("running")
+    if means == "button":
+        await chat.cancel_turn.click()
+    else:
+        await chat.page.keyboard.press("Escape")
+    await expect(chat.page.get_by_text("Turn cancelled")).to_be_visible()
+    await chat.has_ended()
+    for seconds in (60, 61):
+        await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
+    await expect(chat.composer).to_be_focused()
+    await chat.say("say Still here.")
+    await expect(chat.answers.last).to_contain_text("Still here.")
+    await chat.has_ended()
+
+
+@pytest.mark.parametrize("word", ["stop", "OK, nvm!", "please cancel"])
+async def test_a_cancel_word_cancels_what_runs(visitor, word):
+    chat = await visitor.start_conversation()
+    await chat.say("wait 60")
+    await expect(state(chat.card("seconds: 60"))).to_have_text("running")
+    await chat.say(word)
+    await expect(chat.page.get_by_text("Turn cancelled")).to_be_visible()
+    await expect(state(chat.card("seconds: 60"))).to_contain_text("cancelled by you")
+    await chat.has_ended()
+    await expect(chat.page.locator("section.turn")).to_have_count(1)
+
+
+async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("nvm")
+    await expect(chat.sent).to_have_text("nvm")
+    await expect(chat.answers).to_contain_text("only a few commands")
+    await chat.has_ended()
+
+
+async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(visitor):
+    first = await visitor.start_conversation()
+    second = await visitor.join(first)
+    await first.say("wait 60\nwait 61")
+    for tab in (first, second):
+        await expect(tab.cards).to_have_count(2)
+        await expect(tab.sent).to_have_count(1)
+    third = await visitor.join(first)
+    await expect(third.cards).to_have_count(2)
+    await third.page.close()
+    await cancel_button(second.card("seconds: 61")).click()
+    for tab in (first, second):
+        await expect(state(tab.card("seconds: 61"))).to_contain_text("cancelled by you")
+        await expect(state(tab.card("seconds: 60"))).to_have_text("running")
+    await first.cancel_turn.click()
+    for tab in (first, second):
+        await expect(tab.page.get_by_text("Turn cancelled")).to_be_visible()
+        await tab.has_ended()
+
+
+async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel(visitor):
+    first = await visitor.start_conversation()
+    second = await visitor.join(first)
+    await first.say("wait 60")
+    await expect(first.cards).to_have_count(1)
+    await expect(first.page.get_by_role("button", name="Queue")).to_be_visible()
+    await first.say("say Too late.")
+    for tab in (first, second):
+        await expect(tab.running_bar).to_contain_text("1 message queued")
+        await expect(tab.sent).to_have_count(2)
+    await second.cancel_turn.click()
+    for tab in (first, second):
+        await expect(tab.turn("wait 60").get_by_text("Turn cancelled")).to_be_visible()
+        await expect(tab.turn("say Too late.")).to_contain_text("Not sent to the agent")
+        await tab.has_ended()
+    await first.page.reload()
+    await expect(first.turn("say Too late.")).to_contain_text("Not sent to the agent")
+    await expect(first.answers).to_have_count(1)

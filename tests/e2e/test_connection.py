@@ -1,0 +1,83 @@
+"""What a lost connection, a reload and a crash of the server leave: no gap, no duplicate, no spinning card."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.chat import cancel_button, state
+from tests.support import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+WORDS = " ".join(f"w{number}" for number in range(60))
+CONNECTION_LOST = r"WebSocket connection to|ERR_CONNECTION_REFUSED|ERR_INTERNET_DISCONNECTED"
+
+
+async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_cancelled(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("wait 5\nwait 60\nwait 61")
+    await expect(chat.cards).to_have_count(3)
+    for _time in range(2):
+        await chat.page.reload()
+        await expect(chat.connection).to_have_text("Connected")
+        await expect(chat.cards).to_have_count(3)
+        await expect(chat.sent).to_have_count(1)
+        await expect(chat.cancel_turn).to_be_visible()
+    for seconds in (60, 61):
+        await cancel_button(chat.card(f"seconds: {seconds}")).click()
+        await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
+    await expect(chat.answers.last).to_contain_text("1 of 3 calls succeeded.")
+    await chat.has_ended()
+    shown = await chat.transcript.inner_text()
+    await chat.page.reload()
+    await expect(chat.cards).to_have_count(3)
+    await expect(chat.answers.last).to_contain_text("1 of 3 calls succeeded.")
+    assert await chat.transcript.inner_text() == shown
+    await chat.has_ended()
+
+
+async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(visitor):
+    visitor.expect_problem(CONNECTION_LOST)
+    chat = await visitor.start_conversation()
+    await chat.say(f"wait 1\nslowly {WORDS}\nthen\nwait 2")
+    await expect(chat.answers.first).to_contain_text("w5 ")
+    await visitor.context.set_offline(True)
+    await expect(chat.connection).to_have_text("Offline")
+    await expect(chat.page.get_by_text("The turn continues on the server.")).to_be_visible()
+    await visitor.context.set_offline(False)
+    await expect(chat.connection).to_have_text("Connected")
+    await expect(chat.answers.last).to_contain_text("2 of 2 calls succeeded.")
+    await chat.has_ended()
+    await expect(chat.cards).to_have_count(2)
+    text = await chat.transcript.inner_text()
+    assert [text.count(f"{word} ") for word in WORDS.split()[:-1]] == [2] * 59
+    await chat.page.reload()
+    await expect(chat.cards).to_have_count(2)
+    assert await chat.transcript.inner_text() == text
+
+
+async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back_by_itself(
+    visit, own_site
+):
+    person = await visit(own_site)
+    person.expect_problem(CONNECTION_LOST)
+    chat = await person.start_conversation()
+    await chat.say("run sleep 63\nwait 60")
+    await eventually(lambda: own_site.processes("sleep 63"))
+    own_site.kill()
+    await expect(chat.page.get_by_text("Reconnecting… The turn continues")).to_be_visible()
+    own_site.start()
+    await expect(chat.connection).to_have_text("Connected")
+    await expect(chat.page.get_by_text("Turn interrupted")).to_be_visible()
+    await chat.has_ended()
+    await expect(chat.cards).to_have_count(2)
+    await expect(state(chat.card("sleep 63"))).to_contain_text("it may or may not have run")
+    await expect(state(chat.card("seconds: 60"))).to_contain_text("XX")
+    await eventually(lambda: not own_site.processes("sleep 63"))
+    await chat.say("say Back again.")
+    await expect(chat.answers.last).to_contain_text("Back again.")
+    await chat.has_ended()
+    admin = await visit(own_site, user="admin")
+    page = await admin.open("/admin/turns/repair/")
+    await expect(page.locator("#result_list tbody tr")).to_have_count(2)
+    await page.locator("#result_list th a").first.click()
+    await expect(page.get_by_text("[INTERRUPTED]")).to_be_visible()

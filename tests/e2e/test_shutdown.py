@@ -1,0 +1,42 @@
+"""Ctrl-C on the server in the middle of a turn: first it waits, then it cancels; nothing stays behind."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.chat import state
+from tests.support import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CONNECTION_LOST = r"WebSocket connection to|ERR_CONNECTION_REFUSED"
+
+
+async def test_ctrl_c_lets_a_turn_end_and_a_second_one_cancels_it(visit, own_site):
+    person = await visit(own_site)
+    person.expect_problem(CONNECTION_LOST)
+    chat = await person.start_conversation()
+    await chat.say("wait 2")
+    await expect(chat.cards).to_have_count(1)
+    own_site.interrupt()
+    assert own_site.wait() == 0
+    assert "Waiting up to 15 s for 1 running turn" in own_site.said
+    assert not own_site.processes()
+    own_site.start()
+    await expect(chat.connection).to_have_text("Connected")
+    await expect(chat.answers.last).to_contain_text("Waited 2 s.")
+    await chat.has_ended()
+
+    await chat.say("run sleep 64")
+    await eventually(lambda: own_site.processes("sleep 64"))
+    own_site.interrupt()
+    await eventually(lambda: own_site.said.count("Waiting up to") == 2)
+    own_site.interrupt()
+    assert own_site.wait() == 0
+    assert "Cancelling what still runs." in own_site.said
+    assert not own_site.processes()
+    own_site.start()
+    await expect(chat.page.get_by_text("Turn interrupted")).to_be_visible()
+    await expect(state(chat.card("sleep 64"))).to_contain_text("by a restart of the server")
+    await chat.has_ended()
+    own_site.interrupt()
+    assert own_site.wait() == 0

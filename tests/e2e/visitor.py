@@ -1,0 +1,71 @@
+"""A person with a browser: signs in, opens conversations, and notices every error that the browser reports."""
+
+import re
+from typing import Any
+
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, expect
+
+from tests.e2e.chat import Chat
+from tests.e2e.site import Site
+
+
+class Visitor:
+    """One browser context of one site."""
+
+    def __init__(self, site: Site, context: BrowserContext) -> None:
+        self.site = site
+        self.context = context
+        self._problems: list[str] = []
+        self._expected: list[str] = []
+        context.on("page", self._watch)
+
+    @property
+    def problems(self) -> list[str]:
+        """What the browser complained about: script errors, refused resources, violations of the page's policy."""
+        patterns = [re.compile(pattern) for pattern in self._expected]
+        return [text for text in self._problems if not any(pattern.search(text) for pattern in patterns)]
+
+    def expect_problem(self, pattern: str) -> None:
+        """Take complaints that match for what they are: the test has caused them."""
+        self._expected.append(pattern)
+
+    async def open(self, path: str) -> Page:
+        """Open an address of the site in a new tab."""
+        page = await self.context.new_page()
+        await page.goto(f"{self.site.url}{path}")
+        return page
+
+    async def sign_in(self, page: Page, name: str = "demo") -> None:
+        """Fill in the form that the tab shows."""
+        await page.get_by_label("User name").fill(name)
+        await page.get_by_label("Password").fill(self.site.password(name))
+        await page.get_by_role("button", name="Sign in").click()
+
+    async def start_conversation(self) -> Chat:
+        """Start a conversation from the list, in a new tab."""
+        return await self.begin(await self.open("/"))
+
+    async def begin(self, page: Page) -> Chat:
+        """Press the button of the list that the tab shows."""
+        await page.get_by_role("button", name="New conversation").first.click()
+        return await self._ready(page)
+
+    async def join(self, chat: Chat) -> Chat:
+        """Open a conversation in another tab."""
+        page = await self.context.new_page()
+        await page.goto(chat.page.url)
+        return await self._ready(page)
+
+    async def _ready(self, page: Page) -> Chat:
+        chat = Chat(page)
+        await expect(chat.connection).to_have_text("Connected")
+        return chat
+
+    def _watch(self, page: Page) -> None:
+        page.on("console", self._note_message)
+        page.on("pageerror", lambda error: self._problems.append(f"script error: {error}"))
+
+    def _note_message(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            where: Any = message.location
+            self._problems.append(f"{message.type}: {message.text} ({where.get('url', '')})")

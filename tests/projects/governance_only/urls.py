@@ -1,0 +1,6 @@
+"""Only the admin: the rules are edited there."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [path("admin/", admin.site.urls)]

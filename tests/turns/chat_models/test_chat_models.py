@@ -1,0 +1,57 @@
+"""Chat models by name."""
+
+import pytest
+
+from turns.chat_models import LocalChatModel, get_chat_model
+from turns.core.exceptions import ChatModelError
+from turns.testing import ScriptedChatModel, text
+
+NOT_CALLABLE = "a string"
+
+
+def make_scripted():
+    return ScriptedChatModel([text("made by a factory")])
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    get_chat_model.cache_clear()
+    yield
+    get_chat_model.cache_clear()
+
+
+def test_local_is_built_in():
+    assert isinstance(get_chat_model("local"), LocalChatModel)
+
+
+@pytest.mark.parametrize("separator", [":", "."])
+def test_a_path_names_a_factory(separator):
+    assert isinstance(get_chat_model(f"{__name__}{separator}make_scripted"), ScriptedChatModel)
+
+
+def test_a_chat_model_is_made_once_for_each_name():
+    name = f"{__name__}:make_scripted"
+    first = get_chat_model(name)
+
+    assert get_chat_model(name) is first
+    get_chat_model.cache_clear()
+    assert get_chat_model(name) is not first
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "gpt",
+        "no.such.module:factory",
+        f"{__name__}:missing",
+        f"{__name__}:NOT_CALLABLE",
+        "a:b:c",
+    ],
+)
+def test_an_unknown_name_says_what_to_do(name):
+    with pytest.raises(ChatModelError) as raised:
+        get_chat_model(name)
+
+    assert raised.value.code == "unknown_chat_model"
+    assert "TURNS_CHAT_MODEL" in raised.value.message

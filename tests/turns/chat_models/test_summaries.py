@@ -1,0 +1,127 @@
+"""Summaries tell a person what ran and how it ended, honestly and briefly."""
+
+import pytest
+from markdown_it import MarkdownIt
+
+from governance import Cancellation, CancelReason, Limit, interrupted_text, not_started_text
+from governance.core import texts
+from turns.chat_models.summaries import CallResult, code, summarise
+
+BY_USER = Cancellation(reason=CancelReason.USER)
+
+
+def failed(content, *, tool_name="exec", command="sleep 60"):
+    return CallResult(
+        tool_name=tool_name, input={"command": command}, content=content, is_error=True
+    )
+
+
+def test_a_success_quotes_its_output():
+    result = CallResult(tool_name="exec", input={"command": "ls"}, content="a.txt\nb.txt\n")
+
+    assert summarise([result]) == "**`ls`** — `exec` succeeded.\n\n```text\na.txt\nb.txt\n```"
+
+
+def test_a_cancelled_call_says_who_cancelled_it_and_shows_what_there_was():
+    content = texts.cancelled_text(
+        "exec", BY_USER, is_settled=True, side_effects=True, partial="line 1\nline 2"
+    )
+
+    summary = summarise([failed(content)])
+
+    assert "`exec` was cancelled by the user." in summary
+    assert "may have had an effect" in summary
+    assert "```text\nline 1\nline 2\n```" in summary
+    assert "Do not call it again" not in summary
+
+
+def test_a_timeout_names_its_seconds():
+    content = texts.timeout_text(
+        "web_fetch", seconds=0.5, limit=Limit.TOTAL, is_settled=True, side_effects=False, partial=""
+    )
+
+    summary = summarise([failed(content, tool_name="web_fetch")])
+
+    assert "`web_fetch` did not respond within 0.5s." in summary
+    assert "_meta" not in summary
+
+
+def test_an_abandoned_call_is_said_to_run_on_perhaps():
+    content = texts.cancelled_text("exec", BY_USER, is_settled=False, side_effects=True, partial="")
+
+    assert "may still be running" in summarise([failed(content)])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (not_started_text("exec", BY_USER), "`exec` was not started. It was cancelled by the user."),
+        (interrupted_text("exec"), "no result was recorded; it may or may not have run."),
+        ("[ERROR] There is no tool named 'x'. Use another.", "There is no tool named 'x'."),
+        ("The command ended with exit code 3.\nno such file", "`exec` failed: The command ended with exit code 3."),
+    ],
+)  # fmt: skip
+def test_other_endings(content, said):
+    assert said in summarise([failed(content)])
+
+
+def test_several_calls_are_counted_first():
+    good = CallResult(tool_name="wait", input={"seconds": 2.0}, content="Waited 2 s.")
+
+    summary = summarise([good, failed("It broke.")])
+
+    assert summary.startswith("1 of 2 calls succeeded.\n\n**`2 s`** — `wait` succeeded.")
+
+
+def test_calls_that_are_alike_are_told_once_with_the_loop_detectors_last_word():
+    def result(warning=""):
+        return CallResult(tool_name="exec", input={"command": "date"}, content=f"now{warning}")
+
+    summary = summarise(
+        [result(), result(), result("\n[LOOP] 3 times."), result("\n[LOOP] 4 times.")]
+    )
+
+    assert summary.count("`exec` succeeded.") == 1
+    assert "(4 times)" in summary
+    assert "Loop detector: 4 times." in summary
+    assert "[LOOP]" not in summary
+
+
+def test_long_output_is_cut():
+    many = CallResult(tool_name="exec", content="\n".join(f"line {n}" for n in range(1000)))
+    wide = CallResult(tool_name="exec", content="x" * 100_000)
+
+    for result in (many, wide):
+        summary = summarise([result])
+        assert len(summary) < 1_500
+        assert "The rest is on its card." in summary
+
+
+def test_many_calls_are_cut():
+    results = [CallResult(tool_name="exec", input={"command": f"echo {n}"}) for n in range(100)]
+
+    assert "… and 88 more calls: see their cards." in summarise(results)
+
+
+def test_output_cannot_break_out_of_its_fence():
+    result = CallResult(tool_name="exec", input={"command": "cat `x`"}, content="```\n# Title\n```")
+
+    html = MarkdownIt().render(summarise([result]))
+
+    assert "<h1>" not in html
+    assert "<code>cat `x`</code>" in html
+
+
+def test_a_reason_is_no_markup():
+    html = MarkdownIt().render(summarise([failed("No file *a* <b> [c](http://d)\n")]))
+
+    assert "<em>" not in html
+    assert "<a " not in html
+    assert "*a*" in html
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a", "`a`"), ("a`b", "``a`b``"), ("`a`", "`` `a` ``")]
+)
+def test_code(text, shown):
+    assert code(text) == shown

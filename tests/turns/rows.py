@@ -1,0 +1,101 @@
+"""Rows of turns planted without running anything: what a crash, a bug or another program may have left behind."""
+
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from django.contrib.auth.models import AbstractUser
+from django.utils import timezone
+
+from governance.models import ToolCall
+from turns.models import Conversation, Message, Process, Turn
+
+_count = count(1)
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def use(id: str, name: str = "quick", **input: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": name, "input": input}
+
+
+def result(id: str, content: str = "planted", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": id, "content": content, **more}
+
+
+class Planted:
+    """One conversation whose rows are written by hand."""
+
+    def __init__(self, owner: AbstractUser) -> None:
+        self.conversation = Conversation.objects.create(owner=owner)
+
+    @property
+    def id(self) -> Any:
+        return self.conversation.pk
+
+    def turn(self, status: str = "completed", **fields: Any) -> Turn:
+        self.conversation.last_number += 1
+        self.conversation.save()
+        at = timezone.now() - timedelta(seconds=100 - self.conversation.last_number)
+        is_over = status not in ("queued", "running", "cancelling")
+        return Turn.objects.create(
+            **{
+                "conversation": self.conversation,
+                "number": self.conversation.last_number,
+                "user_message": "planted",
+                "status": status,
+                "queued_at": at,
+                "started_at": None if status == "queued" else at,
+                "ended_at": at if is_over else None,
+                **fields,
+            }
+        )
+
+    def message(self, turn: Turn, role: str, *content: Any, step: int = 1, **more: Any) -> Message:
+        self.conversation.last_position += 1
+        self.conversation.save()
+        return Message.objects.create(
+            conversation=self.conversation,
+            turn=turn,
+            position=self.conversation.last_position,
+            role=role,
+            step=0 if role == "user" else step,
+            content=list(content),
+            at=timezone.now(),
+            **more,
+        )
+
+    def call(self, turn: Turn, call_id: str, status: str = "succeeded", **fields: Any) -> ToolCall:
+        return ToolCall.objects.create(
+            **{
+                "call_id": call_id,
+                "scope": str(self.id),
+                "group": str(turn.pk),
+                "step": 1,
+                "position": next(_count),
+                "tool_name": "quick",
+                "status": status,
+                "result": f"the result of {call_id}" if status == "succeeded" else "",
+                "requested_at": timezone.now(),
+                **fields,
+            }
+        )
+
+
+def contents(conversation: Conversation) -> tuple[Any, ...]:
+    """Everything that a repair may write, for a comparison."""
+    conversation.refresh_from_db()
+    groups = [str(pk) for pk in conversation.turns.values_list("pk", flat=True)]
+    return (
+        list(conversation.messages.order_by("pk").values()),
+        list(ToolCall.objects.filter(group__in=groups).order_by("pk").values()),
+        list(conversation.repairs.order_by("pk").values()),
+        list(conversation.turns.order_by("number").values()),
+        conversation.last_seq,
+    )
+
+
+def make_process(**fields: Any) -> Process:
+    return Process.objects.create(**{"host": "elsewhere", "pid": 1, **fields})

@@ -1,0 +1,58 @@
+"""Processes as owners of turns: written down at the start, retired at the end, told apart when a pid comes again."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.turns.rows import make_process
+from turns import processes, runtime
+from turns.models import Process
+from tests.turns.support import in_database, row
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_this_process_is_alive_until_it_retires(db):
+    process = processes.register()
+    assert process.pid == os.getpid()
+    assert processes.is_alive(process)
+    processes.retire(process)
+    process.refresh_from_db()
+    ended_at = process.ended_at
+    assert not processes.is_alive(process)
+    processes.retire(process)
+    process.refresh_from_db()
+    assert process.ended_at == ended_at
+
+
+def test_a_process_that_has_ended_has_no_start():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert processes.start_ticks(child.pid) > 0
+    child.communicate(b"\n")
+    assert processes.start_ticks(child.pid) == -1
+
+
+def test_a_zombie_is_not_alive():
+    child = subprocess.Popen([sys.executable, "-c", "print('bye')"], stdout=subprocess.PIPE)
+    child.stdout.read()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and not reaped yet
+    assert processes.start_ticks(child.pid) == -1
+    child.communicate()
+
+
+def test_of_another_host_nothing_is_known():
+    assert processes.is_alive(make_process(pid=2**22 + 1))
+
+
+async def test_a_runtime_registers_once_and_retires_when_it_stops(site):
+    first = await runtime.ensure_started()
+    assert await runtime.ensure_started() is first
+    assert await in_database(Process.objects.count) == 1
+    assert (await row(Process, pk=first.process.pk)).ended_at is None
+    await runtime.stop(grace=0)
+    assert (await row(Process, pk=first.process.pk)).ended_at is not None
+    await runtime.stop(grace=0)
+    second = await runtime.ensure_started()
+    assert second.process.pk != first.process.pk

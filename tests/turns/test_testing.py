@@ -1,0 +1,152 @@
+"""The chat model and the journal for tests do what their users rely on."""
+
+import asyncio
+
+import pytest
+
+from governance import ToolCall
+from turns.core.chat_model import ChatRequest, Reply, TextDelta, message_of
+from turns.core.exceptions import Fenced
+from turns.testing import (
+    RecordingJournal,
+    ScriptedChatModel,
+    call,
+    failure,
+    gate,
+    partial_call,
+    text,
+)
+
+REQUEST = ChatRequest(instructions="", messages=())
+
+
+async def take_all(model):
+    return [delta async for delta in model.stream(REQUEST)]
+
+
+class TestScriptedChatModel:
+    async def test_gives_one_reply_after_the_other_and_remembers_the_requests(self):
+        model = ScriptedChatModel([text("One")], [text("Two")])
+
+        assert await take_all(model) == [TextDelta("One")]
+        assert await take_all(model) == [TextDelta("Two")]
+        assert model.requests == [REQUEST, REQUEST]
+        assert (model.closed, model.cancelled) == (2, 0)
+
+    async def test_a_request_too_many_fails(self):
+        model = ScriptedChatModel()
+
+        with pytest.raises(AssertionError, match="no reply to request 1"):
+            await take_all(model)
+
+    async def test_calls_are_numbered_by_their_ids(self):
+        pieces = [
+            call("a", "echo", text="x"),
+            partial_call("b", "exec", arguments='{"command": '),
+            partial_call("b", arguments='"ls"}'),
+        ]
+        reply = Reply()
+        for delta in await take_all(ScriptedChatModel(pieces)):
+            reply.take(delta)
+
+        made = reply.calls(scope="")
+        assert [(c.id, c.tool_name, dict(c.input)) for c in made] == [
+            ("a", "echo", {"text": "x"}),
+            ("b", "exec", {"command": "ls"}),
+        ]
+
+    async def test_raises_where_the_script_says_so(self):
+        with pytest.raises(ConnectionError):
+            await take_all(ScriptedChatModel([text("One"), failure(ConnectionError())]))
+
+    async def test_waits_at_a_gate_until_it_opens(self):
+        opening = asyncio.Event()
+        closed = gate(opening)
+        taking = asyncio.create_task(take_all(ScriptedChatModel([closed, text("One")])))
+        await closed.reached.wait()
+        assert not taking.done()
+
+        opening.set()
+
+        assert await taking == [TextDelta("One")]
+
+    async def test_knows_that_it_was_cancelled(self):
+        closed = gate()
+        model = ScriptedChatModel([closed])
+        taking = asyncio.create_task(take_all(model))
+        await closed.reached.wait()
+
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+
+        assert (model.closed, model.cancelled) == (1, 1)
+
+    async def test_knows_that_it_was_closed_before_its_end(self):
+        model = ScriptedChatModel([text("One"), text("Two")])
+        stream = model.stream(REQUEST)
+        await anext(stream)
+
+        await stream.aclose()
+
+        assert (model.closed, model.cancelled) == (1, 1)
+
+    async def test_can_ignore_its_cancellation(self):
+        opening = asyncio.Event()
+        deaf = gate(opening, ignores_cancel=True)
+        taking = asyncio.create_task(take_all(ScriptedChatModel([deaf, text("One")])))
+        await deaf.reached.wait()
+        taking.cancel()
+        await asyncio.sleep(0)
+
+        opening.set()
+
+        assert await taking == [TextDelta("One")]
+
+
+class TestRecordingJournal:
+    async def test_holds_and_fails_the_writes_of_one_step(self):
+        journal = RecordingJournal()
+        held = journal.hold("open_reply", of=2)
+        journal.fail("open_reply", OSError("full"), of=3)
+
+        await journal.open_reply(1)
+        second = asyncio.create_task(journal.open_reply(2))
+        await journal.until("open_reply", 2)
+        assert not second.done()
+        held.set()
+        await second
+        with pytest.raises(OSError, match="full"):
+            await journal.open_reply(3)
+
+        assert journal.names("open_reply") == [1, 2, 3]
+
+    async def test_is_fenced(self):
+        journal = RecordingJournal("hello")
+        journal.fence()
+
+        with pytest.raises(Fenced):
+            await journal.prompt()
+        await journal.publish_text("never fails", 0)
+
+    async def test_waiting_is_bounded(self):
+        with pytest.raises(TimeoutError):
+            await RecordingJournal().until("open_reply", 1, timeout=0.001)
+
+    async def test_an_empty_reply_is_not_kept(self):
+        journal = RecordingJournal("hello")
+
+        await journal.save_reply(1, message_of("", (), turn_id="t"), ())
+        await journal.save_reply(
+            2, message_of("", (ToolCall(id="c", tool_name="x"),), turn_id="t"), ()
+        )
+
+        assert [reply.step for reply in journal.replies] == [2]
+        assert [message.role for message in journal.history] == ["user", "assistant"]
+
+    async def test_keeps_notices(self):
+        journal = RecordingJournal()
+
+        await journal.notify("model_slow", "The model is slow.")
+
+        assert journal.notices == [("model_slow", "The model is slow.")]

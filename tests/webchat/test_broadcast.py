@@ -1,0 +1,196 @@
+"""Events on their way to sockets: what goes through the layer, and what a slow or dead one does not break."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from channels.layers import InMemoryChannelLayer, get_channel_layer
+
+from tests.support import eventually
+from turns import sinks
+from webchat import broadcast
+from webchat.broadcast import ChannelLayerSink, conversation_group, message_for
+from webchat.feed import RecentPieces
+from webchat.limits import RateLimit
+from webchat.outbox import TRY_AGAIN, Outbox
+
+SMALL = {"type": "turn_end", "seq": 7, "turn_id": "t", "status": "completed"}
+
+
+async def received(group: str, publish: Any) -> dict[str, Any]:
+    layer = get_channel_layer()
+    channel = await layer.new_channel()
+    await layer.group_add(group, channel)
+    await publish()
+    async with asyncio.timeout(1):
+        return await layer.receive(channel)
+
+
+async def test_the_registered_sink_sends_events_to_the_conversations_group():
+    conversation_id = uuid4()
+    message = await received(
+        conversation_group(conversation_id), lambda: sinks.publish(conversation_id, [SMALL])
+    )
+    assert message == {"type": "conversation.event", "event": SMALL}
+
+
+def test_a_large_event_goes_as_its_number():
+    large = {**SMALL, "result": "é" * 20_000}
+    assert message_for(large) == {"type": "conversation.event", "seq": 7}
+    assert message_for({"type": "text_delta", "text": "x" * 40_000, "offset": 3}) is None
+    assert message_for({"type": "text_delta", "text": "x", "offset": 3}) is not None
+
+
+async def test_a_layer_that_fails_is_logged_and_never_raises(monkeypatch: pytest.MonkeyPatch):
+    async def dead(*_: Any) -> None:
+        raise ConnectionError("no broker")
+
+    said: list[str] = []
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", dead)
+    monkeypatch.setattr(broadcast.logger, "exception", said.append)
+    await ChannelLayerSink().publish(uuid4(), SMALL)
+    assert said == ["An event was not published"]
+
+
+async def test_a_layer_that_hangs_holds_up_a_turn_once_and_not_at_every_event(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+):
+    settings.WEBCHAT_LAYER_TIMEOUT = 0.05
+    asked = 0
+
+    async def hangs(*_: Any) -> None:
+        nonlocal asked
+        asked += 1
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", hangs)
+    sink = ChannelLayerSink()
+    async with asyncio.timeout(2):
+        for _ in range(100):
+            await sink.publish(uuid4(), SMALL)
+    assert asked == 1
+
+
+def test_pieces_go_on_where_the_stored_text_ends():
+    pieces = RecentPieces()
+    pieces.add({"turn_id": "t", "offset": 0, "text": "old message"})
+    pieces.add({"turn_id": "t", "offset": 0, "text": "Hello"})
+    pieces.add({"turn_id": "t", "offset": 5, "text": ", wor"})
+    pieces.add({"turn_id": "t", "offset": 10, "text": "ld"})
+    assert pieces.complete("Hello, w", turn_id="t") == "Hello, world"
+    assert pieces.complete("", turn_id="t") == "Hello, world"
+    assert pieces.complete("other", turn_id="u") == "other"
+
+
+def test_pieces_that_do_not_fit_are_left_out():
+    pieces = RecentPieces()
+    pieces.add({"turn_id": "t", "offset": 40, "text": "late"})
+    assert pieces.complete("short", turn_id="t") == "short"
+    assert pieces.complete("x" * 40, turn_id="t") == "x" * 40 + "late"
+
+
+def test_a_rate_limit_is_a_sliding_minute():
+    now = 0.0
+    limit = RateLimit(2, clock=lambda: now)
+    assert [limit.allow() for _ in range(3)] == [True, True, False]
+    now = 59.9
+    assert not limit.allow()
+    now = 60.0
+    assert limit.allow()
+
+
+class SlowClient:
+    """What an outbox writes to: takes a frame only when it is let."""
+
+    def __init__(self) -> None:
+        self.frames: list[str] = []
+        self.closed: list[int] = []
+        self.reads = asyncio.Event()
+
+    async def send(self, frame: str) -> None:
+        await self.reads.wait()
+        self.frames.append(frame)
+
+    async def close(self, code: int) -> None:
+        self.closed.append(code)
+
+
+async def nothing() -> None:
+    """Have nothing more to send."""
+
+
+async def test_a_slow_client_gets_no_more_than_fits_and_is_refilled_when_there_is_room(
+    settings: Any,
+):
+    settings.WEBCHAT_OUTBOX_FRAMES = 3
+    client, refilled = SlowClient(), asyncio.Event()
+    outbox = Outbox(send=client.send, close=client.close)
+
+    async def on_room() -> None:
+        refilled.set()
+
+    assert [outbox.offer(str(number)) for number in range(5)] == [True, True, True, False, False]
+    assert outbox.is_behind
+    writing = asyncio.create_task(outbox.run(on_room))
+    client.reads.set()
+    async with asyncio.timeout(1):
+        await refilled.wait()
+    assert client.frames == ["0", "1", "2"]
+    assert outbox.offer("5")
+    outbox.close(1012)
+    await writing
+    assert client.closed == [1012]
+
+
+async def test_the_outbox_is_bounded_in_bytes_too_but_takes_one_frame_of_any_size(settings: Any):
+    settings.WEBCHAT_OUTBOX_BYTES = 100
+    client = SlowClient()
+    outbox = Outbox(send=client.send, close=client.close)
+    assert outbox.offer("é" * 1_000)
+    assert not outbox.offer("x")
+
+
+async def test_answers_are_queued_before_a_close_and_nothing_after_it():
+    client = SlowClient()
+    client.reads.set()
+    outbox = Outbox(send=client.send, close=client.close)
+    outbox.put("last words")
+    outbox.close(4400)
+    outbox.put("too late")
+    outbox.close(4429)
+    await outbox.run(nothing)
+    assert (client.frames, client.closed) == (["last words"], [4400])
+
+
+async def test_a_client_that_never_reads_is_let_go(settings: Any):
+    settings.WEBCHAT_SEND_TIMEOUT = 0.05
+    client = SlowClient()
+    outbox = Outbox(send=client.send, close=client.close)
+    outbox.put("x")
+    await outbox.run(nothing)
+    assert client.closed == [TRY_AGAIN]
+
+
+async def test_a_client_that_asks_and_never_reads_is_let_go(settings: Any):
+    settings.WEBCHAT_OUTBOX_FRAMES = 2
+    client = SlowClient()
+    outbox = Outbox(send=client.send, close=client.close)
+    writing = asyncio.create_task(outbox.run(nothing))
+    for _ in range(20):
+        outbox.put("answer")
+    assert outbox.is_closing
+    client.reads.set()
+    await eventually(lambda: client.closed == [TRY_AGAIN])
+    await writing
+
+
+async def test_a_client_that_has_gone_ends_the_writing_quietly():
+    async def gone(_frame: str) -> None:
+        raise OSError("broken pipe")
+
+    outbox = Outbox(send=gone, close=SlowClient().close)
+    outbox.put("x")
+    async with asyncio.timeout(1):
+        await outbox.run(nothing)
+    assert outbox.is_done.is_set()

@@ -1,0 +1,545 @@
+"""The WebSocket through the real ASGI application, with turns that really run."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from channels.layers import InMemoryChannelLayer, get_channel_layer
+from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
+from django.test import AsyncClient
+from django.urls import reverse
+from pydantic import TypeAdapter
+
+from governance.doors import database_door
+from tests.support import eventually
+from tests.webchat.sockets import Frame, Socket
+from turns import services
+from turns.services import ConversationSummary
+from webchat import operations, sockets, tokens
+from webchat.frames import ANSWERS, EVENTS, type_of
+from webchat.models import ApiToken
+
+pytestmark = pytest.mark.usefixtures("site")
+
+Connect = Callable[..., Socket]
+THREE = "wait 60\nwait 60\nwait 60"
+
+
+def is_for(op_id: str) -> Callable[[Frame], bool]:
+    return lambda frame: frame["op_id"] == op_id
+
+
+def is_not(*types: str) -> Callable[[Frame], bool]:
+    return lambda frame: frame["type"] not in types
+
+
+async def start(socket: Socket, text: str, *, tools: int = 1) -> tuple[str, list[Frame]]:
+    """Send a message; return its turn's id and the first tool_start events."""
+    await socket.send(type="message", client_id=str(uuid4()), text=text)
+    turn_id = (await socket.read("message_result"))["turn_id"]
+    seen = [
+        event
+        for event in socket.events
+        if event["type"] == "tool_start" and event["turn_id"] == turn_id
+    ]
+    while len(seen) < tools:
+        seen.append(await socket.read("tool_start"))
+    return turn_id, seen
+
+
+async def operate(socket: Socket, kind: str, **fields: Any) -> str:
+    """Send an operation; return its outcome."""
+    op_id = fields.setdefault("op_id", str(uuid4()))
+    await socket.send(type=kind, **fields)
+    outcome: str = (await socket.read("op_result", is_for(op_id)))["outcome"]
+    return outcome
+
+
+# Who may come in
+
+
+async def test_without_a_session_the_socket_is_closed_with_4401(connect: Connect):
+    assert await connect(session=None).close_code_after_connecting() == 4401
+    assert await connect(session="nonsense").close_code_after_connecting() == 4401
+
+
+async def test_what_is_not_ones_own_does_not_exist(connect: Connect, stranger: User):
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    eve = client.cookies["sessionid"].value
+    assert await connect(session=eve).close_code_after_connecting() == 4404
+    for unknown in (uuid4(), "nonsense", "a/b/c"):
+        assert await connect(conversation_id=unknown).close_code_after_connecting() == 4404
+
+
+async def test_staff_who_may_see_all_may_look(connect: Connect, stranger: User):
+    @database_door
+    def promote() -> None:
+        stranger.is_staff = True
+        stranger.save()
+        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
+
+    await promote()
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    socket = await connect(session=client.cookies["sessionid"].value).open()
+    assert (await socket.next())["type"] == "snapshot"
+    await socket.send(type="message", client_id="c", text="hi")
+    assert await socket.close_code() == 4404
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", None])
+async def test_a_browser_of_another_site_is_refused(connect: Connect, origin: str | None):
+    assert await connect(origin=origin).connect() is False
+
+
+async def test_a_program_needs_a_token_and_no_origin(connect: Connect, person: User):
+    _, token = await database_door(tokens.issue)(user=person, name="script")
+    program = await connect(session=None, token=token, origin=None).open()
+    assert (await program.next())["type"] == "snapshot"
+    assert await connect(session=None, token=token, origin="http://evil.example").connect() is False
+    assert await connect(token="tk_wrong", origin=None).close_code_after_connecting() == 4401
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        '{"type":"ping"}',
+        '{"type":"hello","protocol":2}',
+        '{"type":"hello"}',
+        "x",
+        '{"type":"hello","protocol":1,"after":"1"}',
+    ],
+)
+async def test_a_bad_first_frame_is_answered_and_closes_with_4400(connect: Connect, first: str):
+    socket = connect()
+    assert await socket.connect()
+    await socket.send_text(first)
+    assert (await socket.next())["type"] == "error"
+    assert await socket.close_code() == 4400
+
+
+async def test_who_says_nothing_is_let_go(connect: Connect, settings: Any):
+    settings.WEBCHAT_HELLO_TIMEOUT = 0.05
+    assert await connect().close_code_after_connecting() == 4400
+
+
+# The stream
+
+
+async def test_a_turn_comes_as_a_gapless_series_of_frames_that_fit_their_schemas(connect: Connect):
+    socket = await connect().open()
+    welcome = socket.seen[0]
+    assert (welcome["protocol"], welcome["user"]) == (1, "ada")
+    snapshot = await socket.next()
+    assert (snapshot["type"], snapshot["seq"], snapshot["messages"]) == (
+        "snapshot",
+        welcome["last_seq"],
+        [],
+    )
+    turn_id, _ = await start(socket, "wait 0.01")
+    end = await socket.read("turn_end")
+    await socket.ping()
+    assert end["status"] == "completed"
+    types = [event["type"] for event in socket.events]
+    for earlier, later in (
+        ("turn_start", "tool_start"),
+        ("tool_start", "tool_result"),
+        ("tool_result", "turn_end"),
+    ):
+        assert types.index(earlier) < types.index(later)
+    assert types.count("tool_result") == types.count("turn_end") == 1
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+    assert {event["turn_id"] for event in socket.events} == {turn_id}
+    numbered = {type_of(shape): TypeAdapter(shape) for shape in EVENTS}
+    others = {type_of(shape): TypeAdapter(shape) for shape in ANSWERS}
+    for frame in socket.seen:
+        (numbered if frame in socket.events else others)[frame["type"]].validate_python(frame)
+
+
+async def test_streamed_text_is_the_text_of_the_message_that_follows(connect: Connect):
+    socket = await connect().open()
+    await socket.send(type="message", client_id="c", text="help")
+    await socket.read("turn_end")
+    deltas = [frame for frame in socket.seen if frame["type"] == "text_delta"]
+    text = ""
+    for delta in deltas:
+        assert delta["offset"] == len(text)
+        text += delta["text"]
+    message = next(
+        event
+        for event in socket.events
+        if event["type"] == "message" and event["role"] == "assistant"
+    )
+    assert text == message["content"][0]["text"] != ""
+    assert "<code>" in message["html"]
+
+
+async def test_what_a_person_typed_is_shown_as_typed(connect: Connect):
+    socket = await connect().open()
+    await socket.send(
+        type="message", client_id="c", text="<b>help</b>\n![x](http://evil.example/x.png)"
+    )
+    await socket.read("turn_end")
+    again = await connect().open()
+    shown = (await again.read("snapshot"))["messages"]
+    users = next(message for message in shown if message["role"] == "user")
+    assert users["html"] == "<p>&lt;b&gt;help&lt;/b&gt;<br>![x](http://evil.example/x.png)</p>"
+
+
+async def test_a_second_tab_in_the_middle_of_a_turn_sees_the_rest_and_closing_it_cancels_nothing(
+    connect: Connect,
+):
+    first = await connect().open()
+    turn_id, (tool,) = await start(first, "wait 60")
+    second = await connect().open()
+    snapshot = await second.read("snapshot")
+    await first.ping()
+    assert tool["seq"] <= snapshot["seq"] <= max(first.seqs)
+    (active,) = snapshot["active_turns"]
+    assert active["turn_id"] == turn_id
+    assert [(call["tool_id"], call["status"]) for call in active["calls"]] == [
+        (tool["tool_id"], "running")
+    ]
+    await first.leave()
+    heartbeat = await second.ping()
+    assert heartbeat["active"] == [turn_id]
+    assert await operate(second, "cancel_turn", turn_id=turn_id) == "accepted"
+    assert (await second.read("turn_end"))["status"] == "cancelled"
+    assert second.seqs == list(range(snapshot["seq"] + 1, max(second.seqs) + 1))
+
+
+async def test_who_comes_back_gets_what_was_missed_once_and_in_order(connect: Connect):
+    first = await connect().open()
+    await start(first, "wait 0.3")
+    known = max(first.seqs)
+    await first.leave()
+    second = await connect().open(after=known)
+    await second.read("turn_end")
+    await second.ping()
+    assert all(frame["type"] != "snapshot" for frame in second.seen)
+    assert second.seqs == list(range(known + 1, max(second.seqs) + 1))
+    third = await connect().open(after=max(second.seqs))
+    await third.ping()
+    assert third.seqs == []
+
+
+async def test_a_number_that_the_log_never_gave_is_answered_by_a_snapshot(connect: Connect):
+    socket = await connect().open(after=10_000)
+    assert (await socket.next())["type"] == "snapshot"
+
+
+async def test_messages_that_the_layer_loses_are_read_from_the_log(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    socket = await connect().open()
+    send = InMemoryChannelLayer.group_send
+    lost: list[str] = []
+
+    async def leaky(self: InMemoryChannelLayer, group: str, message: dict[str, Any]) -> None:
+        kind = message.get("event", {}).get("type", "")
+        if kind in {"turn_start", "message", "tool_start", "turn_end"}:
+            lost.append(kind)
+            return
+        await send(self, group, message)
+
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", leaky)
+    turn_id, _ = await start(socket, "wait 0.01")
+
+    async def has_ended() -> bool:
+        return "turn_end" in lost and turn_id not in (await socket.ping())["active"]
+
+    await eventually(has_ended)
+    await socket.ping()
+    assert {"turn_start", "tool_start"} <= set(lost)
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+    assert socket.events[-1]["type"] == "turn_end"
+
+
+async def test_large_events_go_by_number_and_arrive_whole(connect: Connect, settings: Any):
+    settings.WEBCHAT_MAX_INLINE_EVENT_BYTES = 10
+    socket = await connect().open()
+    await start(socket, "wait 0.01")
+    await socket.read("turn_end")
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+    assert "input" in next(event for event in socket.events if event["type"] == "tool_start")
+
+
+async def test_a_heartbeat_comes_by_itself_and_brings_what_was_missed(
+    connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch
+):
+    settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.05
+
+    async def dead(*_: Any) -> None:
+        raise ConnectionError("no broker")
+
+    socket = await connect().open()
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", dead)
+    await start(socket, "wait 0.01")
+    end = await socket.read("turn_end")
+    heartbeat = await socket.read("heartbeat", lambda frame: frame["last_seq"] >= end["seq"])
+    assert heartbeat["active"] == []
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+
+
+async def test_resync_gives_the_whole_text_and_nothing_of_others(connect: Connect, stranger: User):
+    socket = await connect().open()
+    turn_id, _ = await start(socket, "wait 60")
+    await socket.send(type="resync", turn_id=turn_id)
+    delta = await socket.read("text_delta", lambda frame: frame["offset"] == 0)
+    assert delta["turn_id"] == turn_id
+    foreign = await services.create_conversation(user=stranger)
+    other = (
+        await services.receive_message(conversation_id=foreign.id, user=stranger, text="wait 60")
+    ).turn_id
+    seen = len(socket.seen)
+    await socket.send(type="resync", turn_id=str(other))
+    await socket.send(type="resync", turn_id="nonsense")
+    await socket.ping()
+    assert all(frame["type"] != "text_delta" for frame in socket.seen[seen:])
+
+
+# What people do
+
+
+async def test_a_cancel_is_answered_while_the_turn_runs_and_again_with_the_same_answer(
+    connect: Connect,
+):
+    socket = await connect().open()
+    turn_id, tools = await start(socket, THREE, tools=3)
+    assert len({tool["tool_id"] for tool in tools}) == 3
+    assert await operate(socket, "cancel_turn", turn_id=turn_id, op_id="one") == "accepted"
+    abort = await socket.read("turn_abort")
+    assert (abort["reason"], abort["source"], abort["by"]) == ("user", "button", "ada")
+    assert (await socket.read("turn_end"))["status"] == "cancelled"
+    results = [event for event in socket.events if event["type"] == "tool_result"]
+    assert sorted(result["tool_id"] for result in results) == sorted(
+        tool["tool_id"] for tool in tools
+    )
+    assert await operate(socket, "cancel_turn", turn_id=turn_id, op_id="one") == "accepted"
+    assert await operate(socket, "cancel_turn", turn_id=turn_id, op_id="two") == "already_finished"
+    aborts = [event for event in socket.events if event["type"] == "turn_abort"]
+    assert len(aborts) == 1
+
+
+async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(connect: Connect):
+    socket = await connect().open()
+    turn_id, tools = await start(socket, THREE, tools=3)
+    victim = tools[1]["tool_id"]
+    assert await operate(socket, "cancel_tool", turn_id=turn_id, tool_id=victim) == "accepted"
+    result = await socket.read("tool_result")
+    assert (result["tool_id"], result["status"], result["ended_by"]["source"]) == (
+        victim,
+        "cancelled",
+        "button",
+    )
+    assert (
+        await operate(socket, "cancel_tool", turn_id=turn_id, tool_id=victim) == "already_finished"
+    )
+    assert (await socket.ping())["active"] == [turn_id]
+    for tool in (tools[0], tools[2]):
+        assert (
+            await operate(socket, "cancel_tool", turn_id=turn_id, tool_id=tool["tool_id"])
+            == "accepted"
+        )
+    assert (await socket.read("turn_end"))["status"] == "completed"
+
+
+async def test_a_limit_is_moved_while_the_call_runs(connect: Connect):
+    socket = await connect().open()
+    turn_id, (tool,) = await start(socket, "wait 60")
+    call = {"turn_id": turn_id, "tool_id": tool["tool_id"]}
+    assert await operate(socket, "set_deadline", **call, timeout_ms=90_000) == "accepted"
+    moved = await socket.read("tool_deadline")
+    assert (moved["timeout_ms"], moved["changed_by"]) == (90_000, "ada")
+    assert await operate(socket, "set_deadline", **call, timeout_ms=1) == "accepted"
+    assert (await socket.read("tool_result"))["status"] == "timed_out"
+    assert [event["type"] for event in socket.events].count("tool_timeout") == 1
+
+
+@pytest.mark.parametrize("turn_id", ["nonsense", str(UUID(int=7))])
+async def test_what_is_not_there_is_not_found(connect: Connect, turn_id: str):
+    socket = await connect().open()
+    assert await operate(socket, "cancel_turn", turn_id=turn_id) == "not_found"
+    assert await operate(socket, "cancel_tool", turn_id=turn_id, tool_id="t") == "not_found"
+    assert (
+        await operate(socket, "set_deadline", turn_id=turn_id, tool_id="t", timeout_ms=1)
+        == "not_found"
+    )
+
+
+async def test_a_stale_id_never_ends_a_newer_turn(connect: Connect):
+    socket = await connect().open()
+    old, _ = await start(socket, "wait 0.01")
+    await socket.read("turn_end")
+    new, _ = await start(socket, "wait 60")
+    assert await operate(socket, "cancel_turn", turn_id=old) == "already_finished"
+    assert (await socket.ping())["active"] == [new]
+
+
+@pytest.mark.parametrize(("source", "recorded"), [("typed", "typed"), ("voice", "voice")])
+async def test_a_cancel_word_ends_the_turn(connect: Connect, source: str, recorded: str):
+    socket = await connect().open()
+    turn_id, _ = await start(socket, "wait 60")
+    await socket.send(type="message", client_id="c", text="stop", source="voice", is_final=False)
+    assert (await socket.ping())["active"] == [turn_id]
+    await socket.send(type="message", client_id="c", text="Please stop.", source=source)
+    answer = await socket.read("message_result")
+    assert answer == {
+        "type": "message_result",
+        "client_id": "c",
+        "turn_id": turn_id,
+        "cancelled": True,
+    }
+    await socket.read("turn_end")
+    abort = next(event for event in socket.events if event["type"] == "turn_abort")
+    assert abort["source"] == recorded
+
+
+async def test_the_same_client_id_is_the_same_turn(connect: Connect):
+    socket = await connect().open()
+    answers = []
+    for _ in range(2):
+        await socket.send(type="message", client_id="c", text="wait 0.01")
+        answers.append(await socket.read("message_result"))
+    assert answers[0] == answers[1]
+
+
+async def test_a_message_that_is_not_taken_names_its_client_id(connect: Connect):
+    socket = await connect().open()
+    await socket.send(type="message", client_id="c", text="   ")
+    error = await socket.read("error")
+    assert (error["code"], error["client_id"]) == ("message_rejected", "c")
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("x", "invalid_json"),
+        ("[]", "invalid_frame"),
+        ('{"type":"nonsense"}', "unknown_type"),
+        ('{"type":"cancel_turn","turn_id":"t"}', "invalid_field"),
+        ('{"type":"hello","protocol":1}', "already_greeted"),
+        ('{"type":"message","client_id":"c","text":"' + "x" * 65_536 + '"}', "frame_too_large"),
+    ],
+)
+async def test_a_bad_frame_is_answered_and_the_socket_stays_open(
+    connect: Connect, text: str, code: str
+):
+    socket = await connect().open()
+    await socket.send_text(text)
+    assert (await socket.read("error"))["code"] == code
+    await socket.ping()
+
+
+async def test_bytes_are_no_frame(connect: Connect):
+    socket = await connect().open()
+    await socket.wire.send_to(bytes_data=b'{"type":"ping"}')
+    assert (await socket.read("error"))["code"] == "invalid_json"
+
+
+async def test_too_many_bad_frames_close_with_4429(connect: Connect, settings: Any):
+    settings.WEBCHAT_MAX_BAD_FRAMES = 3
+    socket = await connect().open()
+    for _ in range(4):
+        await socket.send_text("x")
+    assert await socket.close_code() == 4429
+
+
+async def test_too_many_frames_close_with_4429(connect: Connect, settings: Any):
+    settings.WEBCHAT_MAX_MESSAGES_PER_MINUTE = 5
+    socket = await connect().open()
+    for _ in range(5):
+        await socket.send(type="ping")
+    assert await socket.close_code() == 4429
+
+
+async def test_a_failure_inside_is_said_without_its_text(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    async def broken(**_: Any) -> None:
+        raise ValueError("password=hunter2")
+
+    socket = await connect().open()
+    monkeypatch.setattr(operations.services, "receive_message", broken)
+    await socket.send(type="message", client_id="c", text="hi")
+    error = await socket.read("error")
+    assert error["code"] == "server_error"
+    assert "hunter2" not in str(error)
+    await socket.ping()
+
+
+# Who has to go
+
+
+async def test_a_deactivated_user_is_closed_with_4401_at_the_next_action(
+    connect: Connect, person: User
+):
+    socket = await connect().open()
+    person.is_active = False
+    await person.asave()
+    await socket.send(type="message", client_id="c", text="hi")
+    assert await socket.close_code() == 4401
+
+
+async def test_a_session_that_was_deleted_is_noticed_by_the_heartbeat(
+    connect: Connect, settings: Any
+):
+    settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.05
+    socket = await connect().open()
+    await Session.objects.all().adelete()
+    assert await socket.close_code() == 4401
+
+
+async def test_signing_out_closes_the_sockets_of_that_session_only(
+    connect: Connect, browser: AsyncClient, person: User
+):
+    elsewhere = AsyncClient()
+    await elsewhere.aforce_login(person)
+    mine = await connect().open()
+    other = await connect(session=elsewhere.cookies["sessionid"].value).open()
+    await browser.post(reverse("webchat:logout"))
+    assert await mine.close_code() == 4401
+    await other.ping()
+
+
+async def test_a_revoked_token_ends_its_socket(connect: Connect, person: User):
+    _, token = await database_door(tokens.issue)(user=person, name="script")
+    socket = await connect(session=None, token=token, origin=None).open()
+    await database_door(lambda: tokens.revoke(ApiToken.objects.all()))()
+    await socket.send(type="ping")
+    assert await socket.close_code() == 4401
+
+
+async def test_when_the_server_goes_down_clients_are_told_to_come_back(connect: Connect):
+    socket = await connect().open()
+    await sockets.close_all()
+    assert await socket.close_code() == 1012
+
+
+async def test_a_socket_leaves_no_task_and_no_membership_behind(connect: Connect):
+    before = {task.get_name() for task in asyncio.all_tasks()}
+    socket = await connect().open()
+    layer = get_channel_layer()
+    assert layer is not None
+    assert layer.groups
+    await socket.leave()
+    assert not layer.groups
+    assert {task.get_name() for task in asyncio.all_tasks()} <= before
+
+
+async def test_what_was_said_in_another_conversation_is_not_heard_here(
+    connect: Connect, person: User, conversation: ConversationSummary
+):
+    other = await services.create_conversation(user=person)
+    here, there = await connect().open(), await connect(conversation_id=other.id).open()
+    await start(there, "wait 0.01")
+    await there.read("turn_end")
+    assert (await here.ping())["last_seq"] == 0
+    assert here.events == []
