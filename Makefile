@@ -1,6 +1,6 @@
 # `make run` starts the site, `make test` runs every test. Nothing has to be installed before.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench coverage format requirements clean base dev
+.PHONY: help run test check bench coverage screenshot format requirements clean base dev
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
@@ -19,6 +19,9 @@ bench: dev ## Print and store the table of speeds
 
 coverage: dev ## Run the Python tests and show the lines that none of them reaches
 	@.venv/bin/python -m pytest --cov --cov-report=term $(ARGS)
+
+screenshot: dev ## Take the picture in the README anew
+	@SCREENSHOTS=docs/images .venv/bin/python -m pytest tests/e2e/test_screenshot.py
 
 format: dev ## Put Python, templates, JavaScript and CSS into shape
 	@.venv/bin/ruff check --fix --quiet . && .venv/bin/ruff format --quiet .

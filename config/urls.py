@@ -3,7 +3,10 @@
 from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
+from django.utils.translation import gettext_lazy as _
 from django.views.generic import RedirectView
+
+admin.site.site_header = admin.site.site_title = _("Turnkeeper administration")
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -249,7 +249,7 @@ class ToolCall(models.Model):
         _("ended by"), max_length=16, blank=True, choices=[(r.value, r.value) for r in CancelReason]
     )
     ended_by_source = models.CharField(
-        _("by what means"),
+        _("means"),
         max_length=16,
         blank=True,
         choices=[(s.value, s.value) for s in CancelSource],

@@ -9,7 +9,23 @@ class TurnsSettings(AppSettings):
     PREFIX = "TURNS_"
 
     CHAT_MODEL: str = "local"
-    """Which chat model answers: `local` (built in), or the dotted path of a factory of one."""
+    """Which chat model answers: `local` (built in), `anthropic:…`, `openai:…` or `google:…` with the name of one of
+    the provider's models, or the dotted path of a factory of one."""
+
+    CHAT_MODEL_BASE_URL: str = ""
+    """The server that `openai:…` asks instead of OpenAI, if it speaks the same API; else OPENAI_BASE_URL counts."""
+
+    CHAT_MODEL_FIRST_BYTE_TIMEOUT: float = 120.0
+    """How long a provider may take to begin its answer."""
+
+    CHAT_MODEL_IDLE_TIMEOUT: float = 120.0
+    """How long a provider may be silent in the middle of its answer."""
+
+    CHAT_MODEL_RETRIES: int = 3
+    """How often a request is repeated that failed before the model said anything; 0 = never."""
+
+    CHAT_MODEL_RETRY_MAX_WAIT: float = 60.0
+    """The longest wait before a request is repeated; a provider that asks for a longer one is not waited for."""
 
     INSTRUCTIONS: str = ""
     """What every chat model is told first."""

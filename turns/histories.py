@@ -39,22 +39,16 @@ def load(conversation_id: UUID, *, found_when: str) -> History:
     """
     with transaction.atomic():
         conversation = log.locked(conversation_id)
-        rows = list(
-            MessageRow.objects.filter(conversation=conversation, is_streaming=False)
-            .select_related("turn")
-            .order_by("position")
-        )
-        ended = [row for row in rows if row.turn.status not in LIVE_STATUSES]
-        rendered = _render(ended)
-        repaired = repair(rendered, causes=_cause_of(ended))
+        ended, live = _rows(conversation)
+        messages = _render(ended)
+        repaired = repair(messages, causes=_cause_of(ended))
         events: list[log.WireEvent] = []
         if repaired.repairs:
-            _write_back(ended, rendered, repaired.messages)
+            _write_back(ended, messages, repaired.messages)
             events = _tell(conversation, ended, repaired.repairs, found_when=found_when)
-        live = _live_part([row for row in rows if row.turn.status in LIVE_STATUSES])
-    return History(
-        messages=(*repaired.messages, *live), repairs=repaired.repairs, events=tuple(events)
-    )
+            messages = _render(_rows(conversation)[0])
+        messages += _live_part(live)
+    return History(messages=tuple(messages), repairs=repaired.repairs, events=tuple(events))
 
 
 def note_on_previous(turn: Turn) -> str:
@@ -75,6 +69,16 @@ def note_on_previous(turn: Turn) -> str:
         settled=by_disposition[Disposition.SETTLED],
         not_started=by_disposition[Disposition.NOT_STARTED],
     )
+
+
+def _rows(conversation: Conversation) -> tuple[list[MessageRow], list[MessageRow]]:
+    """The finished messages of the turns that have ended, and those of the live turn."""
+    rows = MessageRow.objects.filter(conversation=conversation, is_streaming=False)
+    ended: list[MessageRow] = []
+    live: list[MessageRow] = []
+    for row in rows.select_related("turn").order_by("position"):
+        (live if row.turn.status in LIVE_STATUSES else ended).append(row)
+    return ended, live
 
 
 def _live_part(rows: Sequence[MessageRow]) -> list[Message]:

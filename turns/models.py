@@ -97,7 +97,7 @@ class Turn(models.Model):
     ended_at = models.DateTimeField(_("ended at"), null=True)
     duration_ms = models.PositiveBigIntegerField(_("ran (ms)"), null=True)
     ended_by_reason = models.CharField(_("ended by"), max_length=16, blank=True)
-    ended_by_source = models.CharField(_("by what means"), max_length=16, blank=True)
+    ended_by_source = models.CharField(_("means"), max_length=16, blank=True)
     ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
     error_code = models.CharField(_("error code"), max_length=64, blank=True)
     error_message = models.CharField(_("error"), max_length=500, blank=True)

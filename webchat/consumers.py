@@ -32,6 +32,7 @@ from webchat.protocol import PROTOCOL_VERSION, ClientFrame, Hello, Message, Ping
 logger = logging.getLogger(__name__)
 
 INTERNAL_ERROR = 1011
+RESTARTING = 1012
 BAD_FIRST_FRAME = 4400
 SIGNED_OUT = 4401
 NO_SUCH_CONVERSATION = 4404
@@ -47,10 +48,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.outbox = Outbox(send=self._send_text, close=self.close)
         self.tasks: list[asyncio.Task[None]] = []
         self.groups_joined: tuple[str, ...] = ()
+        self.has_gone = asyncio.Event()
         try:
             await super().__call__(scope, receive, send)
         finally:
-            sockets.gone(self.outbox)
+            sockets.gone(self)
             await self._end_tasks()
             await broadcast.leave(self.channel_name, *self.groups_joined)
 
@@ -60,7 +62,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.greeted = asyncio.Event()
         self.frames = RateLimit(app_settings.MAX_MESSAGES_PER_MINUTE)
         self.bad_frames = RateLimit(app_settings.MAX_BAD_FRAMES)
-        sockets.opened(self.outbox)
+        sockets.opened(self)
         await self._guarded(self._enter())
         if not self.groups_joined:
             self.outbox.close(INTERNAL_ERROR)  # unless it was refused for a reason of its own
@@ -91,6 +93,12 @@ class ChatConsumer(AsyncWebsocketConsumer):
         """Close if it was this socket's session that ended."""
         if message["session"] == session_fingerprint(self.scope):
             self.outbox.close(SIGNED_OUT)
+
+    async def say_goodbye(self) -> None:
+        """Send what the log has, and let the client come back to another process, or to this one's successor."""
+        if self.groups_joined:
+            await self._guarded(self.feed.catch_up())
+        self.outbox.close(RESTARTING)
 
     async def _enter(self) -> None:
         user = await current_user(self.scope)
@@ -184,7 +192,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _pulse(self) -> None:
         await self._asker()  # raises if nobody is signed in any more
-        for _ in range(PULSE_ATTEMPTS):
+        for _attempt in range(PULSE_ATTEMPTS):
             await self.feed.catch_up()
             sent = self.feed.sent or 0
             active = await self._active()

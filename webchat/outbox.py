@@ -30,7 +30,6 @@ class Outbox:
         self._wake = asyncio.Event()
         self._closing: int | None = None
         self.is_behind = False
-        self.is_done = asyncio.Event()
 
     @property
     def is_closing(self) -> bool:
@@ -88,8 +87,6 @@ class Outbox:
             await self._close(TRY_AGAIN)
         except (OSError, RuntimeError):  # the client has gone; servers say so in different words
             logger.debug("A frame could not be sent: the socket is closed")
-        finally:
-            self.is_done.set()
 
     async def _flush(self) -> None:
         self._wake.clear()

@@ -2,6 +2,7 @@
 
 # Daphne installs its reactor when it is imported, so it comes before everything that may import Twisted.
 import daphne.server  # isort: skip
+import daphne.ws_protocol  # isort: skip
 
 import asyncio
 import logging
@@ -19,6 +20,16 @@ logger = logging.getLogger(__name__)
 
 EXIT_BOUND = 10.0  # seconds beyond the drain's grace after which the process ends whatever happens
 EXIT_UNCLEAN = 70
+
+
+class FrankProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
+    """Closes with every code of the registry, such as 1012: "the server restarts"."""
+
+    def serverClose(self, code: int | None = None) -> None:  # noqa: N802 - Daphne's name
+        """Send the close frame."""
+        # `sendClose` raises for all codes between 1000 and 3000, as a browser's own `close()` does; the browser
+        # would be told 1006, which says nothing.
+        self.sendCloseFrame(code=1000 if code is None else code)
 
 
 class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not typed
@@ -55,6 +66,7 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
         self.stop()
 
     def _ready(self) -> None:
+        #self.ws_factory.protocol = FrankProtocol
         loop = asyncio.get_event_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupted)

@@ -2,31 +2,41 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Protocol
 from weakref import WeakSet
 
-from webchat.outbox import Outbox
-
-RESTARTING = 1012
-GOODBYE = 1.0  # seconds in which what is queued may still leave
-_open: WeakSet[Outbox] = WeakSet()
+GOODBYE = 1.0  # seconds in which what is queued may still leave, and clients may answer
 
 
-def opened(outbox: Outbox) -> None:
+class OpenSocket(Protocol):
+    """A socket as seen from the process that goes down."""
+
+    has_gone: asyncio.Event
+
+    async def say_goodbye(self) -> None:
+        """Send what the log has, then close with 1012."""
+        ...
+
+
+_open: WeakSet[OpenSocket] = WeakSet()
+
+
+def opened(socket: OpenSocket) -> None:
     """Remember a socket until it is gone."""
-    _open.add(outbox)
+    _open.add(socket)
 
 
-def gone(outbox: Outbox) -> None:
+def gone(socket: OpenSocket) -> None:
     """Forget a socket."""
-    _open.discard(outbox)
+    _open.discard(socket)
+    socket.has_gone.set()
 
 
 async def close_all() -> None:
     """Tell every client that the server restarts (close code 1012); they reconnect and miss nothing."""
-    outboxes = tuple(_open)
-    for outbox in outboxes:
-        outbox.close(RESTARTING)
+    sockets = tuple(_open)
     with suppress(TimeoutError):
         async with asyncio.timeout(GOODBYE):
-            for outbox in outboxes:
-                await outbox.is_done.wait()
+            await asyncio.gather(*(socket.say_goodbye() for socket in sockets))
+            for socket in sockets:
+                await socket.has_gone.wait()

@@ -39,7 +39,6 @@ class ToolCallAdmin(ReadOnlyAdmin):
         "limit",
         "disposition",
         "ended_by",
-        "group",
     ]
     list_filter = [
         HappeningFilter,

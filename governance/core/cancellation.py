@@ -73,7 +73,7 @@ class CancellationToken:
 
     def __init__(self, *, parent: "CancellationToken | None" = None) -> None:
         self._lock = threading.Lock()
-        self._callbacks: dict[object, Callback] | None = {}
+        self._callbacks: dict[object, Callback] = {}
         self._cancellation: Cancellation | None = None
         self._leave_parent = parent.on_cancel(self._cancel_from_parent) if parent else _nothing
 
@@ -99,10 +99,10 @@ class CancellationToken:
     def cancel(self, cancellation: Cancellation) -> bool:
         """Make the request; the first one wins. Return whether this was the first."""
         with self._lock:
-            if self._callbacks is None:
+            if self._cancellation is not None:
                 return False
-            callbacks, self._callbacks = self._callbacks, None
             self._cancellation = cancellation
+            callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             try:
                 callback(cancellation)
@@ -113,13 +113,11 @@ class CancellationToken:
     def on_cancel(self, callback: Callback) -> Callable[[], None]:
         """Call `callback` at the request, or now if it was made already. Return a function that takes it back."""
         with self._lock:
-            if self._callbacks is not None:
+            if (cancellation := self._cancellation) is None:
                 key = object()
                 self._callbacks[key] = callback
                 return lambda: self._forget(key)
-            cancellation = self._cancellation
-        if cancellation is not None:
-            callback(cancellation)
+        callback(cancellation)
         return _nothing
 
     async def wait(self) -> Cancellation:
@@ -166,8 +164,7 @@ class CancellationToken:
 
     def _forget(self, key: object) -> None:
         with self._lock:
-            if self._callbacks is not None:
-                self._callbacks.pop(key, None)
+            self._callbacks.pop(key, None)
 
 
 def _nothing() -> None:

@@ -140,8 +140,7 @@ class Deadline:
     def _look(self) -> None:
         self._timer = None
         due = self._next()
-        if due is None:
-            return
+        assert due is not None  # noqa: S101 - there is no timer without a limit
         if due[0] > self._loop.time() + 1e-4:
             self._arm()
         else:

@@ -5,11 +5,14 @@ GovernanceError
 ├── InvalidToolInput
 ├── ToolDisabled
 ├── ToolFailed              raised by a tool: a sentence for the model
+├── MayStillRun             raised by a tool that was asked to stop
 ├── ToolTimeoutError
 ├── ToolExecutionError
 ├── QueueFull
 ├── QueueTimeout
-├── TooManyAbandonedThreads
+├── CallNotStarted          whoever runs bodies refused this one: it had no effect
+│   └── TooManyAbandonedThreads
+├── OutcomeUnknown          the body ended without saying how far it got
 └── IllegalTransition
 """
 
@@ -47,6 +50,10 @@ class ToolFailed(GovernanceError):
     """Raised by a tool that wants the model to read exactly this sentence."""
 
 
+class MayStillRun(GovernanceError):
+    """Raised by a tool that was asked to stop, has stopped waiting, and cannot say whether its work goes on (C13)."""
+
+
 class ToolTimeoutError(GovernanceError):
     """A tool did not end within its limit (T4)."""
 
@@ -73,7 +80,15 @@ class QueueTimeout(GovernanceError):
     """No slot came free within the queue timeout (P4)."""
 
 
-class TooManyAbandonedThreads(GovernanceError):
+class CallNotStarted(GovernanceError):
+    """Whoever runs bodies refused this one: it never ran and had no effect (C13)."""
+
+
+class OutcomeUnknown(GovernanceError):
+    """The body ended without saying how far it got: it may have been applied (C13)."""
+
+
+class TooManyAbandonedThreads(CallNotStarted):
     """The cap on threads that outlived their deadline is reached (T7)."""
 
 

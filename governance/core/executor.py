@@ -18,6 +18,7 @@ from governance.core.deadline import Deadline, Limit
 from governance.core.exceptions import (
     GovernanceError,
     InvalidToolInput,
+    MayStillRun,
     ToolDisabled,
     ToolExecutionError,
 )
@@ -125,16 +126,15 @@ class ToolExecutor:
         """Make the limits as they are now hold for the running calls too (T9)."""
         self._policy_round += 1
         for live, host in list(self._live.items()):
-            if live.deadline is not None:
-                self._obey(live, host)
+            if live.tool is not None and live.deadline is not None:
+                self._obey(live, live.tool, host)
 
     def set_deadline(self, live: LiveCall, timeout: float, *, by: str = "") -> bool:
         """Give a running call another total limit (T9). Return False if it does not run any more."""
-        change = live.set_deadline(timeout, source=TimeoutSource.MANUAL, by=by)
-        if change is None:
+        host = self._live.get(live)
+        if host is None or not live.set_deadline(timeout, source=TimeoutSource.MANUAL, by=by):
             return False
-        if (host := self._live.get(live)) is not None:
-            self._tell(live, host.observer.deadline_moved(live))
+        self._tell(live, host.observer.deadline_moved(live))
         return True
 
     async def aclose(self) -> None:
@@ -190,6 +190,7 @@ class ToolExecutor:
         ticket = Ticket(
             scope=live.call.scope,
             tool_name=tool.name,
+            pool=tool.pool,
             concurrency=tool.concurrency,
             isolation=tool.isolation,
             max_running=live.policy.max_running if live.policy else None,
@@ -228,7 +229,7 @@ class ToolExecutor:
         body = self._start(live, tool, arguments, host)
         deadline = live.deadline = _deadline(live, policy)
         if policy_round != self._policy_round:
-            self._obey(live, host)
+            self._obey(live, tool, host)
         ending = await self._watch(live, deadline, body)
         if ending.kind is EndingKind.BODY:
             return outcomes.settled(live, body, result_limit=self._result_limit)
@@ -284,7 +285,7 @@ class ToolExecutor:
             return outcomes.settled(live, body, result_limit=self._result_limit)
         if has_value or not body.done():
             live.outliving = body
-        return outcomes.ended(live, ending, is_settled=body.done())
+        return outcomes.ended(live, ending, is_settled=_is_over(body))
 
     def _tick_soon(self) -> None:
         if self._ticker is None:
@@ -306,11 +307,9 @@ class ToolExecutor:
         if self._live:
             self._tick_soon()
 
-    def _obey(self, live: LiveCall, host: Host) -> None:
+    def _obey(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Put a policy that was edited in force for a running call."""
-        if live.tool is None:
-            return
-        before, after = live.policy, resolve(self._policies.levels(live.tool), hint=live.hint)
+        before, after = live.policy, resolve(self._policies.levels(tool), hint=live.hint)
         live.policy = after
         if before is None or (before.timeout, before.idle_timeout) == (
             after.timeout,
@@ -345,6 +344,13 @@ def _deadline(live: LiveCall, policy: Policy) -> Deadline:
 
 def _has_value(body: asyncio.Task[Any]) -> bool:
     return body.done() and not body.cancelled() and body.exception() is None
+
+
+def _is_over(body: asyncio.Task[Any]) -> bool:
+    """Whether the body has ended and all that it started with it, as far as it knows (C13)."""
+    if not body.done():
+        return False
+    return body.cancelled() or not isinstance(body.exception(), MayStillRun)
 
 
 def _capacities(invokers: Mapping[Isolation, Invoker]) -> dict[Isolation, int]:

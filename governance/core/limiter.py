@@ -42,6 +42,7 @@ class Ticket:
         concurrency: Concurrency,
         isolation: Isolation = Isolation.ASYNC,
         max_running: int | None = None,
+        pool: str = "",
     ) -> None:
         self.scope = scope
         self.concurrency = concurrency
@@ -51,7 +52,7 @@ class Ticket:
         # all that the call counts against while it runs
         self.places: tuple[tuple[str, ...], ...] = (
             ("scope", scope),
-            ("tool", tool_name),
+            ("pool", pool) if pool else ("tool", tool_name),
             ("isolation", isolation),
             ("tool in scope", scope, tool_name),
         )

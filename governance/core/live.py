@@ -136,7 +136,7 @@ class LiveCall:
         self, timeout: float, *, source: TimeoutSource, by: str = ""
     ) -> DeadlineChange | None:
         """Give the running call another total limit (T9), capped by its ceiling; None if it does not run."""
-        if self.policy is None:
+        if self.deadline is None or self.policy is None:
             return None
         timeout = cap(timeout, ceiling=self.policy.ceiling)
         return self.change_limits(

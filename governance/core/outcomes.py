@@ -9,17 +9,19 @@ import pydantic_core
 from governance.core import texts
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
 from governance.core.exceptions import (
+    CallNotStarted,
     GovernanceError,
     InvalidToolInput,
+    OutcomeUnknown,
     QueueFull,
     QueueTimeout,
     ToolDisabled,
     ToolExecutionError,
     ToolFailed,
     ToolTimeoutError,
-    TooManyAbandonedThreads,
     UnknownTool,
 )
+from governance.core.invokers.worker_errors import RemoteToolError
 from governance.core.live import Ending, EndingKind, LiveCall
 
 logger = logging.getLogger(__name__)
@@ -39,7 +41,6 @@ _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
         ErrorType.QUEUE_TIMEOUT,
         "It was not started. Try again with fewer calls at once.",
     ),
-    TooManyAbandonedThreads: (ErrorType.EXECUTION_ERROR, "It was not started. Try another way."),
 }
 
 
@@ -69,7 +70,7 @@ def not_started(live: LiveCall) -> ToolOutcome:
 def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -> ToolOutcome:
     """The body has ended by itself, or in its grace with a value of its own: that is the result."""
     error = asyncio.CancelledError() if body.cancelled() else body.exception()
-    if isinstance(error, TooManyAbandonedThreads):
+    if isinstance(error, CallNotStarted):
         return refused(live, error)
     if error is not None:
         return _failed(live, error, result_limit=result_limit)
@@ -161,21 +162,37 @@ def facts(live: LiveCall, *, error: BaseException | None = None) -> dict[str, An
 
 
 def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolOutcome:
-    name = live.call.tool_name
+    is_unknown = isinstance(error, OutcomeUnknown)
     if isinstance(error, ToolFailed):
         text, detail = str(error)[:result_limit], ""
-    elif isinstance(error, GovernanceError):
-        text, detail = texts.refused_text(str(error), ""), repr(error)
+    elif isinstance(error, GovernanceError) and not isinstance(error, RemoteToolError):
+        text = texts.lost_text(str(error), is_known=not is_unknown, partial=live.partial_output)
+        detail = repr(error)
     else:
-        failure = ToolExecutionError(name, error)
-        logger.warning("A tool raised", extra=facts(live, error=error), exc_info=error)
-        text, detail = (
-            texts.failed_text(name, type(error).__name__, partial=live.partial_output),
-            str(failure),
-        )
+        text, detail = _raised(live, error)
     return _outcome(
-        live, CallStatus.FAILED, text, error_type=ErrorType.EXECUTION_ERROR, detail=detail
+        live,
+        CallStatus.FAILED,
+        text,
+        error_type=ErrorType.EXECUTION_ERROR,
+        disposition=Disposition.INDETERMINATE if is_unknown else Disposition.SETTLED,
+        detail=detail,
     )
+
+
+def _raised(live: LiveCall, error: BaseException) -> tuple[str, str]:
+    """What the model reads and what the log keeps of a tool that raised, here or in a worker process."""
+    name = live.call.tool_name
+    if isinstance(error, RemoteToolError):
+        logger.warning(
+            "A tool raised in its process: %s", error.traceback, extra=facts(live, error=error)
+        )
+        kind = error.type_name
+    else:
+        logger.warning("A tool raised", extra=facts(live, error=error), exc_info=error)
+        kind = type(error).__name__
+    failure = ToolExecutionError(name, error)
+    return texts.failed_text(name, kind, partial=live.partial_output), str(failure)
 
 
 def _outcome(

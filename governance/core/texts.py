@@ -70,6 +70,12 @@ def refused_text(reason: str, advice: str) -> str:
     return f"[ERROR] {reason} {advice}".rstrip()
 
 
+def lost_text(reason: str, *, is_known: bool, partial: str) -> str:
+    """Return the result of a call that the place where it ran could not bring to a result."""
+    fate = "" if is_known else "It may have been applied, so check before you repeat it."
+    return _join(f"[ERROR] {reason}", fate, "", partial)
+
+
 def failed_text(tool_name: str, error_name: str, *, partial: str) -> str:
     """Return the result of a call that raised: the kind of error, never its text (invariant 12)."""
     first = f'[ERROR] Tool "{tool_name}" failed with {error_name}.'

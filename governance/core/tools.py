@@ -77,6 +77,7 @@ class Tool:
 
     `timeout` in seconds: None = says nothing, 0 = no framework limit (T2, T3). `timeout_argument` names the
     function's own parameter (milliseconds) that serves as the call's limit. `loop_exempt` keeps the loop detector off.
+    Tools of one `pool` count together against `max_running`.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Tool:
     expected_duration: float | None = None
     concurrency: Concurrency = Concurrency.PARALLEL
     max_running: int | None = None
+    pool: str = ""
     side_effects: bool = False
     loop_exempt: bool = False
     raw_schema: Mapping[str, Any] | None = None

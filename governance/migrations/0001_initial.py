@@ -414,7 +414,7 @@ class Migration(migrations.Migration):
                             ("policy", "policy"),
                         ],
                         max_length=16,
-                        verbose_name="by what means",
+                        verbose_name="means",
                     ),
                 ),
                 (

@@ -2,12 +2,25 @@
 
 from governance.core.tools import ToolRegistry
 from governance.toolbox.files import make_file_tools
-from governance.toolbox.settings import Resolver, SettingsSource, ToolboxSettings
+from governance.toolbox.settings import (
+    BrowserSandbox,
+    Resolver,
+    SandboxChoice,
+    SettingsSource,
+    ToolboxSettings,
+)
 from governance.toolbox.shell import make_exec
 from governance.toolbox.waiting import make_wait
 from governance.toolbox.web import make_web_fetch
 
-__all__ = ["Resolver", "SettingsSource", "ToolboxSettings", "register"]
+__all__ = [
+    "BrowserSandbox",
+    "Resolver",
+    "SandboxChoice",
+    "SettingsSource",
+    "ToolboxSettings",
+    "register",
+]
 
 
 def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:

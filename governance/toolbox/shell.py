@@ -1,32 +1,34 @@
 """The `exec` tool: one shell command in the conversation's workspace, ended with its whole process group (G1, C4).
 
-The command runs with the rights of the server's user: the scrubbed environment and the working directory keep
-accidents away, they are no sandbox. That is why the tool is off unless a setting switches it on.
+In the sandbox a command can write the workspace and no more. Without one it runs with the rights of the server's user:
+then the scrubbed environment and the working directory only keep accidents away. So the tool is off unless a setting
+switches it on, and its description says which of the two holds.
 """
 
 import asyncio
-import logging
 import os
-import signal
-import subprocess
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
-from governance.core.processes import Ending, end_group, exited
 from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
+from governance.toolbox.commands import Launch, name_ending, run, scrub
 from governance.toolbox.output import Output
+from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, require_sandbox
 from governance.toolbox.settings import SettingsSource, ToolboxSettings
 from governance.toolbox.workspace import explained, find_workspace
 
-logger = logging.getLogger(__name__)
-
 _SHELLS = ("/bin/bash", "/bin/sh")
-_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_FREE = (
+    "It runs with the rights of the server's user, in no sandbox. Put a long-lived server in the background with "
+    "`setsid … >log 2>&1 &`."
+)
+_KEPT_IN = (
+    "It runs in a sandbox: only the workspace can be written, {network}, and nothing that it leaves in the background "
+    "outlives it."
+)
 
 
 def make_exec(settings: SettingsSource) -> Tool:
@@ -40,13 +42,14 @@ def make_exec(settings: SettingsSource) -> Tool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """All that is needed to start a command."""
-
-    arguments: tuple[str, ...]
-    directory: Path
-    environment: dict[str, str]
+def describe(tool: Tool, sandbox: Sandbox) -> Tool:
+    """Return the tool with a description that says how its commands are kept in."""
+    said = tool.function.__doc__ or ""
+    words = _FREE
+    if sandbox.mode is not Mode.NONE:
+        network = "the network can be reached" if sandbox.network else "there is no network"
+        words = _KEPT_IN.format(network=network)
+    return replace(tool, description=f"{' '.join(said.split())} {words}")
 
 
 class Shell:
@@ -54,6 +57,11 @@ class Shell:
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox in force; to be asked for in a thread."""
+        return find_sandbox(self._settings())
 
     async def exec(
         self,
@@ -68,25 +76,25 @@ class Shell:
     ) -> str:
         """Run a shell command in the workspace and return what it printed (stdout and stderr together).
 
-        Input is empty. A command that is still running at its limit is ended with everything it started;
-        put a long-lived server in the background with `setsid … >log 2>&1 &`.
+        Input is empty. A command that is still running at its limit is ended with everything it started.
         """
         # `timeout_ms` is obeyed by the executor, as the limit may change while the command runs (T9).
         settings = self._settings()
         if not settings.exec_enabled:
             raise ToolFailed(
                 "Running commands is switched off on this server. An administrator can switch it on: "
-                "GOVERNANCE_EXEC_ENABLED. It then runs with the rights of the server's user."
+                "GOVERNANCE_EXEC_ENABLED."
             )
         # In a thread, as it looks at the disk.
         launch = await asyncio.to_thread(
             _prepare, context, settings=settings, command=command, directory=directory
         )
+        context.progress(f"Running: {launch.sandbox.words}")
         output = Output(
             context, limit=settings.exec_output_limit, interval=settings.exec_report_interval
         )
-        status = await _run(launch, output, context=context, settings=settings)
-        return _result(status, output.text)
+        status = await run(launch, output, context=context, settings=settings)
+        return _result(status, output.text, sandbox=launch.sandbox)
 
 
 def _prepare(
@@ -100,82 +108,15 @@ def _prepare(
     return Launch(
         arguments=(shell, "-c", command),
         directory=workspace.root.joinpath(*parts),
-        environment=_scrub(settings.exec_environment, home=workspace.root),
+        environment=scrub(home=workspace.root, passed=settings.exec_environment),
+        workspace=workspace.root,
+        sandbox=require_sandbox(settings),
     )
 
 
-def _scrub(passed: tuple[str, ...], *, home: Path) -> dict[str, str]:
-    """Return the command's environment: nothing of the server's but what was named."""
-    return {
-        "PATH": _SEARCH_PATH,
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "TERM": "dumb",
-        "TMPDIR": "/tmp",  # noqa: S108 - only named; the command makes its own files there
-    } | {name: os.environ[name] for name in passed if name in os.environ}
-
-
-async def _run(
-    launch: Launch, output: Output, *, context: ToolContext, settings: ToolboxSettings
-) -> int:
-    """Run the command to its end and return its exit status; when cancelled, end its process group first."""
-    process = await _start(launch, output)
-    try:
-        status = await exited(process)
-        # A child in the background may hold the pipe for ever, so its end is not waited for.
-        await output.drain(within=settings.exec_drain)
-    except asyncio.CancelledError:
-        output.flush()
-        await _end(process, context=context, grace=settings.kill_grace)
-        await output.drain(within=settings.exec_drain)
-        raise
-    finally:
-        output.detach()
-    return status
-
-
-async def _end(process: subprocess.Popen[bytes], *, context: ToolContext, grace: float) -> None:
-    try:
-        ending = await end_group(process, grace=grace)
-    except asyncio.CancelledError:  # once more: SIGKILL is out already, the process is left to reap
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                await exited(process)
-        raise
-    if ending in {Ending.SURVIVED, Ending.NOT_OURS}:
-        facts = {"call_id": context.call_id, "ending": ending}
-        logger.warning("A command outlived its call", extra=facts)
-
-
-async def _start(launch: Launch, output: Output) -> subprocess.Popen[bytes]:
-    writable = await output.open()
-    try:
-        return subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
-            launch.arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=writable,
-            stderr=subprocess.STDOUT,
-            cwd=launch.directory,
-            env=launch.environment,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        output.close()
-        reason = getattr(error, "strerror", None) or "it holds a character that is not allowed"
-        raise ToolFailed(f"The command could not be started: {reason}.") from error
-    finally:
-        os.close(writable)
-
-
-def _result(status: int, text: str) -> str:
+def _result(status: int, text: str, *, sandbox: Sandbox) -> str:
     if status == 0:
         return text or "The command ended well and printed nothing."
-    how = f"with exit code {status}" if status > 0 else f"by the signal {_name_signal(-status)}"
-    raise ToolFailed(f"The command ended {how}.\n{text}".rstrip())
-
-
-def _name_signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return str(number)
+    raise ToolFailed(
+        f"The command ended {name_ending(status, sandbox=sandbox)}.\n{text}".rstrip()
+    )

@@ -32,6 +32,10 @@ class Chat:
             has=self.page.locator(".message-user").get_by_text(said, exact=True)
         )
 
+    def ending(self, title: str) -> Locator:
+        """Return the line under a turn that says how it ended."""
+        return self.transcript.locator(".turn-end").get_by_text(title, exact=True)
+
     async def has_ended(self) -> None:
         """Wait until nothing runs any more; then no card may look as if it did."""
         await expect(self.running_bar).to_be_hidden()

@@ -1,5 +1,6 @@
 """What the browser tests share: one real site, one real browser, and people who sign in."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -9,6 +10,9 @@ from playwright.async_api import Browser, StorageState, async_playwright, expect
 from tests.e2e.site import Site
 from tests.e2e.visitor import Visitor
 from tests.support import browser_path, eventually_sync
+
+# It takes a picture and proves nothing: `make screenshot` asks for it.
+collect_ignore = [] if os.environ.get("SCREENSHOTS") else ["test_screenshot.py"]
 
 SWITCHES = [
     "--no-sandbox",

@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 class Site:
     """One server process with its own database, port and workspaces; a killed one can be started again."""
 
-    def __init__(self, var: Path) -> None:
+    def __init__(self, var: Path, **settings: str) -> None:
         self.var = var
+        self._settings = settings
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -39,6 +40,7 @@ class Site:
             "VAR_DIR": str(self.var),
             "HOST": "127.0.0.1",
             "PORT": str(self.port),
+            **self._settings,
         }
         command = [sys.executable, "-m", "scripts.start"]
         with self._said.open("a") as said:

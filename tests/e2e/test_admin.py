@@ -22,8 +22,6 @@ LISTS = [
 ]
 
 
-
-
 async def set_limits(page: Page, **limits: str) -> None:
     """Fill in the form that the tab shows, and save it."""
     labels = {"total": "Total limit", "idle": "Idle limit", "ceiling": "Ceiling for hints"}
@@ -93,7 +91,7 @@ async def test_an_admin_cancels_a_running_turn(visit, visitor, site):
     await page.get_by_label("Action:").select_option(label="Cancel the selected running turns")
     await page.get_by_role("button", name="Go").click()
     await expect(page.get_by_text("1 turn is being cancelled.")).to_be_visible()
-    await expect(chat.page.get_by_text("Turn cancelled")).to_be_visible()
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
     await expect(chat.page.get_by_text("by an admin (admin)").last).to_be_visible()
     await chat.has_ended()
 

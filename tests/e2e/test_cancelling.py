@@ -19,7 +19,7 @@ async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(visi
         await chat.cancel_turn.click()
     else:
         await chat.page.keyboard.press("Escape")
-    await expect(chat.page.get_by_text("Turn cancelled")).to_be_visible()
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
     await chat.has_ended()
     for seconds in (60, 61):
         await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
@@ -35,7 +35,7 @@ async def test_a_cancel_word_cancels_what_runs(visitor, word):
     await chat.say("wait 60")
     await expect(state(chat.card("seconds: 60"))).to_have_text("running")
     await chat.say(word)
-    await expect(chat.page.get_by_text("Turn cancelled")).to_be_visible()
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
     await expect(state(chat.card("seconds: 60"))).to_contain_text("cancelled by you")
     await chat.has_ended()
     await expect(chat.page.locator("section.turn")).to_have_count(1)
@@ -65,7 +65,7 @@ async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(visitor
         await expect(state(tab.card("seconds: 60"))).to_have_text("running")
     await first.cancel_turn.click()
     for tab in (first, second):
-        await expect(tab.page.get_by_text("Turn cancelled")).to_be_visible()
+        await expect(tab.ending("Turn cancelled")).to_be_visible()
         await tab.has_ended()
 
 
@@ -81,7 +81,7 @@ async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel
         await expect(tab.sent).to_have_count(2)
     await second.cancel_turn.click()
     for tab in (first, second):
-        await expect(tab.turn("wait 60").get_by_text("Turn cancelled")).to_be_visible()
+        await expect(tab.turn("wait 60").get_by_text("Turn cancelled", exact=True)).to_be_visible()
         await expect(tab.turn("say Too late.")).to_contain_text("Not sent to the agent")
         await tab.has_ended()
     await first.page.reload()

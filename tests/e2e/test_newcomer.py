@@ -31,7 +31,7 @@ async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(visit, site)
     await eventually(lambda: not site.processes("sleep 60"))
     await expect(chat.answers.last).to_contain_text("cancelled by the user")
     await chat.has_ended()
-    await expect(chat.page.get_by_text("Turn cancelled")).to_be_hidden()
+    await expect(chat.ending("Turn cancelled")).to_be_hidden()
 
 
 async def test_one_of_three_calls_is_cancelled_and_the_others_finish(visitor):

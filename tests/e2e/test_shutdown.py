@@ -35,7 +35,7 @@ async def test_ctrl_c_lets_a_turn_end_and_a_second_one_cancels_it(visit, own_sit
     assert "Cancelling what still runs." in own_site.said
     assert not own_site.processes()
     own_site.start()
-    await expect(chat.page.get_by_text("Turn interrupted")).to_be_visible()
+    await expect(chat.ending("Turn interrupted")).to_be_visible()
     await expect(state(chat.card("sleep 64"))).to_contain_text("by a restart of the server")
     await chat.has_ended()
     own_site.interrupt()

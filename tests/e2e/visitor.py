@@ -23,7 +23,9 @@ class Visitor:
     def problems(self) -> list[str]:
         """What the browser complained about: script errors, refused resources, violations of the page's policy."""
         patterns = [re.compile(pattern) for pattern in self._expected]
-        return [text for text in self._problems if not any(pattern.search(text) for pattern in patterns)]
+        return [
+            text for text in self._problems if not any(pattern.search(text) for pattern in patterns)
+        ]
 
     def expect_problem(self, pattern: str) -> None:
         """Take complaints that match for what they are: the test has caused them."""

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from governance.doors import database_door
 from tests.support import eventually
 from tests.webchat.sockets import Frame, Socket
-from turns import services
+from turns import runtime, services
 from turns.services import ConversationSummary
 from webchat import operations, sockets, tokens
 from webchat.frames import ANSWERS, EVENTS, type_of
@@ -519,8 +519,29 @@ async def test_a_revoked_token_ends_its_socket(connect: Connect, person: User):
 
 async def test_when_the_server_goes_down_clients_are_told_to_come_back(connect: Connect):
     socket = await connect().open()
-    await sockets.close_all()
+    closing = asyncio.create_task(sockets.close_all())
     assert await socket.close_code() == 1012
+    assert not closing.done()
+    await socket.leave()
+    await closing
+
+
+async def test_what_the_log_has_is_sent_before_the_server_goes_down(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+):
+    async def dead(*_: Any) -> None:
+        raise ConnectionError("no broker")
+
+    socket = await connect().open()
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", dead)
+    await socket.send(type="message", client_id="c", text="wait 60")
+    await socket.read("message_result")
+    await runtime.stop(grace=0)
+    closing = asyncio.create_task(sockets.close_all())
+    assert await socket.close_code() == 1012
+    assert socket.events[-1]["type"] == "turn_end"
+    await socket.leave()
+    await closing
 
 
 async def test_a_socket_leaves_no_task_and_no_membership_behind(connect: Connect):

@@ -1,11 +1,13 @@
 """What the lists of turns share: spans in words, links, and tables of rows that belong to a turn."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
 
 from governance.durations import format_duration
 
@@ -31,10 +33,16 @@ def link(name: str, pk: Any, text: Any) -> SafeString:
     return format_html('<a href="{}">{}</a>', reverse(f"admin:{name}_change", args=[pk]), text)
 
 
+def _cell(value: Any) -> Any:
+    return f"{localtime(value):%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
+
+
 def table(heads: Sequence[Any], lines: Iterable[Sequence[Any]]) -> SafeString | str:
     """Return a table of cells, escaped; a dash where there are no lines."""
     rows = [
-        format_html("<tr>{}</tr>", format_html_join("", "<td>{}</td>", ((cell,) for cell in line)))
+        format_html(
+            "<tr>{}</tr>", format_html_join("", "<td>{}</td>", ((_cell(cell),) for cell in line))
+        )
         for line in lines
     ]
     if not rows:

@@ -8,6 +8,7 @@ from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -21,6 +22,7 @@ from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Turn
 
 EVENTS_SHOWN = 500
+TITLE_SHOWN = 40
 
 
 class HappeningFilter(ConditionFilter):
@@ -47,7 +49,7 @@ class TurnAdmin(ReadOnlyAdmin):
         "queued_at",
         "status",
         "who",
-        "conversation",
+        "title",
         "ended_by",
         "ran",
         "steps",
@@ -130,6 +132,11 @@ class TurnAdmin(ReadOnlyAdmin):
     def who(self, obj: Turn) -> str:
         """Whose turn it is."""
         return str(obj.conversation.owner.get_username())
+
+    @admin.display(description=gettext_lazy("conversation"), ordering="conversation")
+    def title(self, obj: Turn) -> str:
+        """What its conversation is called; Django lets no other column of a related row wrap."""
+        return Truncator(obj.conversation.title).chars(TITLE_SHOWN) or NOTHING
 
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: Turn) -> str:

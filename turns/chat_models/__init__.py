@@ -1,4 +1,4 @@
-"""Chat models by name: `local`, built in and without a key, or the path of a factory."""
+"""Chat models by name: `local`, built in and without a key, `provider:model`, or the path of a factory."""
 
 from functools import cache
 
@@ -6,25 +6,41 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
 from turns.chat_models.local import LocalChatModel
+from turns.chat_models.providers import (
+    PROVIDERS,
+    ProviderChatModel,
+    close_connections,
+    problem_of,
+    split,
+)
 from turns.core.chat_model import ChatModel
 from turns.core.exceptions import ChatModelError
 
-__all__ = ["LocalChatModel", "get_chat_model"]
+__all__ = [
+    "LocalChatModel",
+    "ProviderChatModel",
+    "close_connections",
+    "get_chat_model",
+    "problem_of",
+]
 
 LOCAL = "local"
 
 
 @cache
 def get_chat_model(name: str) -> ChatModel:
-    """Return the chat model of this name, made once: `local`, or what the factory `package.module:factory` returns.
+    """Return the chat model of this name, made once; `get_chat_model.cache_clear()` forgets them.
 
-    `get_chat_model.cache_clear()` forgets them.
+    The name is `local`, `anthropic:…`, `openai:…`, `google:…`, or the path of a factory, `package.module:factory`.
 
     Raises:
         ChatModelError: there is none of this name.
     """
     if name == LOCAL:
         return LocalChatModel()
+    if (found := split(name)) is not None:
+        provider, model_name = found
+        return ProviderChatModel(provider, model_name)
     try:
         factory = import_string(name.replace(":", ".", 1))
     except ImportError as error:
@@ -37,7 +53,9 @@ def get_chat_model(name: str) -> ChatModel:
 
 def _unknown(name: str) -> ChatModelError:
     sentence = _(
-        "There is no chat model named “%(name)s”. An administrator can set TURNS_CHAT_MODEL to “local”, or to "
-        "the path of a function that returns one, such as “package.module:factory”."
+        "There is no chat model named “%(name)s”. An administrator can set TURNS_CHAT_MODEL to “local”, to one of a "
+        "provider such as “anthropic:claude-sonnet-5-5” (%(providers)s), or to the path of a function that returns "
+        "one, such as “package.module:factory”."
     )
-    return ChatModelError("unknown_chat_model", sentence % {"name": name})
+    providers = ", ".join(f"{provider}:…" for provider in PROVIDERS)
+    return ChatModelError("unknown_chat_model", sentence % {"name": name, "providers": providers})

@@ -147,7 +147,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "ended_by_source",
-                    models.CharField(blank=True, max_length=16, verbose_name="by what means"),
+                    models.CharField(blank=True, max_length=16, verbose_name="means"),
                 ),
                 (
                     "ended_by_name",

@@ -16,6 +16,7 @@ from governance.core.invokers.connection import WorkerConnection, WorkerSettings
 from governance.core.invokers.restart_budget import RestartBudget
 from governance.core.invokers.worker_errors import (
     CallRefused,
+    InputRefused,
     RemoteToolError,
     WorkerDied,
     WorkerPoolBroken,
@@ -27,6 +28,7 @@ from governance.core.tools import Tool, ToolContext
 
 __all__ = [
     "CallRefused",
+    "InputRefused",
     "ProcessInvoker",
     "RemoteToolError",
     "WorkerDied",
@@ -188,6 +190,6 @@ class ProcessInvoker:
             }
             return frames.pack(frame, limit=self._result_limit)
         except frames.FrameTooLarge as error:
-            raise CallRefused("too_large", f"input: {error}") from None
+            raise InputRefused("too_large", f"input: {error}") from None
         except (TypeError, ValueError) as error:
-            raise CallRefused("not_json", f"input: {error}") from error
+            raise InputRefused("not_json", f"input: {error}") from error

@@ -110,8 +110,6 @@ class ThreadInvoker:
 
 
 def _settle(settled: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if settled.done():
-        return
     if error is None:
         settled.set_result(result)
     elif isinstance(error, StopIteration | asyncio.CancelledError | KeyboardInterrupt | SystemExit):

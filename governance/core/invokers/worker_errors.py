@@ -2,16 +2,19 @@
 
 GovernanceError
 ├── RemoteToolError
-├── CallRefused
-├── WorkerDied
-├── WorkerPoolBroken
-└── WorkerPoolClosed
+├── CallRefused             the result cannot cross
+├── CallNotStarted
+│   ├── InputRefused
+│   ├── WorkerPoolBroken
+│   └── WorkerPoolClosed
+└── OutcomeUnknown
+    └── WorkerDied
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from governance.core.exceptions import GovernanceError, ToolFailed
+from governance.core.exceptions import CallNotStarted, GovernanceError, OutcomeUnknown, ToolFailed
 
 
 class RemoteToolError(GovernanceError):
@@ -41,7 +44,11 @@ class CallRefused(GovernanceError):
         self.detail = detail
 
 
-class WorkerDied(GovernanceError):
+class InputRefused(CallRefused, CallNotStarted):
+    """The input cannot cross to a worker, so nothing was started."""
+
+
+class WorkerDied(OutcomeUnknown):
     """The worker ended, or spoke nonsense, before the call had a result. What the tool did is not known (C13).
 
     `description` says how it ended; `detail` is for the log.
@@ -54,7 +61,7 @@ class WorkerDied(GovernanceError):
         self.detail = detail
 
 
-class WorkerPoolBroken(GovernanceError):
+class WorkerPoolBroken(CallNotStarted):
     """Too many workers died within a minute; `retry_after` seconds until calls are taken again."""
 
     def __init__(self, retry_after: float) -> None:
@@ -65,7 +72,7 @@ class WorkerPoolBroken(GovernanceError):
         self.retry_after = retry_after
 
 
-class WorkerPoolClosed(GovernanceError):
+class WorkerPoolClosed(CallNotStarted):
     """The server is going down: no call is taken any more."""
 
     def __init__(self) -> None:
@@ -95,5 +102,6 @@ def value_of(answer: Mapping[str, Any]) -> Any:
                 name if name.isidentifier() else "an error", message, traceback=trace
             )
         case {"kind": "refused", "code": str(code), "detail": str(detail)}:
-            raise CallRefused(code, detail)
+            refusal = InputRefused if code == "not_importable" else CallRefused
+            raise refusal(code, detail)
     raise CallRefused("unreadable", "an answer of no known kind")

@@ -176,6 +176,18 @@ class TestWait:
         assert token.cancel(BY_USER)
         await settle()
 
+    async def test_given_up_in_the_moment_of_the_request_leaves_nothing_behind(self, caplog):
+        token = CancellationToken()
+        waiting = asyncio.create_task(token.wait())
+        await settle()
+
+        token.cancel(BY_USER)
+        waiting.cancel()
+        await settle()
+
+        assert waiting.cancelled()
+        assert caplog.messages == []
+
     def test_outlived_by_its_token_does_not_break_the_request(self, caplog):
         token = CancellationToken()
 

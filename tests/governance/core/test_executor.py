@@ -2,28 +2,31 @@
 
 import asyncio
 import contextvars
+import gc
 import logging
+import weakref
 from collections import Counter
 
 import pytest
 
 from governance import (
+    CallStatus,
     Cancellation,
     CancellationToken,
-    CancelReason,
     Cancelled,
-    CallStatus,
+    CancelReason,
     Disposition,
     ErrorType,
     Host,
     Isolation,
     Limits,
-    Timing,
     TimeoutSource,
+    Timing,
     ToolCall,
     ToolContext,
     ToolFailed,
     ToolLimits,
+    ToolTimeoutError,
     make_tool,
 )
 from tests.governance.core.support import (
@@ -144,6 +147,15 @@ class TestFailure:
         assert outcome.result == "No such file: a.txt. List the directory first."
         assert outcome.is_error
 
+    async def test_of_a_call_that_the_tool_governed_itself_is_told_in_its_words(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.fail(ToolTimeoutError("inner", 3))
+
+        assert "Tool 'inner' did not respond within 3s." in (await call.outcome()).result
+
     async def test_keeps_the_output_so_far(self):
         stage = Stage()
         stage.gated()
@@ -260,7 +272,7 @@ class TestRefusal:
         self.check(stage, outcome, ErrorType.EXECUTION_ERROR, "cannot be run here")
 
     async def test_of_a_tool_whose_definition_is_broken(self, caplog):
-        async def broken(value: "NoSuchType") -> None: ...  # noqa: F821
+        async def broken(value: "NoSuchType") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
         stage = Stage(make_tool(broken))
 
@@ -486,8 +498,17 @@ class TestLateResult:
         ]
         assert stage.executor.abandoned == 0
 
+    @pytest.mark.parametrize(
+        ("end", "late"),
+        [
+            (lambda body: body.fail(ValueError("s3cret")), ("raised", "ValueError")),
+            (lambda body: body.fail(asyncio.CancelledError()), ("cancelled", "")),
+            (lambda body: body.release({"s3cret": b"\xff"}), ("returned", "")),
+        ],
+        ids=["an error", "a cancel", "not text"],
+    )
     @on_manual_clock
-    async def test_that_is_an_error_is_told_by_its_kind_only(self):
+    async def test_that_is_none_is_told_by_its_kind_only(self, end, late):
         stage = Stage()
         stage.gated(timeout=5)
         (call,) = await started(stage, "A")
@@ -495,12 +516,10 @@ class TestLateResult:
         await advance(5.6)
         await call.outcome()
 
-        call.body.fail(ValueError("s3cret"))
+        end(call.body)
         await settle()
 
-        assert [(late.kind, late.text) for _, late in stage.observer.late] == [
-            ("raised", "ValueError")
-        ]
+        assert [(noted.kind, noted.text) for _, noted in stage.observer.late] == [late]
 
     @on_manual_clock
     async def test_that_cannot_be_recorded_is_logged_and_harms_nobody(self):
@@ -894,6 +913,21 @@ class TestCancel:
         assert (await call.outcome()).status is CallStatus.SUCCEEDED
 
     @on_manual_clock
+    async def test_in_the_moment_of_a_timeout_comes_too_late(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        accepted = []
+        loop = asyncio.get_running_loop()
+        loop.call_later(5.1, lambda: accepted.append(call.live.cancel(BY_USER)))
+
+        loop.jump(6)
+        outcome = await call.outcome()
+
+        assert accepted == [False]
+        assert outcome.ended_by.reason is CancelReason.TIMEOUT
+
+    @on_manual_clock
     async def test_a_user_does_not_take_the_blame_for_a_timeout(self):
         stage = Stage()
         stage.gated(timeout=5)
@@ -1255,7 +1289,7 @@ class TestExternalCancellation:
 
         assert call.body.runs == 0
 
-    async def test_in_the_grace_goes_on(self):
+    async def test_in_the_grace_goes_on(self, caplog):
         stage = Stage()
         stage.gated()
         (call,) = await started(stage, "A")
@@ -1272,6 +1306,8 @@ class TestExternalCancellation:
         call.body.fail(ValueError())
         await settle()
         assert stage.executor.abandoned == 0
+        gc.collect()
+        assert caplog.messages == []  # asyncio does not complain of an error that nobody saw
 
     async def test_does_not_wait_for_a_body_that_swallows_it(self):
         stage = Stage()
@@ -1453,6 +1489,10 @@ async def test_a_tool_runs_where_its_isolation_says():
     assert invoker.is_closed
 
 
+async def test_an_executor_that_was_never_used_can_be_closed():
+    await Stage().executor.aclose()
+
+
 async def test_nothing_is_left_after_the_last_call():
     stage = Stage()
     stage.gated()
@@ -1467,3 +1507,20 @@ async def test_nothing_is_left_after_the_last_call():
 
     assert asyncio.all_tasks() == before
     assert (tuple(stage.executor.live), stage.executor.abandoned) == ((), 0)
+
+
+async def test_an_ended_call_is_held_by_nobody():
+    stage, turn = Stage(), CancellationToken()
+    stage.gated(timeout=3600)
+    (call,) = await started(stage, "A", token=turn)
+    call.body.release()
+    await call.outcome()
+    await settle()
+    live = weakref.ref(call.live)
+
+    stage.bodies.clear()
+    del call
+    gc.collect()
+
+    assert live() is None
+    assert not turn.is_cancelled

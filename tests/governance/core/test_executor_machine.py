@@ -235,9 +235,10 @@ class GovernedCalls(RuleBasedStateMachine):
 
     @invariant()
     def what_is_counted_is_what_there_is(self):
-        limiter, open_calls = self.stage.executor.limiter, [
-            act for act in self.acts if not act.task.done()
-        ]
+        limiter, open_calls = (
+            self.stage.executor.limiter,
+            [act for act in self.acts if not act.task.done()],
+        )
         assert limiter.running + limiter.queued <= len(open_calls)
         if not open_calls:
             assert tuple(self.stage.executor.live) == ()

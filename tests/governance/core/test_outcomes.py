@@ -1,5 +1,6 @@
 """A result is text of bounded length, whatever a tool returns or floods."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.core.live import PARTIAL_HEAD, PARTIAL_TAIL, PartialOutput
+from governance.core import outcomes
+from governance.core.calls import CallStatus, Disposition, ToolCall
+from governance.core.cancellation import CancellationToken
+from governance.core.invokers.worker_errors import RemoteToolError, WorkerDied, WorkerPoolClosed
+from governance.core.live import PARTIAL_HEAD, PARTIAL_TAIL, LiveCall, PartialOutput
 from governance.core.outcomes import as_text
 
 ENOUGH = 100_000
@@ -115,3 +120,33 @@ def test_partial_output_is_bounded_and_keeps_both_ends(sizes):
     assert whole.endswith(text[-PARTIAL_TAIL:]) or len(whole) < PARTIAL_TAIL
     left_out = len(whole) - PARTIAL_HEAD - PARTIAL_TAIL
     assert (f"… {left_out} characters left out …" in text) == (left_out > 0)
+
+
+def live_call():
+    return LiveCall(ToolCall(id="c1", tool_name="t"), token=CancellationToken())
+
+
+def failed_body(error):
+    body = asyncio.get_running_loop().create_future()
+    body.set_exception(error)
+    return body
+
+
+async def test_a_place_that_refuses_the_body_means_not_started():
+    outcome = outcomes.settled(live_call(), failed_body(WorkerPoolClosed()), result_limit=1_000)
+    assert outcome.status is CallStatus.FAILED
+    assert outcome.disposition is Disposition.NOT_STARTED
+
+
+async def test_a_worker_that_died_leaves_the_outcome_unknown():
+    died = WorkerDied("c1", "was killed by signal 9")
+    outcome = outcomes.settled(live_call(), failed_body(died), result_limit=1_000)
+    assert outcome.disposition is Disposition.INDETERMINATE
+    assert "may have been applied" in outcome.result
+
+
+async def test_what_a_tool_raised_in_its_process_is_named_but_not_quoted():
+    raised = RemoteToolError("KeyError", "the secret", traceback="Traceback … the secret")
+    outcome = outcomes.settled(live_call(), failed_body(raised), result_limit=1_000)
+    assert "KeyError" in outcome.result
+    assert "the secret" not in outcome.result + outcome.detail

@@ -106,7 +106,9 @@ class TestHint:
         assert policy.timeout == BUILT_IN_CEILING
 
 
-@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(("override", "default", "setting"), 2)))
+@pytest.mark.parametrize(
+    ("stronger", "weaker"), list(combinations(("override", "default", "setting"), 2))
+)
 def test_the_stronger_ceiling_wins(stronger, weaker):
     levels = {stronger: ToolLimits(ceiling=10.0), weaker: ToolLimits(ceiling=20.0)}
 

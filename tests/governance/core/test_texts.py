@@ -24,7 +24,9 @@ def cancelled_text(reason=CancelReason.USER, **facts):
 
 
 class TestTimeout:
-    @pytest.mark.parametrize(("seconds", "words"), [(5.0, "5s"), (0.25, "0.25s"), (3600.0, "3600s")])
+    @pytest.mark.parametrize(
+        ("seconds", "words"), [(5.0, "5s"), (0.25, "0.25s"), (3600.0, "3600s")]
+    )
     def test_starts_with_the_tool_and_the_seconds(self, seconds, words):
         expected = f'[TIMEOUT] Tool "fetch" did not respond within {words}.'
 
@@ -100,6 +102,13 @@ def test_a_call_that_never_started_says_so():
     text = texts.not_started_text("fetch", None)
 
     assert text == '[CANCELLED] Tool "fetch" was not started. It had no effect.'
+
+
+def test_a_call_that_was_given_up_may_have_had_an_effect():
+    text = texts.abandoned_text("fetch", Cancellation(reason=CancelReason.SHUTDOWN))
+
+    assert text.startswith('[CANCELLED] Tool "fetch" was cancelled by the server')
+    assert "may still be running" in text
 
 
 def test_a_repaired_call_may_or_may_not_have_run():

@@ -11,12 +11,13 @@ import pytest
 
 from governance import (
     CallStatus,
+    CancellationToken,
     Concurrency,
     Disposition,
     ErrorType,
     Isolation,
-    ToolContext,
     Timing,
+    ToolContext,
     make_tool,
 )
 from governance.core.invokers.thread import ThreadInvoker
@@ -152,6 +153,24 @@ async def test_the_clock_of_a_call_does_not_run_while_it_waits_for_a_thread():
     assert (await first.outcome()).status is CallStatus.SUCCEEDED
     outcome = await queued.outcome()
     assert (outcome.status, outcome.queued) == (CallStatus.SUCCEEDED, 60)
+
+
+async def test_a_task_that_is_cancelled_twice_does_not_wait_for_its_thread():
+    threads = Threads()
+    context = ToolContext(
+        call_id="A", tool_name="hang", scope="", token=CancellationToken(), report=print
+    )
+    tool = threads.stage.registry.get("hang")
+    task = asyncio.create_task(threads.invoker.invoke(tool, {}, context))
+    await threads.started["A"].wait()
+
+    task.cancel()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert threads.invoker.abandoned == 1
+    await threads.open("A")
 
 
 async def test_a_thread_that_looks_at_its_token_ends_and_is_not_abandoned():

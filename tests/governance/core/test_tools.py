@@ -127,6 +127,15 @@ class TestSchema:
         with pytest.raises(InvalidToolInput, match=name):
             made.validate({name: 3})
 
+    def test_that_cannot_be_made_is_found_when_the_tool_is_built(self):
+        async def broken(value: "NoSuchType") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+        make_tool(fetch).build()
+        with pytest.raises(NameError, match="NoSuchType"):
+            make_tool(broken).build()
+        with pytest.raises(ValueError, match="has no schema"):
+            make_tool(fetch, raw_schema={}).build()
+
     def test_of_its_own_is_given_out_as_it_is(self):
         made = make_tool(fetch, raw_schema={"type": "object", "title": "theirs"})
 

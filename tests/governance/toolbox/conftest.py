@@ -9,7 +9,7 @@ import pytest
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
 from governance.core.tools import ToolContext, ToolRegistry
-from governance.toolbox import ToolboxSettings, register
+from governance.toolbox import SandboxChoice, ToolboxSettings, register
 from tests.support import eventually
 
 
@@ -18,7 +18,9 @@ class Bench:
 
     def __init__(self, workspace):
         self.workspace = workspace
-        self.settings = ToolboxSettings(exec_enabled=True, web_allow_private=True)
+        self.settings = ToolboxSettings(
+            exec_enabled=True, exec_sandbox=SandboxChoice.NONE, web_allow_private=True
+        )
         self.registry = ToolRegistry()
         register(self.registry, settings=lambda: self.settings)
         self.reports: list[Progress] = []

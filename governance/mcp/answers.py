@@ -1,0 +1,98 @@
+"""The body of one HTTP answer of an MCP server: bounded, and ended for the reader when its request is given up."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+
+_READ_AHEAD = 8
+_CANCELLED = (
+    -32800
+)  # the code that language servers use for it; nobody waits for this answer any more
+
+
+class Answer(httpx2.AsyncByteStream):
+    """Passes the body on. `on_close` is called when nobody reads it any more.
+
+    A single document may have `longest` bytes; a stream of events may go on, its events are bounded by its reader.
+    """
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        *,
+        longest: int,
+        request_id: Any,
+        on_close: Callable[[], object],
+    ) -> None:
+        content_type = response.headers.get("content-type", "")
+        self.is_stream = content_type.lower().startswith("text/event-stream")
+        self._response = response
+        self._longest = longest
+        self._request_id = request_id
+        self._on_close = on_close
+        self._pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_READ_AHEAD)
+        self._copying: asyncio.Task[None] | None = None
+
+    def give_up(self) -> None:
+        """End the stream with an answer of our own: older servers send none, and leave it open for ever."""
+        if self._copying is not None:
+            self._copying.cancel()
+        while not self._pieces.empty():
+            self._pieces.get_nowait()
+        self._pieces.put_nowait(self._last_event())
+        self._pieces.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces as they come."""
+        if not self.is_stream:
+            async for piece in self._document():
+                yield piece
+            return
+        self._copying = asyncio.create_task(self._copy(), name="reading an MCP answer")
+        try:
+            while (item := await self._pieces.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            self._copying.cancel()
+
+    async def aclose(self) -> None:
+        """Close the connection, or give it back."""
+        self._on_close()
+        if self._copying is not None:
+            self._copying.cancel()
+            await asyncio.wait({self._copying})
+        await self._response.aclose()
+
+    async def _document(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._stream:
+            size += len(piece)
+            if size > self._longest:
+                raise httpx2.ReadError("The answer is too long.")
+            yield piece
+
+    async def _copy(self) -> None:
+        """Read in a task of its own, so that giving up never has to break into a read."""
+        try:
+            async for piece in self._stream:
+                await self._pieces.put(piece)
+        except httpx2.TransportError as error:
+            await self._pieces.put(error)
+        else:
+            await self._pieces.put(None)
+
+    @property
+    def _stream(self) -> httpx2.AsyncByteStream:
+        stream = self._response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - for the type checker
+        return stream
+
+    def _last_event(self) -> bytes:
+        error = {"code": _CANCELLED, "message": "cancelled"}
+        answer = {"jsonrpc": "2.0", "id": self._request_id, "error": error}
+        return f"\n\nevent: message\ndata: {json.dumps(answer)}\n\n".encode()

@@ -1,0 +1,32 @@
+"""When a server that failed may be tried again: later and later, so that nothing starts it endlessly."""
+
+import time
+from collections.abc import Callable
+
+from governance.mcp.specs import McpTiming
+
+
+class Backoff:
+    """Doubles the pause with every failure in a row, up to a longest one."""
+
+    def __init__(self, timing: McpTiming, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._timing = timing
+        self._clock = clock
+        self._failures = 0
+        self._until = 0.0
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the next try; 0.0 = now."""
+        return max(0.0, self._until - self._clock())
+
+    def failed(self) -> None:
+        """Count a failure."""
+        pause = self._timing.first_backoff * 2 ** min(self._failures, 30)
+        self._failures += 1
+        self._until = self._clock() + min(pause, self._timing.longest_backoff)
+
+    def held(self, seconds: float) -> None:
+        """Forget the failures if the server has now been well for long enough."""
+        if seconds >= self._timing.steady_after:
+            self._failures = 0

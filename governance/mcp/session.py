@@ -1,0 +1,283 @@
+"""One session with an MCP server: a single task owns it from open to close (invariant 9).
+
+Callers never wait inside its scopes: a call is a task of the session, its caller waits for a future and can leave at
+once. When a caller leaves, the SDK sends `notifications/cancelled`; when the session ends, every caller learns why.
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+from mcp import Client, types
+from mcp.client import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+from governance.core.calls import Progress
+from governance.core.exceptions import ToolFailed
+from governance.mcp.faults import explain
+from governance.mcp.gone import ServerGone
+from governance.mcp.http import HttpServer
+from governance.mcp.results import describe_error, render
+from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
+from governance.mcp.stdio import StdioServer
+from governance.mcp.wire import Streams, Wire, watched
+
+logger = logging.getLogger(__name__)
+
+_NO_LIMIT = 1e9  # seconds: how long a tool may take is the executor's business
+_REPORT_LENGTH = 500
+_MOST_PAGES = 100
+_LISTEN_AGAIN = 5.0
+
+Report = Callable[[Progress], None]
+
+
+class McpSession:
+    """Begins with `begin`; `ready` is resolved once the tools are known, `ended` (with a clause) once it is over.
+
+    `on_tools` is called with every new list of tools. `is_cautious` leaves out the question for the newest protocol,
+    which some old servers do not survive.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        *,
+        timing: McpTiming,
+        allow_private: bool,
+        is_cautious: bool,
+        on_tools: Callable[[Sequence[FoundTool]], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[str] = loop.create_future()
+        self._spec = spec
+        self._timing = timing
+        self._is_cautious = is_cautious
+        self._on_tools = on_tools
+        self._way: StdioServer | HttpServer
+        if spec.transport is Transport.STDIO:
+            self._way = StdioServer(spec, timing=timing)
+        else:
+            self._way = HttpServer(spec, timing=timing, allow_private=allow_private)
+        self._wire = Wire(timing=timing, on_flood=self._way.give_up)
+        self._wake = asyncio.Event()
+        self._way.ended.add_done_callback(lambda _: self._wake.set())
+        self._client: Client | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._calls: dict[asyncio.Task[None], asyncio.Future[str]] = {}
+        self._closed_because = ""
+
+    @property
+    def late_answers(self) -> int:
+        """Answers that came after their callers had left."""
+        return self._wire.late_answers
+
+    @property
+    def live_calls(self) -> int:
+        """Calls that wait for an answer."""
+        return len(self._calls)
+
+    def begin(self) -> None:
+        """Start the task that owns the session."""
+        # An empty context: the session must not hang on the request that came first.
+        self._owner = asyncio.get_running_loop().create_task(
+            self._own(), name=f"MCP server {self._spec.name}", context=contextvars.Context()
+        )
+
+    def close(self, reason: str) -> None:
+        """Begin to end it; its callers learn `reason`, a clause, at once."""
+        self._closed_because = self._closed_because or reason
+        self._settle(reason)
+        if self._owner is not None:
+            self._owner.cancel()
+
+    async def closed(self, *, within: float) -> bool:
+        """Wait until everything that belongs to the session is gone; return whether it is."""
+        if self._owner is None:
+            return True
+        await asyncio.wait({self._owner}, timeout=within)
+        return self._owner.done()
+
+    async def call(self, tool_name: str, arguments: Mapping[str, Any], *, report: Report) -> str:
+        """Call one of the server's tools and return its result as text.
+
+        Raises:
+            ServerGone: the session is over, or ended before the answer came.
+            ToolFailed: the tool or the server answered with an error.
+        """
+        if self._client is None or self.ended.done():
+            raise ServerGone(self.ended.result() if self.ended.done() else "it is not connected")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str] = loop.create_future()
+        asking = loop.create_task(
+            self._ask(self._client, answer, tool_name, dict(arguments), report),
+            name=f"asking MCP server {self._spec.name} for {tool_name}",
+        )
+        self._calls[asking] = answer
+        asking.add_done_callback(self._asked)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            asking.cancel()  # it tells the server; nobody waits for that
+            raise
+
+    async def _own(self) -> None:
+        reason = "it closed the connection"
+        try:
+            async with Client(
+                watched(self._open(), self._wire),
+                mode="legacy" if self._is_cautious else "auto",
+                cache=None,
+                read_timeout_seconds=self._timing.request_timeout,
+                message_handler=self._hear,
+                client_info=types.Implementation(name="django-turnkeeper", version="1"),
+            ) as client:
+                try:
+                    await self._serve(client)
+                except ServerGone as gone:
+                    self._settle(gone.reason)  # before all the closing
+                    raise
+        except asyncio.CancelledError:
+            reason = self._closed_because or "it was closed"
+            raise
+        except Exception as error:
+            reason = self._why(error)
+            logger.debug("An MCP session ended", extra={"server": self._spec.name}, exc_info=True)
+        finally:
+            self._settle(reason)
+            await self._await_calls()
+
+    def _open(self) -> AbstractAsyncContextManager[Streams]:
+        return self._way if isinstance(self._way, StdioServer) else self._way.open()
+
+    async def _serve(self, client: Client) -> None:
+        """Know the tools, and know them anew whenever the server says that they have changed; until it is gone."""
+        self._on_tools(await self._list(client))
+        self._client = client
+        if not self.ready.done():
+            self.ready.set_result(None)
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            name = f"listening to MCP server {self._spec.name}"
+            self._listening = asyncio.create_task(self._listen(client), name=name)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._way.ended.done():
+                raise ServerGone(self._way.ended.result())
+            self._on_tools(await self._list(client))
+            await asyncio.wait({self._way.ended}, timeout=self._timing.relist_pause)
+
+    async def _list(self, client: Client) -> list[FoundTool]:
+        found: list[FoundTool] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            found += [_found(tool) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= self._timing.most_tools:
+                break
+        return found[: self._timing.most_tools]
+
+    async def _hear(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._wake.set()
+
+    async def _listen(self, client: Client) -> None:
+        """Keep a subscription open: in the newest protocol a server tells only those who ask."""
+        while True:
+            with suppress(SubscriptionLost, MCPError, TimeoutError):
+                async with client.listen(tools_list_changed=True) as subscription:
+                    async for _ in subscription:
+                        self._wake.set()
+            await asyncio.wait({self._way.ended}, timeout=_LISTEN_AGAIN)
+            if self._way.ended.done():
+                return
+
+    async def _ask(
+        self,
+        client: Client,
+        answer: "asyncio.Future[str]",
+        tool_name: str,
+        arguments: dict[str, Any],
+        report: Report,
+    ) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            if not answer.done():
+                text = (message or "")[:_REPORT_LENGTH]
+                report(Progress(message=text, progress=progress, total=total))
+
+        try:
+            result = await client.call_tool(
+                tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
+            )
+            text = render(result)
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                # The session may be ending: then its own reason is the better answer.
+                await asyncio.wait({self.ended}, timeout=1.0)
+            _fail(answer, ToolFailed(describe_error(self._spec.name, error)))
+        except ToolFailed as error:
+            _fail(answer, error)
+        except Exception as error:
+            logger.debug("An MCP answer is of no use", exc_info=True)
+            _fail(answer, ToolFailed(f"The MCP server {self._spec.name!r}: {explain(error)}."))
+        else:
+            if not answer.done():
+                answer.set_result(text)
+
+    def _asked(self, asking: "asyncio.Task[None]") -> None:
+        answer = self._calls.pop(asking)
+        if not answer.done():
+            answer.set_exception(ServerGone("the question was withdrawn"))
+        if not asking.cancelled():
+            asking.exception()
+
+    def _why(self, error: BaseException) -> str:
+        if self._way.ended.done():
+            return self._way.ended.result()
+        status = self._way.status if isinstance(self._way, HttpServer) else None
+        if status is not None and not self.ready.done():
+            return f"it answered {status}" + (
+                " (check its headers)" if status in {401, 403} else ""
+            )
+        return explain(error)
+
+    def _settle(self, reason: str) -> None:
+        """Tell everybody who waits that it is over, and why."""
+        if not self.ended.done():
+            self.ended.set_result(reason)
+        if not self.ready.done():
+            self.ready.cancel()
+        for asking, answer in list(self._calls.items()):
+            _fail(answer, ServerGone(self.ended.result()))
+            asking.cancel()
+
+    async def _await_calls(self) -> None:
+        waiting: set[asyncio.Task[None]] = set(self._calls)
+        if self._listening is not None:
+            self._listening.cancel()
+            waiting.add(self._listening)
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._timing.end_grace)
+
+
+def _fail(answer: "asyncio.Future[str]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _found(tool: types.Tool) -> FoundTool:
+    hints = tool.annotations
+    return FoundTool(
+        name=tool.name,
+        description=tool.description or tool.title or "",
+        input_schema=tool.input_schema,
+        is_read_only=bool(hints and hints.read_only_hint),
+    )

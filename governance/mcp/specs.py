@@ -1,0 +1,88 @@
+"""What an MCP server shall be, and what it offers: plain values, without Django and without the SDK."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+LONGEST_TOOL_NAME = 64  # what the providers of chat models take
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Transport(StrEnum):
+    """How a server is talked to."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """One server as the administrators want it. Secrets are named, never held: see `headers` and `environment`.
+
+    `headers` maps a header to the environment variable that holds its value; `environment` names variables that are
+    passed on to a command. `timeout` in seconds is what the server's tools declare: None = nothing, 0 = no limit.
+    `max_running` counts the calls of all its tools together. No `allowed_tools` = every tool.
+    """
+
+    id: int
+    name: str
+    transport: Transport
+    command: tuple[str, ...] = ()
+    url: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    environment: tuple[str, ...] = ()
+    allowed_tools: frozenset[str] = frozenset()
+    timeout: float | None = None
+    max_running: int | None = None
+    prefix: str = ""
+    allow_private: bool = False
+
+    def allows(self, tool_name: str) -> bool:
+        """Whether the server's tool of this name may be used."""
+        return not self.allowed_tools or tool_name in self.allowed_tools
+
+    def local_name(self, tool_name: str) -> str:
+        """Return the name under which the server's tool is registered here: one that every provider takes."""
+        name = _NOT_IN_A_NAME.sub("_", self.prefix + tool_name)
+        if len(name) <= LONGEST_TOOL_NAME:
+            return name
+        mark = hashlib.sha256(tool_name.encode()).hexdigest()[:8]
+        return f"{name[: LONGEST_TOOL_NAME - 9]}_{mark}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTool:
+    """A tool as its server describes it. `is_read_only` is the server's word, not a proof."""
+
+    name: str
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTiming:
+    """Spans in seconds and bounds on what a server may send.
+
+    `connect_timeout` is generous, since a command may have to download itself first; `ready_timeout` is how long a turn
+    waits for servers that are not connected. A server that sends more than `most_messages` at once and then more than
+    `messages_per_second`, or one message of more than `longest_message` bytes, is disconnected.
+    """
+
+    connect_timeout: float = 60.0
+    ready_timeout: float = 2.0
+    request_timeout: float = 30.0
+    close_grace: float = 0.3
+    end_grace: float = 0.4
+    relist_pause: float = 0.2
+    first_backoff: float = 1.0
+    longest_backoff: float = 60.0
+    steady_after: float = 60.0
+    longest_message: int = 10_000_000
+    most_messages: int = 5_000
+    messages_per_second: float = 1_000.0
+    most_garbage: int = 100
+    most_tools: int = 500

@@ -1,0 +1,245 @@
+"""One MCP server as a child process: its own group, its streams, and an end that leaves nothing behind (G2)."""
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+from governance.core.processes import Ending, end_group, exited
+from governance.mcp.gone import ServerGone
+from governance.mcp.specs import McpTiming, ServerSpec
+from governance.mcp.wire import Streams
+
+logger = logging.getLogger(__name__)
+
+TAG_NAME = "TURNKEEPER_MCP"  # in the environment of a server and of what it starts
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+_HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+_CHUNK = 65_536
+_LAST_WORDS = (
+    0.2  # how long an exit status or the last lines are waited for once the other one is known
+)
+
+
+class StdioServer:
+    """Starts the command of a server and speaks newline-delimited JSON with it; an asynchronous context manager.
+
+    `ended` gets a clause when the streams are no use any more: the process is gone, or sends what nobody can read.
+    """
+
+    def __init__(self, spec: ServerSpec, *, timing: McpTiming) -> None:
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._spec = spec
+        self._timing = timing
+        self._tag = f"{TAG_NAME}={uuid.uuid4()}"
+        self._garbage = 0
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._complaints: asyncio.BaseTransport | None = None
+        self._incoming: MemoryObjectSendStream[SessionMessage | Exception]
+        self._outgoing: MemoryObjectReceiveStream[SessionMessage]
+        self._incoming, self._readable = anyio.create_memory_object_stream[
+            SessionMessage | Exception
+        ](0)
+        self._writable, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def __aenter__(self) -> Streams:
+        try:
+            await self._start()
+        except BaseException:
+            await self._to_the_end(self._close())
+            raise
+        return self._readable, self._writable
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._to_the_end(self._close())
+
+    def give_up(self, reason: str) -> None:
+        """Say once why the streams are no use any more, and let the reader of the session see their end."""
+        if not self.ended.done():
+            self.ended.set_result(reason)
+            self._incoming.close()
+
+    async def _start(self) -> None:
+        environment = self._environment()
+        # In a thread, as it looks at the disk.
+        program = await asyncio.to_thread(
+            shutil.which, self._spec.command[0], path=environment["PATH"]
+        )
+        if program is None:
+            raise ServerGone("its command was not found on this server")
+        ours, theirs = socket.socketpair()
+        errors, their_errors = os.pipe()
+        lifeline, self._lifeline = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
+                self._launch(program, lifeline),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=their_errors,
+                env=environment,
+                pass_fds=(lifeline,),
+                start_new_session=True,
+            )
+            await self._connect(ours, errors)
+        except (OSError, ValueError) as error:
+            ours.close()
+            raise ServerGone("its command could not be started") from error
+        finally:
+            theirs.close()
+            os.close(their_errors)
+            os.close(lifeline)
+
+    def _launch(self, program: str, lifeline: int) -> list[str]:
+        tied = [sys.executable, "-I", "-S", str(_LAUNCHER), str(lifeline), str(os.getpid())]
+        return [*tied, program, *self._spec.command[1:]]
+
+    def _environment(self) -> dict[str, str]:
+        """Return a few harmless variables of ours and those that the row names, nothing else."""
+        if missing := [name for name in self._spec.environment if name not in os.environ]:
+            raise ServerGone(f"the environment variable {missing[0]} is not set on this server")
+        passed = (*_HARMLESS, *self._spec.environment)
+        tag_name, tag = self._tag.split("=")
+        given = {name: os.environ[name] for name in passed if name in os.environ}
+        return {"PATH": os.defpath} | given | {tag_name: tag}
+
+    async def _connect(self, ours: socket.socket, errors: int) -> None:
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(errors, "rb", buffering=0)
+        self._complaints, _ = await loop.connect_read_pipe(_Complaints, pipe)
+        reader, self._writer = await asyncio.open_connection(sock=ours)
+        for work, what in (
+            (self._read(reader), "reading"),
+            (self._write(self._writer), "writing"),
+            (self._watch(), "watching"),
+        ):
+            name = f"{what} MCP server {self._spec.name}"
+            self._tasks.append(asyncio.create_task(work, name=name))
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        """Hand on line after line; no reading ahead while a message is not taken."""
+        buffer = bytearray()
+        try:
+            while chunk := await reader.read(_CHUNK):
+                searched = len(buffer)
+                buffer += chunk
+                while (end := buffer.find(b"\n", searched)) >= 0:
+                    line = bytes(buffer[:end])
+                    del buffer[: end + 1]
+                    searched = 0
+                    await self._take(line)
+                if len(buffer) > self._timing.longest_message:
+                    self.give_up("it sent a message that is too long")
+                    return
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the other side is gone, or we are closing
+        if await self._exit_status(within=_LAST_WORDS) is None:
+            self.give_up("it closed its output")
+
+    async def _take(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            self._garbage += 1
+            if self._garbage == 1:
+                facts = {"server": self._spec.name}
+                logger.warning("An MCP server writes other things than messages", extra=facts)
+            if self._garbage > self._timing.most_garbage:
+                self.give_up("it writes other things than messages of the protocol")
+            return
+        await self._incoming.send(SessionMessage(message))
+
+    async def _write(self, writer: asyncio.StreamWriter) -> None:
+        try:
+            async for item in self._outgoing:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                writer.write(text.encode() + b"\n")
+                await writer.drain()
+        except OSError:
+            if await self._exit_status(within=_LAST_WORDS) is None:
+                self.give_up("it closed its input")
+
+    async def _watch(self) -> None:
+        """Notice the end of the process, even while a child of it holds the streams open."""
+        assert self._process is not None  # noqa: S101 - it was started
+        status = await exited(self._process)
+        await asyncio.wait(
+            {self._tasks[0]}, timeout=_LAST_WORDS
+        )  # what it said last may be an answer
+        how = f"with exit code {status}" if status >= 0 else f"by signal {-status}"
+        self.give_up(f"it ended {how}")
+
+    async def _exit_status(self, *, within: float) -> int | None:
+        """Return the exit status if the process is gone or goes in a moment; else None."""
+        if self._process is None:
+            return None
+        ending = asyncio.ensure_future(exited(self._process))
+        await asyncio.wait({ending}, timeout=within)
+        ending.cancel()
+        return self._process.poll()
+
+    async def _close(self) -> None:
+        """Close its input, give it a moment, end the group; then let go of everything."""
+        if self._process is not None and self._lifeline is not None:
+            await self._end(self._process)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._timing.end_grace)
+        for stream in (self._incoming, self._readable, self._writable, self._outgoing):
+            stream.close()
+        for transport in (self._writer, self._complaints):
+            if transport is not None:
+                transport.close()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+    async def _end(self, process: subprocess.Popen[bytes]) -> None:
+        if self._writer is not None and not self.ended.done():
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+            await self._exit_status(within=self._timing.close_grace)
+        ending = await end_group(process, grace=self._timing.end_grace, sweep_tag=self._tag)
+        if ending in {Ending.SURVIVED, Ending.NOT_OURS}:
+            facts = {"server": self._spec.name, "ending": ending}
+            logger.warning("An MCP server outlived its connection", extra=facts)
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work even if we are cancelled meanwhile, for it is bounded; then pass the cancellation on."""
+        task = asyncio.create_task(work, name=f"ending MCP server {self._spec.name}")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            raise
+
+
+class _Complaints(asyncio.Protocol):
+    """What the server writes to stderr: read, so that it never blocks, and kept for those who debug."""
+
+    def data_received(self, data: bytes) -> None:
+        """Log a piece of it."""
+        logger.debug("An MCP server complains: %s", data[-2_000:].decode(errors="replace"))

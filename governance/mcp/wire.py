@@ -1,0 +1,133 @@
+"""What passes between us and one server: late answers are counted and dropped, a flood ends the connection."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
+
+from governance.mcp.specs import McpTiming
+
+Streams = tuple[Any, Any]  # the SDK's ReadStream and WriteStream, which it does not export
+_REMEMBERED = 1_000
+
+
+class Wire:
+    """Watches the messages of one connection. `late_answers` counts answers to requests that were given up.
+
+    `on_flood` is called once, with a clause, when the server sends more than it may; nothing is read from then on.
+    """
+
+    def __init__(
+        self,
+        *,
+        timing: McpTiming,
+        on_flood: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.late_answers = 0
+        self._timing = timing
+        self._on_flood = on_flood
+        self._clock = clock
+        self._allowance = float(timing.most_messages)
+        self._counted_at = clock()
+        self._given_up: dict[str, None] = {}
+
+    def sent(self, item: SessionMessage) -> None:
+        """Note which request is given up, if the message says so."""
+        message = item.message
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._given_up[str((message.params or {}).get("requestId"))] = None
+            if len(self._given_up) > _REMEMBERED:
+                del self._given_up[next(iter(self._given_up))]
+
+    def received(self, item: SessionMessage | Exception) -> bool:
+        """Count the message; return whether anybody wants it. Raise `anyio.ClosedResourceError` at a flood."""
+        self._count()
+        if isinstance(item, Exception):
+            return True
+        message = item.message
+        if (
+            isinstance(message, JSONRPCResponse | JSONRPCError)
+            and str(message.id) in self._given_up
+        ):
+            del self._given_up[str(message.id)]
+            self.late_answers += 1
+            return False
+        return True
+
+    def _count(self) -> None:
+        now = self._clock()
+        earned = (now - self._counted_at) * self._timing.messages_per_second
+        self._counted_at = now
+        self._allowance = min(self._allowance + earned, float(self._timing.most_messages)) - 1
+        if self._allowance < 0:
+            self._on_flood("it sent more messages than can be read")
+            raise anyio.ClosedResourceError
+
+
+@asynccontextmanager
+async def watched(
+    transport: AbstractAsyncContextManager[Streams], wire: Wire
+) -> AsyncIterator[Streams]:
+    """Open the transport with `wire` looking at every message."""
+    async with transport as (readable, writable):
+        yield _Incoming(readable, wire), _Outgoing(writable, wire)
+
+
+class _Stream:
+    def __init__(self, stream: Any, wire: Wire) -> None:
+        self._stream = stream
+        self._wire = wire
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        ended: bool | None = await self._stream.__aexit__(kind, error, trace)
+        return ended
+
+
+class _Incoming(_Stream):
+    @property
+    def last_context(self) -> Any:
+        """The context of the last message, where the transport keeps one."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        while True:
+            item: SessionMessage | Exception = await self._stream.receive()
+            if self._wire.received(item):
+                return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class _Outgoing(_Stream):
+    async def send(self, item: SessionMessage, /) -> None:
+        self._wire.sent(item)
+        await self._stream.send(item)
+
+
+__all__ = ["Streams", "Transport", "Wire", "watched"]

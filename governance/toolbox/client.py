@@ -1,0 +1,199 @@
+"""An HTTP client that connects to no address that was not checked.
+
+The address that was checked is the address that is connected to, at every redirect: a name that resolves
+differently a moment later (DNS rebinding) changes nothing.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import replace
+
+import httpx
+
+from governance.core.exceptions import ToolFailed
+from governance.core.tools import ToolContext
+from governance.toolbox.addresses import resolve
+from governance.toolbox.bodies import Body, read_body
+from governance.toolbox.settings import ToolboxSettings
+from governance.toolbox.workspace import shown
+
+_URL_LENGTH = 8000
+_ERROR_EXCERPT = 500
+_ACCEPT = "text/html, application/json, text/*;q=0.9, application/xml;q=0.8, */*;q=0.1"
+
+
+class ServerRefused(ToolFailed):
+    """A server answered with an error status."""
+
+    def __init__(self, sentence: str, *, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Authorities:
+    """Whom to trust in TLS: read from the disk once, at the first use."""
+
+    def __init__(self) -> None:
+        self._tls: ssl.SSLContext | None = None
+
+    async def load(self) -> ssl.SSLContext:
+        """Return the context for connections."""
+        if self._tls is None:
+            self._tls = await asyncio.to_thread(httpx.create_ssl_context)
+        return self._tls
+
+
+class WebClient:
+    """Asks servers on behalf of one call. `trusted` is a server that the administrator chose, wherever it is."""
+
+    def __init__(
+        self,
+        context: ToolContext,
+        *,
+        settings: ToolboxSettings,
+        tls: ssl.SSLContext,
+        trusted: str = "",
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._tls = tls
+        self._trusted = _origin(parse(trusted)) if trusted else None
+
+    async def fetch(
+        self, url: httpx.URL, *, headers: Mapping[str, str] | None = None, limit: int | None = None
+    ) -> Body:
+        """Return the body found at the address, redirects followed; `limit` in bytes instead of the usual.
+
+        Raises:
+            ServerRefused: the server answered with an error status.
+            ToolFailed: the address is not allowed, cannot be reached, or is no text.
+        """
+        settings = self._settings if limit is None else replace(self._settings, web_max_bytes=limit)
+        try:
+            async with self._open(headers or {}) as client:
+                return await self._follow(client, url, settings=settings)
+        except httpx.HTTPError as error:
+            raise ToolFailed(_explain(error, settings=settings)) from error
+
+    def _open(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
+        settings = self._settings
+        return httpx.AsyncClient(
+            transport=CheckedTransport(settings, tls=self._tls, trusted=self._trusted),
+            headers={
+                "User-Agent": settings.web_user_agent,
+                "Accept": _ACCEPT,
+                "Accept-Encoding": "gzip",
+                **headers,
+            },
+            timeout=httpx.Timeout(settings.web_read_timeout, connect=settings.web_connect_timeout),
+            trust_env=False,
+        )
+
+    async def _follow(
+        self, client: httpx.AsyncClient, url: httpx.URL, *, settings: ToolboxSettings
+    ) -> Body:
+        for _ in range(settings.web_max_redirects + 1):
+            self._context.progress(f"Asking {shown(url.host)}")
+            answer = await self._ask(client, url, settings=settings)
+            if isinstance(answer, Body):
+                return answer
+            url = check(answer)
+        raise ToolFailed(f"The address redirects more than {settings.web_max_redirects} times.")
+
+    async def _ask(
+        self, client: httpx.AsyncClient, url: httpx.URL, *, settings: ToolboxSettings
+    ) -> Body | httpx.URL:
+        """Return the body, or where a redirect leads."""
+        async with client.stream("GET", url) as response:
+            if response.next_request is not None:
+                return response.next_request.url
+            body = await read_body(response, self._context, limit=settings.web_max_bytes)
+        if response.is_error:
+            excerpt = body.decode()[:_ERROR_EXCERPT] if body.is_text else ""
+            sentence = f"{_describe(response)}\n{excerpt}".rstrip()
+            raise ServerRefused(sentence, status=response.status_code)
+        return body
+
+
+class CheckedTransport(httpx.AsyncBaseTransport):
+    """Resolves the host itself, and connects to an address that was checked and to no other."""
+
+    def __init__(
+        self,
+        settings: ToolboxSettings,
+        *,
+        tls: ssl.SSLContext,
+        trusted: tuple[str, int] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._trusted = trusted
+        # A kept connection would be used again for another host at the same address, whose certificate nobody checked.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._transport = httpx.AsyncHTTPTransport(verify=tls, limits=limits, trust_env=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request to the first address of its host that answers."""
+        url = request.url
+        settings = self._settings
+        if _origin(url) == self._trusted:
+            settings = replace(settings, web_allow_private=True)
+        failure: httpx.ConnectError | httpx.ConnectTimeout | None = None
+        for address in await resolve(*_origin(url), settings=settings):
+            pinned = httpx.Request(
+                request.method,
+                url.copy_with(host=address),
+                headers=request.headers,  # with the Host of the original
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": url.host},
+            )
+            try:
+                return await self._transport.handle_async_request(pinned)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = error
+        assert failure is not None  # noqa: S101 - there is at least one address
+        raise failure
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+
+def parse(url: str) -> httpx.URL:
+    """Return the address. Raise `ToolFailed` if it is none of the web."""
+    try:
+        return check(httpx.URL(url.strip()))
+    except (httpx.InvalidURL, ValueError):
+        raise ToolFailed("This is not a valid web address. Use http://… or https://….") from None
+
+
+def check(url: httpx.URL) -> httpx.URL:
+    """Return the address. Raise `ToolFailed` if it is none that may be asked."""
+    if url.scheme not in {"http", "https"} or not url.host or len(str(url)) > _URL_LENGTH:
+        raise ToolFailed("Only http:// and https:// addresses can be fetched.")
+    if url.userinfo:
+        raise ToolFailed(
+            "An address with a user name or password in it is not fetched. Leave them out."
+        )
+    return url
+
+
+def _origin(url: httpx.URL) -> tuple[str, int]:
+    return url.host, url.port or (443 if url.scheme == "https" else 80)
+
+
+def _describe(response: httpx.Response) -> str:
+    return (
+        f"The server answered {response.status_code} {shown(response.reason_phrase)}".rstrip() + "."
+    )
+
+
+def _explain(error: httpx.HTTPError, *, settings: ToolboxSettings) -> str:
+    """Return a sentence for the model; the library's own text stays in the log."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return f"The server did not accept a connection within {settings.web_connect_timeout:g} s."
+    if isinstance(error, httpx.TimeoutException):
+        return f"The server said nothing for {settings.web_read_timeout:g} s. Try again later."
+    if isinstance(error, httpx.ConnectError):
+        return "No secure or plain connection to the server could be made. Check the address."
+    return "The server broke the connection or gave no valid HTTP answer. Try again later."

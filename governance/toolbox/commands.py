@@ -1,0 +1,162 @@
+"""A program on this machine: started in a process group of its own, read, and ended with all it started (C4)."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from governance.core.exceptions import ToolFailed
+from governance.core.processes import Ending, end_group, exited
+from governance.core.tools import ToolContext
+from governance.toolbox.output import Output
+from governance.toolbox.sandbox import Mode, Sandbox, read_child
+from governance.toolbox.settings import ToolboxSettings
+
+logger = logging.getLogger(__name__)
+
+_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_INFO_SIZE = 4096
+_SIGNAL_BASE = 128  # how shells, and bubblewrap, tell of a death by a signal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """All that is needed to start a program."""
+
+    arguments: tuple[str, ...]
+    directory: Path
+    environment: dict[str, str]
+    workspace: Path
+    sandbox: Sandbox
+
+
+class _Running:
+    """A started program; `told` is where its sandbox tells who leads the session inside."""
+
+    def __init__(self, process: subprocess.Popen[bytes], *, told: int | None) -> None:
+        self.process = process
+        self._told = told
+
+    def find_inner(self) -> int | None:
+        """Return the leader of the session inside the sandbox, if there is one and it is known yet."""
+        if self._told is None:
+            return None
+        try:
+            return read_child(os.read(self._told, _INFO_SIZE))
+        except BlockingIOError:
+            return None
+
+    def close(self) -> None:
+        """Give up what was opened for it."""
+        if self._told is not None:
+            os.close(self._told)
+            self._told = None
+
+
+def scrub(*, home: Path, passed: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return a program's environment: nothing of the server's but what was named."""
+    return {
+        "PATH": _SEARCH_PATH,
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "TMPDIR": "/tmp",  # noqa: S108 - only named; the program makes its own files there
+    } | {name: os.environ[name] for name in passed if name in os.environ}
+
+
+async def run(
+    launch: Launch, output: Output, *, context: ToolContext, settings: ToolboxSettings
+) -> int:
+    """Run the program to its end and return its exit status; when cancelled, end its process group first."""
+    running = await _start(launch, output)
+    try:
+        status = await exited(running.process)
+        # A child in the background may hold the pipe for ever, so its end is not waited for.
+        await output.drain(within=settings.exec_drain)
+    except asyncio.CancelledError:
+        output.flush()
+        await _end(running, context=context, grace=settings.kill_grace)
+        await output.drain(within=settings.exec_drain)
+        raise
+    finally:
+        output.detach()
+        running.close()
+    return status
+
+
+def name_ending(status: int, *, sandbox: Sandbox) -> str:
+    """Return in words how a program ended that did not end well."""
+    if status < 0:
+        return f"by the signal {_name_signal(-status)}"
+    words = f"with exit code {status}"
+    if sandbox.mode is not Mode.NONE and _SIGNAL_BASE < status < _SIGNAL_BASE + signal.NSIG:
+        words += f", as after the signal {_name_signal(status - _SIGNAL_BASE)}"
+    return words
+
+
+async def _end(running: _Running, *, context: ToolContext, grace: float) -> None:
+    try:
+        inner = running.find_inner()
+        if inner is not None:
+            # First what runs inside, so that it has its grace: the sandbox around it has none to give.
+            await end_group(inner, grace=grace)
+        ending = await end_group(running.process, grace=grace)
+    except asyncio.CancelledError:  # once more: SIGKILL is out already, the process is left to reap
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await exited(running.process)
+        raise
+    if ending in {Ending.SURVIVED, Ending.NOT_OURS}:
+        facts = {"call_id": context.call_id, "ending": ending}
+        logger.warning("A command outlived its call", extra=facts)
+
+
+async def _start(launch: Launch, output: Output) -> _Running:
+    writable = await output.open()
+    told, telling = _open_info(launch.sandbox)
+    try:
+        arguments = launch.sandbox.wrap(
+            launch.arguments, workspace=launch.workspace, directory=launch.directory
+        )
+        if telling is not None:
+            arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
+        process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=writable,
+            stderr=subprocess.STDOUT,
+            cwd=launch.directory,
+            env=launch.environment,
+            start_new_session=True,
+            pass_fds=() if telling is None else (telling,),
+        )
+    except (OSError, ValueError) as error:
+        output.close()
+        if told is not None:
+            os.close(told)
+        reason = getattr(error, "strerror", None) or "it holds a character that is not allowed"
+        raise ToolFailed(f"The command could not be started: {reason}.") from error
+    finally:
+        os.close(writable)
+        if telling is not None:
+            os.close(telling)
+    return _Running(process, told=told)
+
+
+def _open_info(sandbox: Sandbox) -> tuple[int | None, int | None]:
+    if sandbox.mode is Mode.NONE:
+        return None, None
+    told, telling = os.pipe()
+    os.set_blocking(told, False)
+    return told, telling
+
+
+def _name_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return str(number)

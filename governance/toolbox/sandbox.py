@@ -1,0 +1,181 @@
+"""The sandbox of commands: bubblewrap, where it is installed and the system lets it work.
+
+Inside, only the workspace can be written; of the rest there is the system's software, read-only, an own `/tmp`, and a
+process table that shows nothing of the server. There is no network unless a setting allows it. Everything that a
+command starts ends with it, and with the server, however that ends.
+"""
+
+import functools
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from governance.core.exceptions import ToolFailed
+from governance.toolbox.settings import SandboxChoice, ToolboxSettings
+
+_PROGRAM = "bwrap"
+_PROBE_TIMEOUT = 5.0
+_FLAGS = (
+    # The server starts each command in a session of its own, without a terminal. This one more lets the signals that
+    # end the command reach it and not the sandbox around it, which would take the command's grace away.
+    "--new-session",
+    "--die-with-parent",
+    "--unshare-user-try",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--cap-drop",
+    "ALL",
+)
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+# Not all of /etc: it may hold what only the server's user may read (private keys, passwords of services).
+_ETC = (
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "crypto-policies",
+    "fonts",
+    "group",
+    "host.conf",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "perl",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "resolv.conf",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
+
+
+class Mode(StrEnum):
+    """How commands are kept in."""
+
+    BWRAP = "bwrap"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """What is in force. `problem` says why bubblewrap is not, where it was asked for."""
+
+    mode: Mode
+    program: str = ""
+    network: bool = False
+    readable: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def words(self) -> str:
+        """The mode in a few words, for people."""
+        if self.mode is Mode.NONE:
+            return "no sandbox: with all rights of the server's user"
+        return f"sandbox (bubblewrap), {'with' if self.network else 'no'} network"
+
+    def wrap(
+        self, arguments: tuple[str, ...], *, workspace: Path, directory: Path
+    ) -> tuple[str, ...]:
+        """Return the command line that runs `arguments` in the sandbox; unchanged where there is none."""
+        if self.mode is Mode.NONE:
+            return arguments
+        root = str(workspace)
+        return (
+            *self.prefix,
+            *("--bind", root, root, "--remount-ro", "/", "--chdir", str(directory), "--"),
+            *arguments,
+        )
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The beginning of the command line: all but the workspace."""
+        seen = (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable)
+        return (
+            self.program,
+            *_FLAGS,
+            *(() if self.network else ("--unshare-net",)),
+            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - its own
+            *(part for path in seen for part in ("--ro-bind-try", path, path)),
+        )
+
+
+def find_sandbox(settings: ToolboxSettings) -> Sandbox:
+    """Return the sandbox in force. Starts bubblewrap once in a process, to see whether it works: call it in a thread."""
+    if settings.exec_sandbox is SandboxChoice.NONE:
+        return Sandbox(mode=Mode.NONE)
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        return Sandbox(mode=Mode.NONE, problem="bubblewrap (bwrap) is not installed")
+    found = Sandbox(
+        mode=Mode.BWRAP,
+        program=program,
+        network=settings.exec_network,
+        readable=settings.exec_readable,
+    )
+    problem = _try(found)
+    return Sandbox(mode=Mode.NONE, problem=problem) if problem else found
+
+
+def mode_in_force(settings: ToolboxSettings) -> Mode:
+    """Return how commands are kept in."""
+    return find_sandbox(settings).mode
+
+
+def require_sandbox(settings: ToolboxSettings) -> Sandbox:
+    """Return the sandbox in force. Raise `ToolFailed` if one was demanded and there is none."""
+    sandbox = find_sandbox(settings)
+    if settings.exec_sandbox is SandboxChoice.BWRAP and sandbox.mode is Mode.NONE:
+        raise ToolFailed(
+            "Nothing was run: this server runs commands only in a sandbox, and the sandbox does not work. "
+            "An administrator finds the reason with `manage.py check`."
+        )
+    return sandbox
+
+
+@functools.cache
+def _try(sandbox: Sandbox) -> str:
+    """Run nothing in the sandbox; return why that does not work, or an empty text."""
+    command = (*sandbox.prefix, "--info-fd", "1", "--", "/bin/sh", "-c", ":")
+    try:
+        ended = subprocess.run(  # noqa: S603 - the program was found on the server's own path
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_TIMEOUT,
+            check=False,
+            env={},
+            cwd="/",
+        )
+    except subprocess.TimeoutExpired:
+        return f"bubblewrap did not end within {_PROBE_TIMEOUT:g} s"
+    except OSError as error:
+        return f"bubblewrap could not be started: {error.strerror}"
+    if ended.returncode == 0 and read_child(ended.stdout) is not None:
+        return ""
+    said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    return said[-1] if said else f"bubblewrap ended with exit code {ended.returncode}"
+
+
+def read_child(told: bytes) -> int | None:
+    """Return the process id that leads the sandbox's own session, from what bubblewrap tells of itself."""
+    try:
+        child = json.loads(told)["child-pid"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return child if isinstance(child, int) and child > 1 else None

@@ -1,0 +1,211 @@
+"""The documents are true: links lead somewhere, code compiles and runs, names are those of the code."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from governance import CallStatus, CancelReason, CancelSource, Disposition
+from governance.conf import GovernanceSettings
+from tests.docs.pages import (
+    DOCS,
+    PAGES,
+    ROOT,
+    anchors_of,
+    first_cells,
+    links_of,
+    python_blocks,
+    section,
+    text_of,
+)
+from turns.conf import TurnsSettings
+from turns.core.turns import TurnStatus
+from webchat.conf import PREFIX as WEBCHAT_PREFIX
+from webchat.conf import WebchatSettings
+
+PACKAGES = ("governance", "turns", "webchat")
+SETTINGS = {
+    "governance": (GovernanceSettings.PREFIX, GovernanceSettings),
+    "turns": (TurnsSettings.PREFIX, TurnsSettings),
+    "webchat": (WEBCHAT_PREFIX, WebchatSettings),
+}
+SOURCES = {
+    path: path.read_text("utf-8")
+    for package in (*PACKAGES, "config")
+    for path in (ROOT / package).rglob("*.py")
+}
+GLOSSARY = DOCS / "glossary.md"
+REQUIREMENTS = DOCS / "requirements.md"
+
+
+def found_in_code(pattern: str) -> set[str]:
+    return {match for source in SOURCES.values() for match in re.findall(pattern, source)}
+
+
+def test_the_readme_is_short():
+    assert len(text_of(ROOT / "README.md").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for link in links_of(page):
+        assert link.target.exists(), link
+        if link.anchor:
+            assert link.anchor in anchors_of(link.target), link
+
+
+def test_every_page_can_be_reached_from_the_index():
+    seen: set[Path] = set()
+    waiting = [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md" or not page.exists():
+            continue
+        seen.add(page)
+        waiting += [link.target for link in links_of(page)]
+    assert set(DOCS.rglob("*.md")) <= seen
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_in_the_pages_compiles(page):
+    for number, block in enumerate(python_blocks(page), 1):
+        compile(block, f"{page.name}, block {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("app", PACKAGES)
+def test_every_setting_has_its_line_with_its_default(app):
+    prefix, settings = SETTINGS[app]
+    page = text_of(DOCS / "settings" / f"{app}.md")
+    rows = dict(re.findall(rf"^\| `({prefix}\w+)` \|[^|]*\| *([^|]+?) *\|", page, re.MULTILINE))
+    names = [name for name in settings.__annotations__ if name.isupper() and name != "PREFIX"]
+    assert set(rows) == {prefix + name for name in names}
+    for name in names:
+        told = rows[prefix + name]
+        if told.startswith("`"):
+            assert ast.literal_eval(told.strip("`")) == vars(settings)[name], name
+
+
+def test_every_variable_of_the_environment_is_listed():
+    settings = "\n".join(
+        source for path, source in SOURCES.items() if path.is_relative_to(ROOT / "config")
+    )
+    read = set(re.findall(r"""env(?:\.\w+)?\(\s*["'](\w+)""", settings))
+    listed = set(
+        re.findall(r"`([A-Z_]+)`", section(DOCS / "settings.md", "Environment of the site"))
+    )
+    assert read
+    assert read <= listed
+
+
+def test_every_system_check_is_explained_and_no_other():
+    raised = found_in_code(rf"\b((?:{'|'.join(PACKAGES)})\.[EWI]\d{{3}})\b")
+    explained = {
+        check
+        for page in (DOCS / "settings").glob("*.md")
+        for check in re.findall(rf"`((?:{'|'.join(PACKAGES)})\.[EWI]\d{{3}})`", text_of(page))
+    }
+    assert raised
+    assert explained == raised
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"),
+    [
+        ("Statuses of a tool call", CallStatus),
+        ("Statuses of a turn", TurnStatus),
+    ],
+)
+def test_the_glossary_has_the_statuses_of_the_code(heading, names):
+    assert first_cells(section(GLOSSARY, heading)) == {"Status", *names}
+
+
+def test_the_glossary_has_the_reasons_sources_and_dispositions_of_the_code():
+    told = first_cells(section(GLOSSARY, "Reasons and sources of a cancel"))
+    assert told == {"Reason", "Source", *CancelReason, *CancelSource}
+    dispositions = re.findall(r"`(\w+)`", section(GLOSSARY, "Dispositions"))
+    assert dispositions == list(Disposition)
+
+
+def test_every_promise_that_the_code_cites_is_listed():
+    cited = {
+        single
+        for group in found_in_code(r"\(((?:[A-HPTV]\d+)(?:, [A-HPTV]\d+)*)\)")
+        for single in group.split(", ")
+    }
+    assert {"T1", "C1", "H1"} <= cited
+    assert cited - {"E6"} <= first_cells(text_of(REQUIREMENTS))
+
+
+def test_every_behaviour_and_invariant_that_the_code_cites_is_listed():
+    behaviours = found_in_code(r"\bacceptance (\d+)")
+    assert behaviours <= first_cells(section(REQUIREMENTS, "Behaviours"))
+    invariants = set(
+        re.findall(r"^(\d+)\. ", section(DOCS / "architecture.md", "Invariants"), re.MULTILINE)
+    )
+    assert found_in_code(r"\binvariants? (\d+)") <= invariants
+
+
+def test_the_modules_that_the_architecture_names_exist():
+    table = section(DOCS / "architecture.md", "Components")
+    for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE):
+        folder = ROOT
+        for name in re.findall(r"`([^`]+)`", cell):
+            path = ROOT / name if "/" in name else folder / name
+            assert path.exists(), name
+            folder = path.parent
+
+
+def test_every_dependency_has_its_reason():
+    project = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]
+    wanted = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        wanted += extra
+    for kind in ("base", "dev"):
+        lines = text_of(ROOT / "requirements" / f"{kind}.in").splitlines()
+        wanted += [line for line in lines if line and not line.startswith(("#", "-r"))]
+    names = {re.match(r"[\w-]+", line)[0].lower() for line in wanted}
+    page = text_of(DOCS / "decisions" / "dependencies.md")
+    told = {name.lower() for cell in first_cells(page) - {"Package"} for name in cell.split(", ")}
+    assert told == names
+
+
+@pytest.mark.parametrize(
+    "page", sorted((DOCS / "decisions").glob("*.md")), ids=lambda page: page.stem
+)
+def test_a_decision_tells_context_choice_and_price(page):
+    if page.stem == "dependencies":
+        return
+    headings = re.findall(r"^## (.+)$", text_of(page), re.MULTILINE)
+    assert headings == ["Context", "Choice", "Price"]
+
+
+def test_the_pages_of_settings_are_indexed():
+    index = text_of(DOCS / "settings.md")
+    for page in (DOCS / "settings").glob("*.md"):
+        assert f"(settings/{page.name})" in index
+
+
+def test_the_example_without_django_runs_and_prints_what_the_page_says(tmp_path):
+    [example, *_rest] = python_blocks(DOCS / "howto" / "use-governance-alone.md")
+    script = tmp_path / "example.py"
+    script.write_text(f"{example}\nimport sys\nassert 'django' not in sys.modules\n", "utf-8")
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    first, second, third, last = run.stdout.splitlines()
+    assert first.startswith("1 timed_out [TIMEOUT]")
+    assert "0.2s" in first
+    assert second == "2 succeeded 144"
+    assert third.startswith("3 failed")
+    assert "n:" in third
+    assert last == "not_started"

@@ -1,0 +1,311 @@
+"""The sandbox of commands: what they can and cannot reach in it, and how they end (G1, C4).
+
+Whether bubblewrap works is asked once. Where it does not, the same tests assert the fallback and the refusal.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import uuid
+from pathlib import Path
+
+import pytest
+
+from governance import toolbox
+from governance.core.calls import CallStatus, Disposition, ToolCall
+from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.exceptions import ToolFailed
+from governance.core.executor import ToolExecutor
+from governance.core.ports import Host
+from governance.toolbox import SandboxChoice, ToolboxSettings
+from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, mode_in_force
+from tests.governance.toolbox.http_server import HttpServer, answer
+from tests.support import eventually, eventually_sync
+
+pytestmark = [
+    pytest.mark.usefixtures("_no_pipe_is_left"),
+    pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux"),
+]
+
+WORKS = find_sandbox(ToolboxSettings()).mode is Mode.BWRAP
+
+
+@pytest.fixture
+def kept_in(bench):
+    """The tools with the sandbox as it is by default."""
+    bench.change(exec_sandbox=SandboxChoice.AUTO)
+    return bench
+
+
+@pytest.fixture
+def without_bubblewrap(monkeypatch, tmp_path):
+    """A machine on which it is not installed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def broken_bubblewrap(monkeypatch, tmp_path):
+    """A machine whose system does not let it work, as in most containers."""
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def processes(mark):
+    """The pids of all processes with the mark in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def mark():
+    """A word for command lines; every process that still has it at the end is a failure."""
+    word = f"mark{uuid.uuid4().hex}"
+    yield word
+    left = processes(word)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+async def test_auto_takes_the_sandbox_where_it_works_and_none_where_not(kept_in):
+    said = await kept_in.call("exec", command="echo $$")
+    message = kept_in.reports[0].message
+    if WORKS:
+        assert said == "2"  # the first after the sandbox's own
+        assert message == "Running: sandbox (bubblewrap), no network"
+    else:
+        assert int(said) > 2
+        assert message == "Running: no sandbox: with all rights of the server's user"
+
+
+async def test_only_the_workspace_can_be_written(kept_in, workspace, tmp_path):
+    if not WORKS:
+        pytest.xfail("bubblewrap does not work here: nothing keeps commands in")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("hush-4711")
+    (workspace / "link").symlink_to(outside)
+    targets = [outside / "x", "/usr/x", "/etc/x", "/x", workspace / "link" / "x", tmp_path / "x"]
+    said = await kept_in.call(
+        "exec",
+        command="; ".join(f"(echo x >{target}) 2>&1 || echo refused" for target in targets)
+        + f"; cat {outside}/secret link/secret /etc/shadow 2>&1; echo mine >kept; cat kept",
+    )
+    assert said.splitlines().count("refused") == len(targets) - 1  # the last is in its own /tmp
+    assert "hush-4711" not in said
+    assert "root:" not in said
+    assert said.endswith("mine")
+    assert (workspace / "kept").read_text() == "mine\n"
+    assert [entry.name for entry in outside.iterdir()] == ["secret"]
+    assert not (tmp_path / "x").exists()
+    assert not Path("/usr/x").exists()
+
+
+async def test_its_tmp_is_its_own_and_empty_each_time(kept_in):
+    if not WORKS:
+        pytest.xfail("bubblewrap does not work here: nothing keeps commands in")
+    name = f"/tmp/{uuid.uuid4().hex}"
+    assert await kept_in.call("exec", command=f"echo x >{name}; cat {name}") == "x"
+    assert not Path(name).exists()
+    with pytest.raises(ToolFailed, match="No such file"):
+        await kept_in.call("exec", command=f"cat {name}")
+
+
+async def test_the_server_is_out_of_its_sight_and_reach(kept_in):
+    if not WORKS:
+        pytest.xfail("bubblewrap does not work here: nothing keeps commands in")
+    said = await kept_in.call(
+        "exec",
+        command=f"kill -0 {os.getpid()} 2>&1; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -c PYTEST_; "
+        "grep -E 'CapEff|NoNewPrivs' /proc/self/status; true",
+    )
+    assert "No such process" in said
+    assert "\n0\n" in said
+    assert "CapEff:\t0000000000000000" in said
+    assert "NoNewPrivs:\t1" in said
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_network_only_where_it_is_allowed(kept_in, allowed):
+    kept_in.change(exec_network=allowed)
+    server = HttpServer()
+    server.pages["/"] = answer("reached")
+    code = f"exec 3<>/dev/tcp/127.0.0.1/{{port}}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
+    async with server.serve():
+        call = kept_in.call("exec", command=code.format(port=server.port))
+        if allowed or not WORKS:
+            assert "reached" in await call
+        else:
+            with pytest.raises(ToolFailed, match="refused|unreachable"):
+                await call
+    assert bool(server.requests) == (allowed or not WORKS)
+
+
+async def test_paths_that_were_named_can_be_read_too(kept_in, tmp_path):
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "a.txt").write_text("shared")
+    kept_in.change(exec_readable=(str(library), "/not/there"))
+    assert await kept_in.call("exec", command=f"cat {library}/a.txt") == "shared"
+    if WORKS:
+        with pytest.raises(ToolFailed, match="Read-only"):
+            await kept_in.call("exec", command=f"echo x > {library}/a.txt")
+    assert (library / "a.txt").read_text() == "shared"
+
+
+async def test_exit_codes_and_signals_are_told(kept_in):
+    with pytest.raises(ToolFailed, match=r"exit code 7\.\nso far"):
+        await kept_in.call("exec", command="echo so far; exit 7")
+    with pytest.raises(ToolFailed, match="the signal SIGKILL"):
+        await kept_in.call("exec", command="kill -9 $$; sleep 60")
+
+
+async def test_words_after_the_request_to_stop_are_kept_and_everything_ends(kept_in, mark):
+    command = f"trap 'echo tidied up; exit' TERM; : {mark}; echo started; while :; do sleep 0.01; done"
+    task = asyncio.create_task(kept_in.call("exec", command=command))
+    await kept_in.until(lambda: "started" in kept_in.output)
+    assert processes(mark)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(10):
+            await task
+    assert "tidied up" in kept_in.output
+    await eventually(lambda: not processes(mark))
+
+
+async def test_deaf_tree_is_gone_after_the_grace_with_those_that_left_its_group(kept_in, mark):
+    kept_in.change(kill_grace=0.05)
+    deaf = f"sh -c 'trap \"\" TERM; : {mark}; while :; do sleep 0.01; done'"
+    escaped = f"setsid {deaf} &" if WORKS else ""  # without a sandbox it may outlive its call
+    command = f"trap '' TERM; {deaf} & {escaped} echo started; {deaf}"
+    task = asyncio.create_task(kept_in.call("exec", command=command))
+    await kept_in.until(lambda: "started" in kept_in.output)
+    await eventually(lambda: len(processes(f": {mark}")) >= 3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(10):
+            await task
+    await eventually(lambda: not processes(mark))
+
+
+async def test_cancel_before_the_sandbox_is_ready_ends_it(kept_in, mark):
+    for _ in range(5):
+        task = asyncio.create_task(kept_in.call("exec", command=f": {mark}; sleep 60"))
+        await eventually(lambda: processes(mark))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(10):
+                await task
+        await eventually(lambda: not processes(mark))
+
+
+async def test_under_the_executor_it_ends_in_time_with_its_partial_output(kept_in, mark):
+    executor = ToolExecutor(registry=kept_in.registry)
+    try:
+        call = ToolCall(
+            id="call_1",
+            tool_name="exec",
+            input={"command": f"trap '' TERM; : {mark}; echo half way; while :; do sleep 0.01; done"},
+        )
+        live = executor.prepare(call)
+        running = asyncio.create_task(
+            executor.execute(live, host=Host(workspace=kept_in.workspace))
+        )
+        await eventually(lambda: live.partial_output)
+        live.cancel(Cancellation(reason=CancelReason.USER))
+        outcome = await running
+        assert outcome.status is CallStatus.CANCELLED
+        assert outcome.disposition is Disposition.SETTLED
+        assert "half way" in outcome.result
+        await eventually(lambda: not processes(mark))
+    finally:
+        await executor.aclose()
+
+
+def test_it_dies_with_a_server_that_is_killed(tmp_path, mark):
+    """kill -9 of the server leaves no command behind: its own doing, where the sandbox works."""
+    server = textwrap.dedent(
+        f"""
+        import asyncio, pathlib
+        from governance.core.cancellation import CancellationToken
+        from governance.core.tools import ToolContext, ToolRegistry
+        from governance.toolbox import ToolboxSettings, register
+        registry = ToolRegistry()
+        register(registry, settings=lambda: ToolboxSettings(exec_enabled=True))
+        context = ToolContext(call_id="c", tool_name="exec", scope="s", token=CancellationToken(),
+            report=lambda p: print(p.output, flush=True), workspace=pathlib.Path({str(tmp_path)!r}))
+        asyncio.run(registry.get("exec").function(context, "setsid sleep 60 & echo up; : " + {mark!r} + "; sleep 60"))
+        """
+    )
+    if not WORKS:
+        pytest.xfail("bubblewrap does not work here: a killed server leaves its commands behind")
+    process = subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True)
+    with process:
+        for line in process.stdout:
+            if line.strip() == "up":
+                break
+        assert len(processes(mark)) > 1
+        process.kill()
+    eventually_sync(lambda: not processes(mark))
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+async def test_without_bubblewrap_auto_runs_with_all_rights_and_says_so(kept_in):
+    assert int(await kept_in.call("exec", command="echo $$")) > 2
+    assert "no sandbox" in kept_in.reports[0].message
+    assert find_sandbox(kept_in.settings) == Sandbox(
+        mode=Mode.NONE, problem="bubblewrap (bwrap) is not installed"
+    )
+
+
+@pytest.mark.usefixtures("broken_bubblewrap")
+async def test_where_it_does_not_work_auto_falls_back_with_the_reason(kept_in):
+    assert int(await kept_in.call("exec", command="echo $$")) > 2
+    found = await asyncio.to_thread(find_sandbox, kept_in.settings)
+    assert found.mode is Mode.NONE
+    assert found.problem == "bwrap: No permissions to create new namespace"
+
+
+@pytest.mark.parametrize("machine", ["without_bubblewrap", "broken_bubblewrap"])
+@pytest.mark.parametrize("name", ["exec", "git_status"])
+async def test_where_a_sandbox_is_demanded_nothing_runs_without_it(
+    kept_in, workspace, request, machine, name
+):
+    request.getfixturevalue(machine)
+    kept_in.change(exec_sandbox=SandboxChoice.BWRAP)
+    arguments = {"command": "touch ran"} if name == "exec" else {}
+    with pytest.raises(ToolFailed, match=r"only in a sandbox.*manage\.py check"):
+        await kept_in.call(name, **arguments)
+    assert not (workspace / "ran").exists()
+
+
+async def test_the_description_says_which_it_is(kept_in):
+    plain = kept_in.registry.get("exec").description
+    assert "sandbox" not in plain
+    await toolbox.prepare(kept_in.registry)
+    said = kept_in.registry.get("exec").description
+    assert said.startswith("Run a shell command in the workspace")
+    if WORKS:
+        assert "only the workspace can be written, there is no network" in said
+    else:
+        assert "in no sandbox" in said
+    kept_in.change(exec_network=True)
+    await toolbox.prepare(kept_in.registry)
+    assert ("the network can be reached" in kept_in.registry.get("exec").description) == WORKS
+    kept_in.change(exec_sandbox=SandboxChoice.NONE)
+    await toolbox.prepare(kept_in.registry)
+    assert "rights of the server's user, in no sandbox" in kept_in.registry.get("exec").description
+    assert mode_in_force(kept_in.settings) is Mode.NONE

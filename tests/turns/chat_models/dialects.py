@@ -1,0 +1,73 @@
+"""The two dialects that the local servers speak, so that one test holds for both."""
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from tests.turns.chat_models.servers import Break, Hold, Response, completions, messages
+from turns.chat_models.limits import StreamLimits
+from turns.chat_models.providers import PROVIDERS, ProviderChatModel
+from turns.chat_models.retries import RetryPolicy
+
+KEY = "sk-the-secret-key-of-the-tests"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A provider and the module that writes its stream."""
+
+    provider: str
+    model_name: str
+    wire: ModuleType
+    path: str
+
+    def answer(self, *parts: bytes | list[bytes], calls: bool = False) -> Response:
+        reason = {"messages": "tool_use", "completions": "tool_calls"}[self._dialect]
+        if not calls:
+            return self.wire.answer(*parts)
+        return self.wire.answer(*parts, **{self._reason: reason})
+
+    def ended_by(self, reason: str, *parts: bytes | list[bytes]) -> Response:
+        return self.wire.answer(*parts, **{self._reason: reason})
+
+    def text(self, *pieces: str) -> list[bytes]:
+        return self.wire.text(0, *pieces) if self._dialect == "messages" else self.wire.text(*pieces)
+
+    def unfinished(self, *parts: bytes | Hold | Break) -> Response:
+        """A stream that ends where its parts end."""
+        return Response([self.wire.begin(), *parts])
+
+    def open_text(self, text: str) -> list[bytes]:
+        """A text that goes on."""
+        if self._dialect == "messages":
+            block = messages.start(0, {"type": "text", "text": ""})
+            return [block, messages.delta(0, type="text_delta", text=text)]
+        return completions.text(text)
+
+    def open_call(self, id: str, name: str, arguments: str) -> list[bytes]:
+        """A call whose arguments go on."""
+        return [self.wire.call_start(1, id, name), self.wire.arguments(1, arguments)]
+
+    @property
+    def _dialect(self) -> str:
+        return self.wire.__name__.rpartition(".")[2]
+
+    @property
+    def _reason(self) -> str:
+        return "stop_reason" if self._dialect == "messages" else "finish_reason"
+
+
+ANTHROPIC = Dialect("anthropic", "claude-sonnet-5-5", messages, "/v1/messages")
+OPENAI = Dialect("openai", "gpt-4o-mini", completions, "/v1/chat/completions")
+DIALECTS = {"anthropic": ANTHROPIC, "openai": OPENAI}
+
+
+def model_of(dialect: Dialect, *, limits: StreamLimits | None = None, **policy: Any):
+    """A chat model with short waits."""
+    quick = RetryPolicy(**{"first_wait": 0.01, "max_wait": 5.0, **policy})
+    return ProviderChatModel(
+        PROVIDERS[dialect.provider],
+        dialect.model_name,
+        limits=lambda: limits or StreamLimits(first_byte_timeout=10, idle_timeout=10),
+        retry_policy=lambda: quick,
+    )

@@ -1,0 +1,358 @@
+"""The vendors' real SDKs against servers that speak their streams: what is asked, and what comes of the answers."""
+
+import pytest
+
+from tests.turns.chat_models.dialects import ANTHROPIC, KEY, OPENAI, model_of
+from tests.turns.chat_models.servers import Response, completions, messages, sse
+from turns.chat_models.providers import PROVIDERS, ProviderChatModel
+from turns.core.chat_model import (
+    ChatRequest,
+    Notice,
+    Reply,
+    Stop,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolSpec,
+    Usage,
+)
+from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+
+WEATHER = ToolSpec(
+    name="get_weather",
+    description="Say how the weather is.",
+    input_schema={
+        "type": "object",
+        "properties": {"location": {"type": "string", "minLength": 1}},
+        "required": ["location"],
+    },
+)
+HELLO = Message(role="user", content=(TextBlock(text="Hello"),))
+ASKED = ChatRequest(instructions="Be brief.", messages=(HELLO,), tools=(WEATHER,))
+
+
+async def deltas(model, request=ASKED):
+    return [delta async for delta in model.stream(request)]
+
+
+def reply_of(said):
+    reply = Reply()
+    for delta in said:
+        reply.take(delta)
+    return reply
+
+
+async def test_text_comes_piece_by_piece_with_usage_and_the_reason_of_the_end(serve, dialect):
+    await serve(dialect.answer(dialect.text("Hello", ", ", "world")))
+
+    said = await deltas(model_of(dialect))
+
+    texts = [delta.text for delta in said if isinstance(delta, TextDelta)]
+    assert "".join(texts) == "Hello, world"
+    assert len(texts) == 3
+    assert said[-1] == Stop(StopReason.END)
+    tokens = {"anthropic": (25, 15), "openai": (19, 10)}[dialect.provider]
+    assert (reply_of(said).usage.input_tokens, reply_of(said).usage.output_tokens) == tokens
+
+
+async def test_the_text_is_passed_on_while_the_answer_is_still_being_written(serve, dialect):
+    from tests.turns.chat_models.servers import Hold
+
+    hold = Hold()
+    ending = dialect.wire.end()
+    await serve(dialect.unfinished(*dialect.open_text("Hel"), hold, *ending))
+
+    stream = model_of(dialect).stream(ASKED)
+    assert await anext(stream) == TextDelta("Hel")
+    assert not hold.released.is_set()
+    hold.released.set()
+    assert [delta async for delta in stream][-1] == Stop(StopReason.END)
+
+
+async def test_parallel_calls_come_with_their_arguments_in_pieces(serve, dialect):
+    first = dialect.wire.call(1, "call_a", "get_weather", location="Paris")
+    second = dialect.wire.call(2, "call_b", "get_weather", location="Kyōto")
+    await serve(dialect.answer(dialect.text("Let me look."), first, second, calls=True))
+
+    said = await deltas(model_of(dialect))
+
+    pieces = [delta for delta in said if isinstance(delta, ToolCallDelta) and delta.arguments]
+    assert len(pieces) > 4
+    reply = reply_of(said)
+    assert reply.stop_reason is StopReason.TOOL_CALLS
+    assert reply.text == "Let me look."
+    calls = reply.calls(scope="s")
+    assert [(call.id, call.tool_name, dict(call.input)) for call in calls] == [
+        ("call_a", "get_weather", {"location": "Paris"}),
+        ("call_b", "get_weather", {"location": "Kyōto"}),
+    ]
+
+
+async def test_arguments_that_are_no_json_are_a_problem_of_the_call_and_not_of_the_stream(
+    serve, dialect
+):
+    broken = dialect.wire.call(1, "call_a", "get_weather", raw='{"location": "Par')
+    await serve(dialect.answer(broken, calls=True))
+
+    (call,) = reply_of(await deltas(model_of(dialect))).calls(scope="s")
+
+    assert call.problem == "the arguments are not valid JSON"
+    assert call.input == {}
+
+
+async def test_a_call_without_arguments_is_asked_for_with_none(serve, dialect):
+    await serve(dialect.answer(dialect.wire.call(1, "call_a", "get_weather", raw=""), calls=True))
+
+    (call,) = reply_of(await deltas(model_of(dialect))).calls(scope="s")
+
+    assert (call.problem, call.input) == ("", {})
+
+
+async def test_a_call_cut_off_before_its_first_argument_is_no_call_without_arguments(
+    serve, dialect
+):
+    reason = {"anthropic": "max_tokens", "openai": "length"}[dialect.provider]
+    parts = dialect.wire.call(1, "call_a", "get_weather", raw="")
+    await serve(dialect.ended_by(reason, parts))
+
+    said = await deltas(model_of(dialect))
+
+    (call,) = reply_of(said).calls(scope="s")
+    assert "cut off" in call.problem
+    assert Stop(StopReason.LENGTH) in said
+    (notice,) = [delta for delta in said if isinstance(delta, Notice)]
+    assert notice.code == "answer_cut_off"
+
+
+async def test_anthropics_thinking_is_told_apart_from_the_answer(serve):
+    await serve(
+        messages.answer(messages.thinking(0, "Let me", " see."), messages.text(1, "It is 42."))
+    )
+
+    said = await deltas(model_of(ANTHROPIC))
+
+    assert [delta for delta in said if isinstance(delta, ThinkingDelta)] == [
+        ThinkingDelta("Let me"),
+        ThinkingDelta(" see."),
+    ]
+    assert reply_of(said).text == "It is 42."
+
+
+async def test_the_reasoning_of_a_compatible_server_is_told_apart_from_the_answer(serve):
+    await serve(completions.answer(completions.reasoning("Let me", " see."), completions.text("42")))
+
+    said = await deltas(model_of(OPENAI))
+
+    thought = "".join(delta.text for delta in said if isinstance(delta, ThinkingDelta))
+    assert thought == "Let me see."
+    assert reply_of(said).text == "42"
+
+
+async def test_the_documented_stream_of_a_tool_call_is_understood_as_it_is_printed(serve):
+    """The example of Anthropic's page on streaming: spaces, caller and all."""
+    recorded = (
+        'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_019Q1hrJbZG26Fb9BQhrkHEr",'
+        '"type":"message","role":"assistant","model":"claude-sonnet-4-20250514","content":[],"stop_reason":null,'
+        '"stop_sequence":null,"usage":{"input_tokens":377,"cache_creation_input_tokens":0,'
+        '"cache_read_input_tokens":0,"output_tokens":1,"service_tier":"standard"}}}\n\n'
+        'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+        '"content_block":{"type":"text","text":""}}\n\nevent: ping\ndata: {"type": "ping"}\n\n'
+        'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+        '"delta":{"type":"text_delta","text":"I"}}\n\n'
+        'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+        'event: content_block_start\ndata: {"type":"content_block_start","index":1,"content_block":'
+        '{"type":"tool_use","id":"toolu_01NRLabsLyVHZPKxbKvkfSMn","name":"get_weather",'
+        '"caller":{"type":"direct"},"input":{}}}\n\n'
+        'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
+        '"delta":{"type":"input_json_delta","partial_json":""}}\n\n'
+        'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
+        '"delta":{"type":"input_json_delta","partial_json":"{\\"locati"}}\n\n'
+        'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
+        '"delta":{"type":"input_json_delta","partial_json":"on\\": \\"Paris\\"}"}}\n\n'
+        'event: content_block_stop\ndata: {"type":"content_block_stop","index":1}\n\n'
+        'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use",'
+        '"stop_sequence":null},"usage":{"output_tokens":65}}\n\n'
+        'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+    ).encode()
+    thirds = [recorded[:333], recorded[333:1000], recorded[1000:]]  # chunks end inside an event
+    await serve(Response(thirds))
+
+    reply = reply_of(await deltas(model_of(ANTHROPIC)))
+
+    (call,) = reply.calls(scope="s")
+    assert (call.id, call.input) == ("toolu_01NRLabsLyVHZPKxbKvkfSMn", {"location": "Paris"})
+    assert (reply.text, reply.usage) == ("I", Usage(input_tokens=377, output_tokens=65))
+
+
+async def test_the_documented_chunks_are_understood_as_they_are_printed(serve):
+    """The example of OpenAI's reference of the chunk object, after comments as gateways send them."""
+    recorded = (
+        ': OPENROUTER PROCESSING\n\ndata: {"id":"chatcmpl-123","object":"chat.completion.chunk",'
+        '"created":1694268190,"model":"gpt-4o-mini", "system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,'
+        '"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n'
+        'data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4o-mini", '
+        '"system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,"delta":{"content":"Hello"},"logprobs":null,'
+        '"finish_reason":null}]}\n\n'
+        'data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4o-mini", '
+        '"system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,"delta":{},"logprobs":null,'
+        '"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    ).encode()
+    await serve(Response([recorded]))
+
+    assert reply_of(await deltas(model_of(OPENAI))).text == "Hello"
+
+
+async def test_gemini_answers_through_its_own_sdk(serve):
+    def chunk(parts, **fields):
+        candidate = {"content": {"parts": parts, "role": "model"}, "index": 0, **fields}
+        usage = {"promptTokenCount": 8, "candidatesTokenCount": 4, "totalTokenCount": 12}
+        return sse({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini"})
+
+    weather = {"functionCall": {"name": "get_weather", "args": {"location": "Paris"}}}
+    server = await serve(
+        Response(
+            [chunk([{"text": "Let me look."}]), chunk([weather]), chunk([], finishReason="STOP")]
+        )
+    )
+
+    reply = reply_of(
+        await deltas(ProviderChatModel(PROVIDERS["google"], "gemini-2.5-flash"))
+    )
+
+    (call,) = reply.calls(scope="s")
+    assert (reply.text, call.tool_name, call.input) == (
+        "Let me look.",
+        "get_weather",
+        {"location": "Paris"},
+    )
+    (request,) = server.requests
+    assert ":streamGenerateContent" in request.line
+    assert KEY not in request.line
+    assert request.headers["x-goog-api-key"] == KEY
+
+
+HISTORY = (
+    HELLO,
+    Message(
+        role="assistant",
+        content=(
+            TextBlock(text="I look."),
+            ToolUseBlock(id="c1", name="get_weather", input={"location": "Paris"}),
+            ToolUseBlock(id="c2", name="get_weather", input={"location": "Rome"}),
+        ),
+    ),
+    Message(
+        role="user",
+        content=(
+            ToolResultBlock(tool_use_id="c1", content="sunny"),
+            ToolResultBlock(tool_use_id="c2", content="[TIMEOUT] …", is_error=True),
+        ),
+    ),
+    Message(role="assistant", content=(TextBlock(text="Sun"),), interrupted=True),
+    Message(role="user", content=(TextBlock(text="  "), TextBlock(text="And now?"))),
+    Message(
+        role="assistant", content=(ToolUseBlock(id="c1", name="get_weather", input={}),)
+    ),
+    Message(role="user", content=(ToolResultBlock(tool_use_id="c1", content=""),)),
+)
+ALL = ChatRequest(instructions="Be brief.", messages=HISTORY, tools=(WEATHER,))
+
+
+async def test_anthropic_is_sent_the_whole_history(serve):
+    server = await serve(messages.answer(messages.text(0, "Rain.")))
+
+    await deltas(model_of(ANTHROPIC), ALL)
+
+    (request,) = server.requests
+    assert request.line.startswith("POST /v1/messages")
+    assert request.headers["x-api-key"] == KEY
+    assert request.body["system"][0]["text"] if isinstance(request.body["system"], list) else (
+        request.body["system"] == "Be brief."
+    )
+    assert request.body["stream"] is True
+    assert request.body["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "I look."},
+                _use("c1", location="Paris"),
+                _use("c2", location="Rome"),
+            ],
+        },
+        {"role": "user", "content": [_result("c1", "sunny"), _result("c2", "[TIMEOUT] …", True)]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Sun"}]},
+        {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
+        {"role": "assistant", "content": [_use("c1_2")]},
+        {"role": "user", "content": [_result("c1_2", "(no output)")]},
+    ]
+    (tool,) = request.body["tools"]
+    assert tool["name"] == "get_weather"
+    assert tool["input_schema"] == WEATHER.input_schema
+
+
+async def test_openai_is_sent_the_whole_history(serve):
+    server = await serve(completions.answer(completions.text("Rain.")))
+
+    await deltas(model_of(OPENAI), ALL)
+
+    (request,) = server.requests
+    assert request.line.startswith("POST /v1/chat/completions")
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.body["stream_options"] == {"include_usage": True}
+    sent = request.body["messages"]
+    assert sent[0] == {"role": "system", "content": "Be brief."}
+    assert [message["role"] for message in sent[1:]] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+    ]
+    assert [call["id"] for call in sent[2]["tool_calls"]] == ["c1", "c2"]
+    assert [message.get("tool_call_id") for message in sent[3:5]] == ["c1", "c2"]
+    assert sent[3]["content"] == "sunny"
+    assert "[TIMEOUT] …" in sent[4]["content"]
+    assert sent[7]["tool_call_id"] == sent[6]["tool_calls"][0]["id"] == "c1_2"
+    (tool,) = request.body["tools"]
+    assert tool["function"]["parameters"] == WEATHER.input_schema
+    assert not tool["function"].get("strict")
+
+
+async def test_one_connection_serves_several_requests(serve, dialect):
+    server = await serve(*(dialect.answer(dialect.text("Yes.")) for _ in range(3)))
+    model = model_of(dialect)
+
+    for _ in range(3):
+        await deltas(model)
+
+    assert (len(server.requests), server.connections) == (3, 1)
+
+
+def _use(id, **input):
+    return {"type": "tool_use", "id": id, "name": "get_weather", "input": input}
+
+
+def _result(id, content, is_error=False):
+    return {
+        "type": "tool_result",
+        "tool_use_id": id,
+        "content": [{"type": "text", "text": content}],
+        "is_error": is_error,
+    }
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "TURNS_CHAT_MODEL_BASE_URL"])
+async def test_a_compatible_server_needs_no_key(serve, monkeypatch, settings, variable):
+    server = await serve(completions.answer(completions.text("Hi.")))
+    monkeypatch.delenv("OPENAI_API_KEY")
+    if variable == "OPENAI_BASE_URL":
+        monkeypatch.setenv(variable, f"{server.url}/v1")
+        settings.TURNS_CHAT_MODEL_BASE_URL = ""
+
+    assert reply_of(await deltas(model_of(OPENAI))).text == "Hi."
+    assert KEY not in str(server.requests)

@@ -1,0 +1,325 @@
+"""The admin of turns: found by what happened, whole, read-only, and one action that cancels (V4, 92)."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from tests.turns.rows import Planted, said, use
+from tests.turns.support import Stage, in_database, row
+from turns.models import CancelRequest, Conversation, Event, Repair, Turn
+from turns.testing import call
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LISTS = ["turn", "conversation", "cancelrequest", "repair"]
+
+
+@pytest.fixture
+def boss(transactional_db):
+    return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
+
+
+@pytest.fixture
+def browser(boss):
+    browser = Client()
+    browser.force_login(boss)
+    return browser
+
+
+def list_url(name: str) -> str:
+    return reverse(f"admin:turns_{name}_changelist")
+
+
+def page_url(row) -> str:
+    return reverse(f"admin:turns_{row._meta.model_name}_change", args=[row.pk])
+
+
+@pytest.fixture
+def past(ada):
+    """One turn of each end, with all that belongs to the cancelled one."""
+    planted = Planted(ada)
+    turns = {
+        status: planted.turn(status)
+        for status in ("completed", "failed", "timed_out", "interrupted", "running", "queued")
+    }
+    turns["cancelled"] = turn = planted.turn(
+        "cancelled",
+        ended_by_reason="user",
+        ended_by_source="button",
+        ended_by_name="ada",
+        user_message="<b>bold</b>",
+        duration_ms=65_000,
+        turn_timeout_ms=1_800_000,
+        usage={"input_tokens": 12},
+    )
+    planted.message(turn, "assistant", said("hm"), use("c1"))
+    planted.call(
+        turn,
+        "c1",
+        "abandoned",
+        error_type="cancelled",
+        disposition="indeterminate",
+        timeout_ms=120_000,
+        timeout_source="built_in",
+        ended_by_reason="user",
+    )
+    at = timezone.now()
+    CancelRequest.objects.create(
+        turn=turn,
+        reason="user",
+        source="button",
+        by=ada,
+        by_name="ada",
+        note="too slow",
+        requested_at=at,
+        settled_at=at + timedelta(milliseconds=640),
+        settled_ms=640,
+        outcome="cancelled",
+        running_tools=["quick"],
+    )
+    CancelRequest.objects.create(
+        turn=turns["running"], reason="admin", source="api", requested_at=at
+    )
+    Repair.objects.create(
+        conversation=planted.conversation,
+        turn=turns["interrupted"],
+        tool_id="c9",
+        kind="missing_result",
+        cause="crash",
+        text="[INTERRUPTED] …",
+        found_when="recovery",
+        at=at,
+    )
+    Event.objects.create(
+        conversation=planted.conversation,
+        turn=turn,
+        seq=1,
+        type="turn_end",
+        payload={"status": "cancelled", "note": "<script>"},
+        at=at,
+    )
+    return turns
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, {"completed", "failed", "timed_out", "interrupted", "running", "queued", "cancelled"}),
+        ({"happened": "active"}, {"running", "queued"}),
+        ({"happened": "stopped"}, {"cancelled", "timed_out", "interrupted"}),
+        ({"happened": "failed"}, {"failed"}),
+        ({"happened": "repaired"}, {"interrupted"}),
+        ({"status__exact": "completed"}, {"completed"}),
+        ({"ended_by_reason__exact": "user"}, {"cancelled"}),
+        ({"ended_by_source": "button"}, {"cancelled"}),
+        ({"queued_at__year": "1999"}, set()),
+        ({"q": "nobody"}, set()),
+    ],
+)
+def test_turns_are_found_by_what_happened(browser, past, query, expected):
+    page = browser.get(list_url("turn"), query)
+    assert page.status_code == 200
+    found = [turn.status for turn in page.context["cl"].result_list]
+    assert sorted(found) == sorted(expected)
+
+
+def test_turns_are_found_by_a_whole_id_or_name(browser, past, ada):
+    turn = past["failed"]
+    for text, count in ((turn.pk, 1), (turn.conversation_id, 7), ("ada", 7), ("ad", 0)):
+        page = browser.get(list_url("turn"), {"q": str(text)})
+        assert len(page.context["cl"].result_list) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "count"),
+    [
+        ("cancelrequest", {}, 2),
+        ("cancelrequest", {"settled": "no"}, 1),
+        ("cancelrequest", {"settled": "fast"}, 1),
+        ("cancelrequest", {"settled": "slow"}, 0),
+        ("cancelrequest", {"source": "button"}, 1),
+        ("cancelrequest", {"q": "ada"}, 1),
+        ("repair", {}, 1),
+        ("repair", {"cause": "crash"}, 1),
+        ("repair", {"kind": "missing_result", "found_when": "history_read"}, 0),
+        ("repair", {"q": "c9"}, 1),
+        ("conversation", {}, 1),
+        ("conversation", {"q": "ada"}, 1),
+    ],
+)
+def test_the_audit_is_found_too(browser, past, name, query, count):
+    page = browser.get(list_url(name), query)
+    assert page.status_code == 200
+    assert len(page.context["cl"].result_list) == count
+
+
+def test_the_page_of_a_turn_tells_the_whole_story(browser, past):
+    page = browser.get(page_url(past["cancelled"]))
+    assert page.status_code == 200
+    text = page.content.decode()
+    for told in (
+        "user (button), ada",  # who and how
+        "1 min 5 s",
+        "30 min",
+        "&lt;b&gt;bold&lt;/b&gt;",
+        "abandoned",
+        "indeterminate",
+        "2 min (built_in)",  # the limit in force
+        "640 ms",  # requested → settled
+        "input_tokens: 12",
+        "&lt;script&gt;",
+    ):
+        assert told in text, told
+    assert "<b>bold" not in text
+    assert '{"status": "cancelled", "note": "<script>"}' not in text
+
+
+def test_every_page_renders(browser, past):
+    rows = [*past.values(), *CancelRequest.objects.all(), *Repair.objects.all()]
+    rows += Conversation.objects.all()
+    for shown in rows:
+        page = browser.get(page_url(shown))
+        assert page.status_code == 200
+        assert 'name="_save"' not in page.content.decode()
+    request = browser.get(page_url(CancelRequest.objects.get(source="button"))).content.decode()
+    assert "too slow" in request
+    repair = browser.get(page_url(Repair.objects.get())).content.decode()
+    assert "[INTERRUPTED]" in repair
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_nothing_can_be_added_edited_or_deleted(browser, past, name):
+    model = {"turn": Turn, "conversation": Conversation, "cancelrequest": CancelRequest}.get(
+        name, Repair
+    )
+    shown = model.objects.first()
+    before = list(model.objects.order_by("pk").values())
+    assert browser.get(reverse(f"admin:turns_{name}_add")).status_code == 403
+    assert browser.post(page_url(shown), {"status": "completed", "title": "x"}).status_code == 403
+    delete = reverse(f"admin:turns_{name}_delete", args=[shown.pk])
+    assert browser.post(delete, {"post": "yes"}).status_code == 403
+    browser.post(
+        list_url(name),
+        {"action": "delete_selected", "_selected_action": [str(shown.pk)], "post": "yes"},
+    )
+    assert list(model.objects.order_by("pk").values()) == before
+
+
+def test_without_permission_nothing_is_shown(past, eve):
+    eve.is_staff = True
+    eve.save()
+    browser = Client()
+    browser.force_login(eve)
+    for name in LISTS:
+        assert browser.get(list_url(name)).status_code == 403
+
+
+def count_queries(browser, url) -> int:
+    with CaptureQueriesContext(connection, ) as queries:
+        assert browser.get(url).status_code == 200
+    return len(queries)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_asks_the_same_number_of_queries_however_long_it_is(browser, past, ada, name):
+    few = count_queries(browser, list_url(name))
+    for number in range(15):
+        owner = get_user_model().objects.create_user(f"user-{number}")
+        planted = Planted(owner)
+        turn = planted.turn()
+        CancelRequest.objects.create(
+            turn=turn, reason="user", source="api", requested_at=timezone.now()
+        )
+        Repair.objects.create(
+            conversation=planted.conversation,
+            turn=turn,
+            kind="missing_result",
+            cause="crash",
+            found_when="recovery",
+            at=timezone.now(),
+        )
+    assert count_queries(browser, list_url(name)) == few
+
+
+def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(browser, past):
+    turn = past["cancelled"]
+    few = count_queries(browser, page_url(turn))
+    planted = Planted(turn.conversation.owner)
+    planted.conversation = turn.conversation
+    for number in range(20):
+        planted.call(turn, f"more-{number}")
+        CancelRequest.objects.create(
+            turn=turn,
+            tool_id=f"more-{number}",
+            reason="user",
+            source="api",
+            requested_at=timezone.now(),
+        )
+    assert count_queries(browser, page_url(turn)) == few
+
+
+async def _act(user, *turns: Turn):
+    def act():
+        browser = Client()
+        browser.force_login(user)
+        chosen = [str(turn.pk) for turn in turns]
+        page = browser.post(
+            list_url("turn"), {"action": "cancel_turns", "_selected_action": chosen}, follow=True
+        )
+        return page.status_code, [str(message) for message in page.context["messages"]]
+
+    return await in_database(act)
+
+
+async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
+    stage: Stage, boss, settings
+):
+    settings.TURNS_POLL_INTERVAL = 0.05
+    stage.play([call("c1", "held")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    queued = await stage.say("second")
+    turns = [await row(Turn, pk=pk) for pk in (turn_id, queued)]
+    status, told = await asyncio.wait_for(_act(boss, *turns), 10)
+    assert (status, told) == (200, ["2 turns are being cancelled."])
+    turn = await stage.ended(turn_id)
+    assert (turn.status, turn.ended_by_reason, turn.ended_by_source, turn.ended_by_name) == (
+        "cancelled",
+        "admin",
+        "admin",
+        "boss",
+    )
+    assert (await row(Turn, pk=queued)).status == "cancelled"
+    request = await stage.request(turn_id)
+    assert (request.by_id, request.settled_ms <= 1_000) == (boss.pk, True)
+    assert (await _act(boss, turn))[1] == ["1 turn had ended already."]
+
+
+@pytest.mark.parametrize("permissions", [["view_turn"], ["view_turn", "view_all"]])
+async def test_the_action_needs_its_permission(stage: Stage, eve, permissions):
+    def give():
+        eve.is_staff = True
+        eve.save()
+        eve.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+
+    await in_database(give)
+    planted = await in_database(lambda: Planted(stage.user).turn("queued"))
+    status, told = await _act(eve, planted)
+    assert status == 200
+    assert not any("being cancelled" in text for text in told)
+    assert (await row(Turn, pk=planted.pk)).status == "queued"
+    assert await in_database(CancelRequest.objects.count) == 0
+
+
+async def test_an_operator_who_is_no_superuser_may_use_the_action(stage: Stage, operator):
+    planted = await in_database(lambda: Planted(stage.user).turn("queued"))
+    assert (await _act(operator, planted))[1] == ["1 turn is being cancelled."]
+    assert (await row(Turn, pk=planted.pk)).ended_by_name == "olga"

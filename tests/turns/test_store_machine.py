@@ -1,0 +1,282 @@
+"""Any order of finish, timeout, cancel, late result, crash and recovery on real rows: one ending for each (B6, H1)."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.utils import timezone
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from governance import (
+    CallStatus,
+    Cancellation,
+    CancellationToken,
+    CancelReason,
+    CancelSource,
+    Disposition,
+    ErrorType,
+    LateSettlement,
+    LiveCall,
+    ToolCall,
+    ToolOutcome,
+    selectors,
+)
+from tests.turns.support import TERMINAL, assert_protocol
+from turns import endings, histories, log, processes, recovery, requests, store
+from turns.core.chat_model import message_of
+from turns.core.exceptions import Fenced
+from turns.core.history import violations
+from turns.core.ports import TurnEnding
+from turns.core.runner import ending_of
+from turns.core.turns import TurnStatus
+from turns.journal import DatabaseJournal
+from turns.models import CancelRequest, Conversation, Process, Turn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OUTCOMES = {
+    CallStatus.SUCCEEDED: (None, Disposition.SETTLED),
+    CallStatus.FAILED: (ErrorType.EXECUTION_ERROR, Disposition.SETTLED),
+    CallStatus.TIMED_OUT: (ErrorType.TIMEOUT, Disposition.SETTLED),
+    CallStatus.ABANDONED: (ErrorType.TIMEOUT, Disposition.INDETERMINATE),
+    CallStatus.CANCELLED: (ErrorType.CANCELLED, Disposition.SETTLED),
+}
+ENDINGS = [
+    TurnEnding(status=TurnStatus.COMPLETED),
+    TurnEnding(status=TurnStatus.FAILED, error_code="internal_error"),
+    *(
+        ending_of(Cancellation(reason=reason))
+        for reason in (CancelReason.TIMEOUT, CancelReason.LOOP, CancelReason.SHUTDOWN)
+    ),
+]
+
+
+class OneConversation(RuleBasedStateMachine):
+    """Moves of an owner, of clients, and of the processes that die under them."""
+
+    user: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process = processes.register()
+        self.conversation = Conversation.objects.create(owner=self.user)
+        self.journal: DatabaseJournal | None = None
+        self.claimed: Any = None
+        self.old_journals: list[DatabaseJournal] = []
+        self.live: dict[str, LiveCall] = {}
+        self.step = self.names = 0
+        self.ended: dict[Any, Any] = {}
+
+    def teardown(self) -> None:
+        Conversation.objects.all().delete()
+        Process.objects.all().delete()
+
+    # What clients do
+
+    @precondition(lambda self: self.conversation.turns.count() < 4)
+    @rule()
+    def say(self) -> None:
+        store.enqueue(self.conversation.pk, text="go", source="typed", client_id=None)
+
+    @rule(mode=st.sampled_from(["now", "after_step"]))
+    def cancel_turn(self, mode: str) -> None:
+        turn = requests.active_turn(self.conversation.pk)
+        if turn is not None:
+            wish = requests.CancelWish(user=self.user, source=CancelSource.BUTTON, mode=mode)
+            requests.request_turn_cancel(turn.pk, wish)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data())
+    def cancel_call(self, data: st.DataObject) -> None:
+        wish = requests.CancelWish(user=self.user, source=CancelSource.BUTTON)
+        call_id = data.draw(st.sampled_from(sorted(self.live)))
+        requests.request_call_cancel(self.claimed.id, call_id, wish)
+
+    # What the owner does
+
+    @rule()
+    def claim(self) -> None:
+        claimed = store.claim_next(self.conversation.pk, process=self.process)
+        if claimed is None:
+            return
+        self._drop_journal()
+        self.claimed = claimed[0]
+        self.journal = DatabaseJournal(self.claimed, token=CancellationToken())
+        self.step = 0
+
+    @precondition(lambda self: self.journal and not self.live)
+    @rule(calls=st.integers(1, 3))
+    def ask_for_tools(self, calls: int) -> None:
+        self.step += 1
+        made = []
+        for position in range(calls):
+            self.names += 1
+            made.append(
+                ToolCall(
+                    id=f"c{self.names}",
+                    tool_name="quick",
+                    scope=str(self.conversation.pk),
+                    position=position,
+                )
+            )
+
+        async def write() -> None:
+            await self.journal.open_reply(self.step)
+            message = message_of("hm", tuple(made), turn_id=str(self.claimed.id))
+            await self.journal.save_reply(self.step, message, made)
+            token = CancellationToken()
+            self.live = {call.id: LiveCall(call, token=token) for call in made}
+
+        self._write(write)
+
+    @precondition(lambda self: self.journal and self.live)
+    @rule(data=st.data())
+    def start_call(self, data: st.DataObject) -> None:
+        live = self.live[data.draw(st.sampled_from(sorted(self.live)))]
+        self._write(lambda: self.journal.call_started(live))
+
+    @precondition(lambda self: self.journal and self.live)
+    @rule(data=st.data(), status=st.sampled_from(sorted(OUTCOMES)))
+    def end_call(self, data: st.DataObject, status: CallStatus) -> None:
+        call_id = data.draw(st.sampled_from(sorted(self.live)))
+        row = selectors.call(str(self.claimed.id), call_id)
+        if row.status == "pending" and status not in (CallStatus.FAILED, CallStatus.CANCELLED):
+            return
+        self._write(lambda: self.journal.call_ended(self.live[call_id], _outcome(status)))
+        self.live.pop(call_id, None)
+
+    @precondition(lambda self: self.journal)
+    @rule(data=st.data())
+    def settle_late(self, data: st.DataObject) -> None:
+        rows = selectors.calls_of_group(str(self.claimed.id))
+        if not rows:
+            return
+        row = data.draw(st.sampled_from(rows))
+        late = LateSettlement(kind="returned", text="too late", after=1.0)
+
+        async def settle() -> None:
+            call = ToolCall(id=row.call_id, tool_name="quick")
+            await self.journal.call_settled_late(LiveCall(call, token=CancellationToken()), late)
+
+        self._write(settle)
+
+    @precondition(lambda self: self.journal)
+    @rule(ending=st.sampled_from(ENDINGS))
+    def end_turn(self, ending: TurnEnding) -> None:
+        endings.end_turn(self.claimed.id, ending, epoch=self.claimed.epoch)
+        self._drop_journal()
+
+    # What goes wrong
+
+    @rule()
+    def crash_and_recover(self) -> None:
+        processes.retire(self.process)
+        self.process = processes.register()
+        self._drop_journal()
+        recovery.recover()
+        before = self._rows()
+        assert recovery.recover()[0] == []
+        assert self._rows() == before
+
+    @precondition(lambda self: self.old_journals)
+    @rule(data=st.data())
+    def write_by_an_earlier_owner(self, data: st.DataObject) -> None:
+        journal = data.draw(st.sampled_from(self.old_journals))
+        before = self._rows()
+
+        async def write() -> None:
+            await journal.open_reply(99)
+
+        with pytest.raises(Fenced):
+            async_to_sync(write)()
+        assert self._rows() == before
+
+    # What always holds
+
+    @invariant()
+    def the_log_follows_the_protocol(self) -> None:
+        assert_protocol(log.read(self.conversation.pk, after=0))
+
+    @invariant()
+    def the_history_is_valid_without_a_repair(self) -> None:
+        history = histories.load(self.conversation.pk, found_when="test")
+        assert violations(history.messages) == []
+        assert history.repairs == ()
+
+    @invariant()
+    def an_ending_stays_as_it_is(self) -> None:
+        for turn in Turn.objects.filter(conversation=self.conversation):
+            if turn.status in TERMINAL:
+                fact = (turn.status, turn.ended_at, turn.ended_by_reason)
+                assert self.ended.setdefault(turn.pk, fact) == fact
+                assert not CancelRequest.objects.filter(turn=turn, settled_at=None).exists()
+            for call in selectors.calls_of_group(str(turn.pk)):
+                is_terminal = CallStatus(call.status).is_terminal
+                assert is_terminal or turn.status not in TERMINAL
+                if is_terminal:
+                    fact = (call.status, call.result, call.ended_at)
+                    assert self.ended.setdefault(call.pk, fact) == fact
+
+    @invariant()
+    def at_most_one_turn_is_live(self) -> None:
+        assert self.conversation.turns.filter(status__in=["running", "cancelling"]).count() <= 1
+
+    @invariant()
+    def nothing_queued_before_a_cancel_has_started_after_it(self) -> None:
+        for request in CancelRequest.objects.filter(
+            turn__conversation=self.conversation, tool_id=""
+        ):
+            overtaken = self.conversation.turns.filter(
+                number__gt=request.turn.number, queued_at__lt=request.requested_at
+            )
+            assert not overtaken.exclude(started_at=None).exists()
+
+    def _write(self, write: Any) -> None:
+        """A write of the owner may find that the turn is not its own any more."""
+
+        async def attempt() -> None:
+            with suppress(Fenced):
+                await write()
+
+        async_to_sync(attempt)()
+
+    def _drop_journal(self) -> None:
+        if self.journal is not None:
+            self.old_journals.append(self.journal)
+        self.journal, self.live = None, {}
+
+    def _rows(self) -> Any:
+        groups = [str(pk) for pk in self.conversation.turns.values_list("pk", flat=True)]
+        calls = [(c.call_id, c.status, c.result) for c in selectors.calls_of_groups(groups)]
+        turns = list(self.conversation.turns.order_by("number").values())
+        return calls, turns, list(self.conversation.messages.order_by("pk").values())
+
+
+def _outcome(status: CallStatus) -> ToolOutcome:
+    error_type, disposition = OUTCOMES[status]
+    return ToolOutcome(
+        status=status,
+        result=f"{status} at {timezone.now()}",
+        is_error=error_type is not None,
+        error_type=error_type,
+        disposition=disposition,
+    )
+
+
+def test_any_order_of_events_leaves_one_ending_each(ada):
+    class Machine(OneConversation):
+        user = ada
+
+    run_state_machine_as_test(
+        Machine,
+        settings=hypothesis_settings(max_examples=12, stateful_step_count=25, deadline=None),
+    )

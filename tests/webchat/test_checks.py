@@ -1,0 +1,84 @@
+"""System checks: what would make the live page deaf, slow or open has an id, a hint and a line in the documentation."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, run_checks
+from django.test import override_settings
+
+from webchat import checks
+from webchat.conf import NUMBERS, PREFIX, WebchatSettings, app_settings
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "settings" / "webchat.md"
+REDIS = {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}
+
+
+def found(*, deploy: bool = False) -> dict[str | None, CheckMessage]:
+    """Return what the checks of webchat say, by id."""
+    messages = run_checks(include_deployment_checks=deploy)
+    return {message.id: message for message in messages if str(message.id).startswith("webchat.")}
+
+
+def test_the_site_as_it_ships_has_nothing_to_complain_of():
+    assert not found()
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("wrong", [0, -1, "15", None, True])
+def test_a_number_that_is_not_above_zero_is_an_error(name: str, wrong: Any):
+    with override_settings(**{f"{PREFIX}{name}": wrong}):
+        message = found()["webchat.E001"]
+    assert message.msg == f"WEBCHAT_{name} must be a number above zero."
+    assert message.hint
+
+
+@pytest.mark.parametrize(
+    ("layers", "id_"),
+    [
+        ({}, "webchat.E002"),
+        ({"default": {"BACKEND": checks.CORE_LAYER}}, "webchat.W001"),
+    ],
+)
+def test_a_channel_layer_that_is_missing_or_slow_is_said(layers: dict[str, Any], id_: str):
+    with override_settings(CHANNEL_LAYERS=layers):
+        assert found()[id_].hint
+
+
+def test_a_redis_client_that_drops_idle_sockets_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "version", lambda _name: "8.1.0")
+    host = {"address": "redis://localhost", "socket_timeout": None}
+    for config, complaints in (
+        ({}, 1),
+        ({"hosts": ["redis://localhost"]}, 1),
+        ({"hosts": [host]}, 0),
+    ):
+        with override_settings(CHANNEL_LAYERS={"default": {**REDIS, "CONFIG": config}}):
+            assert list(found()).count("webchat.E003") == complaints
+    monkeypatch.setattr(checks, "version", lambda _name: "7.4.1")
+    with override_settings(CHANNEL_LAYERS={"default": REDIS}):
+        assert not found()
+
+
+def test_deployment_checks_name_the_layer_in_memory_and_a_missing_policy():
+    assert list(found(deploy=True)) == ["webchat.I001"]
+    bare = [name for name in django_settings.MIDDLEWARE if name not in checks.CSP_MIDDLEWARE]
+    with override_settings(MIDDLEWARE=bare):
+        assert "webchat.W002" in found(deploy=True)
+    with override_settings(MIDDLEWARE=bare, WEBCHAT_CSP=None):
+        assert "webchat.W002" not in found(deploy=True)
+
+
+def test_the_documentation_has_every_setting_with_its_default_and_every_check():
+    page = DOCUMENT.read_text("utf-8")
+    documented = dict(
+        re.findall(r"^\| `WEBCHAT_(\w+)` \| [^|]+ \| `?([^|`]+)`? \|", page, flags=re.MULTILINE)
+    )
+    assert set(documented) == set(WebchatSettings.__annotations__)
+    for name in NUMBERS:
+        assert documented[name] == str(getattr(app_settings, name))
+    source = Path(checks.__file__).read_text("utf-8")
+    ids = set(re.findall(r"webchat\.[EWI]\d{3}", source))
+    assert ids == set(re.findall(r"^\| `(webchat\.[EWI]\d{3})`", page, flags=re.MULTILINE))

@@ -1,0 +1,110 @@
+"""The real server on a real port: what a WebSocket client sees when it goes down."""
+
+import base64
+import json
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.e2e.site import Site
+
+TEXT, CLOSE = 1, 8
+
+
+class Wire:
+    """The least of a WebSocket client: text frames out, everything in."""
+
+    def __init__(self, site: Site, *, path: str, cookie: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", site.port), timeout=20)
+        key = base64.b64encode(os.urandom(16)).decode()
+        lines = (
+            f"GET {path} HTTP/1.1",
+            f"Host: 127.0.0.1:{site.port}",
+            f"Origin: {site.url}",
+            f"Cookie: sessionid={cookie}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {key}",
+            "Sec-WebSocket-Version: 13",
+        )
+        self._socket.sendall("\r\n".join((*lines, "", "")).encode())
+        self._stream = self._socket.makefile("rb")
+        self.status = self._stream.readline().decode()
+        while self._stream.readline().strip():
+            pass
+
+    def send(self, **frame: Any) -> None:
+        """Send a small frame; the mask is all zeros, which leaves the text as it is."""
+        text = json.dumps(frame).encode()
+        assert len(text) < 126
+        self._socket.sendall(struct.pack("!BB", 0x80 | TEXT, 0x80 | len(text)) + bytes(4) + text)
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return the next frame's kind and content."""
+        first, second = self._stream.read(2)
+        length = second & 0x7F
+        if length == 126:
+            (length,) = struct.unpack("!H", self._stream.read(2))
+        elif length == 127:
+            (length,) = struct.unpack("!Q", self._stream.read(8))
+        return first & 0x0F, self._stream.read(length)
+
+    def read_to_the_close(self) -> tuple[list[str], int]:
+        """Return the types of the frames that come, and the code with which the server closes."""
+        types: list[str] = []
+        while True:
+            kind, content = self.receive()
+            if kind == CLOSE:
+                (code,) = struct.unpack("!H", content[:2])
+                self._socket.sendall(struct.pack("!BB", 0x80 | CLOSE, 0x80) + bytes(4))
+                self._socket.close()
+                return types, code
+            if kind == TEXT:
+                types.append(json.loads(content)["type"])
+
+
+@contextmanager
+def signed_in(site: Site) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=site.url, trust_env=False, headers={"Referer": site.url}) as client:
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', client.get("/login/").text)
+        assert token is not None
+        form = {
+            "username": "demo",
+            "password": site.password("demo"),
+            "csrfmiddlewaretoken": token[1],
+        }
+        client.post("/login/", data=form)
+        client.headers["X-CSRFToken"] = client.cookies["csrftoken"]
+        yield client
+
+
+def test_who_is_connected_when_the_server_goes_down_sees_the_turn_end_and_is_told_to_come_back(
+    tmp_path: Path,
+):
+    site = Site(tmp_path)
+    try:
+        site.start()
+        with signed_in(site) as client:
+            made = client.post("/api/conversations", json={}).json()["conversation_id"]
+            cookie = client.cookies["sessionid"]
+        nobody = Wire(site, path=f"/ws/conversations/{made}/", cookie="nonsense")
+        assert nobody.read_to_the_close() == ([], 4401)
+        wire = Wire(site, path=f"/ws/conversations/{made}/", cookie=cookie)
+        assert " 101 " in wire.status
+        wire.send(type="hello", protocol=1)
+        wire.send(type="message", client_id="c", text="wait 1")
+        while b'"tool_start"' not in wire.receive()[1]:
+            pass
+        site.interrupt()
+        types, code = wire.read_to_the_close()
+        assert (types[-1], code) == ("turn_end", 1012)
+        assert site.wait() == 0, site.said
+    finally:
+        site.leave()

@@ -1,0 +1,150 @@
+"""Failures of a provider: each kind with its stable code, a sentence that says what to do, and whether to try again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from turns.core.exceptions import ChatModelError
+
+
+class FailureKind(StrEnum):
+    """What went wrong; the values are the stable codes on the wire."""
+
+    KEY_MISSING = "chat_model_key_missing"
+    NOT_INSTALLED = "chat_model_not_installed"
+    KEY_REFUSED = "chat_model_key_refused"
+    NOT_FOUND = "chat_model_not_found"
+    QUOTA = "chat_model_quota"
+    CONTEXT_TOO_LONG = "context_too_long"
+    REJECTED = "chat_model_rejected"
+    DECLINED = "chat_model_declined"
+    BUSY = "chat_model_busy"
+    UNAVAILABLE = "chat_model_unavailable"
+    UNREACHABLE = "chat_model_unreachable"
+    UNREADABLE = "chat_model_unreadable"
+    SLOW = "chat_model_slow"
+    STALLED = "chat_model_stalled"
+    DROPPED = "chat_model_dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Of whom a sentence speaks. `key` names the environment variable, `extra` the packages."""
+
+    chat_model: str
+    key: str = ""
+    extra: str = ""
+
+
+class ProviderFailure(ChatModelError):
+    """A provider could not answer. `retry_after` in seconds, if the provider said when to come back."""
+
+    def __init__(
+        self, kind: FailureKind, message: str, *, retry_after: float | None = None
+    ) -> None:
+        super().__init__(kind.value, message)
+        self.kind = kind
+        self.retry_after = retry_after
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request may succeed in a moment."""
+        return self.kind in _RETRYING
+
+    @property
+    def retry_reason(self) -> str:
+        """Why the request is repeated, as the beginning of a sentence."""
+        return str(_RETRYING[self.kind])
+
+
+def failure(
+    kind: FailureKind,
+    subject: Subject,
+    *,
+    retry_after: float | None = None,
+    seconds: float | None = None,
+) -> ProviderFailure:
+    """Return a failure with its sentence; nothing that a provider said is in it. `seconds`: the limit that ran out."""
+    sentence = _SENTENCES[kind]() % {
+        "chat_model": subject.chat_model,
+        "key": subject.key,
+        "extra": subject.extra,
+        "seconds": f"{seconds or 0:g}",
+    }
+    if kind is FailureKind.BUSY and retry_after:
+        sentence = _(
+            "The model is busy: too many requests at once. Send your message again in %(wait)s."
+        ) % {"wait": span(retry_after)}
+    return ProviderFailure(kind, sentence, retry_after=retry_after)
+
+
+def span(seconds: float) -> str:
+    """Return a span of time for people: whole seconds, or minutes where it is long."""
+    whole = max(1, round(seconds))
+    if whole < 120:
+        return _("%(seconds)d s") % {"seconds": whole}
+    return _("%(minutes)d min") % {"minutes": -(-whole // 60)}
+
+
+_RETRYING = {
+    FailureKind.BUSY: gettext_lazy("The model is busy"),
+    FailureKind.UNAVAILABLE: gettext_lazy("The model is not available"),
+    FailureKind.UNREACHABLE: gettext_lazy("The model cannot be reached"),
+    FailureKind.UNREADABLE: gettext_lazy("The model's answer could not be read"),
+}
+
+_SENTENCES: dict[FailureKind, Callable[[], str]] = {
+    FailureKind.KEY_MISSING: lambda: _(
+        "The chat model “%(chat_model)s” needs a key. An administrator can set %(key)s in the server's environment "
+        "and restart it."
+    ),
+    FailureKind.NOT_INSTALLED: lambda: _(
+        "The chat model “%(chat_model)s” needs packages that are not installed. An administrator can run "
+        "pip install “django-turnkeeper[%(extra)s]” and restart the server."
+    ),
+    FailureKind.KEY_REFUSED: lambda: _(
+        "The provider of the chat model “%(chat_model)s” refused the server's key. An administrator can check %(key)s."
+    ),
+    FailureKind.NOT_FOUND: lambda: _(
+        "The provider knows no chat model “%(chat_model)s”. An administrator can correct its name."
+    ),
+    FailureKind.QUOTA: lambda: _(
+        "The account at the provider of “%(chat_model)s” has no credit left. An administrator can add some."
+    ),
+    FailureKind.CONTEXT_TOO_LONG: lambda: _(
+        "This conversation has become too long for the model. Start a new conversation, and repeat what matters."
+    ),
+    FailureKind.REJECTED: lambda: _(
+        "The provider of “%(chat_model)s” did not accept the request. Start a new conversation; if that does not help, "
+        "tell an administrator."
+    ),
+    FailureKind.DECLINED: lambda: _(
+        "The model declined to answer. Say it in other words, or start a new conversation."
+    ),
+    FailureKind.BUSY: lambda: _(
+        "The model is busy: too many requests at once. Send your message again in a minute."
+    ),
+    FailureKind.UNAVAILABLE: lambda: _(
+        "The model is not available at the moment. Send your message again in a few minutes."
+    ),
+    FailureKind.UNREACHABLE: lambda: _(
+        "The model cannot be reached. Send your message again in a minute; if that does not help, an administrator can "
+        "check the server's network and the address of “%(chat_model)s”."
+    ),
+    FailureKind.UNREADABLE: lambda: _(
+        "The model's answer could not be read. Send your message again; if that does not help, tell an administrator."
+    ),
+    FailureKind.SLOW: lambda: _(
+        "The model did not begin to answer within %(seconds)s s. Send your message again, or ask for less at once."
+    ),
+    FailureKind.STALLED: lambda: _(
+        "The model fell silent for %(seconds)s s in the middle of its answer. What it said is kept; send “go on” to "
+        "continue."
+    ),
+    FailureKind.DROPPED: lambda: _(
+        "The connection to the model broke in the middle of its answer. What it said is kept; send “go on” to continue."
+    ),
+}

@@ -1,0 +1,221 @@
+"""Providers: chat models behind a vendor's API, by names such as `anthropic:claude-sonnet-5-5`.
+
+Nothing of a vendor is imported before such a model first answers, and then in a thread: it takes seconds.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
+
+from django.utils.translation import gettext as _
+
+from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
+from turns.chat_models.limits import StreamLimits
+from turns.chat_models.retries import RetryPolicy, with_retries
+from turns.conf import app_settings
+from turns.core.chat_model import ChatDelta, ChatRequest, Notice, Stop, StopReason
+
+if TYPE_CHECKING:
+    from turns.chat_models.vendors.streams import Connection
+
+_VENDORS = "turns.chat_models.vendors"
+CUT_OFF = "answer_cut_off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A vendor: the variables that may hold its key, the package of its SDK, where its own server's address is set."""
+
+    name: str
+    keys: tuple[str, ...]
+    package: str
+    base_url_variable: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key in the environment; empty if there is none."""
+        return next(filter(None, (os.environ.get(name, "").strip() for name in self.keys)), "")
+
+    @property
+    def base_url(self) -> str:
+        """The server to ask instead of the vendor's; empty for the vendor's."""
+        chosen = app_settings.CHAT_MODEL_BASE_URL if self.name == "openai" else ""
+        return chosen or os.environ.get(self.base_url_variable, "").strip()
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing can be asked without one: a compatible server of one's own may want none."""
+        return not (self.name == "openai" and self.base_url)
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the extra's packages are there; nothing is imported but parent packages."""
+        return all(map(_is_importable, ("pydantic_ai", self.package)))
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            name="anthropic",
+            keys=("ANTHROPIC_API_KEY",),
+            package="anthropic",
+            base_url_variable="ANTHROPIC_BASE_URL",
+        ),
+        Provider(
+            name="openai",
+            keys=("OPENAI_API_KEY",),
+            package="openai",
+            base_url_variable="OPENAI_BASE_URL",
+        ),
+        Provider(
+            name="google",
+            keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            package="google.genai",
+            base_url_variable="GOOGLE_GEMINI_BASE_URL",
+        ),
+    )
+}
+
+
+def split(name: str) -> tuple[Provider, str] | None:
+    """Return the provider and its model's name; None if the name is not of the form `provider:model`."""
+    prefix, _colon, model_name = name.partition(":")
+    provider = PROVIDERS.get(prefix)
+    return (provider, model_name) if provider is not None and model_name else None
+
+
+def problem_of(name: str) -> ProviderFailure | None:
+    """Return what keeps a chat model of a provider from answering: a package or a key that is missing."""
+    found = split(name)
+    if found is None:
+        return None
+    provider, _model_name = found
+    if not provider.is_installed:
+        return failure(FailureKind.NOT_INSTALLED, _subject(name, provider))
+    if provider.needs_key and not provider.key:
+        return failure(FailureKind.KEY_MISSING, _subject(name, provider))
+    return None
+
+
+class ProviderChatModel:
+    """A chat model of a provider. `limits` and `retry_policy` are read at each request; the settings by default."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        model_name: str,
+        *,
+        limits: Callable[[], StreamLimits] | None = None,
+        retry_policy: Callable[[], RetryPolicy] | None = None,
+    ) -> None:
+        self.name = f"{provider.name}:{model_name}"
+        self._provider = provider
+        self._model_name = model_name
+        self._limits = limits or _limits
+        self._retry_policy = retry_policy or _retry_policy
+        self._subject = _subject(self.name, provider)
+        self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
+            WeakKeyDictionary()
+        )
+        self._connecting = threading.Lock()
+        _in_use.add(self)
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatDelta, None]:
+        """Answer the request piece by piece.
+
+        Raises:
+            ProviderFailure: the provider did not answer, or not to the end.
+        """
+        connection = await self._connection()
+        limits = self._limits()
+        retried = with_retries(
+            lambda: connection.stream(request, limits),
+            self._retry_policy(),
+            chat_model=self.name,
+        )
+        async with aclosing(retried) as deltas:
+            async for delta in deltas:
+                yield delta
+                if delta == Stop(StopReason.LENGTH):
+                    yield _cut_off()
+
+    async def aclose(self) -> None:
+        """Close what this model holds open on the running loop."""
+        connection = self._connections.pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            await connection.aclose()
+
+    async def _connection(self) -> "Connection":
+        loop = asyncio.get_running_loop()
+        if (known := self._connections.get(loop)) is not None:
+            return known
+        return await asyncio.to_thread(self._connect, loop)
+
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> "Connection":
+        """Import the vendor and open a pool for a loop, once."""
+        with self._connecting:
+            if (known := self._connections.get(loop)) is not None:
+                return known
+            if self._provider.needs_key and not self._provider.key:
+                raise failure(FailureKind.KEY_MISSING, self._subject)
+            try:
+                streams = import_module(f"{_VENDORS}.streams")
+                connection: Connection = streams.connect(
+                    f"{_VENDORS}.{self._provider.name}",
+                    self._model_name,
+                    key=self._provider.key,
+                    base_url=self._provider.base_url,
+                    subject=self._subject,
+                )
+            except ImportError as error:
+                raise failure(FailureKind.NOT_INSTALLED, self._subject) from error
+            self._connections[loop] = connection
+            return connection
+
+
+_in_use: "WeakSet[ProviderChatModel]" = WeakSet()
+
+
+async def close_connections() -> None:
+    """Close what every chat model of a provider holds open on the running loop."""
+    for chat_model in list(_in_use):
+        await chat_model.aclose()
+
+
+def _limits() -> StreamLimits:
+    return StreamLimits(
+        first_byte_timeout=app_settings.CHAT_MODEL_FIRST_BYTE_TIMEOUT,
+        idle_timeout=app_settings.CHAT_MODEL_IDLE_TIMEOUT,
+    )
+
+
+def _retry_policy() -> RetryPolicy:
+    return RetryPolicy(
+        retries=app_settings.CHAT_MODEL_RETRIES, max_wait=app_settings.CHAT_MODEL_RETRY_MAX_WAIT
+    )
+
+
+def _subject(name: str, provider: Provider) -> Subject:
+    return Subject(chat_model=name, key=provider.keys[0], extra=provider.name)
+
+
+def _cut_off() -> Notice:
+    sentence = _(
+        "The answer was cut off at the limit of its length. Send “go on” to continue, or ask for a shorter answer."
+    )
+    return Notice(code=CUT_OFF, message=sentence)
+
+
+def _is_importable(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # a parent of it is missing
+        return False

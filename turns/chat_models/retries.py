@@ -1,0 +1,83 @@
+"""Retries: a request that failed before the model said anything is repeated, a few times, and the person is told."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from turns.chat_models.failures import ProviderFailure, span
+from turns.core.chat_model import ChatDelta, Notice, Usage
+
+logger = logging.getLogger(__name__)
+
+Sleep = Callable[[float], Awaitable[Any]]
+
+RETRYING = "retrying"
+_FIRST_WAIT = 1.0
+_SPREAD = 0.25  # so that conversations that failed together do not come back together
+_random = SystemRandom()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often to repeat a request and how long to wait at most before it; seconds."""
+
+    retries: int = 3
+    max_wait: float = 60.0
+    first_wait: float = _FIRST_WAIT
+
+    def wait_before_retry(self, failure: ProviderFailure, *, failed: int) -> float | None:
+        """Return how long to wait after the `failed`-th failure; None to give up.
+
+        Where the provider says when to come back it is obeyed, or the request is given up: to come earlier only makes
+        the wait longer.
+        """
+        if not failure.is_temporary or failed > self.retries:
+            return None
+        if failure.retry_after is not None:
+            return failure.retry_after if failure.retry_after <= self.max_wait else None
+        doubled = self.first_wait * 2.0 ** (failed - 1)
+        return min(self.max_wait, doubled * (1 + _SPREAD * _random.random()))
+
+
+async def with_retries(
+    attempt: Callable[[], AsyncGenerator[ChatDelta, None]],
+    policy: RetryPolicy,
+    *,
+    chat_model: str,
+    sleep: Sleep = asyncio.sleep,
+) -> AsyncGenerator[ChatDelta, None]:
+    """Stream an attempt, and the next one if it failed before it said anything. Cancelling ends a wait at once.
+
+    Raises:
+        ProviderFailure: the last attempt failed, or one that had begun to answer.
+    """
+    failed = 0
+    while True:
+        has_begun = False
+        try:
+            async with aclosing(attempt()) as deltas:
+                async for delta in deltas:
+                    has_begun = has_begun or not isinstance(delta, Usage)
+                    yield delta
+        except ProviderFailure as failure:
+            failed += 1
+            wait = None if has_begun else policy.wait_before_retry(failure, failed=failed)
+            facts = {"chat_model": chat_model, "code": failure.code, "attempt": failed}
+            logger.warning("A request to a chat model failed", extra=facts)
+            if wait is None:
+                raise
+            notice = Notice(code=RETRYING, message=_sentence(failure.retry_reason, wait))
+        else:
+            return
+        yield notice
+        await sleep(wait)
+
+
+def _sentence(reason: str, wait: float) -> str:
+    return _("%(reason)s; retrying in %(wait)s.") % {"reason": reason, "wait": span(wait)}
