@@ -3,8 +3,9 @@ long a cancel takes until everybody is told that the turn is over (C1). Import i
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
@@ -26,7 +27,7 @@ BAR_CANCEL = Bar(most=1000)
 _LOOK_EVERY = 0.005
 
 # What the person says in a conversation, and how to know that the call it leads to really runs.
-Victim = Callable[[UUID], tuple[str, Callable[[], Awaitable[None]]]]
+Victim = Callable[[UUID], tuple[str, Callable[[], Coroutine[Any, Any, None]]]]
 
 
 async def measure(effort: Effort, *, directory: Path) -> list[Row]:
@@ -95,11 +96,27 @@ class Stage:
         conversation = await services.create_conversation(user=self.user)
         text, has_begun = victim(conversation.id)
         turn_id = await self._say(conversation.id, text)
-        async with asyncio.timeout(PATIENCE):
-            await has_begun()
+        await self._until(has_begun, turn_id)
         asked = time.perf_counter()
         await services.request_cancel(turn_id=turn_id, user=self.user, source=CancelSource.BUTTON)
         return await self.watch.moment(turn_id, "turn_end") - asked
+
+    async def _until(
+        self, has_begun: Callable[[], Coroutine[Any, Any, None]], turn_id: UUID
+    ) -> None:
+        """Wait until the tool runs; a turn that is over before that has nothing to cancel."""
+        begins = asyncio.create_task(has_begun(), name="the tool begins")
+        ends = asyncio.create_task(self.watch.moment(turn_id, "turn_end"), name="the turn ends")
+        waiting: set[asyncio.Task[Any]] = {begins, ends}
+        await asyncio.wait(waiting, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        if begins.cancelled():
+            raise RuntimeError(
+                "The turn ended before it could be cancelled, or its tool never began."
+            )
+        begins.result()
 
     async def _say(self, conversation_id: UUID, text: str) -> UUID:
         received = await services.receive_message(
@@ -108,11 +125,11 @@ class Stage:
         return received.turn_id
 
 
-def _holding(conversation_id: UUID) -> tuple[str, Callable[[], Awaitable[None]]]:
+def _holding(conversation_id: UUID) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     return "call hold", tools.is_held
 
 
-def _sleeping(conversation_id: UUID) -> tuple[str, Callable[[], Awaitable[None]]]:
+def _sleeping(conversation_id: UUID) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     workspace = workspace_of(str(conversation_id))
     if workspace is None:
         raise RuntimeError("The site gives conversations no workspace.")
@@ -120,7 +137,7 @@ def _sleeping(conversation_id: UUID) -> tuple[str, Callable[[], Awaitable[None]]
     return "run touch began && sleep 60", lambda: _appears(sign)
 
 
-def _spinning(sign: Path) -> tuple[str, Callable[[], Awaitable[None]]]:
+def _spinning(sign: Path) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     return f'call spin {{"sign": "{sign}"}}', lambda: _appears(sign)
 
 

@@ -1,53 +1,26 @@
 """System checks of every setting: an id that is never reused, what is wrong, and a hint what to write instead."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core import checks
 
-from governance.conf import GovernanceSettings, app_settings
+from governance import setting_rules
+from governance.conf import app_settings
 from governance.core.policy import BUILT_IN_TIMEOUT
 from governance.core.tools import registry
+from governance.mcp import checks as mcp_checks
+from governance.setting_rules import WEEK, Rule, is_number, seconds, switch, whole
 
-PREFIX = GovernanceSettings.PREFIX
-_WEEK = 7 * 24 * 3600.0
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
-    """What one setting must be, in code and in words."""
-
-    id: str
-    is_valid: Callable[[Any], bool]
-    hint: str
-
-
-def _number(least: float, most: float) -> Callable[[Any], bool]:
-    def is_valid(value: Any) -> bool:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and math.isfinite(value) and least <= value <= most
-
-    return is_valid
-
-
-def _count(least: int, most: int) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-    )
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 def _is_timeouts(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
-        isinstance(name, str) and _number(0, _WEEK)(seconds) for name, seconds in value.items()
+        isinstance(name, str) and is_number(limit, least=0, most=WEEK)
+        for name, limit in value.items()
     )
 
 
@@ -59,61 +32,38 @@ def _is_directory_or_empty(value: Any) -> bool:
     return isinstance(value, str | Path) and (not str(value) or Path(value).is_absolute())
 
 
-def _seconds(check_id: str, least: float, most: float, *, or_none: bool = False) -> _Rule:
-    within = _number(least, most)
-    hint = f"Set it to a number of seconds from {least:g} to {most:g}."
-    if not or_none:
-        return _Rule(id=check_id, is_valid=within, hint=hint)
-    or_built_in = f"{hint} None stands for the built-in one."
-    return _Rule(
-        id=check_id, is_valid=lambda value: value is None or within(value), hint=or_built_in
-    )
-
-
-def _whole(check_id: str, least: int, most: int) -> _Rule:
-    return _Rule(
-        id=check_id,
-        is_valid=_count(least, most),
-        hint=f"Set it to a whole number from {least} to {most}.",
-    )
-
-
-def _switch(check_id: str) -> _Rule:
-    return _Rule(id=check_id, is_valid=_is_bool, hint="Set it to True or False.")
-
-
-RULES: dict[str, _Rule] = {
-    "DEFAULT_TIMEOUT": _seconds("governance.E001", 0, _WEEK, or_none=True),
-    "TOOL_TIMEOUTS": _Rule(
+RULES: dict[str, Rule] = {
+    "DEFAULT_TIMEOUT": seconds("governance.E001", 0, WEEK, none="the built-in one"),
+    "TOOL_TIMEOUTS": Rule(
         id="governance.E002",
         is_valid=_is_timeouts,
         hint='Set it to a dict of tool names and seconds, such as {"web_fetch": 60}; 0 = no limit.',
     ),
-    "TIMEOUT_CEILING": _seconds("governance.E003", 0, _WEEK),
-    "CANCEL_GRACE": _seconds("governance.E004", 0, 60),
-    "KILL_GRACE": _seconds("governance.E005", 0, 60),
-    "MAX_RUNNING": _whole("governance.E006", 1, 100_000),
-    "MAX_QUEUED": _whole("governance.E007", 0, 1_000_000),
-    "MAX_RUNNING_PER_SCOPE": _whole("governance.E008", 1, 100_000),
-    "QUEUE_TIMEOUT": _seconds("governance.E009", 0.001, _WEEK),
-    "MAX_THREADS": _whole("governance.E010", 1, 10_000),
-    "MAX_ABANDONED_THREADS": _whole("governance.E011", 0, 10_000),
-    "MAX_WORKERS": _whole("governance.E012", 1, 1_000),
-    "PROGRESS_INTERVAL": _seconds("governance.E013", 0.1, 3_600),
-    "RESULT_LIMIT": _whole("governance.E014", 1_000, 100_000_000),
-    "POLICY_POLL": _seconds("governance.E015", 0.05, 3_600),
-    "EXEC_ENABLED": _switch("governance.E016"),
-    "EXEC_OUTPUT_LIMIT": _whole("governance.E017", 1_000, 100_000_000),
-    "WORKSPACE_ROOT": _Rule(
+    "TIMEOUT_CEILING": seconds("governance.E003", 0, WEEK),
+    "CANCEL_GRACE": seconds("governance.E004", 0, 60),
+    "KILL_GRACE": seconds("governance.E005", 0, 60),
+    "MAX_RUNNING": whole("governance.E006", 1, 100_000),
+    "MAX_QUEUED": whole("governance.E007", 0, 1_000_000),
+    "MAX_RUNNING_PER_SCOPE": whole("governance.E008", 1, 100_000),
+    "QUEUE_TIMEOUT": seconds("governance.E009", 0.001, WEEK),
+    "MAX_THREADS": whole("governance.E010", 1, 10_000),
+    "MAX_ABANDONED_THREADS": whole("governance.E011", 0, 10_000),
+    "MAX_WORKERS": whole("governance.E012", 1, 1_000),
+    "PROGRESS_INTERVAL": seconds("governance.E013", 0.1, 3_600),
+    "RESULT_LIMIT": whole("governance.E014", 1_000, 100_000_000),
+    "POLICY_POLL": seconds("governance.E015", 0.05, 3_600),
+    "EXEC_ENABLED": switch("governance.E016"),
+    "EXEC_OUTPUT_LIMIT": whole("governance.E017", 1_000, 100_000_000),
+    "WORKSPACE_ROOT": Rule(
         id="governance.E018",
         is_valid=_is_directory_or_empty,
         hint="Set it to an absolute path, or to an empty string for no workspaces.",
     ),
-    "WEB_ALLOW_PRIVATE": _switch("governance.E019"),
-    "WEB_MAX_BYTES": _whole("governance.E020", 1_000, 1_000_000_000),
-    "WEB_MAX_REDIRECTS": _whole("governance.E022", 0, 100),
-    "FILE_MAX_BYTES": _whole("governance.E023", 1_000, 10_000_000_000),
-    "EXEC_ENVIRONMENT": _Rule(
+    "WEB_ALLOW_PRIVATE": switch("governance.E019"),
+    "WEB_MAX_BYTES": whole("governance.E020", 1_000, 1_000_000_000),
+    "WEB_MAX_REDIRECTS": whole("governance.E022", 0, 100),
+    "FILE_MAX_BYTES": whole("governance.E023", 1_000, 10_000_000_000),
+    "EXEC_ENVIRONMENT": Rule(
         id="governance.E024",
         is_valid=_is_names,
         hint='Set it to a list of names of environment variables, such as ["LANG"].',
@@ -123,29 +73,14 @@ RULES: dict[str, _Rule] = {
 
 def check_values(**_: Any) -> list[checks.CheckMessage]:
     """Every setting has the right type and a sensible value."""
-    return [
-        checks.Error(
-            f"{PREFIX}{name} is {getattr(app_settings, name)!r}.", hint=rule.hint, id=rule.id
-        )
-        for name, rule in RULES.items()
-        if not rule.is_valid(getattr(app_settings, name))
-    ]
+    return setting_rules.check_values(app_settings, RULES)
 
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
     """No setting is misspelled: it would be ignored without a word."""
-    known = {PREFIX + name for name in GovernanceSettings.__annotations__}
-    unknown = sorted(
-        name for name in dir(settings) if name.startswith(PREFIX) and name not in known
+    return setting_rules.check_names(
+        app_settings, check_id="governance.W001", document="docs/settings/governance.md"
     )
-    return [
-        checks.Warning(
-            f"There is no setting {name}.",
-            hint="Correct its name or remove it; docs/settings/governance.md lists the settings.",
-            id="governance.W001",
-        )
-        for name in unknown
-    ]
 
 
 def check_tool_names(**_: Any) -> list[checks.CheckMessage]:
@@ -260,6 +195,7 @@ def register_all() -> None:
         check_exposure,
     ):
         checks.register(check, "governance")
+    checks.register(mcp_checks.check_sdk, checks.Tags.database)
 
 
 def _listed(names: Iterable[str]) -> str:

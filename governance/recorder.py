@@ -218,7 +218,7 @@ class Recorder:
             end(group=self._group, call_id=call.id, outcome=outcome)
 
     def _insert(self, call: LiveCall) -> None:
-        rows = _pending([call.call], group=self._group, step=self._step)
+        rows = _pending([call.call], group=self._group, step=self._step, tool=call.tool)
         ToolCall.objects.bulk_create(rows, ignore_conflicts=True)
 
 
@@ -227,7 +227,9 @@ _note_cancelling = database_door(note_cancelling)
 _settle_late = database_door(settle_late)
 
 
-def _pending(calls: Iterable[core.ToolCall], *, group: str, step: int) -> list[ToolCall]:
+def _pending(
+    calls: Iterable[core.ToolCall], *, group: str, step: int, tool: Tool | None = None
+) -> list[ToolCall]:
     now = timezone.now()
     return [
         ToolCall(
@@ -239,10 +241,14 @@ def _pending(calls: Iterable[core.ToolCall], *, group: str, step: int) -> list[T
             tool_name=storable_text(call.tool_name, limit=_NAME_LENGTH),
             input=storable_json(dict(call.input)),
             requested_at=now,
-            **_declared(registry.get(call.tool_name) if call.tool_name in registry else None),
+            **_declared(tool or _registered(call.tool_name)),
         )
         for call in calls
     ]
+
+
+def _registered(tool_name: str) -> Tool | None:
+    return registry.get(tool_name) if tool_name in registry else None
 
 
 def _declared(tool: Tool | None) -> dict[str, Any]:

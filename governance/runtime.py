@@ -12,6 +12,7 @@ from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
 from governance.core.tools import Isolation, registry
+from governance.mcp import runtime as mcp_servers
 from governance.policies import DatabasePolicySource
 
 _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
@@ -30,13 +31,22 @@ async def get_executor() -> ToolExecutor:
 async def refresh_policies() -> None:
     """Look whether an administrator has changed a limit; if so, running calls obey at once (T9)."""
     await _policies.arefresh()
+    await mcp_servers.follow()
+
+
+async def prepare_tools() -> None:
+    """Bring the tools of the MCP servers into the registry, before it is read for a turn; takes a moment at most."""
+    await mcp_servers.prepare()
 
 
 async def close_executor() -> None:
-    """Close the executor of the running loop, with its worker processes."""
+    """Close the executor of the running loop, with its worker processes and MCP servers."""
     executor = _executors.pop(asyncio.get_running_loop(), None)
-    if executor is not None:
-        await executor.aclose()
+    try:
+        if executor is not None:
+            await executor.aclose()
+    finally:
+        await mcp_servers.close()
 
 
 def workspace_of(scope: str) -> Path | None:

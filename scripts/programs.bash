@@ -23,6 +23,16 @@ run() {
     "${@:2}" || failed+=("$1")
 }
 
+# node_packages WHAT FOR: whether what package.json names is installed; done once for each state of the lock file.
+node_packages() {
+    need node nodejs "$1" && need npm npm "$1" || return
+    cmp -s package-lock.json node_modules/.installed-lock.json && return
+    run "npm ci" install_node_packages
+}
+install_node_packages() {
+    npm ci --silent --ignore-scripts && cp package-lock.json node_modules/.installed-lock.json
+}
+
 # Ends the script: what was left out, what failed.
 conclude() {
     local line

@@ -109,16 +109,19 @@ def operation_of_message(client_id: str) -> str:
     return f"message:{client_id}"
 
 
-def outcome_of(turn_id: UUID, op_id: str) -> OpOutcome | None:
-    """Return the outcome that an operation had when it came the first time."""
-    known = Operation.objects.filter(conversation__turns=turn_id, op_id=op_id).first()
-    return OpOutcome(known.outcome) if known else None
+def begin_operation(turn: Turn, op_id: str) -> OpOutcome | None:
+    """Take an operation as accepted before it has its effect; return its outcome if it came before."""
+    operation, is_new = Operation.objects.get_or_create(
+        conversation_id=turn.conversation_id,
+        op_id=op_id,
+        defaults={"turn": turn, "outcome": OpOutcome.ACCEPTED.value},
+    )
+    return None if is_new else OpOutcome(operation.outcome)
 
 
-def remember(turn_id: UUID, op_id: str, outcome: OpOutcome) -> None:
-    """Keep the outcome of an operation."""
-    with transaction.atomic():
-        _remember(Turn.objects.get(pk=turn_id), op_id, outcome)
+def end_operation(turn_id: UUID, op_id: str, outcome: OpOutcome) -> None:
+    """Keep another outcome of an operation that was begun."""
+    Operation.objects.filter(turn=turn_id, op_id=op_id).update(outcome=outcome.value)
 
 
 def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
@@ -211,7 +214,10 @@ def _receipt(
 
 def _known(turn: Turn, op_id: str | None) -> OpOutcome | None:
     """The outcome that this operation had when it came the first time."""
-    return None if op_id is None else outcome_of(turn.pk, op_id)
+    if op_id is None:
+        return None
+    known = Operation.objects.filter(conversation_id=turn.conversation_id, op_id=op_id).first()
+    return OpOutcome(known.outcome) if known else None
 
 
 def _remember(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:

@@ -10,7 +10,13 @@ from weakref import WeakKeyDictionary
 
 from governance import CancellationToken, LiveCall, LoopDetector, registry
 from governance.doors import database_door
-from governance.runtime import close_executor, get_executor, refresh_policies, workspace_of
+from governance.runtime import (
+    close_executor,
+    get_executor,
+    prepare_tools,
+    refresh_policies,
+    workspace_of,
+)
 from turns import processes, recovery, sinks
 from turns.chat_models import get_chat_model
 from turns.conf import app_settings
@@ -123,6 +129,7 @@ async def _make_runner(turn: ClaimedTurn, token: CancellationToken) -> TurnRunne
     workspace = workspace_of(scope)
     if workspace is not None:
         await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
+    await prepare_tools()
     cast = Cast(
         chat_model=get_chat_model(app_settings.CHAT_MODEL),
         tools=tuple(

@@ -1,14 +1,12 @@
 """The HTTP API under `/api/`: parses, calls one service or selector, answers; the protocol has its names."""
 
 from typing import Any
-from uuid import UUID
 
 from django.http import HttpRequest, JsonResponse
 from django.urls import include, path, re_path
 from django.utils.translation import gettext as _
 from ninja import NinjaAPI, Swagger
-from ninja.params import P, QueryEx
-from ninja.parser import Parser
+from ninja.params import QueryEx
 
 from governance import CancelSource
 from turns import selectors, services
@@ -16,25 +14,9 @@ from turns.services import OpOutcome
 from webchat import __version__, errors, shapes
 from webchat.authentication import SessionAuth, TokenAuth
 from webchat.conf import app_settings
+from webchat.inputs import SEQ, JsonParser, conversation_uuid, turn_uuid, user_of
 from webchat.limits import allow_in_minute
 from webchat.markdown import with_html
-from webchat.operations import uuid_of
-
-FORMS = {"application/x-www-form-urlencoded", "multipart/form-data"}
-SEQ = P(ge=0, le=2**62)
-
-
-class JsonParser(Parser):
-    """Reads JSON bodies only: a form of another site cannot pose as one."""
-
-    def parse_body(self, request: HttpRequest) -> Any:
-        """Return the body as it was sent; a form without a field says nothing, as no body does."""
-        if request.content_type == "application/json":
-            return super().parse_body(request)
-        if request.content_type in FORMS and not request.POST and not request.FILES:
-            return {}
-        raise errors.UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
-
 
 api = NinjaAPI(
     title="Turnkeeper",
@@ -221,24 +203,6 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
         conversation_id=conversation_uuid(conversation_id), user=user_of(request)
     )
     return JsonResponse(found)
-
-
-def user_of(request: HttpRequest) -> Any:
-    """Return who asks: the user that the session or the token stands for."""
-    return request.auth  # type: ignore[attr-defined]  # set by ninja after authentication
-
-
-def turn_uuid(text: str) -> UUID:
-    """Return a turn's id; an id of another form is a turn that nobody has."""
-    found = uuid_of(text)
-    if found is None:
-        raise errors.turn_not_found()
-    return found
-
-
-def conversation_uuid(text: str) -> UUID:
-    """Return a conversation's id; an id of another form is a conversation that nobody has."""
-    return uuid_of(text) or UUID(int=0)
 
 
 def check(outcome: OpOutcome, *, missing: errors.Refused) -> None:

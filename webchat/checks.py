@@ -8,7 +8,8 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
 
-from webchat.conf import NUMBERS, PREFIX, app_settings
+from governance import setting_rules
+from webchat.conf import NUMBERS, app_settings
 
 CORE_LAYER = "channels_redis.core.RedisChannelLayer"
 MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
@@ -16,19 +17,17 @@ CSP_MIDDLEWARE = (
     "webchat.middleware.ContentSecurityPolicyMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
 )
+RULES = {name: setting_rules.positive("webchat.E001") for name in NUMBERS}
 Messages = list[CheckMessage]
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Messages:
-    """E001: every number is above zero."""
-    wrong = [name for name in NUMBERS if not _is_positive(getattr(app_settings, name))]
+    """E001, W003: every number is above zero, and no name is misspelled."""
     return [
-        Error(
-            f"{PREFIX}{name} must be a number above zero.",
-            hint="Correct it, or leave it out for the default.",
-            id="webchat.E001",
-        )
-        for name in wrong
+        *setting_rules.check_values(app_settings, RULES),
+        *setting_rules.check_names(
+            app_settings, check_id="webchat.W003", document="docs/settings/webchat.md"
+        ),
     ]
 
 
@@ -100,10 +99,6 @@ def register_all() -> None:
 def _layer() -> dict[str, Any] | None:
     layers: dict[str, dict[str, Any]] = getattr(settings, "CHANNEL_LAYERS", None) or {}
     return layers.get("default")
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
 def _redis_major() -> int:

@@ -1,14 +1,12 @@
 """The project's settings: `WEBCHAT_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
 
-from typing import Any
-
-from django.conf import settings
-
-PREFIX = "WEBCHAT_"
+from governance.app_settings import AppSettings
 
 
-class WebchatSettings:
+class WebchatSettings(AppSettings):
     """Every setting with its type, its default and what it is for. Seconds unless the name says otherwise."""
+
+    PREFIX = "WEBCHAT_"
 
     HEARTBEAT_INTERVAL: float = 15.0
     """How often a socket says that it is alive, looks for missed events and checks that its user is still signed in."""
@@ -51,11 +49,6 @@ class WebchatSettings:
 
     TOKEN_TOUCH_INTERVAL: float = 60.0
     """How often the last use of an API token is written down."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("_") or not name.isupper():
-            return super().__getattribute__(name)
-        return getattr(settings, PREFIX + name, super().__getattribute__(name))
 
 
 app_settings = WebchatSettings()

@@ -38,7 +38,9 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
     `say` gets sentences for whoever started the server.
     """
 
-    def __init__(self, application: Any, *, host: str, port: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, application: Any, *, host: str, port: int, say: Callable[[str], None]
+    ) -> None:
         address = host.replace(":", r"\:")
         super().__init__(
             application=application,
@@ -62,11 +64,13 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
     def listen_error(self, failure: Any) -> None:
         """Tell why the address cannot be ours, and end."""
         self.exit_code = 1
-        self._say(f"Cannot listen on {self._where}: {failure.getErrorMessage()} Set PORT to a free one.")
+        self._say(
+            f"Cannot listen on {self._where}: {failure.getErrorMessage()} Set PORT to a free one."
+        )
         self.stop()
 
     def _ready(self) -> None:
-        #self.ws_factory.protocol = FrankProtocol
+        self.ws_factory.protocol = FrankProtocol
         loop = asyncio.get_event_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupted)
@@ -85,7 +89,9 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
         loop = asyncio.get_event_loop()
         if self._signals == 1:
             self._limit_exit()
-            self._stopping = loop.create_task(self._drain(app_settings.DRAIN_GRACE), name="drain of the server")
+            self._stopping = loop.create_task(
+                self._drain(app_settings.DRAIN_GRACE), name="drain of the server"
+            )
         elif self._signals == 2 and self._stopping is not None:
             self._say("Cancelling what still runs.")
             self._stopping.cancel()
@@ -96,7 +102,9 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
     async def _drain(self, grace: float) -> None:
         live = await runtime.live_turns()
         if live and grace:
-            self._say(f"Waiting up to {grace:g} s for {live} running turn(s). Ctrl-C again cancels them.")
+            self._say(
+                f"Waiting up to {grace:g} s for {live} running turn(s). Ctrl-C again cancels them."
+            )
         try:
             await runtime.stop(grace=grace)
         except Exception:

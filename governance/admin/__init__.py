@@ -2,6 +2,13 @@
 
 from governance.admin.calls import ToolCallAdmin
 from governance.admin.changes import PolicyChangeAdmin
+from governance.admin.mcp import McpServerAdmin
 from governance.admin.policies import DefaultPolicyAdmin, ToolPolicyAdmin
 
-__all__ = ["DefaultPolicyAdmin", "PolicyChangeAdmin", "ToolCallAdmin", "ToolPolicyAdmin"]
+__all__ = [
+    "DefaultPolicyAdmin",
+    "McpServerAdmin",
+    "PolicyChangeAdmin",
+    "ToolCallAdmin",
+    "ToolPolicyAdmin",
+]

@@ -124,6 +124,9 @@ class ToolOutcome:
     `result` is the text that the model reads. `duration` is seconds of running (0.0 if it never ran), `queued`
     seconds of waiting for a slot. `ended_by` is set when something outside the tool ended it. `detail` is for the
     log and the operators, never for a browser or a model.
+
+    `value` is what the body returned and `error` what its caller would see raised: for code in this process that
+    calls a function rather than answers a model (B8). They are no part of the record.
     """
 
     status: CallStatus
@@ -137,6 +140,8 @@ class ToolOutcome:
     duration: float = 0.0
     queued: float = 0.0
     detail: str = ""
+    value: Any = field(default=None, repr=False, compare=False)
+    error: Exception | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ GovernanceError
 ├── InvalidToolInput
 ├── ToolDisabled
 ├── ToolFailed              raised by a tool: a sentence for the model
-├── MayStillRun             raised by a tool that was asked to stop
 ├── ToolTimeoutError
 ├── ToolExecutionError
 ├── QueueFull
@@ -13,6 +12,7 @@ GovernanceError
 ├── CallNotStarted          whoever runs bodies refused this one: it had no effect
 │   └── TooManyAbandonedThreads
 ├── OutcomeUnknown          the body ended without saying how far it got
+│   └── MayStillRun         it was asked to stop, and its work may go on elsewhere
 └── IllegalTransition
 """
 
@@ -50,10 +50,6 @@ class ToolFailed(GovernanceError):
     """Raised by a tool that wants the model to read exactly this sentence."""
 
 
-class MayStillRun(GovernanceError):
-    """Raised by a tool that was asked to stop, has stopped waiting, and cannot say whether its work goes on (C13)."""
-
-
 class ToolTimeoutError(GovernanceError):
     """A tool did not end within its limit (T4)."""
 
@@ -86,6 +82,10 @@ class CallNotStarted(GovernanceError):
 
 class OutcomeUnknown(GovernanceError):
     """The body ended without saying how far it got: it may have been applied (C13)."""
+
+
+class MayStillRun(OutcomeUnknown):
+    """A body that was asked to stop no longer waits, and cannot say whether its work goes on elsewhere (C13)."""
 
 
 class TooManyAbandonedThreads(CallNotStarted):

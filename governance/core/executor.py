@@ -77,6 +77,11 @@ class ToolExecutor:
         self._ticker: asyncio.TimerHandle | None = None
 
     @property
+    def registry(self) -> ToolRegistry:
+        """The tools that calls find by their names."""
+        return self._registry
+
+    @property
     def live(self) -> Iterable[LiveCall]:
         """The calls that wait or run now."""
         return tuple(self._live)
@@ -91,9 +96,16 @@ class ToolExecutor:
         """Who runs and who waits."""
         return self._limiter
 
-    def prepare(self, call: ToolCall, *, token: CancellationToken | None = None) -> LiveCall:
-        """Return the live call of a request, so that it can be cancelled before it has begun to wait."""
-        return LiveCall(call, token=CancellationToken(parent=token))
+    def prepare(
+        self, call: ToolCall, *, token: CancellationToken | None = None, tool: Tool | None = None
+    ) -> LiveCall:
+        """Return the live call of a request, so that it can be cancelled before it has begun to wait.
+
+        `tool` is run instead of the registered one: a body that is made for this call alone (B8).
+        """
+        live = LiveCall(call, token=CancellationToken(parent=token))
+        live.tool = tool
+        return live
 
     async def run(
         self, call: ToolCall, *, token: CancellationToken | None = None, host: Host | None = None
@@ -169,7 +181,7 @@ class ToolExecutor:
 
     def _check(self, live: LiveCall) -> tuple[Tool, dict[str, Any]]:
         """Find the tool, its policy and the arguments: all that can be refused before the clock starts."""
-        tool = live.tool = self._registry.get(live.call.tool_name)
+        tool = live.tool = live.tool or self._registry.get(live.call.tool_name)
         if live.call.problem:
             raise InvalidToolInput(tool.name, live.call.problem)
         live.hint = tool.hint(live.call.input)
@@ -207,7 +219,7 @@ class ToolExecutor:
         if tool.concurrency is not Concurrency.SUPERSEDE:
             return
         for other in self._live:
-            if other is not live and other.tool is tool and other.call.scope == live.call.scope:
+            if other is not live and _is_same(other, live, tool=tool):
                 other.cancel(Cancellation(reason=CancelReason.SUPERSEDED))
 
     async def _run(
@@ -333,6 +345,12 @@ async def _logged(notice: Coroutine[Any, Any, None], live: LiveCall) -> None:
         await notice
     except Exception:
         logger.exception("An observer failed", extra=outcomes.facts(live))
+
+
+def _is_same(other: LiveCall, live: LiveCall, *, tool: Tool) -> bool:
+    """Whether both calls are of one tool in one scope; a tool that is made for each call has a name only."""
+    is_same_tool = other.tool is not None and other.tool.name == tool.name
+    return is_same_tool and other.call.scope == live.call.scope
 
 
 def _deadline(live: LiveCall, policy: Policy) -> Deadline:

@@ -8,6 +8,7 @@ import pydantic_core
 
 from governance.core import texts
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
+from governance.core.cancellation import Cancelled
 from governance.core.exceptions import (
     CallNotStarted,
     GovernanceError,
@@ -53,6 +54,7 @@ def refused(live: LiveCall, error: GovernanceError) -> ToolOutcome:
         texts.refused_text(str(error), advice),
         error_type=error_type,
         disposition=Disposition.NOT_STARTED,
+        error=error,
     )
 
 
@@ -64,6 +66,7 @@ def not_started(live: LiveCall) -> ToolOutcome:
         texts.not_started_text(live.call.tool_name, live.ended_by),
         error_type=ErrorType.NOT_STARTED,
         disposition=Disposition.NOT_STARTED,
+        error=Cancelled(live.ended_by) if live.ended_by else None,
     )
 
 
@@ -74,8 +77,11 @@ def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -
         return refused(live, error)
     if error is not None:
         return _failed(live, error, result_limit=result_limit)
+    value = body.result()
+    render = live.tool.render if live.tool else None
     try:
-        return _outcome(live, CallStatus.SUCCEEDED, as_text(body.result(), limit=result_limit))
+        text = as_text(render(value) if render else value, limit=result_limit)
+        return _outcome(live, CallStatus.SUCCEEDED, text, value=value)
     except ValueError as unserialisable:
         logger.warning(
             "A tool's result is not JSON", extra=facts(live, error=unserialisable), exc_info=True
@@ -85,6 +91,7 @@ def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -
             CallStatus.FAILED,
             texts.unserialisable_text(live.call.tool_name),
             error_type=ErrorType.EXECUTION_ERROR,
+            error=ToolExecutionError(live.call.tool_name, unserialisable),
         )
 
 
@@ -92,6 +99,7 @@ def ended(live: LiveCall, ending: Ending, *, is_settled: bool) -> ToolOutcome:
     """The wait was ended by a limit or a request; `is_settled` = the body could be shown to have ended."""
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
     side_effects, partial = live.tool.side_effects, live.partial_output
+    error: Exception
     if ending.kind is EndingKind.TIMEOUT:
         status, error_type = CallStatus.TIMED_OUT, ErrorType.TIMEOUT
         text = texts.timeout_text(
@@ -108,6 +116,7 @@ def ended(live: LiveCall, ending: Ending, *, is_settled: bool) -> ToolOutcome:
     else:
         assert ending.cancellation is not None  # noqa: S101 - a cancel carries its request
         status, error_type = CallStatus.CANCELLED, ErrorType.CANCELLED
+        error = Cancelled(ending.cancellation)
         text = texts.cancelled_text(
             live.call.tool_name,
             ending.cancellation,
@@ -121,6 +130,7 @@ def ended(live: LiveCall, ending: Ending, *, is_settled: bool) -> ToolOutcome:
         text,
         error_type=error_type,
         disposition=Disposition.SETTLED if is_settled else Disposition.INDETERMINATE,
+        error=error,
     )
 
 
@@ -163,13 +173,15 @@ def facts(live: LiveCall, *, error: BaseException | None = None) -> dict[str, An
 
 def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolOutcome:
     is_unknown = isinstance(error, OutcomeUnknown)
+    raised: Exception
     if isinstance(error, ToolFailed):
-        text, detail = str(error)[:result_limit], ""
+        text, detail, raised = str(error)[:result_limit], "", error
     elif isinstance(error, GovernanceError) and not isinstance(error, RemoteToolError):
         text = texts.lost_text(str(error), is_known=not is_unknown, partial=live.partial_output)
-        detail = repr(error)
+        detail, raised = repr(error), error
     else:
-        text, detail = _raised(live, error)
+        text, raised = _raised(live, error)
+        detail = str(raised)
     return _outcome(
         live,
         CallStatus.FAILED,
@@ -177,10 +189,11 @@ def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolO
         error_type=ErrorType.EXECUTION_ERROR,
         disposition=Disposition.INDETERMINATE if is_unknown else Disposition.SETTLED,
         detail=detail,
+        error=raised,
     )
 
 
-def _raised(live: LiveCall, error: BaseException) -> tuple[str, str]:
+def _raised(live: LiveCall, error: BaseException) -> tuple[str, ToolExecutionError]:
     """What the model reads and what the log keeps of a tool that raised, here or in a worker process."""
     name = live.call.tool_name
     if isinstance(error, RemoteToolError):
@@ -191,8 +204,8 @@ def _raised(live: LiveCall, error: BaseException) -> tuple[str, str]:
     else:
         logger.warning("A tool raised", extra=facts(live, error=error), exc_info=error)
         kind = type(error).__name__
-    failure = ToolExecutionError(name, error)
-    return texts.failed_text(name, kind, partial=live.partial_output), str(failure)
+    text = texts.failed_text(name, kind, partial=live.partial_output)
+    return text, ToolExecutionError(name, error)
 
 
 def _outcome(
@@ -203,6 +216,8 @@ def _outcome(
     error_type: ErrorType | None = None,
     disposition: Disposition = Disposition.SETTLED,
     detail: str = "",
+    value: Any = None,
+    error: Exception | None = None,
 ) -> ToolOutcome:
     by_request = {
         CallStatus.CANCELLED,
@@ -223,4 +238,6 @@ def _outcome(
         duration=live.elapsed,
         queued=live.queued,
         detail=detail,
+        value=value,
+        error=error,
     )

@@ -77,7 +77,8 @@ class Tool:
 
     `timeout` in seconds: None = says nothing, 0 = no framework limit (T2, T3). `timeout_argument` names the
     function's own parameter (milliseconds) that serves as the call's limit. `loop_exempt` keeps the loop detector off.
-    Tools of one `pool` count together against `max_running`.
+    Tools of one `pool` count together against `max_running`. `render` makes the text of a value that is none, where
+    its JSON would not do.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Tool:
     side_effects: bool = False
     loop_exempt: bool = False
     raw_schema: Mapping[str, Any] | None = None
+    render: Callable[[Any], str] | None = None
 
     @property
     def cancellable(self) -> bool:

@@ -7,3 +7,6 @@ class ServerGone(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+FORGOTTEN = "it has forgotten the session"

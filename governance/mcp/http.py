@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from governance.core.exceptions import ToolFailed
 from governance.mcp.answers import Answer
-from governance.mcp.gone import ServerGone
+from governance.mcp.gone import FORGOTTEN, ServerGone
 from governance.mcp.specs import McpTiming, ServerSpec
 from governance.mcp.wire import Streams
 from governance.toolbox.addresses import is_public, resolve
@@ -86,7 +86,7 @@ class HttpServer:
     def _note(self, request: httpx2.Request, status: int) -> None:
         self.status = status
         if _SESSION in request.headers and request.method == "POST" and status in _LOST:
-            self.give_up("it has forgotten the session")
+            self.give_up(FORGOTTEN)
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from governance.core.exceptions import MayStillRun, ToolFailed
+from governance.core.exceptions import CallNotStarted, MayStillRun, OutcomeUnknown, ToolFailed
 from governance.core.tools import ToolContext
 from governance.mcp.backoff import Backoff
-from governance.mcp.gone import ServerGone
+from governance.mcp.gone import FORGOTTEN, ServerGone
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class ServerLink:
         self.spec = spec
         self.tools: tuple[FoundTool, ...] = ()
         self.starts = 0
-        self.late_answers = 0
         self._timing = timing
         self._allow_private = allow_private
         self._observer = observer
@@ -55,6 +54,7 @@ class ServerLink:
         self._connecting: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._reason = ""
+        self._late_before = 0
         self._is_cautious = False
         self._is_closed = False
 
@@ -62,6 +62,11 @@ class ServerLink:
     def is_connected(self) -> bool:
         """Whether calls go straight through."""
         return self._session is not None
+
+    @property
+    def late_answers(self) -> int:
+        """Answers that came after their callers had left: ignored, and counted here."""
+        return self._late_before + (self._session.late_answers if self._session else 0)
 
     def connect_soon(self) -> "asyncio.Task[None] | None":
         """Begin to connect, unless it is connected, under way, or too early; return the attempt if it is new."""
@@ -75,14 +80,23 @@ class ServerLink:
         """Call a tool of the server; connect first if need be. When cancelled, the caller is free at once.
 
         Raises:
-            ToolFailed: the tool failed, or the server cannot be used; a sentence for the model.
-            MayStillRun: cancelled after the server was asked, and what it does about that is not known.
+            CallNotStarted: the server cannot be used now; it was not asked.
+            ToolFailed: the tool or the server answered with an error.
+            OutcomeUnknown: the server was asked and went away, or was told to stop (`MayStillRun`).
         """
         try:
             session = self._session or await self._connected()
-            return await self._ask(session, found, arguments, context)
         except ServerGone as gone:
-            raise ToolFailed(self._sentence(gone.reason)) from None
+            raise CallNotStarted(self._sentence(gone.reason)) from None
+        try:
+            return await session.call(found.name, arguments, report=context.report)
+        except ServerGone as gone:
+            kind = ToolFailed if found.is_read_only else OutcomeUnknown
+            raise kind(self._sentence(gone.reason)) from None
+        except asyncio.CancelledError:
+            if found.is_read_only:
+                raise
+            raise MayStillRun(f"The MCP server {self.spec.name!r} was told to stop.") from None
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
         """End the session and what is under way; pending calls fail at once."""
@@ -95,23 +109,6 @@ class ServerLink:
             self._drop(self._session, reason)
         if self._closing:
             await asyncio.wait(self._closing)
-
-    async def _ask(
-        self,
-        session: "McpSession",
-        found: FoundTool,
-        arguments: Mapping[str, Any],
-        context: ToolContext,
-    ) -> str:
-        late = session.late_answers
-        try:
-            return await session.call(found.name, arguments, report=context.report)
-        except asyncio.CancelledError:
-            if found.is_read_only:
-                raise
-            raise MayStillRun(f"The MCP server {self.spec.name!r} was told to stop.") from None
-        finally:
-            self.late_answers += session.late_answers - late
 
     async def _connected(self) -> "McpSession":
         """Wait until there is a session. Raise `ServerGone` if there is none to be had now."""
@@ -150,9 +147,10 @@ class ServerLink:
         )
         self.starts += 1
         session.begin()
+        first: set[asyncio.Future[Any]] = {session.ready, session.ended}
         try:
             await asyncio.wait(
-                {session.ready, session.ended},
+                first,
                 timeout=self._timing.connect_timeout,
                 return_when=asyncio.FIRST_COMPLETED,
             )
@@ -173,9 +171,11 @@ class ServerLink:
         began_at = loop.time()
 
         def over(ended: "asyncio.Future[str]") -> None:
-            if self._session is session:
+            if self._session is not session:
+                return
+            self._drop(session, ended.result())
+            if ended.result() != FORGOTTEN:  # after that, a new session is all that it takes
                 self._backoff.held(loop.time() - began_at)
-                self._drop(session, ended.result())
                 self._failed(ended.result())
 
         session.ended.add_done_callback(over)
@@ -184,6 +184,7 @@ class ServerLink:
         """Use the session no more, and see its end in a task of our own."""
         if self._session is session:
             self._session = None
+            self._late_before += session.late_answers
         session.close(reason)
         task = asyncio.create_task(
             self._see_end(session), name=f"closing MCP server {self.spec.name}"

@@ -1,7 +1,12 @@
-"""The built-in tools: commands, files, web pages and waiting (G1)."""
+"""The built-in tools: commands, files, git, web pages, searching, a browser, and waiting (G1)."""
 
-from governance.core.tools import ToolRegistry
+import asyncio
+
+from governance.core.tools import Tool, ToolRegistry
+from governance.toolbox.browser import Browser, make_browser
 from governance.toolbox.files import make_file_tools
+from governance.toolbox.git import make_git_tools
+from governance.toolbox.search import make_web_search
 from governance.toolbox.settings import (
     BrowserSandbox,
     Resolver,
@@ -9,7 +14,7 @@ from governance.toolbox.settings import (
     SettingsSource,
     ToolboxSettings,
 )
-from governance.toolbox.shell import make_exec
+from governance.toolbox.shell import Shell, describe, make_exec
 from governance.toolbox.waiting import make_wait
 from governance.toolbox.web import make_web_fetch
 
@@ -19,6 +24,8 @@ __all__ = [
     "SandboxChoice",
     "SettingsSource",
     "ToolboxSettings",
+    "aclose",
+    "prepare",
     "register",
 ]
 
@@ -28,9 +35,36 @@ def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:
     for made in (
         make_exec(settings),
         *make_file_tools(settings),
+        *make_git_tools(settings),
         make_web_fetch(settings),
+        make_web_search(settings),
+        make_browser(settings),
         make_wait(),
     ):
         # The first schema of a process makes pydantic look for plugins on the disk: not on the event loop, please.
         _ = made.input_schema
         registry.register(made)
+
+
+async def prepare(registry: ToolRegistry) -> None:
+    """Find out what this machine offers, and let the tools' descriptions say it: before the first call, once."""
+    for tool in list(registry):
+        if isinstance(owner := _owner(tool), Shell):
+            registry.register(await asyncio.to_thread(_describe, tool, owner))
+
+
+async def aclose(registry: ToolRegistry) -> None:
+    """Close what the built-in tools hold open on the running loop: the browser, its pages and processes."""
+    for tool in registry:
+        if isinstance(owner := _owner(tool), Browser):
+            await owner.aclose()
+
+
+def _describe(tool: Tool, shell: Shell) -> Tool:
+    described = describe(tool, shell.sandbox)
+    described.build()
+    return described
+
+
+def _owner(tool: Tool) -> object:
+    return getattr(tool.function, "__self__", None)

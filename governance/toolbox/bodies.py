@@ -34,6 +34,7 @@ class Body:
     """What was read, and from where. `is_whole` is False where the limit cut it."""
 
     url: str
+    status: int
     media_type: str
     charset: str
     content: bytes
@@ -100,6 +101,7 @@ async def read_body(response: httpx.Response, context: ToolContext, *, limit: in
     content, is_whole = await _read(response, context, limit=limit)
     body = Body(
         url=str(response.url),
+        status=response.status_code,
         media_type=media_type,
         charset=charset[1] if charset else "",
         content=content,

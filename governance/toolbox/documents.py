@@ -127,6 +127,19 @@ def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxS
     return mode is not None
 
 
+def save_new(workspace: Workspace, stem: str, *, suffix: str, content: bytes) -> str:
+    """Write a file at the top of the workspace under a name that is free; return the name."""
+    for number in itertools.count(1):
+        name = f"{stem}-{number}{suffix}"
+        with explained(name), workspace.open_directory(()) as directory:
+            try:
+                os.stat(name, dir_fd=directory, follow_symlinks=False)
+            except FileNotFoundError:
+                _write_beside(name, content, inside=directory, mode=None)
+                return name
+    raise AssertionError("numbers do not end")
+
+
 def _mode_of(name: str, *, inside: int, path: str) -> int | None:
     try:
         status = os.stat(name, dir_fd=inside, follow_symlinks=False)

@@ -117,6 +117,4 @@ def _prepare(
 def _result(status: int, text: str, *, sandbox: Sandbox) -> str:
     if status == 0:
         return text or "The command ended well and printed nothing."
-    raise ToolFailed(
-        f"The command ended {name_ending(status, sandbox=sandbox)}.\n{text}".rstrip()
-    )
+    raise ToolFailed(f"The command ended {name_ending(status, sandbox=sandbox)}.\n{text}".rstrip())

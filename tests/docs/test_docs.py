@@ -24,15 +24,10 @@ from tests.docs.pages import (
 )
 from turns.conf import TurnsSettings
 from turns.core.turns import TurnStatus
-from webchat.conf import PREFIX as WEBCHAT_PREFIX
 from webchat.conf import WebchatSettings
 
 PACKAGES = ("governance", "turns", "webchat")
-SETTINGS = {
-    "governance": (GovernanceSettings.PREFIX, GovernanceSettings),
-    "turns": (TurnsSettings.PREFIX, TurnsSettings),
-    "webchat": (WEBCHAT_PREFIX, WebchatSettings),
-}
+SETTINGS = {"governance": GovernanceSettings, "turns": TurnsSettings, "webchat": WebchatSettings}
 SOURCES = {
     path: path.read_text("utf-8")
     for package in (*PACKAGES, "config")
@@ -78,7 +73,8 @@ def test_python_in_the_pages_compiles(page):
 
 @pytest.mark.parametrize("app", PACKAGES)
 def test_every_setting_has_its_line_with_its_default(app):
-    prefix, settings = SETTINGS[app]
+    settings = SETTINGS[app]
+    prefix = settings.PREFIX
     page = text_of(DOCS / "settings" / f"{app}.md")
     rows = dict(re.findall(rf"^\| `({prefix}\w+)` \|[^|]*\| *([^|]+?) *\|", page, re.MULTILINE))
     names = [name for name in settings.__annotations__ if name.isupper() and name != "PREFIX"]

@@ -4,7 +4,6 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from django.contrib.auth.models import AbstractUser
 from django.utils import timezone
 
 from governance.models import ToolCall
@@ -28,7 +27,7 @@ def result(id: str, content: str = "planted", **more: Any) -> dict[str, Any]:
 class Planted:
     """One conversation whose rows are written by hand."""
 
-    def __init__(self, owner: AbstractUser) -> None:
+    def __init__(self, owner: Any) -> None:
         self.conversation = Conversation.objects.create(owner=owner)
 
     @property

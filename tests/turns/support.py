@@ -5,9 +5,8 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -154,6 +153,18 @@ class Stage:
         assert [by_seq[event["seq"]] for event in published] == published
 
 
+class _ToolGate:
+    """Lets coroutines and threads through once it is open; opened from the thread of the event loop."""
+
+    def __init__(self) -> None:
+        self.passed = asyncio.Event()
+        self.passed_in_thread = threading.Event()
+
+    def open(self) -> None:
+        self.passed.set()
+        self.passed_in_thread.set()
+
+
 class Props:
     """Tools whose calls wait until the test lets them go: `held` (cooperative), `stubborn` (swallows cancelling),
 
@@ -162,20 +173,22 @@ class Props:
 
     def __init__(self) -> None:
         self.started: list[str] = []
-        self._gates: dict[str, threading.Event] = {}
-        self._release = threading.Event()
+        self._gates: dict[str, _ToolGate] = {}
+        self._are_open = False
 
     def open(self, name: str) -> None:
-        self._gate(name).set()
+        self._gate(name).open()
 
     def open_all(self) -> None:
-        self._release.set()
+        self._are_open = True
+        for gate in list(self._gates.values()):
+            gate.open()
 
-    def _gate(self, name: str) -> threading.Event:
-        return self._gates.setdefault(name, threading.Event())
-
-    def _is_open(self, name: str) -> bool:
-        return self._gate(name).is_set() or self._release.is_set()
+    def _gate(self, name: str) -> _ToolGate:
+        gate = self._gates.setdefault(name, _ToolGate())
+        if self._are_open:
+            gate.open()
+        return gate
 
     async def quick(self, context: ToolContext, text: str = "done") -> str:
         """Answer at once."""
@@ -190,8 +203,7 @@ class Props:
     async def held(self, context: ToolContext, gate: str = "") -> str:
         """Wait for a gate, obeying a cancel."""
         self.started.append(context.call_id)
-        while not self._is_open(gate or context.call_id):
-            await asyncio.sleep(0.005)
+        await self._gate(gate or context.call_id).passed.wait()
         return f"{context.call_id} finished"
 
     async def graceful(self, context: ToolContext) -> str:
@@ -206,18 +218,16 @@ class Props:
     async def stubborn(self, context: ToolContext, gate: str = "") -> str:
         """Wait for a gate, swallowing every cancel."""
         self.started.append(context.call_id)
-        while not self._is_open(gate or context.call_id):
-            try:
-                await asyncio.sleep(0.005)
-            except asyncio.CancelledError:
-                continue
+        passed = self._gate(gate or context.call_id).passed
+        while not passed.is_set():
+            with suppress(asyncio.CancelledError):
+                await passed.wait()
         return f"{context.call_id} finished late"
 
     def blocked(self, context: ToolContext, gate: str = "") -> str:
         """Block a thread until a gate opens."""
         self.started.append(context.call_id)
-        while not self._is_open(gate or context.call_id):
-            self._gate(gate or context.call_id).wait(0.02)
+        self._gate(gate or context.call_id).passed_in_thread.wait()
         return f"{context.call_id} finished late"
 
     async def noted(self, context: ToolContext, text: str = "same") -> str:
@@ -318,6 +328,3 @@ def _assert_call(tool_id: str, types: list[str], *, has_ended: bool) -> None:
     assert set(types) <= {"tool_start", "tool_timeout", "tool_result", *middle}, facts
     if middle & set(types):
         assert types[0] == "tool_start", facts
-
-
-numbers = count(1)

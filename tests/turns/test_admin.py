@@ -133,7 +133,8 @@ def test_turns_are_found_by_what_happened(browser, past, query, expected):
 
 def test_turns_are_found_by_a_whole_id_or_name(browser, past, ada):
     turn = past["failed"]
-    for text, count in ((turn.pk, 1), (turn.conversation_id, 7), ("ada", 7), ("ad", 0)):
+    ids = [(turn.pk, 1), (turn.pk.hex, 1), (turn.conversation_id, 7)]
+    for text, count in (*ids, ("ada", 7), ("ad", 0)):
         page = browser.get(list_url("turn"), {"q": str(text)})
         assert len(page.context["cl"].result_list) == count
 
@@ -151,6 +152,7 @@ def test_turns_are_found_by_a_whole_id_or_name(browser, past, ada):
         ("repair", {"cause": "crash"}, 1),
         ("repair", {"kind": "missing_result", "found_when": "history_read"}, 0),
         ("repair", {"q": "c9"}, 1),
+        ("repair", {"q": "11111111-1111-1111-1111-111111111111"}, 0),
         ("conversation", {}, 1),
         ("conversation", {"q": "ada"}, 1),
     ],
@@ -223,7 +225,7 @@ def test_without_permission_nothing_is_shown(past, eve):
 
 
 def count_queries(browser, url) -> int:
-    with CaptureQueriesContext(connection, ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         assert browser.get(url).status_code == 200
     return len(queries)
 
@@ -251,6 +253,7 @@ def test_a_list_asks_the_same_number_of_queries_however_long_it_is(browser, past
 
 def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(browser, past):
     turn = past["cancelled"]
+    browser.get(page_url(turn))  # content types are cached from now on
     few = count_queries(browser, page_url(turn))
     planted = Planted(turn.conversation.owner)
     planted.conversation = turn.conversation

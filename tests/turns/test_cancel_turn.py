@@ -2,6 +2,8 @@
 
 import asyncio
 import uuid
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,6 @@ from tests.support import eventually
 from tests.turns.support import Props, Stage, in_database, row
 from turns import requests, services, store
 from turns.models import CancelRequest, Operation, Turn
-from turns.processes import start_ticks
 from turns.requests import CancelWish
 from turns.services import OpOutcome
 from turns.testing import call, gate, partial_call, text
@@ -69,18 +70,14 @@ async def test_a_turn_ends_within_a_second_whatever_its_tool_does(
     assert (abort["reason"], abort["source"], abort["by"]) == ("user", "button", "ada")
 
 
-async def test_a_command_dies_with_its_grandchildren(stage: Stage, tmp_path):
+async def test_a_command_dies_with_its_grandchildren(stage: Stage):
+    nap = f"600.{uuid.uuid4().int % 10**9}"  # found by it in the process table, in whatever sandbox
     command = (
-        "trap '' TERM; (trap '' TERM; sleep 600 & echo $! > grandchild; wait; sleep 600) & "
-        "echo $! > child; echo ready; sleep 600"
+        f"trap '' TERM; (trap '' TERM; sleep {nap} & sleep {nap}; :) & echo ready; sleep {nap}"
     )
     stage.play([call("c1", "exec", command=command)])
     turn_id = await stage.say()
-    workspace = tmp_path / str(stage.id)
-    files = [workspace / "child", workspace / "grandchild"]
-    await eventually(lambda: all(file.exists() and file.read_text().strip() for file in files))
-    pids = [int(file.read_text()) for file in files]
-    assert await asyncio.to_thread(count_running, pids) == 2
+    await eventually(lambda: asyncio.to_thread(lambda: count_naps(nap) == 3), timeout=10)
     await stage.listener.until("tool_progress")
     await stage.cancel(turn_id)
     assert (await stage.ended(turn_id)).status == "cancelled"
@@ -88,11 +85,16 @@ async def test_a_command_dies_with_its_grandchildren(stage: Stage, tmp_path):
     made = (await stage.calls(turn_id))["c1"]
     assert (made.status, made.disposition) == ("cancelled", "settled")
     assert "ready" in made.result
-    await eventually(lambda: asyncio.to_thread(lambda: count_running(pids) == 0))
+    await eventually(lambda: asyncio.to_thread(lambda: count_naps(nap) == 0))
 
 
-def count_running(pids: list[int]) -> int:
-    return sum(start_ticks(pid) != -1 for pid in pids)
+def count_naps(nap: str) -> int:
+    """How many processes sleep that long."""
+    count = 0
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            count += file.read_bytes().split(b"\0")[:2] == [b"sleep", nap.encode()]
+    return count
 
 
 async def test_of_three_calls_the_finished_one_keeps_its_result(stage: Stage, props: Props):
@@ -276,7 +278,9 @@ async def test_twice_is_the_same_answer_and_one_row(stage: Stage):
     stage.play([call("c1", "stubborn")])
     turn_id = await stage.say()
     await stage.running(turn_id, "c1")
-    first, second = [await stage.cancel(turn_id, source=s) for s in (CancelSource.BUTTON, CancelSource.API)]
+    first, second = [
+        await stage.cancel(turn_id, source=s) for s in (CancelSource.BUTTON, CancelSource.API)
+    ]
     assert (first.outcome, first.status) == (second.outcome, second.status)
     await stage.ended(turn_id)
     await assert_settled(stage, turn_id, source="button")

@@ -107,9 +107,7 @@ async def test_several_changes_at_once_are_all_recorded(stage: Stage, props: Pro
         assert await runtime.set_deadline(live, seconds, by="ada")
     props.open("a")
     await stage.ended(turn_id)
-    moves = [
-        (c["from_ms"], c["to_ms"]) for c in (await stage.calls(turn_id))["a"].deadline_changes
-    ]
+    moves = [(c["from_ms"], c["to_ms"]) for c in (await stage.calls(turn_id))["a"].deadline_changes]
     assert moves == [(10_000, 20_000), (20_000, 30_000), (30_000, 40_000)]
     told = [e["timeout_ms"] for e in stage.listener.events if e["type"] == "tool_deadline"]
     assert told == [20_000, 30_000, 40_000]
@@ -185,10 +183,11 @@ async def test_a_repeated_operation_moves_the_limit_once(stage: Stage, props: Pr
     stage.play([limited("a", "held", 10_000)], [text("Fine.")])
     turn_id = await stage.say()
     await stage.running(turn_id, "a")
-    receipts = [
-        await set_deadline(stage, turn_id, "a", extend_ms=5_000, op_id="op") for _ in range(3)
-    ]
-    assert [r.timeout_ms for r in receipts] == [15_000] * 3
+    extend = (set_deadline(stage, turn_id, "a", extend_ms=5_000, op_id="op") for _ in range(3))
+    receipts = await asyncio.gather(*extend)
+    assert {r.outcome for r in receipts} == {OpOutcome.ACCEPTED}
+    live = await runtime.find_call(turn_id, "a")
+    assert live.timeout == 15.0
     props.open("a")
     await stage.ended(turn_id)
     again = await set_deadline(stage, turn_id, "a", extend_ms=5_000, op_id="op")
@@ -218,9 +217,7 @@ async def test_an_edit_of_an_administrator_is_obeyed_by_the_running_call_and_the
     assert (told["timeout_ms"], told["timeout_source"]) == (80, "override")
 
 
-async def test_a_deleted_override_gives_way_to_the_next_level(
-    stage: Stage, props: Props, operator
-):
+async def test_a_deleted_override_gives_way_to_the_next_level(stage: Stage, props: Props, operator):
     def edit(function, **values):
         return in_database(lambda: function(tool_name="held", by=operator, **values))
 
@@ -324,7 +321,9 @@ async def test_the_loop_detector_can_be_switched_off(stage: Stage, settings):
 
 
 async def test_a_tool_that_raises_tells_the_kind_of_error_and_no_secret(stage: Stage):
-    model = stage.play([call("a", "failing"), call("b", "quick"), call("c", "nothing")], [text("!")])
+    model = stage.play(
+        [call("a", "failing"), call("b", "quick"), call("c", "nothing")], [text("!")]
+    )
     turn = await stage.run()
     assert turn.status == "completed"
     calls = await stage.calls(turn.pk)

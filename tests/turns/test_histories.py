@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import pytest
 from asgiref.sync import async_to_sync
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-import pytest
 
 from tests.turns.rows import Planted, contents, result, said, use
 from turns import histories, selectors

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.support import eventually
 from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
 from turns import runtime, store
@@ -32,9 +33,7 @@ class Server:
         await asyncio.wait_for(self._task, 10)
 
 
-async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(
-    stage: Stage, settings
-):
+async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(stage: Stage, settings):
     settings.TURNS_DRAIN_GRACE = 0.0
     stage.play([call("a", "held")])
     waiting = await in_database(
@@ -62,8 +61,7 @@ async def test_a_turn_that_ends_within_the_drain_is_not_cancelled(
     await stage.running(turn_id, "a")
     stopping = asyncio.create_task(runtime.stop())
     runner = await runtime.ensure_started()
-    while not runner.supervisor.is_draining:
-        await asyncio.sleep(0)
+    await eventually(lambda: runner.supervisor.is_draining)
     props.open("a")
     await asyncio.wait_for(stopping, 10)
     assert (await stage.ended(turn_id)).status == "completed"
@@ -85,8 +83,7 @@ async def test_while_draining_nothing_new_begins(stage: Stage, props: Props):
     await stage.running(turn_id, "a")
     stopping = asyncio.create_task(runtime.stop(grace=10))
     runner = await runtime.ensure_started()
-    while not runner.supervisor.is_draining:
-        await asyncio.sleep(0)
+    await eventually(lambda: runner.supervisor.is_draining)
     queued = await stage.say("second")
     props.open("a")
     await asyncio.wait_for(stopping, 10)

@@ -89,9 +89,7 @@ async def test_in_somebody_elses_conversation_nothing_is_said(stage: Stage, eve,
             with pytest.raises(ConversationNotFound):
                 await services.receive_message(conversation_id=stage.id, user=user, text=said)
     with pytest.raises(ConversationNotFound):
-        await services.receive_message(
-            conversation_id=uuid.uuid4(), user=stage.user, text="hello"
-        )
+        await services.receive_message(conversation_id=uuid.uuid4(), user=stage.user, text="hello")
     assert await in_database(Turn.objects.count) == 0
 
 

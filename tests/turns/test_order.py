@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from tests.turns.support import Props, Stage, in_database, row
 from turns import selectors
 from turns.models import Message, Turn
 from turns.testing import call, gate, text
-from tests.turns.support import Props, Stage, in_database, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,14 +28,17 @@ async def test_a_turn_with_one_call_tells_every_step_in_order(stage: Stage):
     assert turn.status == "completed"
     assert {event["turn_id"] for event in log} == {str(turn.pk)}
     assert log[1]["user_message"] == "what is it?"
-    assert log[4].items() >= {
-        "tool_id": "c1",
-        "result": "42",
-        "is_error": False,
-        "error_type": None,
-        "status": "succeeded",
-        "ended_by": None,
-    }.items()
+    assert (
+        log[4].items()
+        >= {
+            "tool_id": "c1",
+            "result": "42",
+            "is_error": False,
+            "error_type": None,
+            "status": "succeeded",
+            "ended_by": None,
+        }.items()
+    )
     assert log[-1]["status"] == "completed"
 
 

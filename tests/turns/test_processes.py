@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from tests.turns.rows import make_process
+from tests.turns.support import in_database, row
 from turns import processes, runtime
 from turns.models import Process
-from tests.turns.support import in_database, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

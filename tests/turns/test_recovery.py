@@ -46,9 +46,7 @@ async def die(stage: Stage):
             await child.wait()
 
 
-async def test_after_a_kill_the_turn_is_interrupted_and_the_conversation_goes_on(
-    stage: Stage, die
-):
+async def test_after_a_kill_the_turn_is_interrupted_and_the_conversation_goes_on(stage: Stage, die):
     crashed = await die("first", "second")
     assert (await row(Turn, pk=crashed)).status == "running"
     model = stage.play([text("To the second.")], [text("To the third.")])

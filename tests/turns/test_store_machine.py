@@ -74,7 +74,7 @@ class OneConversation(RuleBasedStateMachine):
         self.old_journals: list[DatabaseJournal] = []
         self.live: dict[str, LiveCall] = {}
         self.step = self.names = 0
-        self.ended: dict[Any, Any] = {}
+        self.ended: dict[Any, tuple[Any, ...]] = {}
 
     def teardown(self) -> None:
         Conversation.objects.all().delete()
@@ -216,8 +216,8 @@ class OneConversation(RuleBasedStateMachine):
     def an_ending_stays_as_it_is(self) -> None:
         for turn in Turn.objects.filter(conversation=self.conversation):
             if turn.status in TERMINAL:
-                fact = (turn.status, turn.ended_at, turn.ended_by_reason)
-                assert self.ended.setdefault(turn.pk, fact) == fact
+                end = (turn.status, turn.ended_at, turn.ended_by_reason)
+                assert self.ended.setdefault(turn.pk, end) == end
                 assert not CancelRequest.objects.filter(turn=turn, settled_at=None).exists()
             for call in selectors.calls_of_group(str(turn.pk)):
                 is_terminal = CallStatus(call.status).is_terminal

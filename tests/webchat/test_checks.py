@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, run_checks
 from django.test import override_settings
 
 from webchat import checks
-from webchat.conf import NUMBERS, PREFIX, WebchatSettings, app_settings
+from webchat.conf import NUMBERS, WebchatSettings, app_settings
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings" / "webchat.md"
 REDIS = {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}
@@ -29,10 +29,15 @@ def test_the_site_as_it_ships_has_nothing_to_complain_of():
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("wrong", [0, -1, "15", None, True])
 def test_a_number_that_is_not_above_zero_is_an_error(name: str, wrong: Any):
-    with override_settings(**{f"{PREFIX}{name}": wrong}):
+    with override_settings(**{f"WEBCHAT_{name}": wrong}):
         message = found()["webchat.E001"]
-    assert message.msg == f"WEBCHAT_{name} must be a number above zero."
+    assert message.msg == f"WEBCHAT_{name} is {wrong!r}."
     assert message.hint
+
+
+def test_a_misspelled_setting_is_noticed():
+    with override_settings(WEBCHAT_HELO_TIMEOUT=5):
+        assert "WEBCHAT_HELO_TIMEOUT" in found()["webchat.W003"].msg
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ class Wire:
             if kind == CLOSE:
                 (code,) = struct.unpack("!H", content[:2])
                 self._socket.sendall(struct.pack("!BB", 0x80 | CLOSE, 0x80) + bytes(4))
+                self._stream.close()
                 self._socket.close()
                 return types, code
             if kind == TEXT:

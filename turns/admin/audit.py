@@ -6,8 +6,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from governance.admin.filters import ConditionFilter
-from governance.admin.readonly import ReadOnlyAdmin
 from turns.admin.rows import NOTHING, link, span
+from turns.admin.search import IdSearchAdmin
 from turns.models import CancelRequest, Repair
 
 
@@ -24,7 +24,7 @@ class SettledFilter(ConditionFilter):
 
 
 @admin.register(CancelRequest)
-class CancelRequestAdmin(ReadOnlyAdmin):
+class CancelRequestAdmin(IdSearchAdmin):
     """Every request to cancel, newest first."""
 
     list_display = [
@@ -38,7 +38,8 @@ class CancelRequestAdmin(ReadOnlyAdmin):
         "turn_link",
     ]
     list_filter = [SettledFilter, "reason", "source", "outcome", "mode"]
-    search_fields = ["turn__id__exact", "tool_id__exact", "by_name__exact"]
+    id_fields = ("turn",)
+    search_fields = ["tool_id__exact", "by_name__exact"]
     search_help_text = _("A whole id of a turn or a call, or a whole user name")
     date_hierarchy = "requested_at"
     readonly_fields = ["what", "took", "turn_link", "tools"]
@@ -80,12 +81,13 @@ class CancelRequestAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Repair)
-class RepairAdmin(ReadOnlyAdmin):
+class RepairAdmin(IdSearchAdmin):
     """Every repair of a history, newest first."""
 
     list_display = ["at", "kind", "cause", "found_when", "tool_id", "turn_link"]
     list_filter = ["kind", "cause", "found_when"]
-    search_fields = ["turn__id__exact", "tool_id__exact", "conversation__id__exact"]
+    id_fields = ("turn", "conversation")
+    search_fields = ["tool_id__exact"]
     search_help_text = _("A whole id of a turn, a call or a conversation")
     date_hierarchy = "at"
     readonly_fields = ["turn_link"]

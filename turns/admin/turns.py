@@ -15,9 +15,9 @@ from django.utils.translation import gettext_lazy, ngettext
 from governance import CancelSource
 from governance import selectors as governance
 from governance.admin.filters import ConditionFilter
-from governance.admin.readonly import ReadOnlyAdmin
 from turns import log, services
 from turns.admin.rows import NOTHING, by_whom, link, span, table
+from turns.admin.search import IdSearchAdmin
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Turn
 
@@ -42,7 +42,7 @@ class HappeningFilter(ConditionFilter):
 
 
 @admin.register(Turn)
-class TurnAdmin(ReadOnlyAdmin):
+class TurnAdmin(IdSearchAdmin):
     """Every turn, newest first."""
 
     list_display = [
@@ -57,7 +57,8 @@ class TurnAdmin(ReadOnlyAdmin):
     ]
     list_filter = [HappeningFilter, "status", "ended_by_reason", "ended_by_source", "source"]
     list_select_related = ["conversation__owner"]
-    search_fields = ["id__exact", "conversation__id__exact", "conversation__owner__username__exact"]
+    id_fields = ("pk", "conversation")
+    search_fields = ["conversation__owner__username__exact"]
     search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
     date_hierarchy = "queued_at"
     actions = ["cancel_turns"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from django.utils.translation import gettext as _
 
@@ -122,11 +122,6 @@ class ProviderChatModel:
         self._limits = limits or _limits
         self._retry_policy = retry_policy or _retry_policy
         self._subject = _subject(self.name, provider)
-        self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
-            WeakKeyDictionary()
-        )
-        self._connecting = threading.Lock()
-        _in_use.add(self)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatDelta, None]:
         """Answer the request piece by piece.
@@ -147,22 +142,16 @@ class ProviderChatModel:
                 if delta == Stop(StopReason.LENGTH):
                     yield _cut_off()
 
-    async def aclose(self) -> None:
-        """Close what this model holds open on the running loop."""
-        connection = self._connections.pop(asyncio.get_running_loop(), None)
-        if connection is not None:
-            await connection.aclose()
-
     async def _connection(self) -> "Connection":
-        loop = asyncio.get_running_loop()
-        if (known := self._connections.get(loop)) is not None:
+        pool = _pool_of(asyncio.get_running_loop())
+        if (known := pool.get(self.name)) is not None:
             return known
-        return await asyncio.to_thread(self._connect, loop)
+        return await asyncio.to_thread(self._connect, pool)
 
-    def _connect(self, loop: asyncio.AbstractEventLoop) -> "Connection":
-        """Import the vendor and open a pool for a loop, once."""
-        with self._connecting:
-            if (known := self._connections.get(loop)) is not None:
+    def _connect(self, pool: "dict[str, Connection]") -> "Connection":
+        """Import the vendor and make its client, once for each event loop."""
+        with _connecting:
+            if (known := pool.get(self.name)) is not None:
                 return known
             if self._provider.needs_key and not self._provider.key:
                 raise failure(FailureKind.KEY_MISSING, self._subject)
@@ -177,17 +166,23 @@ class ProviderChatModel:
                 )
             except ImportError as error:
                 raise failure(FailureKind.NOT_INSTALLED, self._subject) from error
-            self._connections[loop] = connection
+            pool[self.name] = connection
             return connection
 
 
-_in_use: "WeakSet[ProviderChatModel]" = WeakSet()
+# A client belongs to the loop that it was first used on; every turn of that loop shares it.
+_pools: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Connection]]" = WeakKeyDictionary()
+_connecting = threading.Lock()
+
+
+def _pool_of(loop: asyncio.AbstractEventLoop) -> "dict[str, Connection]":
+    return _pools.setdefault(loop, {})
 
 
 async def close_connections() -> None:
-    """Close what every chat model of a provider holds open on the running loop."""
-    for chat_model in list(_in_use):
-        await chat_model.aclose()
+    """Close every connection to a provider that the running loop holds open."""
+    for connection in _pools.pop(asyncio.get_running_loop(), {}).values():
+        await connection.aclose()
 
 
 def _limits() -> StreamLimits:

@@ -90,7 +90,12 @@ export class Surroundings {
         turn.stoppingAt === null ? words.text("cancel_turn") : stoppingWords(words, turn.stoppingAt, { now, frozenAt }),
       );
     }
-    if (hadFocus && (this.#bar.hidden || this.#cancel.disabled)) byId("composer-input", HTMLTextAreaElement).focus();
+    if (hadFocus && (this.#bar.hidden || this.#cancel.disabled)) this.#moveFocus();
+  }
+
+  /** To where writing goes on; not on a touch screen, where that would open its keyboard. */
+  #moveFocus() {
+    byId(matchMedia("(hover: hover)").matches ? "composer-input" : "transcript", HTMLElement).focus();
   }
 
   /** @param {State} state @param {View} view */

@@ -40,7 +40,9 @@ class HttpServer:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             self.requests.append(head)
-            page = self.pages.get(head.split()[1], answer("no such page", status="404 Not Found"))
+            target = head.split()[1]
+            missing = answer("no such page", status="404 Not Found")
+            page = self.pages.get(target, self.pages.get(target.partition("?")[0], missing))
             if callable(page):
                 await page(writer)
             else:

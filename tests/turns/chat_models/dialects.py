@@ -31,7 +31,9 @@ class Dialect:
         return self.wire.answer(*parts, **{self._reason: reason})
 
     def text(self, *pieces: str) -> list[bytes]:
-        return self.wire.text(0, *pieces) if self._dialect == "messages" else self.wire.text(*pieces)
+        return (
+            self.wire.text(0, *pieces) if self._dialect == "messages" else self.wire.text(*pieces)
+        )
 
     def unfinished(self, *parts: bytes | Hold | Break) -> Response:
         """A stream that ends where its parts end."""

@@ -140,7 +140,9 @@ async def test_anthropics_thinking_is_told_apart_from_the_answer(serve):
 
 
 async def test_the_reasoning_of_a_compatible_server_is_told_apart_from_the_answer(serve):
-    await serve(completions.answer(completions.reasoning("Let me", " see."), completions.text("42")))
+    await serve(
+        completions.answer(completions.reasoning("Let me", " see."), completions.text("42"))
+    )
 
     said = await deltas(model_of(OPENAI))
 
@@ -152,29 +154,29 @@ async def test_the_reasoning_of_a_compatible_server_is_told_apart_from_the_answe
 async def test_the_documented_stream_of_a_tool_call_is_understood_as_it_is_printed(serve):
     """The example of Anthropic's page on streaming: spaces, caller and all."""
     recorded = (
-        'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_019Q1hrJbZG26Fb9BQhrkHEr",'
-        '"type":"message","role":"assistant","model":"claude-sonnet-4-20250514","content":[],"stop_reason":null,'
-        '"stop_sequence":null,"usage":{"input_tokens":377,"cache_creation_input_tokens":0,'
-        '"cache_read_input_tokens":0,"output_tokens":1,"service_tier":"standard"}}}\n\n'
-        'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
-        '"content_block":{"type":"text","text":""}}\n\nevent: ping\ndata: {"type": "ping"}\n\n'
-        'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
-        '"delta":{"type":"text_delta","text":"I"}}\n\n'
-        'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
-        'event: content_block_start\ndata: {"type":"content_block_start","index":1,"content_block":'
-        '{"type":"tool_use","id":"toolu_01NRLabsLyVHZPKxbKvkfSMn","name":"get_weather",'
-        '"caller":{"type":"direct"},"input":{}}}\n\n'
-        'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
-        '"delta":{"type":"input_json_delta","partial_json":""}}\n\n'
-        'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
-        '"delta":{"type":"input_json_delta","partial_json":"{\\"locati"}}\n\n'
-        'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
-        '"delta":{"type":"input_json_delta","partial_json":"on\\": \\"Paris\\"}"}}\n\n'
-        'event: content_block_stop\ndata: {"type":"content_block_stop","index":1}\n\n'
-        'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use",'
-        '"stop_sequence":null},"usage":{"output_tokens":65}}\n\n'
-        'event: message_stop\ndata: {"type":"message_stop"}\n\n'
-    ).encode()
+        b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_019Q1hrJbZG26Fb9BQhrkHEr",'
+        b'"type":"message","role":"assistant","model":"claude-sonnet-4-20250514","content":[],"stop_reason":null,'
+        b'"stop_sequence":null,"usage":{"input_tokens":377,"cache_creation_input_tokens":0,'
+        b'"cache_read_input_tokens":0,"output_tokens":1,"service_tier":"standard"}}}\n\n'
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+        b'"content_block":{"type":"text","text":""}}\n\nevent: ping\ndata: {"type": "ping"}\n\n'
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+        b'"delta":{"type":"text_delta","text":"I"}}\n\n'
+        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":1,"content_block":'
+        b'{"type":"tool_use","id":"toolu_01NRLabsLyVHZPKxbKvkfSMn","name":"get_weather",'
+        b'"caller":{"type":"direct"},"input":{}}}\n\n'
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
+        b'"delta":{"type":"input_json_delta","partial_json":""}}\n\n'
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
+        b'"delta":{"type":"input_json_delta","partial_json":"{\\"locati"}}\n\n'
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,'
+        b'"delta":{"type":"input_json_delta","partial_json":"on\\": \\"Paris\\"}"}}\n\n'
+        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":1}\n\n'
+        b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"tool_use",'
+        b'"stop_sequence":null},"usage":{"output_tokens":65}}\n\n'
+        b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+    )
     thirds = [recorded[:333], recorded[333:1000], recorded[1000:]]  # chunks end inside an event
     await serve(Response(thirds))
 
@@ -188,16 +190,16 @@ async def test_the_documented_stream_of_a_tool_call_is_understood_as_it_is_print
 async def test_the_documented_chunks_are_understood_as_they_are_printed(serve):
     """The example of OpenAI's reference of the chunk object, after comments as gateways send them."""
     recorded = (
-        ': OPENROUTER PROCESSING\n\ndata: {"id":"chatcmpl-123","object":"chat.completion.chunk",'
-        '"created":1694268190,"model":"gpt-4o-mini", "system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,'
-        '"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n'
-        'data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4o-mini", '
-        '"system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,"delta":{"content":"Hello"},"logprobs":null,'
-        '"finish_reason":null}]}\n\n'
-        'data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4o-mini", '
-        '"system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,"delta":{},"logprobs":null,'
-        '"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    ).encode()
+        b': OPENROUTER PROCESSING\n\ndata: {"id":"chatcmpl-123","object":"chat.completion.chunk",'
+        b'"created":1694268190,"model":"gpt-4o-mini", "system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,'
+        b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n'
+        b'data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4o-mini", '
+        b'"system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,"delta":{"content":"Hello"},"logprobs":null,'
+        b'"finish_reason":null}]}\n\n'
+        b'data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4o-mini", '
+        b'"system_fingerprint": "fp_44709d6fcb", "choices":[{"index":0,"delta":{},"logprobs":null,'
+        b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    )
     await serve(Response([recorded]))
 
     assert reply_of(await deltas(model_of(OPENAI))).text == "Hello"
@@ -216,9 +218,7 @@ async def test_gemini_answers_through_its_own_sdk(serve):
         )
     )
 
-    reply = reply_of(
-        await deltas(ProviderChatModel(PROVIDERS["google"], "gemini-2.5-flash"))
-    )
+    reply = reply_of(await deltas(ProviderChatModel(PROVIDERS["google"], "gemini-2.5-flash")))
 
     (call,) = reply.calls(scope="s")
     assert (reply.text, call.tool_name, call.input) == (
@@ -251,9 +251,7 @@ HISTORY = (
     ),
     Message(role="assistant", content=(TextBlock(text="Sun"),), interrupted=True),
     Message(role="user", content=(TextBlock(text="  "), TextBlock(text="And now?"))),
-    Message(
-        role="assistant", content=(ToolUseBlock(id="c1", name="get_weather", input={}),)
-    ),
+    Message(role="assistant", content=(ToolUseBlock(id="c1", name="get_weather", input={}),)),
     Message(role="user", content=(ToolResultBlock(tool_use_id="c1", content=""),)),
 )
 ALL = ChatRequest(instructions="Be brief.", messages=HISTORY, tools=(WEATHER,))
@@ -266,9 +264,12 @@ async def test_anthropic_is_sent_the_whole_history(serve):
 
     (request,) = server.requests
     assert request.line.startswith("POST /v1/messages")
-    assert request.headers["x-api-key"] == KEY
-    assert request.body["system"][0]["text"] if isinstance(request.body["system"], list) else (
-        request.body["system"] == "Be brief."
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+
+    assert (
+        request.body["system"][0]["text"]
+        if isinstance(request.body["system"], list)
+        else (request.body["system"] == "Be brief.")
     )
     assert request.body["stream"] is True
     assert request.body["messages"] == [
@@ -317,7 +318,7 @@ async def test_openai_is_sent_the_whole_history(serve):
     assert [message.get("tool_call_id") for message in sent[3:5]] == ["c1", "c2"]
     assert sent[3]["content"] == "sunny"
     assert "[TIMEOUT] …" in sent[4]["content"]
-    assert sent[7]["tool_call_id"] == sent[6]["tool_calls"][0]["id"] == "c1_2"
+    assert sent[8]["tool_call_id"] == sent[7]["tool_calls"][0]["id"] == "c1_2"
     (tool,) = request.body["tools"]
     assert tool["function"]["parameters"] == WEATHER.input_schema
     assert not tool["function"].get("strict")

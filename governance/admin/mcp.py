@@ -1,0 +1,181 @@
+"""Admin of the MCP servers: what they are, which tools they offer, and what was wrong last (G2).
+
+A row names programs that run here and variables that are sent away, so only superusers may edit it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance.admin.fields import UNITS_HELP, DurationField
+from governance.durations import format_limit
+from governance.models import McpServer
+
+if TYPE_CHECKING:
+    McpServerModelForm = forms.ModelForm[McpServer]
+    McpServerModelAdmin = admin.ModelAdmin[McpServer]
+else:
+    McpServerModelForm = forms.ModelForm
+    McpServerModelAdmin = admin.ModelAdmin
+
+
+class LinesField(forms.CharField):
+    """A list of texts, one in each line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, widget=forms.Textarea(attrs={"rows": 3}), **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Show stored texts in lines; what a person typed stays as it is."""
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Return the texts."""
+        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Compare texts, not their spelling."""
+        return bool(self.to_python(data) != (initial or []))
+
+
+class HeadersField(LinesField):
+    """Headers and the variables that hold their values, one pair in each line."""
+
+    default_error_messages = {"pair": gettext_lazy("“%(line)s” is not “Header: VARIABLE”.")}
+
+    def prepare_value(self, value: Any) -> Any:
+        """Show stored pairs in lines."""
+        if isinstance(value, dict):
+            return "\n".join(f"{header}: {variable}" for header, variable in value.items())
+        return value
+
+    def to_python(self, value: Any) -> Any:
+        """Return the pairs."""
+        pairs = {}
+        for line in super().to_python(value):
+            header, colon, variable = line.partition(":")
+            if not colon:
+                raise ValidationError(
+                    self.error_messages["pair"], code="pair", params={"line": line[:60]}
+                )
+            pairs[header.strip()] = variable.strip()
+        return pairs
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Compare pairs, not their spelling."""
+        try:
+            return bool(self.to_python(data) != (initial or {}))
+        except ValidationError:
+            return True
+
+
+def _help(name: str) -> Any:
+    return McpServer._meta.get_field(name).help_text  # type: ignore[union-attr]  # never a relation
+
+
+class McpServerForm(McpServerModelForm):
+    """One server; durations with their unit, lists in lines."""
+
+    headers = HeadersField(label=gettext_lazy("Headers"), help_text=_help("headers"))
+    environment = LinesField(label=gettext_lazy("Environment"), help_text=_help("environment"))
+    allowed_tools = LinesField(
+        label=gettext_lazy("Allowed tools"), help_text=_help("allowed_tools")
+    )
+    timeout_ms = DurationField(
+        required=False, label=gettext_lazy("Total limit"), help_text=UNITS_HELP
+    )
+
+    class Meta:
+        model = McpServer
+        fields = [
+            "name",
+            "enabled",
+            "transport",
+            "command",
+            "environment",
+            "url",
+            "headers",
+            "allow_private",
+            "allowed_tools",
+            "timeout_ms",
+            "max_running",
+            "prefix",
+        ]
+        widgets = {
+            "command": forms.Textarea(attrs={"rows": 2}),
+            "url": forms.URLInput(attrs={"size": 60}),
+        }
+
+
+@admin.register(McpServer)
+class McpServerAdmin(McpServerModelAdmin):
+    """The servers, and how they do. Saved rows are in force at once here, in other processes within seconds."""
+
+    form = McpServerForm
+    list_display = ["name", "enabled", "transport", "limit", "tool_count", "health", "last_ok_at"]
+    list_filter = ["enabled", "transport"]
+    search_fields = ["name", "command", "url"]
+    readonly_fields = ["health", "last_ok_at", "last_error_at", "offered"]
+    fieldsets = [
+        (None, {"fields": ["name", "enabled", "transport"]}),
+        (gettext_lazy("A command on this machine"), {"fields": ["command", "environment"]}),
+        (gettext_lazy("An address"), {"fields": ["url", "headers", "allow_private"]}),
+        (
+            gettext_lazy("Its tools"),
+            {"fields": ["allowed_tools", "timeout_ms", "max_running", "prefix"]},
+        ),
+        (
+            gettext_lazy("How it does"),
+            {"fields": ["health", "last_ok_at", "last_error_at", "offered"]},
+        ),
+    ]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Only superusers name programs and variables."""
+        return bool(request.user.is_superuser)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Only superusers name programs and variables."""
+        return bool(request.user.is_superuser)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Only superusers take a server away."""
+        return bool(request.user.is_superuser)
+
+    @admin.display(description=gettext_lazy("health"))
+    def health(self, obj: McpServer) -> str:
+        """How the server did when it was needed last."""
+        if obj.last_ok_at is None and not obj.last_error:
+            return _("not needed yet: it is connected when a turn begins")
+        if obj.last_error_at and (obj.last_ok_at is None or obj.last_error_at > obj.last_ok_at):
+            return _("not well: %(problem)s") % {"problem": obj.last_error}
+        return _("well; %(problem)s") % {"problem": obj.last_error} if obj.last_error else _("well")
+
+    @admin.display(description=gettext_lazy("tools"))
+    def tool_count(self, obj: McpServer) -> int:
+        """How many tools the server has named."""
+        return len(obj.tools_found)
+
+    @admin.display(description=gettext_lazy("total limit"))
+    def limit(self, obj: McpServer) -> str:
+        """The limit with its unit."""
+        return format_limit(obj.timeout_ms)
+
+    @admin.display(description=gettext_lazy("tools it offers"))
+    def offered(self, obj: McpServer) -> SafeString:
+        """The names of its tools, and what each is for."""
+        if not obj.tools_found:
+            return format_html("{}", "—")
+        rows = format_html_join(
+            "",
+            "<li><code>{}</code> {}</li>",
+            ((tool["name"], tool["text"]) for tool in obj.tools_found),
+        )
+        return format_html("<ul>{}</ul>", rows)

@@ -1,0 +1,71 @@
+"""The execution of calls for code that is cancelled itself: which executor runs them, and that each has its outcome."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+from governance import (
+    Cancellation,
+    CancelReason,
+    Host,
+    Isolation,
+    LiveCall,
+    ToolContext,
+    ToolExecutor,
+    ToolOutcome,
+    registry,
+)
+from governance.core.invokers.thread import ThreadInvoker
+
+ExecutorSource: TypeAlias = ToolExecutor | Callable[[], Awaitable[ToolExecutor]] | None
+
+_executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
+_context: ContextVar[ToolContext] = ContextVar("context of the governed call")
+enter_context = _context.set
+
+
+async def executor_of(source: ExecutorSource) -> ToolExecutor:
+    """Return the executor that is meant: the one given, the one that a function returns, or the loop's own.
+
+    With Django give `governance.runtime.get_executor`. None means an executor of the running loop with the built-in
+    limits; it has threads and no worker processes, so that nothing has to be closed.
+    """
+    if source is None:
+        loop = asyncio.get_running_loop()
+        return _executors.get(loop) or _executors.setdefault(loop, _make())
+    return source if isinstance(source, ToolExecutor) else await source()
+
+
+async def execute_to_the_end(
+    executor: ToolExecutor, live: LiveCall, *, host: Host | None = None
+) -> ToolOutcome:
+    """Execute the call; if the surrounding task is cancelled, the call is too, and has its outcome before that goes on.
+
+    The executor alone would leave such a call without one. The wait for it is bounded by the executor's grace.
+
+    Raises:
+        asyncio.CancelledError: the surrounding task was cancelled.
+    """
+    execution = asyncio.create_task(executor.execute(live, host=host), name=f"call {live.id}")
+    try:
+        return await asyncio.shield(execution)
+    except asyncio.CancelledError:
+        live.cancel(Cancellation(reason=CancelReason.PARENT))
+        await asyncio.wait({execution})
+        raise
+
+
+def tool_context() -> ToolContext:
+    """Return the context of the governed call that this code runs in: its token, its progress, the time that is left.
+
+    Raises:
+        LookupError: no governed call is running here.
+    """
+    return _context.get()
+
+
+def _make() -> ToolExecutor:
+    threads = ThreadInvoker(max_threads=32, max_abandoned=16)
+    return ToolExecutor(registry=registry, invokers={Isolation.THREAD: threads})

@@ -1,0 +1,83 @@
+"""What the row of an MCP server must satisfy; every problem in words, for the admin and for code alike."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+
+from governance.mcp.specs import Transport
+
+if TYPE_CHECKING:
+    from governance.models import McpServer
+
+WEEK_MS = 7 * 24 * 3_600_000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_PREFIX = re.compile(r"[A-Za-z0-9_-]*")
+
+
+def check_server(row: McpServer) -> None:
+    """Raise `ValidationError` by field for a server that could not be connected as it stands."""
+    errors = dict(_problems(row))
+    if errors:
+        raise ValidationError({name: [problem] for name, problem in errors.items()})
+
+
+def _problems(row: McpServer) -> Iterator[tuple[str, str]]:
+    if row.transport == Transport.STDIO:
+        yield from _command_problems(row)
+    else:
+        yield from _url_problems(row)
+    yield from _name_problems(row)
+    if row.timeout_ms is not None and row.timeout_ms > WEEK_MS:
+        yield "timeout_ms", _("That is longer than a week. Write 0 for “no limit”.")
+    if not _PREFIX.fullmatch(row.prefix):
+        yield "prefix", _("Only letters, digits, “_” and “-” may stand in the name of a tool.")
+
+
+def _command_problems(row: McpServer) -> Iterator[tuple[str, str]]:
+    try:
+        words = shlex.split(row.command)
+    except ValueError:
+        yield "command", _("A quotation mark is not closed.")
+        return
+    if not words or "\0" in row.command:
+        yield "command", _("Write the program and its arguments; no shell reads them.")
+
+
+def _url_problems(row: McpServer) -> Iterator[tuple[str, str]]:
+    try:
+        url = urlsplit(row.url)
+        is_address = url.scheme in {"http", "https"} and bool(url.hostname)
+    except ValueError:
+        is_address = False
+    if not is_address:
+        yield "url", _("Write an address that begins with http:// or https://.")
+    elif "@" in url.netloc:
+        yield "url", _("Leave user name and password out, and name a header below instead.")
+
+
+def _name_problems(row: McpServer) -> Iterator[tuple[str, str]]:
+    if not _is_texts(row.environment) or not all(map(_VARIABLE.fullmatch, row.environment)):
+        yield "environment", _("Write names of environment variables, one in each line.")
+    headers: Any = row.headers
+    if not isinstance(headers, dict) or not all(
+        isinstance(variable, str) and _HEADER.fullmatch(header) and _VARIABLE.fullmatch(variable)
+        for header, variable in headers.items()
+    ):
+        yield (
+            "headers",
+            _("Write “Header: VARIABLE”, one in each line; the value stays in the environment."),
+        )
+    if not _is_texts(row.allowed_tools):
+        yield "allowed_tools", _("Write names of the server's tools, one in each line.")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)

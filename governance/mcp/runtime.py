@@ -1,0 +1,118 @@
+"""The MCP servers of this process: one set for each event loop, in step with the rows that the administrators edit."""
+
+import asyncio
+import logging
+import time
+from contextvars import Context
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.db import transaction
+from django.db.models.signals import post_delete, post_save
+
+from governance.conf import app_settings
+from governance.core.tools import registry
+from governance.doors import database_door
+from governance.mcp.rows import RowHealth, read_specs
+from governance.mcp.tools import McpTools
+from governance.models import McpServer
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY = 2.0  # seconds between two looks for edits that were made in another process
+
+
+@dataclass(slots=True, kw_only=True)
+class _Servers:
+    """What one event loop has of it."""
+
+    tools: McpTools
+    health: RowHealth
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    looked_at: float = 0.0
+    edits: set["asyncio.Task[None]"] = field(default_factory=set)
+
+
+_servers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Servers]" = WeakKeyDictionary()
+
+
+async def prepare() -> None:
+    """Bring the servers' tools into the registry, as far as that takes no more than a moment."""
+    servers = _get()
+    await _follow(servers)
+    await servers.tools.ready()
+
+
+async def follow() -> None:
+    """Look now and then whether a row was edited in another process; nothing where no turn has begun yet."""
+    servers = _servers.get(asyncio.get_running_loop())
+    if servers is not None and time.monotonic() - servers.looked_at >= _LOOK_EVERY:
+        await _follow(servers)
+
+
+async def close() -> None:
+    """Disconnect the servers of the running loop; return when their processes are gone."""
+    servers = _servers.pop(asyncio.get_running_loop(), None)
+    if servers is None:
+        return
+    if servers.edits:
+        await asyncio.wait(servers.edits)
+    await servers.tools.aclose()
+    await servers.health.written()
+
+
+def tools_of_this_loop() -> McpTools | None:
+    """Return what the running loop has, if it has any."""
+    servers = _servers.get(asyncio.get_running_loop())
+    return servers.tools if servers else None
+
+
+def _get() -> _Servers:
+    loop = asyncio.get_running_loop()
+    if loop not in _servers:
+        health = RowHealth()
+        tools = McpTools(
+            registry=registry,
+            health=health,
+            allow_private=lambda: bool(app_settings.WEB_ALLOW_PRIVATE),
+        )
+        _servers[loop] = _Servers(tools=tools, health=health)
+    return _servers[loop]
+
+
+async def _follow(servers: _Servers) -> None:
+    async with servers.looking:  # so that an older reading never replaces a newer one
+        servers.looked_at = time.monotonic()
+        servers.tools.apply(await database_door(read_specs)())
+
+
+def _edited(**_: Any) -> None:
+    """Let every loop of this process follow an edit once it is committed."""
+    transaction.on_commit(_tell_loops, robust=True)
+
+
+def _tell_loops() -> None:
+    for loop, servers in list(_servers.items()):
+        if loop.is_running():
+            # In a context of its own: what starts there must not inherit this thread's marks of asgiref.
+            Context().run(loop.call_soon_threadsafe, _follow_soon, servers)
+
+
+def _follow_soon(servers: _Servers) -> None:
+    task = asyncio.get_running_loop().create_task(
+        _follow_logged(servers), name="edit of MCP servers"
+    )
+    servers.edits.add(task)
+    task.add_done_callback(servers.edits.discard)
+
+
+async def _follow_logged(servers: _Servers) -> None:
+    try:
+        await _follow(servers)
+    except Exception:
+        logger.exception("Edited MCP servers could not be read")
+
+
+post_save.connect(_edited, sender=McpServer, dispatch_uid="governance.mcp")
+post_delete.connect(_edited, sender=McpServer, dispatch_uid="governance.mcp")

@@ -1,0 +1,168 @@
+"""The tools of all MCP servers in the registry: put in when a server names them, taken out when it goes (G2)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from governance.core.exceptions import UnknownTool
+from governance.core.tools import Isolation, Tool, ToolContext, ToolRegistry, make_tool
+from governance.mcp.link import ServerLink
+from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
+
+logger = logging.getLogger(__name__)
+
+NOT_INSTALLED = "the package `mcp` is not installed: install django-turnkeeper[mcp]"
+_LONGEST_DESCRIPTION = 4_000
+
+
+def is_installed() -> bool:
+    """Whether the SDK is there; without it everything else works."""
+    return find_spec("mcp") is not None
+
+
+class Health(Protocol):
+    """Where it is noted how a server does; neither waits nor raises."""
+
+    def connected(self, server_id: int, *, tools: Sequence[FoundTool], problem: str) -> None:
+        """The server has named its tools; `problem` says which of them are left out, and why."""
+
+    def failed(self, server_id: int, *, reason: str) -> None:
+        """The server cannot be used; `reason` is a safe clause."""
+
+
+class McpTools:
+    """Keeps the registry in step with the servers. Lives on one event loop; `apply` says which servers there are."""
+
+    def __init__(
+        self,
+        *,
+        registry: ToolRegistry,
+        health: Health,
+        allow_private: Callable[[], bool] = lambda: False,
+        timing: McpTiming | None = None,
+    ) -> None:
+        self._registry = registry
+        self._health = health
+        self._allow_private = allow_private
+        self._timing = timing or McpTiming()
+        self._links: dict[int, ServerLink] = {}
+        self._registered: dict[int, dict[str, Tool]] = {}
+        self._crowded_out: set[int] = set()  # servers with a tool whose name was taken
+        self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def links(self) -> tuple[ServerLink, ...]:
+        """The servers that are in use."""
+        return tuple(self._links.values())
+
+    def apply(self, specs: Iterable[ServerSpec]) -> None:
+        """Use exactly these servers. What was changed or is not among them is disconnected, its tools are taken out."""
+        if self._is_closed:
+            return
+        wanted = {spec.id: spec for spec in specs}
+        for server_id, link in list(self._links.items()):
+            if wanted.get(server_id) != link.spec:
+                self._take_out(server_id)
+        for server_id, spec in wanted.items():
+            if server_id not in self._links:
+                self._put_in(spec)
+
+    async def ready(self) -> None:
+        """Begin to connect what is not connected, and wait for it a moment: a slow server comes in later."""
+        attempts = {attempt for link in self.links if (attempt := link.connect_soon()) is not None}
+        if attempts:
+            await asyncio.wait(attempts, timeout=self._timing.ready_timeout)
+
+    async def aclose(self) -> None:
+        """Disconnect every server; return when their processes are gone."""
+        self._is_closed = True
+        for server_id in list(self._links):
+            self._take_out(server_id)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def tools_found(self, link: ServerLink, tools: Sequence[FoundTool]) -> None:
+        """Put the server's tools into the registry in place of the ones that it named before."""
+        server_id = link.spec.id
+        if self._links.get(server_id) is not link:
+            return
+        made: dict[str, Tool] = {}
+        left_out: list[str] = []
+        for found in filter(lambda found: link.spec.allows(found.name), tools):
+            tool = _make(link, found)
+            if tool.name in made or found.input_schema.get("type") != "object":
+                left_out.append(found.name)
+            else:
+                made[tool.name] = tool
+        taken = self._register(server_id, made)
+        (self._crowded_out.add if taken else self._crowded_out.discard)(server_id)
+        left_out += taken
+        problem = f"left out: {', '.join(left_out)[:500]}" if left_out else ""
+        self._health.connected(server_id, tools=tools, problem=problem)
+
+    def failed(self, link: ServerLink, reason: str) -> None:
+        """Note it. The tools stay: a call says clearly what is wrong, and the server may be back by then."""
+        self._health.failed(link.spec.id, reason=reason)
+
+    def _put_in(self, spec: ServerSpec) -> None:
+        if not is_installed():
+            self._health.failed(spec.id, reason=NOT_INSTALLED)
+            return
+        self._links[spec.id] = ServerLink(
+            spec, timing=self._timing, allow_private=self._allow_private, observer=self
+        )
+
+    def _take_out(self, server_id: int) -> None:
+        link = self._links.pop(server_id)
+        self._register(server_id, {})
+        self._crowded_out.discard(server_id)
+        for other in [self._links[other_id] for other_id in self._crowded_out]:
+            self.tools_found(other, other.tools)  # its names may be free now
+        task = asyncio.create_task(link.aclose(), name=f"closing MCP server {link.spec.name}")
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
+
+    def _closed(self, task: "asyncio.Task[None]") -> None:
+        self._closing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Closing an MCP server failed", exc_info=error)
+
+    def _register(self, server_id: int, made: dict[str, Tool]) -> list[str]:
+        """Replace the server's tools; return the names of those whose place is taken by somebody else."""
+        for name, tool in self._registered.pop(server_id, {}).items():
+            if self._find(name) is tool:
+                self._registry.unregister(name)
+        taken = [name for name in made if name in self._registry]
+        mine = {name: tool for name, tool in made.items() if name not in taken}
+        for tool in mine.values():
+            self._registry.register(tool)
+        self._registered[server_id] = mine
+        return taken
+
+    def _find(self, name: str) -> Tool | None:
+        try:
+            return self._registry.get(name)
+        except UnknownTool:
+            return None
+
+
+def _make(link: ServerLink, found: FoundTool) -> Tool:
+    # Its own parameter has a name that no tool of a server has: the others are the server's.
+    async def call_server(*, _turnkeeper_context: ToolContext, **arguments: Any) -> str:
+        return await link.call(found, arguments, _turnkeeper_context)
+
+    spec = link.spec
+    return make_tool(
+        call_server,
+        name=spec.local_name(found.name),
+        description=found.description[:_LONGEST_DESCRIPTION] or f"A tool of {spec.name}.",
+        isolation=Isolation.ASYNC,
+        raw_schema=found.input_schema,
+        timeout=spec.timeout,
+        max_running=spec.max_running,
+        pool=f"MCP server {spec.id}" if spec.max_running is not None else "",
+        side_effects=not found.is_read_only,
+    )

@@ -1,0 +1,224 @@
+"""The `browser` tool: one page of the web per conversation, in a real browser, to read and to work with (G1, C9).
+
+A newer call takes the place of an earlier one. When a call is cancelled or runs out of time its page is closed, so
+that nothing goes on behind the scenes.
+"""
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Literal
+from weakref import WeakKeyDictionary
+
+from pydantic import Field
+
+from governance.core.exceptions import ToolFailed
+from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
+from governance.toolbox.chromium import explain, load_playwright
+from governance.toolbox.client import parse
+from governance.toolbox.documents import save_new
+from governance.toolbox.excerpt import spaced
+from governance.toolbox.house import House
+from governance.toolbox.settings import SettingsSource
+from governance.toolbox.tabs import Tab
+from governance.toolbox.workspace import find_workspace, shown
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+_TIMEOUT = 180.0
+_REF = re.compile(r"(?:\[?ref=)?((?:f\d+)?e\d+)\]?")
+_BLANK = "about:blank"
+
+Action = Literal["open", "read", "click", "fill", "screenshot", "close"]
+
+
+def make_browser(settings: SettingsSource) -> Tool:
+    """Return the tool."""
+    return make_tool(
+        Browser(settings).browser,
+        timeout=_TIMEOUT,
+        concurrency=Concurrency.SUPERSEDE,
+        side_effects=True,
+    )
+
+
+class Browser:
+    """Works with pages as the settings of the moment allow."""
+
+    def __init__(self, settings: SettingsSource) -> None:
+        self._settings = settings
+        self._houses: WeakKeyDictionary[asyncio.AbstractEventLoop, House] = WeakKeyDictionary()
+
+    async def browser(
+        self,
+        context: ToolContext,
+        action: Annotated[Action, Field(description="What to do.")],
+        url: Annotated[str, Field(description="open: http:// or https://")] = "",
+        target: Annotated[
+            str,
+            Field(
+                max_length=1000,
+                description="click, fill: the ref of an element as read shows it (e12), its exact name or text, or "
+                "css=… with a selector.",
+            ),
+        ] = "",
+        text: Annotated[
+            str,
+            Field(
+                max_length=20_000,
+                description="fill: what to write, or the option to select; a line break at its end presses Enter.",
+            ),
+        ] = "",
+    ) -> str:
+        """Work with one web page in a real browser: open it, read it as text, click, fill fields, take a screenshot.
+
+        The page stays open between calls. Make one call after the other: a newer call cancels the one before and
+        closes its page. For a page that only has to be read, web_fetch is quicker.
+        """
+        house = await self._house()
+        try:
+            return await self._act(house, context, action=action, url=url, target=target, text=text)
+        except house.playwright.Error as error:
+            tab = house.find(context.scope)
+            problems = tab.gateway.problems if tab else {}
+            raise ToolFailed(explain(error, house.playwright, problems=problems)) from error
+        except asyncio.CancelledError:
+            closing = house.close(context.scope)
+            await asyncio.wait({closing}, timeout=self._settings().kill_grace)
+            raise
+        finally:
+            house.touch()
+
+    async def aclose(self) -> None:
+        """Close the pages and the browser of the running loop."""
+        house = self._houses.pop(asyncio.get_running_loop(), None)
+        if house is not None:
+            await house.aclose()
+
+    async def _house(self) -> House:
+        playwright = await load_playwright()
+        loop = asyncio.get_running_loop()
+        house = self._houses.get(loop)
+        if house is None:
+            house = self._houses[loop] = House(playwright, settings=self._settings)
+        return house
+
+    async def _act(
+        self,
+        house: House,
+        context: ToolContext,
+        *,
+        action: Action,
+        url: str,
+        target: str,
+        text: str,
+    ) -> str:
+        if action == "close":
+            await asyncio.wait({house.close(context.scope)})
+            return "The page is closed."
+        if action == "open":
+            address = str(parse(url))
+            context.progress(f"Opening {shown(address)}")
+            tab = await house.open(context.scope)
+        else:
+            tab = _require(house, context)
+            address = ""
+        with tab.used():
+            match action:
+                case "open":
+                    tab.gateway.problems.clear()
+                    # How long that may take is the executor's to say.
+                    await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
+                case "click":
+                    await (await _locate(tab.page, target)).click()
+                case "fill":
+                    await _fill(await _locate(tab.page, target), text)
+                case "screenshot":
+                    return await self._screenshot(tab, context)
+            return await self._describe(tab, house)
+
+    async def _describe(self, tab: Tab, house: House) -> str:
+        """Return the page as text, once it has come to rest; it may have led itself somewhere else."""
+        page, settings = tab.page, self._settings()
+        with suppress(house.playwright.TimeoutError):  # what is there can be read
+            await page.wait_for_load_state("load", timeout=settings.browser_settle * 1000)
+        if page.url != _BLANK and not page.url.startswith(("http://", "https://")):
+            problems = list(tab.gateway.problems.values())
+            raise ToolFailed(problems[-1] if problems else "The page could not be loaded.")
+        said = await page.aria_snapshot(mode="ai")
+        lines = [
+            f"{shown(page.url, limit=2000)} · {shown(await page.title(), limit=300) or 'no title'}",
+            *tab.take_notes(),
+            "",
+            said[: settings.browser_read_limit] or "(no text)",
+        ]
+        if len(said) > settings.browser_read_limit:
+            left_out = len(said) - settings.browser_read_limit
+            lines.append(f"… {spaced(left_out)} characters left out …")
+        return "\n".join(lines).replace("\0", "\ufffd")
+
+    async def _screenshot(self, tab: Tab, context: ToolContext) -> str:
+        settings = self._settings()
+        workspace = await asyncio.to_thread(find_workspace, context, settings)
+        picture = await tab.page.screenshot(type="png")
+        name = await asyncio.to_thread(
+            save_new, workspace, "screenshot", suffix=".png", content=picture
+        )
+        return "\n".join(
+            [
+                f"Saved {name} in the workspace: {spaced(len(picture))} bytes, of {shown(tab.page.url)}.",
+                *tab.take_notes(),
+            ]
+        )
+
+
+def _require(house: House, context: ToolContext) -> Tab:
+    tab = house.find(context.scope)
+    if tab is None:
+        raise ToolFailed("No page is open in this conversation. Open one first: action=open.")
+    return tab
+
+
+async def _fill(element: "Locator", text: str) -> None:
+    kind = await element.evaluate("element => element.tagName")
+    if kind == "SELECT":
+        await element.select_option(label=text)
+        return
+    presses_enter = text.endswith("\n") and kind == "INPUT"
+    await element.fill(text[:-1] if presses_enter else text)
+    if presses_enter:
+        await element.press("Enter")
+
+
+async def _locate(page: "Page", target: str) -> "Locator":
+    """Return the one element that is meant. Raise `ToolFailed` if there is none, or more than one."""
+    if not target.strip():
+        raise ToolFailed(
+            "Say what is meant with `target`: the ref of an element, as read shows it."
+        )
+    if found := _REF.fullmatch(target.strip()):
+        return page.locator(f"aria-ref={found[1]}")
+    if target.startswith("css="):
+        return page.locator(target)
+    for candidates in _named(page, target):
+        count = await candidates.count()
+        if count == 1:
+            return candidates
+        if count > 1:
+            raise ToolFailed(
+                f"{count} elements are named {shown(target)!r}. Read the page and name the target by its ref."
+            )
+    raise ToolFailed(
+        f"Nothing on the page is named {shown(target)!r}. Read the page and name the target by its ref."
+    )
+
+
+def _named(page: "Page", name: str) -> "tuple[Locator, ...]":
+    return (
+        page.get_by_label(name, exact=True),
+        page.get_by_role("button", name=name, exact=True),
+        page.get_by_role("link", name=name, exact=True),
+        page.get_by_placeholder(name, exact=True),
+        page.get_by_text(name, exact=True),
+    )

@@ -1,0 +1,152 @@
+"""A Chromium that is installed here: found, started without any way around our proxy, and ended with all its processes.
+
+It is never downloaded. Playwright, an extra of this package, speaks with it and is imported only when it is needed.
+"""
+
+import asyncio
+import importlib
+import logging
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from governance.core.exceptions import ToolFailed
+from governance.core.processes import sweep
+from governance.toolbox.settings import BrowserSandbox, ToolboxSettings
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserType
+
+logger = logging.getLogger(__name__)
+
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_TAG = "TURNKEEPER_BROWSER"
+_ARGUMENTS = (
+    # Names are resolved behind the proxy only; nothing is sent past it, not even by WebRTC or QUIC.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-quic",
+    "--disable-gpu",
+)
+_NETWORK_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]{1,60})")
+
+
+async def load_playwright() -> ModuleType:
+    """Return Playwright's module. Raise `ToolFailed` where it is not installed."""
+    try:
+        return await asyncio.to_thread(importlib.import_module, "playwright.async_api")
+    except ImportError as error:
+        raise ToolFailed(
+            "The browser is not installed on this server. An administrator can install it: the extra `browser` of "
+            "django-turnkeeper, and the program Chromium. Use web_fetch meanwhile."
+        ) from error
+
+
+def find_program(settings: ToolboxSettings) -> str | None:
+    """Return the program of an installed Chromium, or None."""
+    if settings.browser_path:
+        return shutil.which(settings.browser_path)
+    return next(filter(None, map(shutil.which, _PROGRAMS)), None)
+
+
+def uses_own_sandbox(settings: ToolboxSettings) -> bool:
+    """Whether Chromium shall use its own sandbox, which does not work for root."""
+    if settings.browser_sandbox is BrowserSandbox.AUTO:
+        return os.geteuid() != 0
+    return settings.browser_sandbox is BrowserSandbox.ON
+
+
+@asynccontextmanager
+async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIterator["Browser"]:
+    """Give a running Chromium; at the end none of its processes is left.
+
+    Raises:
+        ToolFailed: there is none, or it does not start.
+    """
+    tag = uuid.uuid4().hex
+    home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="turnkeeper-browser-"))
+    driver = await playwright.async_playwright().start()
+    try:
+        browser = await _launch(driver.chromium, playwright, settings=settings, tag=tag, home=home)
+        try:
+            yield browser
+        finally:
+            with suppress(playwright.Error, TimeoutError):
+                async with asyncio.timeout(settings.browser_close_timeout):
+                    await browser.close()
+    finally:
+        with suppress(playwright.Error, TimeoutError):
+            async with asyncio.timeout(settings.browser_close_timeout):
+                await driver.stop()
+        await sweep(f"{_TAG}={tag}")
+        await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+
+
+async def _launch(
+    chromium: "BrowserType",
+    playwright: ModuleType,
+    *,
+    settings: ToolboxSettings,
+    tag: str,
+    home: Path,
+) -> "Browser":
+    program = await asyncio.to_thread(find_program, settings)
+    if program is None:
+        raise ToolFailed(
+            "No Chromium is installed on this server. An administrator can install it, or name it: "
+            "GOVERNANCE_BROWSER_PATH. Use web_fetch meanwhile."
+        )
+    try:
+        return await chromium.launch(
+            executable_path=program,
+            args=_ARGUMENTS,
+            chromium_sandbox=uses_own_sandbox(settings),
+            timeout=settings.browser_start_timeout * 1000,
+            # The server decides when it ends.
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+            env={
+                "HOME": str(home),
+                "LANG": "C.UTF-8",
+                "PATH": os.environ.get("PATH", os.defpath),
+                _TAG: tag,
+            },
+        )
+    except playwright.Error as error:
+        logger.warning("Chromium could not be started", exc_info=error)
+        raise ToolFailed(
+            "The browser could not be started. The reason is in the server's log: often its sandbox, which an "
+            "administrator can switch off (GOVERNANCE_BROWSER_SANDBOX). Use web_fetch meanwhile."
+        ) from error
+
+
+def explain(error: Exception, playwright: ModuleType, *, problems: dict[str, str]) -> str:
+    """Return a sentence for the model; the library's own text stays on the server."""
+    text = str(error)
+    if isinstance(error, playwright.TimeoutError):
+        return (
+            "That did not work in time: it is not on the page, hidden, or covered. Read the page again, and name the "
+            "target by its ref."
+        )
+    if found := _NETWORK_ERROR.search(text):
+        if found[1] == "ERR_ABORTED":
+            return "The address gave no page: it is empty, or a download, which is refused. Use web_fetch."
+        return next(reversed(problems.values()), f"The page could not be loaded ({found[1]}).")
+    if "Download is starting" in text:
+        return "The address is a download, which is refused. Use web_fetch."
+    if "has been closed" in text or "crashed" in text:
+        return "The page was closed or has crashed. Open it again."
+    if "strict mode violation" in text:
+        return (
+            "More than one element fits this target. Read the page and name the target by its ref."
+        )
+    logger.warning("The browser could not do what it was asked for", exc_info=error)
+    return "The browser could not do that with this target. Read the page and choose another one."

@@ -1,0 +1,87 @@
+"""The `web_search` tool: pages of the web about a question, found by a search engine that can be exchanged (G1)."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, cast
+
+from pydantic import Field
+
+from governance.core.exceptions import ToolFailed
+from governance.core.tools import Tool, ToolContext, make_tool
+from governance.toolbox.client import Authorities, WebClient
+from governance.toolbox.providers import PROVIDERS, SearchProvider, SearchResult
+from governance.toolbox.settings import SettingsSource
+from governance.toolbox.workspace import shown
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT = 60.0
+_TITLE = 200
+_SNIPPET = 500
+
+
+def make_web_search(settings: SettingsSource) -> Tool:
+    """Return the tool."""
+    return make_tool(Search(settings).web_search, timeout=_TIMEOUT)
+
+
+class Search:
+    """Asks the search engine that the settings of the moment name."""
+
+    def __init__(self, settings: SettingsSource) -> None:
+        self._settings = settings
+        self._authorities = Authorities()
+
+    async def web_search(
+        self,
+        context: ToolContext,
+        query: Annotated[str, Field(min_length=1, max_length=500, description="What to look for.")],
+        max_results: Annotated[int, Field(ge=1, le=20, description="Results to return.")] = 8,
+    ) -> str:
+        """Search the web and return titles, addresses and excerpts of pages; read one with web_fetch."""
+        settings = self._settings()
+        provider = await asyncio.to_thread(find_provider, settings.search_provider)
+        client = WebClient(
+            context,
+            settings=settings,
+            tls=await self._authorities.load(),
+            trusted=settings.search_url,
+        )
+        results = await provider(query, limit=max_results, url=settings.search_url, client=client)
+        return _render(results[:max_results], query=query)
+
+
+def find_provider(name: str) -> SearchProvider:
+    """Return the provider of this name, or at this dotted path. Raise `ToolFailed` if there is none."""
+    known = PROVIDERS.get(name)
+    if known is not None:
+        return known
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        logger.warning("There is no search provider %r", name, exc_info=error)
+        raise ToolFailed(
+            "Searching is not set up on this server. An administrator can correct GOVERNANCE_SEARCH_PROVIDER."
+        ) from error
+    return cast(SearchProvider, found)
+
+
+def _render(results: Sequence[SearchResult], *, query: str) -> str:
+    if not results:
+        return f"Nothing was found for {shown(query)!r}. Try other or fewer words."
+    blocks = (
+        "\n".join(
+            part
+            for part in (
+                f"{number}. {shown(result.title, limit=_TITLE)}",
+                f"   {shown(result.url, limit=2000)}",
+                f"   {shown(result.snippet, limit=_SNIPPET)}" if result.snippet else "",
+            )
+            if part
+        )
+        for number, result in enumerate(results, start=1)
+    )
+    return "\n".join(blocks)

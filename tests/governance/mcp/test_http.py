@@ -1,0 +1,158 @@
+"""Servers at an address: one written by others in the older protocol, one made with the SDK in the newest (G2)."""
+
+import asyncio
+
+import httpx2
+import pytest
+
+from governance import Cancellation, CancelReason, CancelSource
+from governance.core.calls import CallStatus, Disposition, ErrorType
+from governance.mcp import http
+from governance.mcp.answers import Answer
+from governance.mcp.tools import McpTools
+from tests.governance.mcp.support import QUICK, address
+from tests.support import eventually
+
+BY_USER = Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ada")
+LONG = "all_trigger-long-running-operation"
+
+
+@pytest.fixture
+def token(monkeypatch):
+    monkeypatch.setenv("COUNTING_TOKEN_OF_OURS", "Bearer open sesame")
+
+
+@pytest.fixture
+def transports(monkeypatch):
+    """The transports that are opened, to look at what they hold."""
+    opened = []
+
+    class Seen(http.CheckedTransport):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            opened.append(self)
+
+    monkeypatch.setattr(http, "CheckedTransport", Seen)
+    return opened
+
+
+def counter(server, **values):
+    headers = (("Authorization", "COUNTING_TOKEN_OF_OURS"),)
+    return address("counter", server.url, headers=headers, **values)
+
+
+async def test_progress_over_http_is_progress_of_its_call(scene, everything_url):
+    await scene.begin(address("all", everything_url))
+    live, outcome = scene.call(LONG, duration=0.6, steps=3)
+    settled = await outcome
+    assert settled.status is CallStatus.SUCCEEDED
+    assert "completed" in settled.result
+    assert live.last_progress.total == 3.0
+
+
+async def test_an_older_server_is_told_and_its_open_answer_is_given_up(
+    scene, everything_url, transports
+):
+    link = await scene.begin(address("all", everything_url))
+    for _ in range(3):
+        live, outcome = await scene.begun(LONG, duration=60, steps=600)
+        assert transports[0].open_answers == 1
+        live.cancel(BY_USER)
+        cancelled = await outcome
+        assert cancelled.status is CallStatus.CANCELLED  # it only reads, by its own word
+        await eventually(lambda: transports[0].open_answers == 0)
+    assert "echo" in (await scene.run("all_echo", message="echo")).result
+    assert link.starts == 1
+
+
+async def test_the_newest_protocol_counts_and_reports(scene, counting, token):
+    await scene.begin(counter(counting))
+    live, outcome = scene.call("counter_count", to=3)
+    settled = await outcome
+    assert settled.result.startswith("counted to 3")
+    assert live.last_progress.message == "number 3"
+
+
+async def test_a_cancelled_call_is_stopped_at_the_server(scene, counting, token):
+    await scene.begin(counter(counting))
+    before = (await scene.run("counter_stops")).result
+    live, outcome = await scene.begun("counter_endless")
+    live.cancel(BY_USER)
+    cancelled = await outcome
+    assert cancelled.error_type is ErrorType.CANCELLED
+    assert cancelled.disposition is Disposition.INDETERMINATE
+
+    async def stopped():
+        return (await scene.run("counter_stops")).result != before
+
+    await eventually(stopped)
+
+
+async def test_a_changed_list_over_http_changes_the_registry(scene, counting, token):
+    await scene.begin(counter(counting))
+
+    async def grown():
+        await scene.run("counter_grow")
+        return "counter_grown" in scene.names()
+
+    await eventually(grown)
+    assert (await scene.run("counter_grown")).result.startswith("grown")
+
+
+async def test_a_server_that_goes_away_fails_its_calls_at_once_and_is_found_again(
+    scene, mortal, token
+):
+    link = await scene.begin(counter(mortal))
+    _, outcome = await scene.begun("counter_endless")
+    await asyncio.to_thread(mortal.stop)
+    lost = await outcome
+    assert lost.status is CallStatus.FAILED
+    assert lost.duration < 5
+    refused = await scene.run("counter_count", to=1)
+    assert "it cannot be reached" in refused.result
+    await asyncio.to_thread(mortal.start)
+    await eventually(lambda: link.connect_soon() or link.is_connected)
+    assert (await scene.run("counter_count", to=1)).result.startswith("counted to 1")
+
+
+async def test_a_wrong_token_is_named_by_its_status(scene, counting, monkeypatch):
+    monkeypatch.setenv("COUNTING_TOKEN_OF_OURS", "Bearer wrong")
+    await scene.begin(counter(counting))
+    assert scene.health.failures == ["it answered 401 (check its headers)"]
+
+
+async def test_a_header_whose_variable_is_not_set_is_named(scene, counting):
+    await scene.begin(counter(counting))
+    reason = "the environment variable COUNTING_TOKEN_OF_OURS is not set on this server"
+    assert scene.health.failures == [reason]
+
+
+async def test_nobody_at_the_address(scene):
+    await scene.begin(address("nobody", "http://127.0.0.1:9/mcp"))
+    assert scene.health.failures == ["it cannot be reached"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/mcp", "http://[::1]:9/mcp", "http://2130706433:9/mcp"]
+)
+async def test_a_private_address_is_refused_unless_it_is_allowed(scene, url):
+    strict = McpTools(registry=scene.registry, health=scene.health, timing=QUICK)
+    strict.apply([address("inside", url, id=1), address("let", url, id=2, allow_private=True)])
+    await strict.ready()
+    await strict.aclose()
+    refused, tried = sorted(scene.health.failures, key=lambda reason: "private" not in reason)
+    assert "private or local network" in refused
+    assert tried == "it cannot be reached"
+
+
+async def test_an_endless_document_is_cut_off():
+    class Endless(httpx2.AsyncByteStream):
+        async def __aiter__(self):
+            while True:
+                yield b"x" * 1000
+
+    response = httpx2.Response(200, stream=Endless())
+    answer = Answer(response, longest=10_000, request_id=1, on_close=lambda: None)
+    with pytest.raises(httpx2.ReadError):
+        async for _ in answer:
+            pass

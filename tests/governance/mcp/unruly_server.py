@@ -1,0 +1,157 @@
+"""An MCP server without manners, spoken in bare JSON-RPC: each of its tools misbehaves in its own way.
+
+Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
+`banner` (greets on stdout), `old` (ends at a question from a newer protocol).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+HABITS = set(sys.argv[1:])
+VERSION = "2025-06-18"
+names = [
+    "cancelled",
+    "children",
+    "crash",
+    "deaf",
+    "echo",
+    "flood",
+    "garbage",
+    "hang_up",
+    "huge",
+    "rename",
+    "steps",
+]
+cancelled = []
+
+
+def send(**message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def say(request, text, **more):
+    send(id=request["id"], result={"content": [{"type": "text", "text": text}], **more})
+
+
+def progress(request, done, message=""):
+    token = request["params"].get("_meta", {}).get("progressToken")
+    params = {"progressToken": token, "progress": done, "total": 3, "message": message}
+    send(method="notifications/progress", params=params)
+
+
+def echo(request):
+    say(request, request["params"]["arguments"].get("text", ""))
+
+
+def deaf(request):
+    """Never answer, unless it is too late: see `notice`."""
+    progress(request, 1, "it has begun")
+
+
+def steps(request):
+    for done in (1, 2, 3):
+        progress(request, done, f"step {done}")
+    say(request, "three steps")
+
+
+def crash(request):
+    os._exit(3)
+
+
+def garbage(request):
+    for _ in range(1000):
+        sys.stdout.write("what is this?\n")
+        sys.stdout.flush()
+
+
+def flood(request):
+    while True:
+        send(method="notifications/message", params={"level": "info", "data": "x" * 100})
+
+
+def huge(request):
+    while True:
+        sys.stdout.write("x" * 65536)
+
+
+def hang_up(request):
+    sys.stdout.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    time.sleep(1000)
+
+
+def rename(request):
+    names[:] = ["echo", "renamed"]
+    send(method="notifications/tools/list_changed")
+    say(request, "renamed")
+
+
+def children(request):
+    ours = subprocess.Popen(["sleep", "1000"])
+    left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    say(request, json.dumps([os.getpid(), ours.pid, left.pid]))
+
+
+def list_tools(request):
+    tools = [
+        {"name": name, "description": f"It can {name}.", "inputSchema": {"type": "object"}}
+        for name in names
+    ]
+    send(id=request["id"], result={"tools": tools})
+
+
+def initialize(request):
+    capabilities = {"tools": {"listChanged": True}}
+    about = {"name": "unruly", "version": "1"}
+    result = {"protocolVersion": VERSION, "capabilities": capabilities, "serverInfo": about}
+    send(id=request["id"], result=result)
+
+
+def call(request):
+    name = request["params"]["name"]
+    if name == "cancelled":
+        say(request, json.dumps(cancelled))
+    elif name in names:
+        globals().get(name, echo)(request)
+    else:
+        send(id=request["id"], error={"code": -32602, "message": "There is no such tool here."})
+
+
+def notice(message):
+    if message["method"] == "notifications/cancelled":
+        given_up = message["params"]["requestId"]
+        cancelled.append(given_up)
+        send(id=given_up, result={"content": [{"type": "text", "text": "too late"}]})
+
+
+def main():
+    if "stubborn" in HABITS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "dies" in HABITS:
+        sys.exit(4)
+    if "banner" in HABITS:
+        sys.stdout.write("*** Welcome! ***\n")
+    answers = {"initialize": initialize, "tools/list": list_tools, "tools/call": call}
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "mute" in HABITS:
+            continue
+        if "id" not in message:
+            notice(message)
+        elif message["method"] in answers:
+            answers[message["method"]](message)
+        elif "old" in HABITS:
+            sys.exit(5)
+        else:
+            send(id=message["id"], error={"code": -32601, "message": "Method not found"})
+    while "stubborn" in HABITS:
+        time.sleep(1000)
+
+
+main()

@@ -1,0 +1,382 @@
+"""Git in the workspace: what the tools do, and what a hostile repository cannot make them do (G1, P2)."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from governance.core.exceptions import InvalidToolInput, ToolFailed
+from governance.core.tools import Concurrency
+from governance.toolbox import SandboxChoice
+from governance.toolbox.sandbox import Mode, find_sandbox
+
+pytestmark = pytest.mark.usefixtures("_no_pipe_is_left")
+
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "Ann",
+    "GIT_AUTHOR_EMAIL": "ann@example.org",
+    "GIT_COMMITTER_NAME": "Ann",
+    "GIT_COMMITTER_EMAIL": "ann@example.org",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+@pytest.fixture(params=[SandboxChoice.AUTO, SandboxChoice.NONE])
+def bench(bench, request):
+    """The tools, in the sandbox and without: they behave alike."""
+    bench.change(exec_enabled=False, exec_sandbox=request.param)
+    return bench
+
+
+def git(directory, *arguments):
+    """Run git as its owner would."""
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=directory,
+        check=True,
+        text=True,
+        capture_output=True,
+        env={**os.environ, **IDENTITY},
+    ).stdout
+
+
+@pytest.fixture
+def repository(workspace):
+    """The workspace as a repository with one commit."""
+    git(workspace, "init", "--quiet", "--initial-branch=main")
+    (workspace / "a.txt").write_text("one\n")
+    git(workspace, "add", ".")
+    git(workspace, "commit", "--quiet", "--message=Begin")
+    return workspace
+
+
+async def fails(bench, match, name="git_status", **arguments):
+    with pytest.raises(ToolFailed, match=match) as caught:
+        await bench.call(name, **arguments)
+    return str(caught.value)
+
+
+async def test_status_shows_the_branch_and_what_is_changed(bench, repository):
+    (repository / "a.txt").write_text("two\n")
+    (repository / "new é.txt").write_text("x")
+    said = await bench.call("git_status")
+    assert said.splitlines() == ["## main", " M a.txt", '?? "new é.txt"']
+
+
+async def test_diff_of_files_of_the_index_and_between_commits(bench, repository):
+    assert await bench.call("git_diff") == "There is no difference."
+    (repository / "a.txt").write_text("two\n")
+    assert "-one\n+two" in await bench.call("git_diff")
+    assert await bench.call("git_diff", staged=True) == "There is no difference."
+    git(repository, "add", ".")
+    assert "-one\n+two" in await bench.call("git_diff", staged=True)
+    git(repository, "commit", "--quiet", "--message=Next")
+    assert "-one\n+two" in await bench.call("git_diff", revision="HEAD~1..HEAD")
+    (repository / "b.txt").write_text("x")
+    assert await bench.call("git_diff", revision="HEAD~1", paths=["b.txt"]) == (
+        "There is no difference."
+    )
+
+
+async def test_log_tells_number_author_date_and_message(bench, repository):
+    git(repository, "commit", "--quiet", "--allow-empty", "--message=Second\n\nWhy it was done")
+    said = await bench.call("git_log")
+    assert said.index("    Second") < said.index("    Begin")
+    assert "Author: Ann <ann@example.org>" in said
+    assert "    Why it was done" in said
+    assert "(HEAD -> main)" in said
+    assert "Second" not in await bench.call("git_log", revision="HEAD~1")
+    assert "Begin" not in await bench.call("git_log", limit=1)
+    assert "Second" not in await bench.call("git_log", paths=["a.txt"])
+
+
+async def test_commit_of_everything_with_the_author_of_the_settings(bench, repository):
+    bench.change(git_author="Robot <robot@example.org>")
+    (repository / "a.txt").unlink()
+    (repository / "b.txt").write_text("new\n")
+    said = await bench.call("git_commit", message="Rename\n\n# not a comment")
+    assert "[main " in said
+    assert git(repository, "log", "-1", "--format=%an <%ae>|%cn|%B").strip() == (
+        "Robot <robot@example.org>|Robot|Rename\n\n# not a comment"
+    )
+    assert git(repository, "status", "--porcelain") == ""
+    assert git(repository, "ls-files").split() == ["b.txt"]
+
+
+async def test_commit_of_some_paths_leaves_the_rest(bench, repository):
+    for name in ("b.txt", "c.txt", ":(glob)*"):
+        (repository / name).write_text("new\n")
+    await bench.call("git_commit", message="Add one", paths=["b.txt"])
+    assert git(repository, "show", "--format=", "--name-only").split() == ["b.txt"]
+    await bench.call("git_commit", message="Add odd", paths=[":(glob)*"])
+    assert git(repository, "show", "--format=", "--name-only").split() == [":(glob)*"]
+    assert "c.txt" in git(repository, "status", "--porcelain")
+
+
+async def test_nothing_to_commit_is_a_sentence(bench, repository):
+    await fails(bench, "nothing to commit", "git_commit", message="Again")
+    await fails(bench, "message is empty", "git_commit", message=" \n")
+
+
+async def test_a_repository_is_made_where_asked_for(bench, workspace):
+    (workspace / "a.txt").write_text("x")
+    await fails(bench, "no git repository.*init", "git_commit", message="Begin")
+    assert not (workspace / ".git").exists()
+    assert "Begin" in await bench.call("git_commit", message="Begin", init=True)
+    assert git(workspace, "ls-files").split() == ["a.txt"]
+
+
+async def test_a_repository_in_a_directory_of_the_workspace(bench, workspace):
+    (workspace / "deep").mkdir()
+    (workspace / "deep" / "a.txt").write_text("x")
+    await bench.call("git_commit", message="Begin", directory="deep", init=True)
+    assert "Begin" in await bench.call("git_log", directory="deep")
+    await fails(bench, "no git repository")
+
+
+@pytest.mark.parametrize("directory", ["..", "/", "missing", "link"])
+async def test_no_directory_outside(bench, repository, tmp_path, directory):
+    (repository / "link").symlink_to(tmp_path)
+    with pytest.raises(ToolFailed):
+        await bench.call("git_status", directory=directory)
+
+
+async def test_a_repository_around_the_workspace_is_not_found(bench, workspace, tmp_path):
+    """The server's own checkout may hold the workspaces: it is none of the agent's business."""
+    git(tmp_path, "init", "--quiet")
+    await fails(bench, "no git repository")
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A repository outside the workspace, with a secret in its history."""
+    directory = tmp_path / "foreign"
+    directory.mkdir()
+    git(directory, "init", "--quiet", "--initial-branch=main")
+    (directory / "secret.txt").write_text("hush-4711\n")
+    git(directory, "add", ".")
+    git(directory, "commit", "--quiet", "--message=hush-4711")
+    return directory
+
+
+def point_by_file(repository, foreign):
+    shutil.rmtree(repository / ".git")
+    (repository / ".git").write_text(f"gitdir: {foreign / '.git'}\n")
+
+
+def point_by_link(repository, foreign):
+    shutil.rmtree(repository / ".git")
+    (repository / ".git").symlink_to(foreign / ".git")
+
+
+def point_by_common_directory(repository, foreign):
+    (repository / ".git" / "commondir").write_text(f"{foreign / '.git'}\n")
+
+
+def point_by_objects(repository, foreign):
+    shutil.rmtree(repository / ".git" / "objects")
+    (repository / ".git" / "objects").symlink_to(foreign / ".git" / "objects")
+
+
+def point_by_alternates(repository, foreign):
+    info = repository / ".git" / "objects" / "info"
+    info.mkdir(exist_ok=True)
+    (info / "alternates").write_text(f"{foreign / '.git' / 'objects'}\n")
+
+
+def point_by_worktree(repository, foreign):
+    git(repository, "config", "core.worktree", str(foreign))
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        point_by_file,
+        point_by_link,
+        point_by_common_directory,
+        point_by_objects,
+        point_by_alternates,
+        point_by_worktree,
+    ],
+)
+async def test_a_repository_that_leads_outside_is_refused(bench, repository, foreign, point):
+    head = git(foreign, "rev-parse", "HEAD")
+    secret = git(foreign, "rev-parse", "HEAD:secret.txt").strip()
+    point(repository, foreign)
+    for name, arguments in (
+        ("git_status", {}),
+        ("git_log", {}),
+        ("git_diff", {"revision": secret}),
+        ("git_commit", {"message": "x", "init": True}),
+    ):
+        with pytest.raises(ToolFailed) as caught:
+            await bench.call(name, **arguments)
+        assert "hush" not in str(caught.value)
+    assert git(foreign, "rev-parse", "HEAD") == head
+
+
+HOSTILE = {
+    "core.fsmonitor": "{program}",
+    "core.hooksPath": "{hooks}",
+    "diff.external": "{program}",
+    "core.attributesFile": "{attributes}",
+    "core.pager": "{program}",
+    "core.editor": "{program}",
+    "core.sshCommand": "{program}",
+    "gpg.program": "{program}",
+    "filter.evil.clean": "{program}",
+    "filter.evil.process": "{program}",
+    "diff.evil.textconv": "{program}",
+    "diff.evil.command": "{program}",
+    "alias.status": "!{program}",
+    "credential.helper": "!{program}",
+    "include.path": "{include}",
+    "interactive.diffFilter": "{program}",
+    "extensions.worktreeConfig": "true",
+}
+
+
+@pytest.mark.parametrize("key", HOSTILE)
+async def test_no_configuration_of_the_repository_makes_git_run_a_program(
+    bench, repository, tmp_path, key
+):
+    """Whoever may write files may write .git/config: with that alone nothing may ever run."""
+    ran = repository / "ran"
+    program = repository / "program.sh"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    hooks = repository / "hooks"
+    hooks.mkdir()
+    for hook in (
+        "pre-commit",
+        "post-commit",
+        "commit-msg",
+        "prepare-commit-msg",
+        "post-index-change",
+    ):
+        shutil.copy(program, hooks / hook)
+        shutil.copy(program, repository / ".git" / "hooks" / hook)
+    (repository / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (repository / "attributes").write_text("* filter=evil\n")
+    (repository / "include").write_text(f'[filter "evil"]\n\tclean = {program}\n')
+    places = {
+        "program": program,
+        "hooks": hooks,
+        "attributes": repository / "attributes",
+        "include": repository / "include",
+    }
+    git(repository, "config", key, HOSTILE[key].format_map(places))
+    (repository / "a.txt").write_text("two\n")
+    for name, arguments in (
+        ("git_status", {}),
+        ("git_diff", {}),
+        ("git_log", {}),
+        ("git_commit", {"message": "x"}),
+    ):
+        with contextlib.suppress(ToolFailed):
+            await bench.call(name, **arguments)
+    assert not ran.exists()
+
+
+async def test_configuration_that_is_refused_is_named(bench, repository):
+    git(repository, "config", "filter.evil.clean", "cat")
+    assert "'filter.evil.clean'" in await fails(bench, "run a program")
+
+
+async def test_ordinary_configuration_is_fine(bench, repository):
+    for key in (
+        "user.name",
+        "remote.origin.url",
+        "branch.main.merge",
+        "core.autocrlf",
+        "core.hooksPath",
+    ):
+        git(repository, "config", key, "false")
+    assert await bench.call("git_status")
+
+
+async def test_configuration_of_the_server_is_not_used(bench, repository, monkeypatch, tmp_path):
+    """Neither the one of its user nor a variable of its environment."""
+    (tmp_path / ".gitconfig").write_text("[alias]\n\tstatus = !false\n[status]\n\tshort = maybe\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / ".gitconfig"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))
+    (repository / ".gitconfig").write_text("[core]\n\tpager = false\n")
+    assert "## main" in await bench.call("git_status")
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "link/secret.txt"])
+async def test_no_path_outside(bench, repository, foreign, path):
+    (repository / "link").symlink_to(foreign)
+    (foreign.parent / "x").write_text("x")
+    await fails(bench, "outside", "git_commit", message="x", paths=[path])
+    await fails(bench, "outside", "git_diff", paths=[path])
+
+
+@pytest.mark.parametrize("revision", ["--output=x", "-p", "HEAD --output=x", "$(touch x)", "a b"])
+async def test_a_revision_is_never_an_option(bench, repository, revision):
+    for name in ("git_diff", "git_log"):
+        await fails(bench, "no name of a commit", name, revision=revision)
+    assert not (repository / "x").exists()
+
+
+async def test_an_unknown_revision_is_told_by_git(bench, repository):
+    await fails(
+        bench, r"git log ended with exit code 128\.\n.*nowhere", "git_log", revision="nowhere"
+    )
+
+
+async def test_a_message_is_never_an_option_and_no_shell_reads_it(bench, repository):
+    (repository / "b.txt").write_text("x")
+    message = "--amend; touch pwned $(touch pwned) `touch pwned`"
+    await bench.call("git_commit", message=message)
+    assert git(repository, "log", "-1", "--format=%B").strip() == message
+    assert not (repository / "pwned").exists()
+
+
+async def test_a_long_diff_is_cut(bench, repository):
+    bench.change(exec_output_limit=2000)
+    (repository / "a.txt").write_text("x\n" * 100_000)
+    said = await bench.call("git_diff")
+    assert len(said) <= 2000
+    assert "characters left out" in said
+
+
+async def test_a_damaged_repository_is_a_sentence(bench, repository):
+    (repository / ".git" / "config").write_text("[core\n")
+    await fails(bench, "git ended|damaged")
+    (repository / ".git" / "config").write_text("[core]\n\tbare = true\n")
+    await fails(bench, "git ended|bare")
+
+
+async def test_cancel_ends_git_and_leaves_no_lock(bench, repository):
+    for number in range(300):
+        (repository / f"{number}.txt").write_text("x" * 1000)
+    task = asyncio.create_task(bench.call("git_commit", message="Many"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not (repository / ".git" / "index.lock").exists()
+    await bench.call("git_commit", message="Many")
+
+
+async def test_without_git_it_is_a_sentence(bench, repository, monkeypatch, tmp_path):
+    if find_sandbox(bench.settings).mode is Mode.BWRAP:
+        return  # it has the system's programs, whatever the server finds
+    monkeypatch.setattr("governance.toolbox.commands._SEARCH_PATH", str(tmp_path))
+    await fails(bench, "could not be started")
+
+
+def test_they_declare_how_they_are_governed(bench):
+    for name in ("git_status", "git_diff", "git_log", "git_commit"):
+        tool = bench.registry.get(name)
+        assert tool.concurrency is Concurrency.EXCLUSIVE
+        assert tool.side_effects == (name == "git_commit")
+        assert tool.cancellable
+    with pytest.raises(InvalidToolInput, match="message"):
+        bench.registry.get("git_commit").validate({})

@@ -1,0 +1,334 @@
+"""What a person is told when a provider fails, that nothing of the provider's words is in it, and what is repeated."""
+
+import asyncio
+import logging
+
+import pytest
+
+from tests.support import eventually
+from tests.turns.chat_models.dialects import ANTHROPIC, KEY, OPENAI, model_of
+from tests.turns.chat_models.servers import Break, Hold, Response, completions, messages, refusal
+from tests.turns.chat_models.test_providers import ASKED, deltas
+from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
+from turns.chat_models.limits import StreamLimits
+from turns.core.chat_model import Notice, Stop, StopReason, TextDelta
+
+THEIR_WORDS = f"Incorrect API key provided: {KEY}; internal trace 0xC0FFEE"
+
+
+async def failed(model, said=None):
+    """Stream until it fails; what came before is put into `said`."""
+    with pytest.raises(ProviderFailure) as raised:
+        async for delta in model.stream(ASKED):
+            if said is not None:
+                said.append(delta)
+    return raised.value
+
+
+REFUSALS = {
+    "401": (
+        messages.error("401 Unauthorized", "authentication_error", THEIR_WORDS),
+        completions.error("401 Unauthorized", THEIR_WORDS, code="invalid_api_key"),
+        "chat_model_key_refused",
+        "_API_KEY",
+    ),
+    "403": (
+        messages.error("403 Forbidden", "permission_error", THEIR_WORDS),
+        completions.error("403 Forbidden", THEIR_WORDS),
+        "chat_model_key_refused",
+        "_API_KEY",
+    ),
+    "404": (
+        messages.error("404 Not Found", "not_found_error", "model: claude-sonnet-5-5"),
+        completions.error("404 Not Found", THEIR_WORDS, code="model_not_found"),
+        "chat_model_not_found",
+        "correct its name",
+    ),
+    "400": (
+        messages.error("400 Bad Request", "invalid_request_error", THEIR_WORDS),
+        completions.error("400 Bad Request", THEIR_WORDS, type="invalid_request_error"),
+        "chat_model_rejected",
+        "new conversation",
+    ),
+    "too long": (
+        messages.error(
+            "400 Bad Request",
+            "invalid_request_error",
+            "prompt is too long: 213464 tokens > 200000 maximum",
+        ),
+        completions.error(
+            "400 Bad Request",
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 140339 tokens.",
+            type="invalid_request_error",
+            param="messages",
+            code="context_length_exceeded",
+        ),
+        "context_too_long",
+        "new conversation",
+    ),
+    "413": (
+        messages.error("413 Request Entity Too Large", "request_too_large", THEIR_WORDS),
+        completions.error("413 Request Entity Too Large", THEIR_WORDS),
+        "context_too_long",
+        "new conversation",
+    ),
+    "no credit": (
+        messages.error(
+            "400 Bad Request",
+            "invalid_request_error",
+            "Your credit balance is too low to access the Anthropic API.",
+        ),
+        completions.error(
+            "429 Too Many Requests",
+            "You exceeded your current quota, please check your plan and billing details.",
+            type="insufficient_quota",
+            code="insufficient_quota",
+        ),
+        "chat_model_quota",
+        "credit",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_a_refusal_is_told_with_what_to_do_and_asked_only_once(serve, dialect, case, caplog):
+    anthropic, openai, code, advice = REFUSALS[case]
+    server = await serve({"anthropic": anthropic, "openai": openai}[dialect.provider])
+
+    with caplog.at_level(logging.INFO):
+        failure = await failed(model_of(dialect))
+
+    assert failure.code == code
+    assert advice in failure.message
+    assert len(server.requests) == 1
+    for where in (failure.message, caplog.text):
+        assert KEY not in where
+        assert "0xC0FFEE" not in where
+
+
+BUSY = {
+    "429": (
+        messages.error("429 Too Many Requests", "rate_limit_error", THEIR_WORDS, retry_after="0"),
+        completions.error("429 Too Many Requests", THEIR_WORDS, headers={"retry_after": "0"}),
+        "The model is busy; retrying in 1 s.",
+    ),
+    "529": (
+        messages.error("529", "overloaded_error", "Overloaded"),
+        completions.error("529", "Overloaded"),
+        "The model is not available; retrying in 1 s.",
+    ),
+    "500": (
+        messages.error("500 Internal Server Error", "api_error", THEIR_WORDS),
+        completions.error("500 Internal Server Error", THEIR_WORDS, type="server_error"),
+        "The model is not available; retrying in 1 s.",
+    ),
+    "503 from a proxy": (
+        Response([b"<html>no healthy upstream</html>"], status="503 Service Unavailable"),
+        Response([b"<html>no healthy upstream</html>"], status="503 Service Unavailable"),
+        "The model is not available; retrying in 1 s.",
+    ),
+    "broken before the first byte": (
+        Response([Break()], headers={}),
+        Response([Break()], headers={}),
+        "The model cannot be reached; retrying in 1 s.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BUSY)
+async def test_what_passes_is_tried_again_and_the_person_is_told(serve, dialect, case):
+    anthropic, openai, sentence = BUSY[case]
+    bad = {"anthropic": anthropic, "openai": openai}[dialect.provider]
+    server = await serve(bad, bad, dialect.answer(dialect.text("Here I am.")))
+
+    said = await deltas(model_of(dialect))
+
+    notices = [delta for delta in said if isinstance(delta, Notice)]
+    assert notices == [Notice(code="retrying", message=sentence)] * 2
+    assert [delta.text for delta in said if isinstance(delta, TextDelta)] == ["Here I am."]
+    assert said[-1] == Stop(StopReason.END)
+    assert len(server.requests) == 3  # the SDKs repeat nothing of their own
+
+
+async def test_the_retries_end(serve, dialect):
+    bad = BUSY["500"][0 if dialect is ANTHROPIC else 1]
+    server = await serve(*[bad] * 5)
+
+    said = []
+    failure = await failed(model_of(dialect, retries=2), said)
+
+    assert failure.code == "chat_model_unavailable"
+    assert len(server.requests) == 3
+    assert [delta.code for delta in said] == ["retrying", "retrying"]
+
+
+async def test_a_provider_that_says_when_to_come_back_is_obeyed(serve):
+    bad = messages.error("429 Too Many Requests", "rate_limit_error", "…", retry_after="4")
+    await serve(bad)
+    stream = model_of(ANTHROPIC).stream(ASKED)
+
+    assert await anext(stream) == Notice(
+        code="retrying", message="The model is busy; retrying in 4 s."
+    )
+    await stream.aclose()
+
+
+async def test_a_wait_that_is_too_long_is_not_begun(serve):
+    bad = messages.error("429 Too Many Requests", "rate_limit_error", "…", retry_after="600")
+    server = await serve(bad)
+
+    failure = await failed(model_of(ANTHROPIC))
+
+    assert failure.code == "chat_model_busy"
+    assert "again in 10 min" in failure.message
+    assert len(server.requests) == 1
+
+
+async def test_cancelling_ends_the_wait_before_a_retry_at_once(serve, dialect):
+    bad = BUSY["500"][0 if dialect is ANTHROPIC else 1]
+    server = await serve(bad, dialect.answer(dialect.text("Too late.")))
+    said = []
+
+    async def consume():
+        async for delta in model_of(dialect, first_wait=60.0, max_wait=60.0).stream(ASKED):
+            said.append(delta)
+
+    task = asyncio.create_task(consume())
+    await eventually(lambda: said)
+    task.cancel()
+    async with asyncio.timeout(0.5):
+        await asyncio.wait({task})
+
+    assert task.cancelled()
+    assert len(server.requests) == 1
+
+
+async def test_nothing_listens_at_the_address(monkeypatch, settings, unused_tcp_port):
+    settings.TURNS_CHAT_MODEL_BASE_URL = f"http://127.0.0.1:{unused_tcp_port}/v1"
+
+    failure = await failed(model_of(OPENAI, retries=1))
+
+    assert failure.code == "chat_model_unreachable"
+    assert "address" in failure.message
+    assert str(unused_tcp_port) not in failure.message
+
+
+async def test_a_connection_that_breaks_in_the_middle_is_not_repeated(serve, dialect):
+    server = await serve(dialect.unfinished(*dialect.open_text("Once upon"), Break()))
+
+    said = []
+    failure = await failed(model_of(dialect), said)
+
+    assert failure.code == "chat_model_dropped"
+    assert TextDelta("Once upon") in said
+    assert len(server.requests) == 1
+
+
+async def test_a_stream_that_ends_politely_but_too_early_is_no_answer(serve, dialect):
+    await serve(dialect.unfinished(*dialect.open_call("call_a", "get_weather", "")))
+
+    failure = await failed(model_of(dialect))
+
+    assert failure.code == "chat_model_dropped"  # and the call is not run without its arguments
+
+
+async def test_an_empty_stream_is_tried_again(serve, dialect):
+    server = await serve(Response(), dialect.answer(dialect.text("Now.")))
+
+    said = await deltas(model_of(dialect))
+
+    assert [delta.text for delta in said if isinstance(delta, TextDelta)] == ["Now."]
+    assert len(server.requests) == 2
+
+
+async def test_a_stream_of_garbage_is_told_as_unreadable(serve, dialect):
+    garbage = Response([b"event: message_start\ndata: {not json at all\n\n"])
+    await serve(*[garbage] * 2)
+
+    failure = await failed(model_of(dialect, retries=1))
+
+    assert failure.code == "chat_model_unreadable"
+
+
+async def test_an_overload_that_is_told_inside_the_stream_is_repeated_if_nothing_was_said(serve):
+    overload = messages.error_event("overloaded_error", "Overloaded")
+    await serve(
+        Response([messages.begin(), overload]), messages.answer(messages.text(0, "Better."))
+    )
+
+    said = await deltas(model_of(ANTHROPIC))
+
+    assert [delta.code for delta in said if isinstance(delta, Notice)] == ["retrying"]
+    assert [delta.text for delta in said if isinstance(delta, TextDelta)] == ["Better."]
+
+
+async def test_an_error_inside_a_stream_that_has_begun_is_not_repeated(serve):
+    overload = messages.error_event("overloaded_error", "Overloaded")
+    server = await serve(ANTHROPIC.unfinished(*ANTHROPIC.open_text("So"), overload))
+
+    said = []
+    failure = await failed(model_of(ANTHROPIC), said)
+
+    assert failure.code == "chat_model_unavailable"
+    assert TextDelta("So") in said
+    assert len(server.requests) == 1
+
+
+async def test_a_declined_answer_is_told(serve, dialect):
+    reason = {"anthropic": "refusal", "openai": "content_filter"}[dialect.provider]
+    await serve(dialect.ended_by(reason))
+
+    assert (await failed(model_of(dialect))).code == "chat_model_declined"
+
+
+@pytest.mark.parametrize("place", ["before the headers", "after the headers"])
+async def test_a_slow_first_byte_has_a_limit_of_its_own(serve, dialect, place):
+    hold = Hold()
+    response = Response(before=[hold]) if place == "before the headers" else Response([hold])
+    server = await serve(response)
+
+    limits = StreamLimits(first_byte_timeout=0.1, idle_timeout=10)
+    failure = await failed(model_of(dialect, limits=limits))
+
+    assert failure.code == "chat_model_slow"
+    assert "0.1 s" in failure.message
+    assert len(server.requests) == 1
+    async with asyncio.timeout(1):
+        await server.left.wait()
+
+
+async def test_silence_in_the_middle_has_a_limit(serve, dialect):
+    server = await serve(dialect.unfinished(*dialect.open_text("Well,"), Hold()))
+
+    said = []
+    limits = StreamLimits(first_byte_timeout=10, idle_timeout=0.1)
+    failure = await failed(model_of(dialect, limits=limits), said)
+
+    assert failure.code == "chat_model_stalled"
+    assert TextDelta("Well,") in said
+    async with asyncio.timeout(1):
+        await server.left.wait()
+
+
+async def test_the_limits_and_retries_are_settings(serve, settings):
+    from turns.chat_models import get_chat_model
+
+    settings.TURNS_CHAT_MODEL_FIRST_BYTE_TIMEOUT = 0.1
+    settings.TURNS_CHAT_MODEL_RETRIES = 0
+    await serve(Response([Hold()]), refusal("500 Internal Server Error", {}))
+    get_chat_model.cache_clear()
+    model = get_chat_model("openai:gpt-4o-mini")
+
+    assert (await failed(model)).code == "chat_model_slow"
+    assert (await failed(model)).code == "chat_model_unavailable"
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_every_kind_has_a_sentence(kind):
+    subject = Subject(chat_model="openai:x", key="OPENAI_API_KEY", extra="openai")
+
+    told = failure(kind, subject, seconds=3)
+
+    assert told.code == kind.value
+    assert told.message.endswith(".")
+    assert "%(" not in told.message

@@ -1,0 +1,105 @@
+"""Names of providers' chat models, what is missing for them, and that nothing of a vendor is imported too early."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.turns.chat_models.dialects import OPENAI, model_of
+from tests.turns.chat_models.test_providers_failures import failed
+from turns.chat_models import ProviderChatModel, get_chat_model, problem_of
+from turns.chat_models.providers import PROVIDERS
+from turns.core.exceptions import ChatModelError
+
+NAMES = ["anthropic:claude-sonnet-5-5", "openai:gpt-5.6-sol", "google:gemini-3.8-flash"]
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    get_chat_model.cache_clear()
+    yield
+    get_chat_model.cache_clear()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prefix_names_the_provider_and_the_rest_its_model(name):
+    model = get_chat_model(name)
+
+    assert isinstance(model, ProviderChatModel)
+    assert model.name == name
+
+
+def test_the_models_name_may_hold_colons_and_slashes():
+    assert get_chat_model("openai:library/qwen3:8b").name == "openai:library/qwen3:8b"
+
+
+@pytest.mark.parametrize("name", ["anthropic:", "openai", "mistral:large"])
+def test_a_name_that_is_not_whole_or_of_nobody_is_unknown(name):
+    with pytest.raises(ChatModelError) as raised:
+        get_chat_model(name)
+
+    assert raised.value.code == "unknown_chat_model"
+    assert "anthropic:…" in raised.value.message
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_without_a_key_the_person_is_told_which_one_is_missing(name):
+    provider = PROVIDERS[name.partition(":")[0]]
+
+    failure = await failed(get_chat_model(name))
+
+    assert failure.code == "chat_model_key_missing"
+    assert provider.keys[0] in failure.message
+    assert problem_of(name).message == failure.message
+
+
+async def test_without_its_packages_the_person_is_told_what_to_install(serve, monkeypatch):
+    await serve()
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.delitem(sys.modules, "turns.chat_models.vendors.openai", raising=False)
+
+    failure = await failed(model_of(OPENAI))
+
+    assert failure.code == "chat_model_not_installed"
+    assert "django-turnkeeper[openai]" in failure.message
+
+
+def test_a_missing_package_is_a_problem_before_a_missing_key(monkeypatch):
+    gone = replace(PROVIDERS["openai"], package="no_such.sdk")
+    monkeypatch.setitem(PROVIDERS, "openai", gone)
+
+    assert problem_of("openai:gpt-5.6-sol").code == "chat_model_not_installed"
+
+
+@pytest.mark.parametrize("name", ["local", "some.factory", "anthropic:"])
+def test_what_is_no_providers_has_no_problem_here(name):
+    assert problem_of(name) is None
+
+
+def test_a_key_is_enough(monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "set")
+
+    assert problem_of("google:gemini-3.8-flash") is None
+
+
+def test_nothing_of_a_vendor_is_imported_with_the_site():
+    """It takes seconds, and none of it need be installed."""
+    code = (
+        "import sys, django; django.setup()\n"
+        "import turns, config.asgi\n"
+        "from turns.chat_models import get_chat_model\n"
+        "get_chat_model('anthropic:claude-sonnet-5-5')\n"
+        "vendors = {'pydantic_ai', 'anthropic', 'openai', 'google.genai', 'httpx2'}\n"
+        "sys.exit(repr(vendors & set(sys.modules)) if vendors & set(sys.modules) else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"DJANGO_SETTINGS_MODULE": "tests.settings", "PYTHONPATH": ".", "PATH": "/bin"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr

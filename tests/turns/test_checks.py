@@ -1,0 +1,130 @@
+"""System checks of turns: every setting, each with an id, a hint and a line in the documentation."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.core.checks import run_checks
+from django.test import override_settings
+
+from tests.turns.support import CHAT_MODEL
+from turns import checks
+from turns.checks import RULES
+from turns.conf import TurnsSettings, app_settings
+
+DOCUMENT = Path(__file__).parents[2] / checks.DOCUMENT
+BAD = {
+    "CHAT_MODEL": ("", "  ", None, 7),
+    "INSTRUCTIONS": (None, 7),
+    "TURN_TIMEOUT": (-1, "60", float("inf"), True),
+    "STEP_LIMIT": (0, None, 1.5),
+    "MAX_QUEUED": (0, None),
+    "MAX_MESSAGE_LENGTH": (0, "50"),
+    "POLL_INTERVAL": (0, None),
+    "CANCEL_BOUND": (0, None, 61),
+    "DRAIN_GRACE": (-1, None),
+    "LOOP_WINDOW": (0, None),
+    "LOOP_WARN_AFTER": (1, "4"),
+    "LOOP_HALT_AFTER": (2, True),
+    "SNAPSHOT_MESSAGES": (0, None),
+    "CHAT_MODEL_BASE_URL": (None, "ftp://example.org", "example.org"),
+    "CHAT_MODEL_FIRST_BYTE_TIMEOUT": (0, None),
+    "CHAT_MODEL_IDLE_TIMEOUT": (0, None),
+    "CHAT_MODEL_RETRIES": (-1, None),
+    "CHAT_MODEL_RETRY_MAX_WAIT": (-1, None),
+}
+
+
+@pytest.fixture(autouse=True)
+def default_settings(settings):
+    for name in dir(django_settings):
+        if name.startswith("TURNS_"):
+            delattr(settings, name)
+
+
+def found():
+    return {message.id: message for message in run_checks(tags=["turns"])}
+
+
+def test_the_defaults_are_fine():
+    assert found() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values]
+)
+def test_a_wrong_value_is_an_error_with_the_settings_own_id(name, value):
+    with override_settings(**{f"TURNS_{name}": value}):
+        messages = found()
+    assert list(messages) == [RULES[name].id]
+    assert messages[RULES[name].id].msg == f"TURNS_{name} is {value!r}."
+    assert messages[RULES[name].id].hint
+
+
+def test_every_setting_has_a_check_of_its_own_and_a_wrong_value():
+    assert set(TurnsSettings.__annotations__) == set(RULES) == set(BAD)
+    assert len({rule.id for rule in RULES.values()}) == len(RULES)
+
+
+def test_the_document_has_every_setting_with_its_default_and_its_check():
+    lines = re.findall(
+        r"^\| `TURNS_(\w+)` \| [^|]+ \| `([^`]+)` \| [^|]+ \| `([\w.]+)` \|$",
+        DOCUMENT.read_text("utf-8"),
+        flags=re.MULTILINE,
+    )
+    documented = {name: (default, check_id) for name, default, check_id in lines}
+    assert documented == {
+        name: (_shown(getattr(app_settings, name)), rule.id) for name, rule in RULES.items()
+    }
+
+
+def _shown(default) -> str:
+    return f'"{default}"' if isinstance(default, str) else str(default)
+
+
+def test_every_check_is_in_the_document():
+    ids = set(re.findall(r"turns\.[EW]\d{3}", Path(checks.__file__).read_text("utf-8")))
+    assert ids == set(re.findall(r"turns\.[EW]\d{3}", DOCUMENT.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    ("values", "check_id"),
+    [
+        ({"CHAT_MODEL": "nowhere.to_be:found"}, "turns.E019"),
+        ({"CHAT_MODEL": "turns.models:LIVE"}, "turns.E019"),
+        ({"LOOP_WARN_AFTER": 8, "LOOP_HALT_AFTER": 8}, "turns.E020"),
+        ({"LOOP_WINDOW": 5}, "turns.E020"),
+        ({"STEPS_LIMIT": 5}, "turns.W001"),
+        ({"CANCEL_BOUND": 1.5}, "turns.W003"),
+        ({"CANCEL_BOUND": 0.6}, "turns.W004"),
+        ({"POLL_INTERVAL": 5}, "turns.W005"),
+    ],
+)
+def test_settings_that_do_not_work_or_do_not_fit_are_noticed(values, check_id):
+    with override_settings(**{f"TURNS_{name}": value for name, value in values.items()}):
+        messages = found()
+    assert list(messages) == [check_id]
+    assert messages[check_id].hint
+
+
+def test_a_provider_without_its_key_is_noticed_and_nobody_is_asked(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with override_settings(TURNS_CHAT_MODEL="openai:some-model"):
+        assert found()["turns.W002"].hint
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"CHAT_MODEL": CHAT_MODEL},
+        {"CHAT_MODEL": "tests.turns.support:current_chat_model"},
+        {"LOOP_WARN_AFTER": None, "LOOP_HALT_AFTER": None},
+        {"LOOP_HALT_AFTER": None},
+        {"TURN_TIMEOUT": None},
+        {"TURN_TIMEOUT": 0},
+    ],
+)
+def test_what_makes_sense_is_fine(values):
+    with override_settings(**{f"TURNS_{name}": value for name, value in values.items()}):
+        assert found() == {}

@@ -1,0 +1,160 @@
+"""System checks of every setting of turns: an id that is never reused, what is wrong, and a hint what to write instead."""
+
+from typing import Any
+
+from django.core import checks
+from django.utils.module_loading import import_string
+
+from governance import LoopDetector, setting_rules
+from governance import checks as governance_checks
+from governance.conf import app_settings as governance_settings
+from governance.setting_rules import WEEK, Rule, seconds, whole
+from turns.chat_models import LOCAL, problem_of
+from turns.chat_models.providers import split
+from turns.conf import app_settings
+
+DOCUMENT = "docs/settings/turns.md"
+_INSTANT = 1.0  # a cancelled turn is over within one second (C1)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_url_or_empty(value: Any) -> bool:
+    return isinstance(value, str) and (not value or value.startswith(("http://", "https://")))
+
+
+RULES: dict[str, Rule] = {
+    "CHAT_MODEL": Rule(
+        id="turns.E001",
+        is_valid=_is_name,
+        hint='Set it to "local", to a provider\'s model such as "openai:gpt-5", or to "package.module:factory".',
+    ),
+    "INSTRUCTIONS": Rule(id="turns.E002", is_valid=_is_text, hint="Set it to a text."),
+    "TURN_TIMEOUT": seconds("turns.E003", 0, WEEK, none="no limit, as 0 does"),
+    "STEP_LIMIT": whole("turns.E004", 1, 100_000),
+    "MAX_QUEUED": whole("turns.E005", 1, 10_000),
+    "MAX_MESSAGE_LENGTH": whole("turns.E006", 1, 100_000_000),
+    "POLL_INTERVAL": seconds("turns.E007", 0.01, 3_600),
+    "CANCEL_BOUND": seconds("turns.E008", 0.01, 60),
+    "DRAIN_GRACE": seconds("turns.E009", 0, 3_600),
+    "LOOP_WINDOW": whole("turns.E010", 1, 10_000),
+    "LOOP_WARN_AFTER": whole("turns.E011", 2, 10_000, none="no loop detector"),
+    "LOOP_HALT_AFTER": whole("turns.E012", 3, 10_000, none="never"),
+    "SNAPSHOT_MESSAGES": whole("turns.E013", 1, 10_000),
+    "CHAT_MODEL_BASE_URL": Rule(
+        id="turns.E014",
+        is_valid=_is_url_or_empty,
+        hint="Set it to the address of a server, with https:// or http://, or to an empty string.",
+    ),
+    "CHAT_MODEL_FIRST_BYTE_TIMEOUT": seconds("turns.E015", 0.1, WEEK),
+    "CHAT_MODEL_IDLE_TIMEOUT": seconds("turns.E016", 0.1, WEEK),
+    "CHAT_MODEL_RETRIES": whole("turns.E017", 0, 100),
+    "CHAT_MODEL_RETRY_MAX_WAIT": seconds("turns.E018", 0, WEEK),
+}
+
+
+def check_values(**_: Any) -> list[checks.CheckMessage]:
+    """Every setting has the right type and a sensible value."""
+    return setting_rules.check_values(app_settings, RULES)
+
+
+def check_names(**_: Any) -> list[checks.CheckMessage]:
+    """No setting is misspelled: it would be ignored without a word."""
+    return setting_rules.check_names(app_settings, check_id="turns.W001", document=DOCUMENT)
+
+
+def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
+    """The chat model can be found, and a provider's has its package and its key. None is made, and nobody is asked."""
+    name = app_settings.CHAT_MODEL
+    if not _is_name(name) or name == LOCAL:
+        return []
+    if split(name) is None:
+        return [] if _is_importable(name) else [_no_such_chat_model(name)]
+    problem = problem_of(name)
+    if problem is None:
+        return []
+    return [
+        checks.Warning(
+            f"The chat model {name!r} cannot answer.", hint=str(problem), id="turns.W002"
+        )
+    ]
+
+
+def check_loops(**_: Any) -> list[checks.CheckMessage]:
+    """The numbers of the loop detector fit each other; a turn could not begin otherwise."""
+    if check_values():
+        return []
+    try:
+        LoopDetector(
+            window=app_settings.LOOP_WINDOW,
+            warn_after=app_settings.LOOP_WARN_AFTER,
+            halt_after=app_settings.LOOP_HALT_AFTER,
+        )
+    except ValueError as error:
+        return [
+            checks.Error(
+                f"The settings TURNS_LOOP_… do not fit each other: {error}",
+                hint="Let LOOP_WARN_AFTER be below LOOP_HALT_AFTER, and that within LOOP_WINDOW.",
+                id="turns.E020",
+            )
+        ]
+    return []
+
+
+def check_promise(**_: Any) -> list[checks.CheckMessage]:
+    """A cancelled turn is over within a second, and its tools have their grace before that (C1)."""
+    if check_values() or governance_checks.check_values():
+        return []
+    bound, grace = app_settings.CANCEL_BOUND, governance_settings.CANCEL_GRACE
+    found: list[checks.CheckMessage] = []
+    if bound >= _INSTANT:
+        found.append(
+            checks.Warning(
+                f"TURNS_CANCEL_BOUND is {bound:g} s: a cancelled turn may take longer than a second to end.",
+                hint="Set it below 1 second.",
+                id="turns.W003",
+            )
+        )
+    if bound <= grace:
+        found.append(
+            checks.Warning(
+                f"TURNS_CANCEL_BOUND is {bound:g} s, not more than GOVERNANCE_CANCEL_GRACE: turns end before their"
+                " tools had the time that they were given, and real results are lost.",
+                hint="Set it above GOVERNANCE_CANCEL_GRACE.",
+                id="turns.W004",
+            )
+        )
+    if app_settings.POLL_INTERVAL > _INSTANT:
+        found.append(
+            checks.Warning(
+                "TURNS_POLL_INTERVAL is above 1 second: a cancel whose message was lost is obeyed that late.",
+                hint="Set it to 1 second or less.",
+                id="turns.W005",
+            )
+        )
+    return found
+
+
+def register_all() -> None:
+    """Register the checks with Django."""
+    for check in (check_values, check_names, check_chat_model, check_loops, check_promise):
+        checks.register(check, "turns")
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        return callable(import_string(name.replace(":", ".", 1)))
+    except ImportError:
+        return False
+
+
+def _no_such_chat_model(name: str) -> checks.CheckMessage:
+    return checks.Error(
+        f"There is no chat model {name!r}.", hint=RULES["CHAT_MODEL"].hint, id="turns.E019"
+    )
