@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 from django.db import connections
 
 from governance.conf import app_settings
+from governance.core.cancellation import CancellationToken
 from governance.core.executor import Timing, ToolExecutor
 from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
@@ -34,9 +35,9 @@ async def refresh_policies() -> None:
     await mcp_servers.follow()
 
 
-async def prepare_tools() -> None:
+async def prepare_tools(*, token: CancellationToken | None = None) -> None:
     """Bring the tools of the MCP servers into the registry, before it is read for a turn; takes a moment at most."""
-    await mcp_servers.prepare()
+    await mcp_servers.prepare(token=token)
 
 
 async def close_executor() -> None:

@@ -18,7 +18,7 @@ from governance.runtime import (
     workspace_of,
 )
 from turns import processes, recovery, sinks
-from turns.chat_models import get_chat_model
+from turns.chat_models import close_connections, get_chat_model
 from turns.conf import app_settings
 from turns.core.chat_model import ToolSpec
 from turns.core.ports import ClaimedTurn
@@ -93,6 +93,7 @@ async def stop(*, grace: float | None = None) -> None:
     runtime = await asyncio.shield(starting)
     await runtime.supervisor.drain(grace=app_settings.DRAIN_GRACE if grace is None else grace)
     await close_executor()
+    await close_connections()
     await database_door(processes.retire)(runtime.process)
     _starting.pop(asyncio.get_running_loop(), None)
 
@@ -129,7 +130,7 @@ async def _make_runner(turn: ClaimedTurn, token: CancellationToken) -> TurnRunne
     workspace = workspace_of(scope)
     if workspace is not None:
         await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
-    await prepare_tools()
+    await prepare_tools(token=token)
     cast = Cast(
         chat_model=get_chat_model(app_settings.CHAT_MODEL),
         tools=tuple(

@@ -1,4 +1,4 @@
-"""Daphne in this process, with the turn supervisor started before the first request and drained at the end (E6)."""
+"""Daphne in this process, with the turn supervisor started before the first request and drained at the end."""
 
 # Daphne installs its reactor when it is imported, so it comes before everything that may import Twisted.
 import daphne.server  # isort: skip

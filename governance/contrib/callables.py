@@ -16,13 +16,14 @@ from governance import (
     ToolCall,
     ToolContext,
     ToolExecutionError,
+    ToolOutcome,
     make_tool,
 )
 from governance.contrib.execution import (
     ExecutorSource,
-    enter_context,
     execute_to_the_end,
     executor_of,
+    with_body,
 )
 
 P = ParamSpec("P")
@@ -63,9 +64,10 @@ def governed(
     """Return a coroutine function that runs `function` under the executor and returns its very value.
 
     `declared` are the keywords of `make_tool`. A plain function runs in a thread of its own, or in a worker process
-    with `isolation="process"`: then it must be importable, and arguments and value are JSON. `tool_context()` is
-    the call's context. The value comes from the call's outcome: what is on record is its text, what is returned is the
-    object. Arguments are not validated. Policies are those of the name that the callable has or `declared` gives it.
+    with `isolation="process"`: then it must be importable, and arguments and value cross as JSON. A parameter
+    annotated with `ToolContext` is filled in. Policies are those of the callable's name, or of `declared`'s.
+
+    The value is the call's `ToolOutcome.value`: the very object, of which the record has only the text.
 
     Raises:
         ToolTimeoutError: no end within its limit; it was asked to stop, and may run on if it does not listen.
@@ -74,28 +76,68 @@ def governed(
         GovernanceError: the call was refused: switched off, no place in the queue.
     """
     tool = _tool(function, declared)
-    signature = inspect.signature(function)
+    parameter = None if isinstance(function, functools.partial) else tool.context_parameter
+    signature = _without(inspect.signature(function), parameter)
 
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        chosen = await executor_of(executor)
-        call = ToolCall(
-            id=f"{tool.name}-{next(_numbers)}",
-            tool_name=tool.name,
-            input=pydantic_core.to_jsonable_python(given, fallback=str, bytes_mode="base64"),
-            scope=scope,
-        )
-        made = tool
-        if tool.isolation is not Isolation.PROCESS:
-            body = functools.partial(function, *args, **kwargs)
-            made = with_body(tool, body, is_async=tool.isolation is Isolation.ASYNC)
-        live = chosen.prepare(call, token=token, tool=made)
-        outcome = await execute_to_the_end(chosen, live, host=host)
-        if outcome.error is None:
-            return outcome.value
-        if isinstance(outcome.error, ToolExecutionError):
-            raise outcome.error from outcome.error.original_error
-        raise outcome.error
 
+        def body(context: ToolContext) -> Any:
+            if parameter is None:
+                return function(*args, **kwargs)
+            return function(**given, **{parameter: context})
+
+        chosen = await executor_of(executor)
+        call = _call(tool, given, scope=scope)
+        made = tool if tool.isolation is Isolation.PROCESS else with_body(tool, body)
+        live = chosen.prepare(call, token=token, tool=made)
+        return _value(await execute_to_the_end(chosen, live, host=host))
+
+    run.__signature__ = signature  # type: ignore[attr-defined]
     return run
+
+
+def _tool(function: Callable[..., Any], declared: dict[str, Any]) -> Tool:
+    is_plain = inspect.isroutine(function) or isinstance(function, functools.partial)
+    name = declared.pop("name", None) or getattr(function, "__name__", type(function).__name__)
+    # what crosses into a process is checked like any tool's input; all else is handed over as it is
+    is_process = declared.get("isolation") == Isolation.PROCESS
+    tool = make_tool(
+        function if is_plain else function.__call__,  # type: ignore[operator]
+        **{"name": name, "render": _render, "raw_schema": None if is_process else {}, **declared},
+    )
+    tool.build()
+    return tool
+
+
+def _without(signature: inspect.Signature, parameter: str | None) -> inspect.Signature:
+    kept = [one for one in signature.parameters.values() if one.name != parameter]
+    return signature.replace(parameters=kept)
+
+
+def _call(tool: Tool, given: dict[str, Any], *, scope: str) -> ToolCall:
+    return ToolCall(
+        id=f"{tool.name}-{next(_numbers)}",
+        tool_name=tool.name,
+        input=pydantic_core.to_jsonable_python(given, fallback=str, bytes_mode="base64"),
+        scope=scope,
+    )
+
+
+def _render(value: Any) -> str:
+    """The value's text for the record: a value that cannot be written is no failure for a caller that gets it whole."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return pydantic_core.to_json(value, fallback=str, bytes_mode="base64").decode()
+    except ValueError:
+        return f"<{type(value).__qualname__}>"
+
+
+def _value(outcome: ToolOutcome) -> Any:
+    if outcome.error is None:
+        return outcome.value
+    if isinstance(outcome.error, ToolExecutionError):
+        raise outcome.error from outcome.error.original_error
+    raise outcome.error

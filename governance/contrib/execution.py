@@ -1,9 +1,11 @@
-"""The execution of calls for code that is cancelled itself: which executor runs them, and that each has its outcome."""
+"""The execution of one call for code of others: on which executor, with a body of its own, always to its outcome."""
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from governance import (
@@ -12,6 +14,7 @@ from governance import (
     Host,
     Isolation,
     LiveCall,
+    Tool,
     ToolContext,
     ToolExecutor,
     ToolOutcome,
@@ -23,7 +26,6 @@ ExecutorSource: TypeAlias = ToolExecutor | Callable[[], Awaitable[ToolExecutor]]
 
 _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
 _context: ContextVar[ToolContext] = ContextVar("context of the governed call")
-enter_context = _context.set
 
 
 async def executor_of(source: ExecutorSource) -> ToolExecutor:
@@ -64,6 +66,23 @@ def tool_context() -> ToolContext:
         LookupError: no governed call is running here.
     """
     return _context.get()
+
+
+def with_body(tool: Tool, body: Callable[[ToolContext], Any]) -> Tool:
+    """Return the tool with a body that is made for one call, and takes nothing but its context."""
+
+    async def run_async(context: ToolContext, **_: Any) -> Any:
+        _context.set(context)
+        return await body(context)
+
+    def run(context: ToolContext, **_: Any) -> Any:
+        _context.set(context)
+        return body(context)
+
+    function: Any = run_async if tool.isolation is Isolation.ASYNC else run
+    if tool.timeout_argument is not None:
+        function.__signature__ = inspect.signature(tool.function)  # its default is a limit (T2)
+    return replace(tool, function=function, raw_schema=tool.raw_schema or {})
 
 
 def _make() -> ToolExecutor:

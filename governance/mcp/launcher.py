@@ -13,6 +13,7 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _NOT_STARTED = 127
+_TAG_NAME = "TURNKEEPER_MCP"
 
 
 def main() -> None:
@@ -51,8 +52,23 @@ def watch(lifeline: int) -> None:
             os.dup2(silence, descriptor)
         while os.read(lifeline, 64):
             pass
+        end_what_left()
     finally:
         os.killpg(0, signal.SIGKILL)
+
+
+def end_what_left() -> None:
+    """End the processes that have left the group: they carry the mark that ours carry (Linux)."""
+    tag = f"{_TAG_NAME}={os.environ[_TAG_NAME]}".encode()
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as environment:
+                if tag in environment.read().split(b"\0"):
+                    os.kill(int(name), signal.SIGKILL)
+        except OSError:  # gone, or another user's
+            continue
 
 
 if __name__ == "__main__":

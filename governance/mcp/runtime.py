@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 
 from governance.conf import app_settings
+from governance.core.cancellation import CancellationToken
 from governance.core.tools import registry
 from governance.doors import database_door
 from governance.mcp.rows import RowHealth, read_specs
@@ -37,11 +38,17 @@ class _Servers:
 _servers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Servers]" = WeakKeyDictionary()
 
 
-async def prepare() -> None:
-    """Bring the servers' tools into the registry, as far as that takes no more than a moment."""
+async def prepare(*, token: CancellationToken | None = None) -> None:
+    """Bring the servers' tools into the registry, as far as that takes no more than a moment.
+
+    A turn begins without them rather than not at all.
+    """
     servers = _get()
-    await _follow(servers)
-    await servers.tools.ready()
+    try:
+        await _follow(servers)
+        await servers.tools.ready(token=token)
+    except Exception:
+        logger.exception("The tools of the MCP servers could not be brought in")
 
 
 async def follow() -> None:

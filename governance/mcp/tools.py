@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import UnknownTool
 from governance.core.tools import Isolation, Tool, ToolContext, ToolRegistry, make_tool
 from governance.mcp.link import ServerLink
@@ -70,11 +71,26 @@ class McpTools:
             if server_id not in self._links:
                 self._put_in(spec)
 
-    async def ready(self) -> None:
-        """Begin to connect what is not connected, and wait for it a moment: a slow server comes in later."""
+    async def ready(self, *, token: CancellationToken | None = None) -> None:
+        """Begin to connect what is not connected, and wait for it a moment: a slow server comes in later.
+
+        A request to cancel ends the wait, not the attempts.
+        """
         attempts = {attempt for link in self.links if (attempt := link.connect_soon()) is not None}
-        if attempts:
-            await asyncio.wait(attempts, timeout=self._timing.ready_timeout)
+        if not attempts:
+            return
+        waits: set[asyncio.Task[Any]] = {
+            asyncio.create_task(_all(attempts), name="waiting for MCP servers")
+        }
+        if token is not None:
+            waits.add(asyncio.create_task(token.wait(), name="waiting for a cancel"))
+        try:
+            await asyncio.wait(
+                waits, timeout=self._timing.ready_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def aclose(self) -> None:
         """Disconnect every server; return when their processes are gone."""
@@ -147,6 +163,10 @@ class McpTools:
             return self._registry.get(name)
         except UnknownTool:
             return None
+
+
+async def _all(attempts: "set[asyncio.Task[None]]") -> None:
+    await asyncio.wait(attempts)
 
 
 def _make(link: ServerLink, found: FoundTool) -> Tool:

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import subprocess
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INFO_SIZE = 4096
+_TAG = "TURNKEEPER_CALL"
 _SIGNAL_BASE = 128  # how shells, and bubblewrap, tell of a death by a signal
 
 
@@ -35,10 +37,13 @@ class Launch:
 
 
 class _Running:
-    """A started program; `told` is where its sandbox tells who leads the session inside."""
+    """A started program. In a sandbox `told` is where that tells who leads the session inside, `tag` marks them all."""
 
-    def __init__(self, process: subprocess.Popen[bytes], *, told: int | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], *, told: int | None, tag: str | None
+    ) -> None:
         self.process = process
+        self.tag = tag
         self._told = told
 
     def find_inner(self) -> int | None:
@@ -104,7 +109,8 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
         if inner is not None:
             # First what runs inside, so that it has its grace: the sandbox around it has none to give.
             await end_group(inner, grace=grace)
-        ending = await end_group(running.process, grace=grace)
+        # A sandbox that is ended while it is being set up may leave a part of itself behind: hence the tag.
+        ending = await end_group(running.process, grace=grace, sweep_tag=running.tag)
     except asyncio.CancelledError:  # once more: SIGKILL is out already, the process is left to reap
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
@@ -118,19 +124,22 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
 async def _start(launch: Launch, output: Output) -> _Running:
     writable = await output.open()
     told, telling = _open_info(launch.sandbox)
+    arguments = launch.sandbox.wrap(
+        launch.arguments, workspace=launch.workspace, directory=launch.directory
+    )
+    environment, tag = launch.environment, None
+    if telling is not None:
+        arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
+        environment = {**environment, _TAG: uuid.uuid4().hex}
+        tag = f"{_TAG}={environment[_TAG]}"
     try:
-        arguments = launch.sandbox.wrap(
-            launch.arguments, workspace=launch.workspace, directory=launch.directory
-        )
-        if telling is not None:
-            arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
             arguments,
             stdin=subprocess.DEVNULL,
             stdout=writable,
             stderr=subprocess.STDOUT,
             cwd=launch.directory,
-            env=launch.environment,
+            env=environment,
             start_new_session=True,
             pass_fds=() if telling is None else (telling,),
         )
@@ -144,7 +153,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
         os.close(writable)
         if telling is not None:
             os.close(telling)
-    return _Running(process, told=told)
+    return _Running(process, told=told, tag=tag)
 
 
 def _open_info(sandbox: Sandbox) -> tuple[int | None, int | None]:

@@ -38,6 +38,12 @@ test("a gap is noticed, nothing beyond it is applied, and filling it goes on", (
   assert.equal(only(healed).calls.a?.status, "running");
 });
 
+test("the note that a request is repeated stays until the answer has come", () => {
+  const retrying = { type: "error", code: "retrying", message: "The model is busy; retrying in 4 s." };
+  assert.equal(only(opened(...numbered([START, retrying]))).errorMessage, "The model is busy; retrying in 4 s.");
+  assert.equal(only(opened(...numbered([START, retrying, asks("a")]))).errorMessage, "");
+});
+
 test("no call is left running by any end of its turn", () => {
   for (const status of ["completed", "cancelled", "failed", "timed_out", "interrupted"]) {
     const turn = only(opened(...numbered([START, asks("a", "b"), starts("a"), ends(status)])));

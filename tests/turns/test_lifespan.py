@@ -7,7 +7,7 @@ import pytest
 from tests.support import eventually
 from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
-from turns import runtime, store
+from turns import runtime, sinks, store
 from turns.lifespan import LifespanApplication
 from turns.models import Process, Turn
 from turns.testing import call, gate, text
@@ -89,6 +89,33 @@ async def test_while_draining_nothing_new_begins(stage: Stage, props: Props):
     await asyncio.wait_for(stopping, 10)
     assert (await row(Turn, pk=turn_id)).status == "completed"
     assert (await row(Turn, pk=queued)).status == "queued"
+
+
+async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(stage: Stage):
+    """The claim is stored and not yet known here when the drain cancels what runs."""
+    claimed, told = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def publish(self, conversation_id, event):
+            if event["type"] == "turn_start":
+                claimed.set()
+                await told.wait()
+
+    slow = Slow()
+    sinks.register(slow)
+    try:
+        stage.play([gate()])
+        turn_id = await stage.say()
+        await asyncio.wait_for(claimed.wait(), 5)
+        stopping = asyncio.create_task(runtime.stop(grace=0))
+        runner = await runtime.ensure_started()
+        await eventually(lambda: runner.supervisor.is_draining)
+        told.set()
+        await asyncio.wait_for(stopping, 10)
+    finally:
+        sinks.unregister(slow)
+    turn = await row(Turn, pk=turn_id)
+    assert (turn.status, turn.ended_by_reason) == ("interrupted", "shutdown")
 
 
 async def test_after_a_shutdown_the_next_turn_is_told(stage: Stage):

@@ -27,6 +27,12 @@ export const CLOSED = "closed";
 /** @param {string} status */
 export const isCallOver = (status) => TERMINAL_CALL.has(status);
 
+/**
+ * Whether a Cancel button is of use: what waits for its turn can be taken back, what runs only if its tool allows it.
+ * @param {Readonly<{status: string, cancellable: boolean}>} call
+ */
+export const canBeCancelled = (call) => !isCallOver(call.status) && (call.cancellable || call.status === "pending");
+
 /** @param {string} status */
 export const isTurnOver = (status) => TERMINAL_TURN.has(status);
 

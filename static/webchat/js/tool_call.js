@@ -1,7 +1,7 @@
 /** `<tool-call>`: the card of one tool call, with its clock, its limit, its progress and its Cancel button (V2). */
 
 import { element, icon, setText } from "./dom.js";
-import { elapsedOf, isCallOver, tierOf } from "./status.js";
+import { canBeCancelled, elapsedOf, isCallOver, tierOf } from "./status.js";
 import {
   activityWords,
   clockWords,
@@ -82,7 +82,7 @@ export class ToolCallElement extends HTMLElement {
   /** Ask for the call's end, if it can be asked now. */
   cancel() {
     const call = this.#call;
-    if (!call?.cancellable || isCallOver(call.status) || call.stoppingAt !== null) return;
+    if (!call || !canBeCancelled(call) || call.stoppingAt !== null) return;
     this.#fire("tool-call-cancel", {});
   }
 
@@ -137,7 +137,7 @@ export class ToolCallElement extends HTMLElement {
     const isOpen = !isCallOver(call.status);
     const focused = document.activeElement;
     const isStopping = call.stoppingAt !== null;
-    this.#cancel.hidden = !isOpen || !call.cancellable || call.status === "pending";
+    this.#cancel.hidden = !canBeCancelled(call);
     this.#cancel.disabled = isStopping;
     setText(this.#cancel, words.text("cancel"));
     this.#cancel.setAttribute("aria-label", words.text("cancel_tool", { tool: call.name }));

@@ -24,7 +24,7 @@ export const TURN_CHANGES = {
     return addMessage(started, userMessageFrom(frame.user_message, frame.at), `u${frame.seq}`);
   },
   message: (turn, frame, clock) =>
-    addMessage(turn, frame, frame.id === undefined ? `e${frame.seq}` : `m${frame.id}`, clock),
+    addMessage(withoutRetryNote(turn), frame, frame.id === undefined ? `e${frame.seq}` : `m${frame.id}`, clock),
   tool_approval: (turn, frame, clock) => addCall(turn, callFromWire({ ...frame, status: "awaiting_approval" }, clock)),
   tool_decision: (turn, frame) =>
     updateCall(turn, frame.tool_id, (call) =>
@@ -84,6 +84,11 @@ export const TURN_CHANGES = {
   },
   error: (turn, frame) => ({ ...turn, errorCode: String(frame.code ?? ""), errorMessage: String(frame.message ?? "") }),
 };
+
+/** The note that a request is repeated is over with the answer. @param {Turn} turn @returns {Turn} */
+function withoutRetryNote(turn) {
+  return turn.errorCode === "retrying" ? { ...turn, errorCode: "", errorMessage: "" } : turn;
+}
 
 /** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {Frame} frame @param {Clock} clock @param {State} state */
 function ageOf(frame, clock, state) {

@@ -240,3 +240,13 @@ class Stage:
     async def run(self, name="gated", **facts):
         """Run a call that needs no gate."""
         return await self.call(name, **facts).outcome()
+
+
+def asking_for(milliseconds):
+    """Return the input of a call that asks for a limit of its own."""
+    return {"_meta": {"timeout_ms": milliseconds}}
+
+
+async def started(stage, *ids, **facts):
+    """Start calls and wait until their bodies run."""
+    return [await stage.call(id=id, **facts).running() for id in ids]

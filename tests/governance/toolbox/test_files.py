@@ -258,9 +258,11 @@ def test_listing_survives_names_that_are_no_text(bench, workspace):
 def test_they_declare_how_they_are_governed(bench):
     tools = {tool.name: tool for tool in bench.registry}
     assert {name for name, tool in tools.items() if tool.side_effects} == {
+        "browser",
         "exec",
         "write_file",
         "edit_file",
+        "git_commit",
     }
     for name in ("write_file", "edit_file"):
         assert tools[name].concurrency is Concurrency.EXCLUSIVE

@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux"),
 ]
 
-WORKS = find_sandbox(ToolboxSettings()).mode is Mode.BWRAP
+FOUND = find_sandbox(ToolboxSettings())
+WORKS = FOUND.mode is Mode.BWRAP
 
 
 @pytest.fixture
@@ -57,11 +58,10 @@ def broken_bubblewrap(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def falls_back(bench=None):
+def falls_back():
     """What holds instead where bubblewrap does not work: `auto` knows, and has a reason to tell."""
-    found = find_sandbox(bench.settings if bench else ToolboxSettings())
-    assert found.mode is Mode.NONE
-    assert found.problem
+    assert FOUND.mode is Mode.NONE
+    assert FOUND.problem
 
 
 def processes(mark):
@@ -102,7 +102,8 @@ async def test_auto_takes_the_sandbox_where_it_works_and_none_where_not(kept_in)
 
 async def test_only_the_workspace_can_be_written(kept_in, workspace, tmp_path):
     if not WORKS:
-        return falls_back(kept_in)
+        falls_back()
+        return
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("hush-4711")
@@ -125,7 +126,8 @@ async def test_only_the_workspace_can_be_written(kept_in, workspace, tmp_path):
 
 async def test_its_tmp_is_its_own_and_empty_each_time(kept_in):
     if not WORKS:
-        return falls_back(kept_in)
+        falls_back()
+        return
     name = f"/tmp/{uuid.uuid4().hex}"
     assert await kept_in.call("exec", command=f"echo x >{name}; cat {name}") == "x"
     assert not Path(name).exists()
@@ -135,7 +137,8 @@ async def test_its_tmp_is_its_own_and_empty_each_time(kept_in):
 
 async def test_the_server_is_out_of_its_sight_and_reach(kept_in):
     if not WORKS:
-        return falls_back(kept_in)
+        falls_back()
+        return
     said = await kept_in.call(
         "exec",
         command=f"kill -0 {os.getpid()} 2>&1; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -c PYTEST_; "
@@ -152,13 +155,13 @@ async def test_network_only_where_it_is_allowed(kept_in, allowed):
     kept_in.change(exec_network=allowed)
     server = HttpServer()
     server.pages["/"] = answer("reached")
-    code = f"exec 3<>/dev/tcp/127.0.0.1/{{port}}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
+    code = "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
     async with server.serve():
         call = kept_in.call("exec", command=code.format(port=server.port))
         if allowed or not WORKS:
             assert "reached" in await call
         else:
-            with pytest.raises(ToolFailed, match="refused|unreachable"):
+            with pytest.raises(ToolFailed, match=r"refused|unreachable"):
                 await call
     assert bool(server.requests) == (allowed or not WORKS)
 
@@ -264,7 +267,8 @@ def test_it_dies_with_a_server_that_is_killed(tmp_path, mark):
         """
     )
     if not WORKS:
-        return falls_back()
+        falls_back()
+        return
     process = subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True)
     with process:
         for line in process.stdout:
@@ -279,7 +283,7 @@ def test_it_dies_with_a_server_that_is_killed(tmp_path, mark):
 async def test_without_bubblewrap_auto_runs_with_all_rights_and_says_so(kept_in):
     assert int(await kept_in.call("exec", command="echo $$")) > 2
     assert "no sandbox" in kept_in.reports[0].message
-    assert find_sandbox(kept_in.settings) == Sandbox(
+    assert await asyncio.to_thread(find_sandbox, kept_in.settings) == Sandbox(
         mode=Mode.NONE, problem="bubblewrap (bwrap) is not installed"
     )
 
@@ -321,4 +325,4 @@ async def test_the_description_says_which_it_is(kept_in):
     kept_in.change(exec_sandbox=SandboxChoice.NONE)
     await toolbox.prepare(kept_in.registry)
     assert "rights of the server's user, in no sandbox" in kept_in.registry.get("exec").description
-    assert mode_in_force(kept_in.settings) is Mode.NONE
+    assert await asyncio.to_thread(mode_in_force, kept_in.settings) is Mode.NONE

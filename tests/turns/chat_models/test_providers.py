@@ -3,7 +3,7 @@
 import pytest
 
 from tests.turns.chat_models.dialects import ANTHROPIC, KEY, OPENAI, model_of
-from tests.turns.chat_models.servers import Response, completions, messages, sse
+from tests.turns.chat_models.servers import Hold, Response, completions, messages, sse
 from turns.chat_models.providers import PROVIDERS, ProviderChatModel
 from turns.core.chat_model import (
     ChatRequest,
@@ -57,8 +57,6 @@ async def test_text_comes_piece_by_piece_with_usage_and_the_reason_of_the_end(se
 
 
 async def test_the_text_is_passed_on_while_the_answer_is_still_being_written(serve, dialect):
-    from tests.turns.chat_models.servers import Hold
-
     hold = Hold()
     ending = dialect.wire.end()
     await serve(dialect.unfinished(*dialect.open_text("Hel"), hold, *ending))
@@ -266,11 +264,8 @@ async def test_anthropic_is_sent_the_whole_history(serve):
     assert request.line.startswith("POST /v1/messages")
     assert request.headers["authorization"] == f"Bearer {KEY}"
 
-    assert (
-        request.body["system"][0]["text"]
-        if isinstance(request.body["system"], list)
-        else (request.body["system"] == "Be brief.")
-    )
+    assert request.body["system"] == [{"type": "text", "text": "Be brief."}]
+    assert request.body["cache_control"] == {"type": "ephemeral", "ttl": "5m"}
     assert request.body["stream"] is True
     assert request.body["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "Hello"}]},

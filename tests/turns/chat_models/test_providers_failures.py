@@ -9,6 +9,7 @@ from tests.support import eventually
 from tests.turns.chat_models.dialects import ANTHROPIC, KEY, OPENAI, model_of
 from tests.turns.chat_models.servers import Break, Hold, Response, completions, messages, refusal
 from tests.turns.chat_models.test_providers import ASKED, deltas
+from turns.chat_models import get_chat_model
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
 from turns.core.chat_model import Notice, Stop, StopReason, TextDelta
@@ -18,10 +19,14 @@ THEIR_WORDS = f"Incorrect API key provided: {KEY}; internal trace 0xC0FFEE"
 
 async def failed(model, said=None):
     """Stream until it fails; what came before is put into `said`."""
-    with pytest.raises(ProviderFailure) as raised:
+    said = [] if said is None else said
+
+    async def consume():
         async for delta in model.stream(ASKED):
-            if said is not None:
-                said.append(delta)
+            said.append(delta)
+
+    with pytest.raises(ProviderFailure) as raised:
+        await consume()
     return raised.value
 
 
@@ -301,8 +306,9 @@ async def test_silence_in_the_middle_has_a_limit(serve, dialect):
     server = await serve(dialect.unfinished(*dialect.open_text("Well,"), Hold()))
 
     said = []
-    limits = StreamLimits(first_byte_timeout=10, idle_timeout=0.1)
-    failure = await failed(model_of(dialect, limits=limits), said)
+    limits = StreamLimits(first_byte_timeout=30, idle_timeout=0.1)
+    async with asyncio.timeout(10):
+        failure = await failed(model_of(dialect, limits=limits), said)
 
     assert failure.code == "chat_model_stalled"
     assert TextDelta("Well,") in said
@@ -310,9 +316,18 @@ async def test_silence_in_the_middle_has_a_limit(serve, dialect):
         await server.left.wait()
 
 
-async def test_the_limits_and_retries_are_settings(serve, settings):
-    from turns.chat_models import get_chat_model
+async def test_the_limit_of_the_first_byte_does_not_count_once_the_answer_has_begun(serve, dialect):
+    hold = Hold()
+    await serve(dialect.unfinished(*dialect.open_text("Well,"), hold, *dialect.wire.end()))
+    limits = StreamLimits(first_byte_timeout=0.3, idle_timeout=10)
+    model = model_of(dialect, limits=limits)
+    await model._connection()  # which takes its time where it is the first
+    asyncio.get_running_loop().call_later(0.5, hold.released.set)
 
+    assert (await deltas(model))[-1] == Stop(StopReason.END)
+
+
+async def test_the_limits_and_retries_are_settings(serve, settings):
     settings.TURNS_CHAT_MODEL_FIRST_BYTE_TIMEOUT = 0.1
     settings.TURNS_CHAT_MODEL_RETRIES = 0
     await serve(Response([Hold()]), refusal("500 Internal Server Error", {}))

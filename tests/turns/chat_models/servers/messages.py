@@ -16,7 +16,7 @@ def _event(type: str, **fields: Any) -> bytes:
 
 def begin(*, input_tokens: int = 25) -> bytes:
     """The first event of every stream."""
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_014p7gG3wDgGV9EUtLvnow3U",
         "type": "message",
         "role": "assistant",

@@ -1,0 +1,272 @@
+"""A cancel ends what it means, once, by whom it came, and what has not begun never begins (C3, C4, C13)."""
+
+import asyncio
+
+from governance import (
+    CallStatus,
+    CancellationToken,
+    CancelReason,
+    Disposition,
+    ErrorType,
+    Limits,
+    ToolContext,
+    make_tool,
+)
+from tests.governance.core.support import (
+    BY_PARENT,
+    BY_USER,
+    Stage,
+    advance,
+    on_manual_clock,
+    settle,
+    started,
+)
+
+
+class TestCancel:
+    async def test_of_one_call_says_by_whom_and_leaves_the_others(self):
+        stage = Stage()
+        stage.gated()
+        calls = await started(stage, "A", "B", "C")
+
+        assert calls[1].live.cancel(BY_USER)
+        outcome = await calls[1].outcome()
+        calls[0].body.release("first")
+        calls[2].body.release("third")
+
+        assert (outcome.status, outcome.error_type) == (CallStatus.CANCELLED, ErrorType.CANCELLED)
+        assert (outcome.ended_by, outcome.disposition) == (BY_USER, Disposition.SETTLED)
+        assert outcome.result.startswith('[CANCELLED] Tool "gated" was cancelled by the user.')
+        assert [(await calls[at].outcome()).result for at in (0, 2)] == ["first", "third"]
+        assert calls[1].body.cancels == 1
+
+    async def test_reaches_the_tools_token_before_its_task(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+        seen = []
+        call.body.context.token.on_cancel(lambda request: seen.append((request, call.body.cancels)))
+
+        call.live.cancel(BY_USER)
+        await call.outcome()
+
+        assert seen == [(BY_USER, 0)]
+
+    async def test_of_the_whole_tree_ends_every_call(self):
+        stage, turn = Stage(), CancellationToken()
+        stage.gated()
+        calls = await started(stage, "A", "B", token=turn)
+
+        turn.cancel(BY_USER)
+
+        assert [(await call.outcome()).ended_by for call in calls] == [BY_USER, BY_USER]
+
+    @on_manual_clock
+    async def test_of_a_body_that_swallows_it_ends_within_the_grace(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+
+        call.live.cancel(BY_USER)
+        await advance(0.6)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.error_type) == (
+            CallStatus.ABANDONED,
+            ErrorType.CANCELLED,
+        )
+        assert (outcome.ended_by, outcome.disposition) == (BY_USER, Disposition.INDETERMINATE)
+        call.body.release()
+        await settle()
+
+    async def test_a_real_result_in_the_grace_stands(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+        call.body.last_words = "real"
+
+        call.live.cancel(BY_USER)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "real")
+        assert (outcome.ended_by, outcome.is_error) == (None, False)
+        await settle()
+        assert stage.observer.late == []
+
+    async def test_an_error_in_the_grace_does_not(self):
+        stage = Stage()
+
+        async def fragile(context: ToolContext) -> None:
+            ready.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ValueError("while cleaning up")
+
+        stage.registry.register(make_tool(fragile))
+        ready = asyncio.Event()
+        call = stage.call("fragile")
+        await ready.wait()
+
+        call.live.cancel(BY_USER)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.disposition) == (
+            CallStatus.CANCELLED,
+            Disposition.SETTLED,
+        )
+
+    async def test_comes_too_late_for_a_body_that_has_ended(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.release()
+        asyncio.get_running_loop().call_soon(call.live.cancel, BY_USER)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "result")
+
+    async def test_repeated_or_after_the_end_changes_nothing(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        assert call.live.cancel(BY_USER)
+        assert not call.live.cancel(BY_PARENT)
+        outcome = await call.outcome()
+
+        assert not call.live.cancel(BY_PARENT)
+        assert outcome.ended_by is BY_USER
+
+    async def test_is_refused_once_the_body_has_ended(self):
+        stage = Stage()
+        stage.gated()
+        stage.observer.gates["ended"] = asyncio.Event()
+        (call,) = await started(stage, "A")
+        call.body.release()
+        await settle()
+
+        assert not call.live.cancel(BY_USER)
+        stage.observer.gates["ended"].set()
+        assert (await call.outcome()).status is CallStatus.SUCCEEDED
+
+    @on_manual_clock
+    async def test_in_the_moment_of_a_timeout_comes_too_late(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        accepted = []
+        loop = asyncio.get_running_loop()
+        loop.call_later(5.1, lambda: accepted.append(call.live.cancel(BY_USER)))
+
+        loop.jump(6)
+        outcome = await call.outcome()
+
+        assert accepted == [False]
+        assert outcome.ended_by.reason is CancelReason.TIMEOUT
+
+    @on_manual_clock
+    async def test_a_user_does_not_take_the_blame_for_a_timeout(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+        await advance(5.1)
+
+        assert not call.live.cancel(BY_USER)
+        await advance(1)
+        outcome = await call.outcome()
+
+        assert outcome.ended_by.reason is CancelReason.TIMEOUT
+        assert outcome.error_type is ErrorType.TIMEOUT
+        call.body.release()
+        await settle()
+
+
+class TestNotStarted:
+    """C1: no tool starts after the request."""
+
+    def check(self, call, outcome, by=BY_USER):
+        assert (outcome.status, outcome.error_type) == (
+            CallStatus.NOT_STARTED,
+            ErrorType.NOT_STARTED,
+        )
+        assert outcome.disposition is Disposition.NOT_STARTED
+        assert (outcome.ended_by, outcome.duration, call.body.runs) == (by, 0, 0)
+        assert "was not started" in outcome.result
+
+    async def test_when_cancelled_before_it_is_executed(self):
+        stage, turn = Stage(), CancellationToken()
+        stage.gated()
+        turn.cancel(BY_PARENT)
+
+        call = stage.call(token=turn)
+
+        self.check(call, await call.outcome(), by=BY_PARENT)
+        assert stage.observer.names() == ["ended"]
+
+    async def test_when_cancelled_before_it_is_executed_even_if_its_tool_is_unknown(self):
+        stage = Stage()
+        call = stage.call("nothing")
+        call.live.cancel(BY_USER)
+
+        self.check(call, await call.outcome())
+
+    async def test_when_cancelled_in_the_queue(self):
+        stage = Stage(limits=Limits(max_running=1))
+        stage.gated()
+        (running,) = await started(stage, "A")
+        waiting = stage.call(id="B")
+        await settle()
+
+        waiting.live.cancel(BY_USER)
+        outcome = await waiting.outcome()
+        running.body.release()
+        await running.outcome()
+        await settle()
+
+        self.check(waiting, outcome)
+        assert stage.observer.names("B") == ["ended"]
+
+    async def test_when_cancelled_as_it_is_let_in(self):
+        stage = Stage(limits=Limits(max_running=1))
+        stage.gated()
+        (running,) = await started(stage, "A")
+        waiting = stage.call(id="B")
+        await settle()
+
+        # at A's end its slot is given to B, whose task has not seen it yet
+        stage.observer.hooks["ended"] = lambda: waiting.live.cancel(BY_USER)
+        running.body.release()
+
+        self.check(waiting, await waiting.outcome())
+        assert stage.observer.names("B") == ["ended"]
+        assert stage.executor.limiter.running == 0
+
+    async def test_when_cancelled_while_its_start_is_recorded(self):
+        stage = Stage()
+        stage.gated()
+        stage.observer.gates["started"] = asyncio.Event()
+        call = stage.call()
+        await stage.observer.arrived["started"].wait()
+
+        call.live.cancel(BY_USER)
+        stage.observer.gates["started"].set()
+
+        self.check(call, await call.outcome())
+        assert stage.observer.names() == ["started", "ended"]
+
+    async def test_when_a_turn_is_cancelled_all_that_waits_is_not_started(self):
+        stage, turn = Stage(limits=Limits(max_running=1)), CancellationToken()
+        stage.gated()
+        (running,) = await started(stage, "A", token=turn)
+        waiting = [stage.call(id=id, token=turn) for id in "BC"]
+        await settle()
+
+        turn.cancel(BY_USER)
+
+        assert (await running.outcome()).status is CallStatus.CANCELLED
+        for call in waiting:
+            self.check(call, await call.outcome())

@@ -1,0 +1,249 @@
+"""The limit of a running call moves, by hand and by edited policies, and the call obeys (T9, A3)."""
+
+import asyncio
+
+from governance import (
+    CallStatus,
+    Limits,
+    TimeoutSource,
+    ToolLimits,
+)
+from tests.governance.core.support import (
+    EditedLevels,
+    Stage,
+    advance,
+    asking_for,
+    on_manual_clock,
+    settle,
+    started,
+)
+
+
+class TestMovedDeadline:
+    """T9: the running call obeys at once."""
+
+    @on_manual_clock
+    async def test_extended_by_hand_the_call_gets_the_time(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+
+        await advance(4)
+        assert stage.executor.set_deadline(call.live, 20, by="ada")
+        await advance(15.9)
+        assert not call.task.done()
+        await advance(0.1)
+        outcome = await call.outcome()
+
+        assert (outcome.timeout, outcome.timeout_source) == (20, TimeoutSource.MANUAL)
+        (change,) = call.live.deadline_changes
+        assert (change.from_timeout, change.to_timeout, change.by) == (5, 20, "ada")
+        assert stage.observer.names() == ["started", "moved", "cancelling", "ended"]
+
+    @on_manual_clock
+    async def test_shortened_by_hand_the_call_ends_earlier(self):
+        stage = Stage()
+        stage.gated(timeout=60)
+        (call,) = await started(stage, "A")
+
+        stage.executor.set_deadline(call.live, 10)
+        await advance(10)
+
+        assert (await call.outcome()).duration == 10
+
+    @on_manual_clock
+    async def test_shortened_to_a_moment_already_past_it_ends_now(self):
+        stage = Stage()
+        stage.gated(timeout=60)
+        (call,) = await started(stage, "A")
+
+        await advance(30)
+        stage.executor.set_deadline(call.live, 10)
+        await settle()
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.duration) == (CallStatus.TIMED_OUT, 30)
+        assert "within 10s" in outcome.result
+
+    @on_manual_clock
+    async def test_is_capped_by_the_ceiling(self):
+        stage = Stage(policies=EditedLevels(default=ToolLimits(ceiling=60)))
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+
+        stage.executor.set_deadline(call.live, 7200)
+
+        assert call.live.timeout == 60
+        call.body.release()
+        await call.outcome()
+
+    @on_manual_clock
+    async def test_keeps_the_idle_limit(self):
+        stage = Stage()
+        stage.gated(timeout=60, idle_timeout=5)
+        (call,) = await started(stage, "A")
+
+        stage.executor.set_deadline(call.live, 600)
+        await advance(5)
+
+        assert "made no progress" in (await call.outcome()).result
+
+    async def test_is_refused_before_the_start_and_after_the_end(self):
+        stage = Stage()
+        stage.gated()
+        stage.observer.gates["started"] = asyncio.Event()
+        call = stage.call()
+        await settle()
+
+        assert not stage.executor.set_deadline(call.live, 10)
+        stage.observer.gates.pop("started").set()
+        await call.running()
+        call.body.release()
+        await call.outcome()
+
+        assert not stage.executor.set_deadline(call.live, 10)
+        assert call.live.deadline_changes == []
+
+    @on_manual_clock
+    async def test_is_refused_once_the_end_is_decided(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+
+        await advance(5.1)
+
+        assert not stage.executor.set_deadline(call.live, 600)
+        call.body.release()
+        await call.outcome()
+
+    @on_manual_clock
+    async def test_by_an_edited_policy_a_running_call_obeys(self):
+        policies = EditedLevels(override=ToolLimits(timeout=60))
+        stage = Stage(policies=policies)
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        await advance(10)
+        policies.edit(override=ToolLimits(timeout=12))
+        stage.executor.apply_policies()
+        await advance(2)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.duration) == (CallStatus.TIMED_OUT, 12)
+        (change,) = call.live.deadline_changes
+        assert (change.from_timeout, change.to_timeout) == (60, 12)
+        assert change.source is TimeoutSource.OVERRIDE
+
+    @on_manual_clock
+    async def test_by_a_removed_override_falls_back_to_the_tools_own(self):
+        policies = EditedLevels(override=ToolLimits(timeout=60))
+        stage = Stage(policies=policies)
+        stage.gated(timeout=20)
+        (call,) = await started(stage, "A")
+
+        policies.edit()
+        stage.executor.apply_policies()
+        await advance(20)
+        outcome = await call.outcome()
+
+        assert (outcome.timeout, outcome.timeout_source) == (20, TimeoutSource.TOOL)
+
+    @on_manual_clock
+    async def test_by_an_edited_ceiling_recaps_a_hint(self):
+        policies = EditedLevels(default=ToolLimits(ceiling=600))
+        stage = Stage(policies=policies)
+        stage.gated()
+        (call,) = await started(stage, "A", input=asking_for(300_000))
+
+        policies.edit(default=ToolLimits(ceiling=60))
+        stage.executor.apply_policies()
+
+        assert (call.live.timeout, call.live.policy.capped_from) == (60, 300)
+        call.body.release()
+        await call.outcome()
+
+    @on_manual_clock
+    async def test_by_an_edited_idle_limit(self):
+        policies = EditedLevels()
+        stage = Stage(policies=policies)
+        stage.gated(timeout=60)
+        (call,) = await started(stage, "A")
+
+        policies.edit(override=ToolLimits(idle_timeout=5))
+        stage.executor.apply_policies()
+        await advance(5)
+
+        assert "made no progress" in (await call.outcome()).result
+
+    @on_manual_clock
+    async def test_by_hand_stays_while_the_policy_does_not_change(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+
+        stage.executor.set_deadline(call.live, 20)
+        stage.executor.apply_policies()
+
+        assert call.live.timeout == 20
+        assert len(call.live.deadline_changes) == 1
+        call.body.release()
+        await call.outcome()
+
+    @on_manual_clock
+    async def test_by_a_policy_that_is_edited_while_the_start_is_recorded(self):
+        policies = EditedLevels(override=ToolLimits(timeout=60))
+        stage = Stage(policies=policies)
+        stage.gated()
+        stage.observer.gates["started"] = asyncio.Event()
+        call = stage.call()
+        await settle()
+
+        policies.edit(override=ToolLimits(timeout=5))
+        stage.executor.apply_policies()
+        assert call.live.timeout == 60  # what the observer is writing down
+        stage.observer.gates["started"].set()
+        await advance(5)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.timeout) == (CallStatus.TIMED_OUT, 5)
+        assert [change.from_timeout for change in call.live.deadline_changes] == [60]
+        assert stage.observer.names() == ["started", "moved", "cancelling", "ended"]
+
+    @on_manual_clock
+    async def test_by_a_policy_that_is_edited_while_the_call_waits(self):
+        policies = EditedLevels(override=ToolLimits(timeout=60))
+        stage = Stage(policies=policies, limits=Limits(max_running=1))
+        stage.gated()
+        (running,) = await started(stage, "A")
+        waiting = stage.call(id="B")
+        await settle()
+
+        policies.edit(override=ToolLimits(timeout=5))
+        stage.executor.apply_policies()
+        running.body.release()
+        await waiting.running()
+
+        assert waiting.live.timeout == 5
+        assert waiting.live.deadline_changes == []
+        waiting.body.release()
+        await waiting.outcome()
+
+    @on_manual_clock
+    async def test_by_a_policy_comes_not_after_the_outcome(self):
+        policies = EditedLevels(override=ToolLimits(timeout=60))
+        stage = Stage(policies=policies)
+        stage.gated()
+        stage.observer.gates["ended"] = asyncio.Event()
+        (call,) = await started(stage, "A")
+        call.body.release()
+        await settle()
+
+        policies.edit(override=ToolLimits(timeout=5))
+        stage.executor.apply_policies()
+        await advance(60)
+        stage.observer.gates["ended"].set()
+        outcome = await call.outcome()
+
+        assert (outcome.timeout, call.live.deadline_changes) == (60, [])
+        assert stage.observer.names() == ["started", "ended"]

@@ -1,0 +1,228 @@
+"""Calls overlap, wait, exclude and supersede each other as their tools declare (P1–P4, C9)."""
+
+from governance import (
+    CallStatus,
+    CancellationToken,
+    CancelReason,
+    Disposition,
+    ErrorType,
+    Limits,
+)
+from tests.governance.core.support import (
+    BY_USER,
+    Stage,
+    advance,
+    on_manual_clock,
+    settle,
+    started,
+)
+
+
+class TestParallel:
+    async def test_calls_of_a_step_overlap_and_each_is_told_as_it_lands(self):
+        stage = Stage()
+        stage.gated()
+        calls = await started(stage, "A", "B", "C")
+
+        for at in (2, 0, 1):
+            calls[at].body.release()
+            await calls[at].outcome()
+
+        assert [call_id for call_id, _ in stage.observer.outcomes] == ["C", "A", "B"]
+
+    @on_manual_clock
+    async def test_the_clock_starts_when_the_tool_starts(self):
+        stage = Stage(limits=Limits(max_running=1))
+        stage.gated(timeout=5)
+        (first,) = await started(stage, "A")
+        waiting = [stage.call(id=id) for id in "BCD"]
+
+        queued = []
+        for running, following in zip([first, *waiting], [*waiting, None], strict=True):
+            await advance(4)
+            running.body.release()
+            outcome = await running.outcome()
+            queued.append((outcome.status, outcome.queued, outcome.duration))
+            if following is not None:
+                await following.running()
+
+        assert queued == [(CallStatus.SUCCEEDED, wait, 4) for wait in (0, 4, 8, 12)]
+
+    async def test_an_exclusive_call_overlaps_no_other_of_its_scope(self):
+        stage = Stage()
+        stage.gated()
+        stage.gated("alone", concurrency="exclusive")
+        (first,) = await started(stage, "A")
+        alone = stage.call("alone", id="B")
+        after = stage.call(id="C")
+        await settle()
+
+        assert (alone.body.runs, after.body.runs) == (0, 0)
+        first.body.release()
+        await alone.running()
+        await settle()
+        assert after.body.runs == 0
+        alone.body.release()
+        await after.running()
+        after.body.release()
+        await after.outcome()
+
+    async def test_an_exclusive_call_is_not_held_up_for_ever_by_newcomers(self):
+        stage = Stage()
+        stage.gated()
+        stage.gated("alone", concurrency="exclusive")
+        (first,) = await started(stage, "A")
+        alone = stage.call("alone", id="B")
+        newcomers = [stage.call(id=f"new-{number}") for number in range(5)]
+        await settle()
+
+        first.body.release()
+        await alone.running()
+
+        assert [call.body.runs for call in newcomers] == [0] * 5
+        alone.body.release()
+        for call in newcomers:
+            (await call.running()).body.release()
+            await call.outcome()
+
+    async def test_an_exclusive_call_does_not_hold_up_another_scope(self):
+        stage = Stage()
+        stage.gated("alone", concurrency="exclusive")
+
+        one, other = stage.call("alone", scope="a"), stage.call("alone", scope="b")
+        await one.running()
+        await other.running()
+
+        for call in (one, other):
+            call.body.release()
+            await call.outcome()
+
+    @on_manual_clock
+    async def test_a_slot_is_free_again_after_a_call_was_abandoned(self):
+        stage = Stage(limits=Limits(max_running=1))
+        stage.gated(timeout=5)
+        (first,) = await started(stage, "A")
+        first.body.is_stubborn = True
+        second = stage.call(id="B")
+
+        await advance(5.6)
+        await second.running()
+
+        for call in (first, second):
+            call.body.release()
+        assert (await second.outcome()).status is CallStatus.SUCCEEDED
+        await settle()
+
+    async def test_a_tools_own_concurrency_cap_holds(self):
+        stage = Stage()
+        stage.gated(max_running=2)
+        running = await started(stage, "A", "B")
+        third = stage.call(id="C")
+        await settle()
+
+        assert third.body.runs == 0
+        for call in running:
+            call.body.release()
+        (await third.running()).body.release()
+        await third.outcome()
+
+
+class TestSupersede:
+    async def test_a_new_call_cancels_the_previous_one(self):
+        stage = Stage()
+        stage.gated(concurrency="supersede")
+        (first,) = await started(stage, "A")
+
+        (second,) = await started(stage, "B")
+        outcome = await first.outcome()
+        second.body.release()
+
+        assert outcome.ended_by.reason is CancelReason.SUPERSEDED
+        assert "automatically" in outcome.result
+        assert (await second.outcome()).status is CallStatus.SUCCEEDED
+
+    async def test_it_starts_only_when_the_previous_one_has_ended(self):
+        stage = Stage()
+        stage.gated(concurrency="supersede")
+        (first,) = await started(stage, "A")
+        first.body.is_stubborn = True
+        second = stage.call(id="B")
+        await settle()
+
+        assert (first.body.cancels, second.body.runs) == (1, 0)
+        first.body.release()
+        await first.outcome()
+        (await second.running()).body.release()
+        await second.outcome()
+
+    async def test_one_that_still_waits_never_starts(self):
+        stage = Stage()
+        stage.gated(concurrency="supersede")
+        (first,) = await started(stage, "A")
+        first.body.is_stubborn = True
+        second, third = stage.call(id="B"), stage.call(id="C")
+        await settle()
+
+        assert (await second.outcome()).status is CallStatus.NOT_STARTED
+        first.body.release()
+        (await third.running()).body.release()
+        await third.outcome()
+
+    async def test_other_scopes_and_other_tools_are_left_alone(self):
+        stage = Stage()
+        stage.gated(concurrency="supersede")
+        stage.gated("other", concurrency="supersede")
+        calls = [
+            *await started(stage, "A"),
+            *await started(stage, "B", scope="elsewhere"),
+            *await started(stage, "C", name="other"),
+        ]
+
+        for call in calls:
+            call.body.release()
+
+        assert [(await call.outcome()).status for call in calls] == [CallStatus.SUCCEEDED] * 3
+
+    async def test_a_call_that_is_cancelled_already_supersedes_nothing(self):
+        stage, turn = Stage(), CancellationToken()
+        stage.gated(concurrency="supersede")
+        (first,) = await started(stage, "A")
+        turn.cancel(BY_USER)
+
+        await stage.call(id="B", token=turn).outcome()
+        first.body.release()
+
+        assert (await first.outcome()).status is CallStatus.SUCCEEDED
+
+
+class TestQueue:
+    async def test_that_is_full_refuses_with_what_to_do(self):
+        stage = Stage(limits=Limits(max_running=1, max_queued=1))
+        stage.gated()
+        (running,) = await started(stage, "A")
+        waiting = stage.call(id="B")
+        await settle()
+
+        outcome = await stage.call(id="C").outcome()
+
+        assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, ErrorType.QUEUE_FULL)
+        assert outcome.disposition is Disposition.NOT_STARTED
+        assert "try again" in outcome.result
+        for call in (running, waiting):
+            (await call.running()).body.release()
+            await call.outcome()
+
+    @on_manual_clock
+    async def test_that_takes_too_long_gives_up(self):
+        stage = Stage(limits=Limits(max_running=1, queue_timeout=30))
+        stage.gated(timeout=0)
+        (running,) = await started(stage, "A")
+        waiting = stage.call(id="B")
+
+        await advance(30)
+        outcome = await waiting.outcome()
+
+        assert outcome.error_type is ErrorType.QUEUE_TIMEOUT
+        assert (outcome.queued, outcome.duration, waiting.body.runs) == (30, 0, 0)
+        running.body.release()
+        await running.outcome()

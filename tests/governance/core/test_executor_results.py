@@ -1,0 +1,265 @@
+"""What the body of a call returns or raises is its outcome, told by its kind; what cannot run is refused in words."""
+
+import asyncio
+import contextvars
+
+import pytest
+
+from governance import (
+    CallStatus,
+    Cancelled,
+    Disposition,
+    ErrorType,
+    Host,
+    Limits,
+    TimeoutSource,
+    ToolCall,
+    ToolContext,
+    ToolFailed,
+    ToolLimits,
+    ToolTimeoutError,
+    make_tool,
+)
+from tests.governance.core.support import (
+    BY_USER,
+    EditedLevels,
+    Stage,
+    advance,
+    on_manual_clock,
+    settle,
+    started,
+)
+
+question = contextvars.ContextVar("question", default="nobody asked")
+
+
+class TestResult:
+    @on_manual_clock
+    async def test_of_the_body_is_the_result_with_its_duration(self):
+        stage = Stage()
+        stage.gated(timeout=30)
+        (call,) = await started(stage, "A")
+
+        await advance(12)
+        call.body.release("result")
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "result")
+        assert (outcome.is_error, outcome.error_type, outcome.ended_by) == (False, None, None)
+        assert outcome.disposition is Disposition.SETTLED
+        assert (outcome.duration, outcome.timeout) == (12, 30)
+        assert outcome.timeout_source == TimeoutSource.TOOL
+
+    async def test_that_cannot_be_written_says_that_the_tool_has_run(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.release({"s3cret": b"\xff"})
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.error_type) == (
+            CallStatus.FAILED,
+            ErrorType.EXECUTION_ERROR,
+        )
+        assert "has run, but its result cannot be written as text" in outcome.result
+        assert "s3cret" not in outcome.result
+
+    async def test_that_is_huge_is_cut(self):
+        stage = Stage(result_limit=1000)
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.release("x" * 10_000_000)
+
+        assert len((await call.outcome()).result) < 1100
+
+    async def test_context_variables_reach_the_body(self):
+        async def ask() -> str:
+            return question.get()
+
+        question.set("who?")
+
+        assert (await Stage(make_tool(ask)).run("ask")).result == "who?"
+
+    async def test_the_body_knows_its_call_and_its_host(self, tmp_path):
+        async def tell(context: ToolContext, word: str) -> list[object]:
+            left = context.time_left()
+            return [context.call_id, context.tool_name, context.scope, word, left and left > 4]
+
+        stage = Stage(make_tool(tell, timeout=5))
+
+        assert (await stage.run("tell", id="A", input={"word": "w"})).result == (
+            '["A","tell","scope","w",true]'
+        )
+
+        async def place(context: ToolContext) -> list[str]:
+            return [str(context.workspace), context.metadata["who"]]
+
+        stage.registry.register(make_tool(place))
+        host = Host(workspace=tmp_path, metadata={"who": "ada"})
+        outcome = await stage.executor.run(ToolCall(id="B", tool_name="place"), host=host)
+
+        assert outcome.result == f'["{tmp_path}","ada"]'
+
+
+class TestFailure:
+    async def test_is_told_by_its_kind_and_never_by_its_text(self, caplog):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.fail(ValueError("s3cret"))
+        outcome = await call.outcome()
+
+        assert outcome.status is CallStatus.FAILED
+        assert outcome.error_type is ErrorType.EXECUTION_ERROR
+        assert outcome.result.startswith('[ERROR] Tool "gated" failed with ValueError.')
+        assert "s3cret" not in outcome.result + outcome.detail
+        assert "A tool raised" in caplog.messages
+
+    async def test_that_a_tool_words_itself_is_read_as_it_is(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.fail(ToolFailed("No such file: a.txt. List the directory first."))
+        outcome = await call.outcome()
+
+        assert outcome.result == "No such file: a.txt. List the directory first."
+        assert outcome.is_error
+
+    async def test_of_a_call_that_the_tool_governed_itself_is_told_in_its_words(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.fail(ToolTimeoutError("inner", 3))
+
+        assert "Tool 'inner' did not respond within 3s." in (await call.outcome()).result
+
+    async def test_keeps_the_output_so_far(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.context.progress(output="so far")
+        call.body.fail(OSError())
+
+        assert (await call.outcome()).result.endswith("\nso far")
+
+    async def test_a_timeout_error_of_the_tool_itself_is_not_the_calls_timeout(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.fail(TimeoutError())
+
+        assert (await call.outcome()).error_type is ErrorType.EXECUTION_ERROR
+
+    @pytest.mark.parametrize(
+        "error", [SystemExit, StopIteration, asyncio.CancelledError, Cancelled]
+    )
+    async def test_whatever_a_body_raises_it_ends_nothing_but_its_call(self, error):
+        async def odd() -> None:
+            raise error(BY_USER)
+
+        outcome = await Stage(make_tool(odd)).run("odd")
+
+        assert (outcome.status, outcome.error_type) == (
+            CallStatus.FAILED,
+            ErrorType.EXECUTION_ERROR,
+        )
+
+    async def test_of_one_leaves_the_others_their_results(self):
+        stage = Stage()
+        stage.gated()
+        calls = await started(stage, "A", "B", "C")
+
+        calls[1].body.fail(ValueError())
+        assert (await calls[1].outcome()).status is CallStatus.FAILED
+        calls[0].body.release("first")
+        calls[2].body.release("third")
+
+        assert (await calls[0].outcome()).result == "first"
+        assert (await calls[2].outcome()).result == "third"
+
+
+class TestRefusal:
+    """Nothing of the tool runs and no clock starts."""
+
+    def check(self, stage, outcome, error_type, *words):
+        assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, error_type)
+        assert outcome.disposition is Disposition.NOT_STARTED
+        assert all(word in outcome.result for word in words)
+        assert outcome.duration == 0
+        assert stage.observer.names() == ["ended"]
+        assert not any(body.runs for body in stage.bodies.values())
+
+    async def test_of_an_unknown_tool(self):
+        stage = Stage()
+
+        outcome = await stage.run("nothing")
+
+        self.check(stage, outcome, ErrorType.UNKNOWN_TOOL, "'nothing'")
+
+    @pytest.mark.parametrize("call_input", [{"extra": 1}, {"_meta": {"timeout_ms": -1}}])
+    async def test_of_invalid_input(self, call_input):
+        stage = Stage()
+        stage.gated()
+
+        outcome = await stage.run(input=call_input)
+
+        self.check(stage, outcome, ErrorType.INVALID_INPUT, "Correct the input")
+
+    async def test_of_input_that_could_not_be_read(self):
+        stage = Stage()
+        stage.gated()
+
+        outcome = await stage.run(problem="it is not JSON")
+
+        self.check(stage, outcome, ErrorType.INVALID_INPUT, "it is not JSON")
+
+    async def test_of_a_tool_that_is_switched_off(self):
+        stage = Stage(policies=EditedLevels(override=ToolLimits(enabled=False)))
+        stage.gated()
+
+        outcome = await stage.run()
+
+        self.check(stage, outcome, ErrorType.DISABLED, "switched off")
+
+    async def test_of_a_tool_that_is_switched_off_while_its_call_waits(self):
+        policies = EditedLevels()
+        stage = Stage(policies=policies, limits=Limits(max_running=1))
+        stage.gated()
+        (running,) = await started(stage, "A")
+        waiting = stage.call(id="B")
+        await settle()
+
+        policies.edit(override=ToolLimits(enabled=False))
+        stage.executor.apply_policies()
+        running.body.release()
+
+        assert (await running.outcome()).status is CallStatus.SUCCEEDED
+        assert (await waiting.outcome()).error_type is ErrorType.DISABLED
+        assert stage.observer.names("B") == ["ended"]
+
+    async def test_of_an_isolation_that_nothing_runs(self):
+        def plain() -> None: ...
+
+        stage = Stage(make_tool(plain))
+
+        outcome = await stage.run("plain")
+
+        self.check(stage, outcome, ErrorType.EXECUTION_ERROR, "cannot be run here")
+
+    async def test_of_a_tool_whose_definition_is_broken(self, caplog):
+        async def broken(value: "NoSuchType") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+        stage = Stage(make_tool(broken))
+
+        outcome = await stage.run("broken", input={"value": 1})
+
+        self.check(stage, outcome, ErrorType.EXECUTION_ERROR, "NameError")
+        assert "NoSuchType" not in outcome.result
+        assert "A tool call could not be checked" in caplog.messages

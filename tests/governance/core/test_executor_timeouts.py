@@ -1,0 +1,297 @@
+"""A call that runs out of time ends in bounded time, and what comes later never becomes its result (T1–T4, T11)."""
+
+import asyncio
+import logging
+
+import pytest
+
+from governance import (
+    CallStatus,
+    Cancellation,
+    CancellationToken,
+    CancelReason,
+    Disposition,
+    ErrorType,
+    TimeoutSource,
+    Timing,
+    ToolLimits,
+)
+from tests.governance.core.support import (
+    EditedLevels,
+    Stage,
+    advance,
+    asking_for,
+    on_manual_clock,
+    settle,
+    started,
+)
+
+
+class TestTimeout:
+    @on_manual_clock
+    async def test_names_tool_and_seconds_and_is_settled_when_the_body_has_ended(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+
+        await advance(5)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.error_type) == (CallStatus.TIMED_OUT, ErrorType.TIMEOUT)
+        assert outcome.result.startswith('[TIMEOUT] Tool "gated" did not respond within 5s.')
+        assert outcome.disposition is Disposition.SETTLED
+        assert outcome.ended_by.reason is CancelReason.TIMEOUT
+        assert (outcome.timeout, outcome.duration, call.body.cancels) == (5, 5, 1)
+
+    def test_logs_a_warning_without_input_or_output(self, caplog):
+        @on_manual_clock
+        async def run():
+            stage = Stage()
+            stage.gated(timeout=5)
+            (call,) = await started(stage, "A")
+            call.body.context.progress(output="s3cret")
+            await advance(5)
+            await call.outcome()
+
+        run()
+
+        (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+        assert (record.call_id, record.tool_name) == ("A", "gated")
+        assert "s3cret" not in caplog.text
+
+    @on_manual_clock
+    async def test_does_not_come_just_in_time(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+
+        await advance(4.999)
+        call.body.release()
+        await settle()
+        await advance(60)
+
+        assert (await call.outcome()).status is CallStatus.SUCCEEDED
+        assert stage.observer.names() == ["started", "ended"]
+
+    @on_manual_clock
+    async def test_does_not_come_when_the_body_ends_in_the_very_moment(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+
+        call.body.release()
+        asyncio.get_running_loop().jump(5)
+        await settle()
+
+        assert (await call.outcome()).status is CallStatus.SUCCEEDED
+        assert stage.observer.names() == ["started", "ended"]
+
+    @pytest.mark.parametrize("timeout", [0, -1])
+    @on_manual_clock
+    async def test_never_comes_without_a_limit(self, timeout):
+        stage = Stage()
+        stage.gated(timeout=timeout)
+        (call,) = await started(stage, "A")
+
+        await advance(300)
+        call.body.release()
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.timeout) == (CallStatus.SUCCEEDED, None)
+
+    @on_manual_clock
+    async def test_of_a_body_that_swallows_its_cancel_comes_within_limit_and_grace(self):
+        stage = Stage(timing=Timing(cancel_grace=0.6))
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+
+        await advance(5.59)
+        assert not call.task.done()
+        await advance(0.01)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.error_type) == (CallStatus.ABANDONED, ErrorType.TIMEOUT)
+        assert outcome.disposition is Disposition.INDETERMINATE
+        assert "may still be running and may have been applied" in outcome.result
+        assert call.body.cancels == 1
+        assert (stage.executor.abandoned, stage.executor.limiter.running) == (1, 0)
+        call.body.release()
+        await settle()
+        assert stage.executor.abandoned == 0
+
+    @pytest.mark.parametrize("side_effects", [True, False])
+    @on_manual_clock
+    async def test_of_a_mutating_tool_that_ended_warns_of_its_effect(self, side_effects):
+        stage = Stage()
+        stage.gated(timeout=5, side_effects=side_effects)
+        (call,) = await started(stage, "A")
+
+        await advance(5)
+
+        assert ("may have had an effect" in (await call.outcome()).result) is side_effects
+
+    @on_manual_clock
+    async def test_keeps_the_output_so_far(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+
+        call.body.context.progress(output="line 1\n")
+        call.body.context.progress(output="line 2\n")
+        await advance(5)
+
+        assert (await call.outcome()).result.endswith("line 1\nline 2\n")
+
+    @on_manual_clock
+    async def test_of_silence_leaves_a_tool_alone_that_reports(self):
+        stage = Stage()
+        stage.gated(timeout=60, idle_timeout=5)
+        (call,) = await started(stage, "A")
+
+        for _ in range(5):
+            await advance(4)
+            call.body.context.progress(output=".")
+        await advance(4.9)
+        assert not call.task.done()
+        await advance(0.1)
+        outcome = await call.outcome()
+
+        assert outcome.status is CallStatus.TIMED_OUT
+        assert "within 5s. It made no progress for that long." in outcome.result
+        assert outcome.result.endswith(".....")
+
+    @on_manual_clock
+    async def test_of_one_leaves_the_others_their_results(self):
+        stage = Stage()
+        stage.gated(timeout=60)
+        calls = await started(stage, "A", "C")
+        (slow,) = await started(stage, "B", input=asking_for(5000))
+
+        await advance(5)
+        assert (await slow.outcome()).status is CallStatus.TIMED_OUT
+        for call in calls:
+            call.body.release(call.live.id)
+
+        assert [(await call.outcome()).result for call in calls] == ["A", "C"]
+
+    @on_manual_clock
+    async def test_a_hint_is_capped_and_the_model_is_told(self):
+        stage = Stage(policies=EditedLevels(default=ToolLimits(ceiling=60)))
+        stage.gated()
+        (call,) = await started(stage, "A", input=asking_for(7_200_000))
+
+        assert (call.live.policy.capped_from, call.live.timeout) == (7200, 60)
+        await advance(60)
+        outcome = await call.outcome()
+
+        assert outcome.timeout_source == TimeoutSource.HINT
+        assert "It had asked for 7200s, which is more than is allowed." in outcome.result
+
+    @on_manual_clock
+    async def test_of_a_turn_says_that_it_was_the_turns(self):
+        stage, turn = Stage(), CancellationToken()
+        stage.gated(timeout=60)
+        (call,) = await started(stage, "A", token=turn)
+
+        turn.cancel(Cancellation(reason=CancelReason.TIMEOUT))
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.error_type) == (CallStatus.CANCELLED, ErrorType.CANCELLED)
+        assert "the turn ran out of time" in outcome.result
+
+
+class TestLateResult:
+    @on_manual_clock
+    async def test_of_an_abandoned_body_is_recorded_once_and_never_the_result(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+        await advance(5.6)
+        outcome = await call.outcome()
+
+        await advance(10)
+        call.body.release("late words")
+        await settle()
+
+        ((call_id, late),) = stage.observer.late
+        assert (call_id, late.kind, late.text, late.after) == ("A", "returned", "late words", 10)
+        assert "late words" not in outcome.result
+        assert stage.observer.outcomes == [("A", outcome)]
+        assert stage.observer.names() == ["started", "cancelling", "ended", "late"]
+
+    @on_manual_clock
+    async def test_in_the_grace_of_a_timeout_is_late_too(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        call.body.last_words = "late words"
+
+        await advance(5)
+        outcome = await call.outcome()
+        await settle()
+
+        assert (outcome.status, outcome.disposition) == (
+            CallStatus.TIMED_OUT,
+            Disposition.SETTLED,
+        )
+        assert "late words" not in outcome.result
+        assert [(late.kind, late.text) for _, late in stage.observer.late] == [
+            ("returned", "late words")
+        ]
+        assert stage.executor.abandoned == 0
+
+    @pytest.mark.parametrize(
+        ("end", "late"),
+        [
+            (lambda body: body.fail(ValueError("s3cret")), ("raised", "ValueError")),
+            (lambda body: body.fail(asyncio.CancelledError()), ("cancelled", "")),
+            (lambda body: body.release({"s3cret": b"\xff"}), ("returned", "")),
+        ],
+        ids=["an error", "a cancel", "not text"],
+    )
+    @on_manual_clock
+    async def test_that_is_none_is_told_by_its_kind_only(self, end, late):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+        await advance(5.6)
+        await call.outcome()
+
+        end(call.body)
+        await settle()
+
+        assert [(noted.kind, noted.text) for _, noted in stage.observer.late] == [late]
+
+    @on_manual_clock
+    async def test_that_cannot_be_recorded_is_logged_and_harms_nobody(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        stage.observer.errors["late"] = OSError("the database is gone")
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+        await advance(5.6)
+        await call.outcome()
+
+        call.body.release()
+        await settle()
+
+        assert stage.observer.names()[-1] == "late"
+        assert stage.executor.abandoned == 0
+
+    @on_manual_clock
+    async def test_is_not_recorded_after_the_executor_was_closed(self):
+        stage = Stage()
+        stage.gated(timeout=5)
+        (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
+        await advance(5.6)
+        await call.outcome()
+
+        await stage.executor.aclose()
+        call.body.release()
+        await settle()
+
+        assert stage.observer.late == []

@@ -1,0 +1,429 @@
+"""The browser tool with a real Chromium: pages, the addresses it may reach, supersede, and what is left of it (G1, C9)."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import uuid
+
+import pytest
+import pytest_asyncio
+
+from governance import toolbox
+from governance.core.calls import CallStatus, ToolCall
+from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.exceptions import ToolFailed
+from governance.core.executor import ToolExecutor
+from governance.core.ports import Host
+from tests.governance.core.process_table import tagged
+from tests.governance.toolbox.desk import Desk, browser_tags, page
+from tests.governance.toolbox.http_server import HttpServer, answer
+from tests.support import eventually
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+FORM = """<!doctype html><title>A form</title><h1>Order</h1>
+<form action="/sent"><label>Name <input name="name"></label>
+<label>Size <select name="size"><option>small</option><option>large</option></select></label>
+<textarea name="why" placeholder="Reason"></textarea><button>Send</button></form>
+<p>Twice</p><p>Twice</p><a href="/second">Second page</a><input type="file" aria-label="Picture">"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory):
+    made = Desk(tmp_path_factory.mktemp("workspace"))
+    yield made
+    await toolbox.aclose(made.registry)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def desk(shared):
+    shared.reset()
+    yield shared
+    await shared.call("close")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def server():
+    async with HttpServer().serve() as running:
+        running.pages["/"] = page(FORM)
+        running.pages["/second"] = page("<title>Second</title><p>Here you are</p>")
+        running.pages["/sent"] = page("<title>Sent</title><p>Thank you</p>")
+        yield running
+
+
+def ref_of(said, words):
+    (line,) = (line for line in said.splitlines() if words in line)
+    return line.partition("[ref=")[2].partition("]")[0]
+
+
+async def wait_forever(writer):
+    """An answer that never comes."""
+
+
+async def test_a_page_is_opened_and_shown_as_text_with_what_can_be_used(desk, server):
+    said = await desk.call("open", url=server.url())
+    assert said.splitlines()[0] == f"{server.url()} · A form"
+    assert 'heading "Order"' in said
+    assert 'textbox "Name"' in said
+    assert "/url: /second" in said
+    assert desk.reports[-1].message == f"Opening {server.url()}"
+    assert said == await desk.call("read")
+
+
+async def test_what_scripts_make_of_the_page_is_read(desk, server):
+    server.pages["/"] = page("<p id=a>before</p><script>a.textContent = 'after ' + 6 * 7</script>")
+    assert "after 42" in await desk.call("open", url=server.url())
+
+
+async def test_fields_are_filled_and_a_form_is_sent_by_ref(desk, server):
+    said = await desk.call("open", url=server.url())
+    assert ": Ann" in await desk.call("fill", target=ref_of(said, 'textbox "Name"'), text="Ann")
+    await desk.call("fill", target=ref_of(said, 'combobox "Size"'), text="large")
+    said = await desk.call("click", target=f"[ref={ref_of(said, 'button')}]")
+    assert "· Sent" in said
+    assert "Thank you" in said
+    assert server.requests[-1].split()[1] == "/sent?name=Ann&size=large&why="
+
+
+async def test_elements_are_found_by_their_exact_names_and_by_selectors(desk, server):
+    await desk.call("open", url=server.url())
+    await desk.call("fill", target="Reason", text="because\n")
+    await desk.call("fill", target="css=input[name=name]", text="Bob\n")
+    assert server.requests[-1].split()[1] == "/sent?name=Bob&size=small&why=because%0D%0A"
+    await desk.call("open", url=server.url())
+    assert "Here you are" in await desk.call("click", target="Second page")
+
+
+async def test_what_cannot_be_found_or_is_meant_twice_is_a_sentence(desk, server):
+    await desk.fails("No page is open", "read")
+    await desk.call("open", url=server.url())
+    await desk.fails("Nothing on the page is named 'Nowhere'", "click", target="Nowhere")
+    await desk.fails("2 elements are named 'Twice'", "click", target="Twice")
+    await desk.fails("More than one element", "click", target="css=p")
+    await desk.fails("Say what is meant", "click")
+    desk.change(browser_action_timeout=0.5)
+    await desk.call("close")
+    await desk.call("open", url=server.url())
+    await desk.fails("Read the page again", "click", target="e99")
+    await desk.fails("could not do that", "click", target="css=:::")
+    await desk.fails("could not do that", "fill", target="Picture", text="/etc/passwd")
+
+
+async def test_a_long_page_is_cut(desk, server):
+    server.pages["/"] = page("<p>word</p>" * 2000)
+    desk.change(browser_read_limit=500)
+    said = await desk.call("open", url=server.url())
+    assert len(said) < 700
+    assert "characters left out" in said
+
+
+async def test_screenshots_are_saved_under_free_names_in_the_workspace(desk, server):
+    await desk.call("open", url=server.url())
+    first = await desk.call("screenshot")
+    second = await desk.call("screenshot")
+    names = [said.split()[1] for said in (first, second)]
+    assert len(set(names)) == 2
+    for name in names:
+        assert (desk.workspace / name).read_bytes().startswith(b"\x89PNG")
+
+
+async def test_each_conversation_has_its_own_page_and_cookies(desk, server):
+    server.pages["/set"] = page("set", set_cookie="who=ann")
+    await desk.call("open", url=server.url("/set"))
+    await desk.call("open", url=server.url())
+    assert "who=ann" in server.requests[-1]
+    other = uuid.uuid4().hex
+    await desk.call("open", scope=other, url=server.url())
+    assert "who=ann" not in server.requests[-1]
+    await desk.call("close", scope=other)
+    assert "A form" in await desk.call("read")
+    await desk.fails("No page is open", "read", scope=other)
+
+
+async def test_dialogs_are_dismissed_and_told(desk, server):
+    server.pages["/"] = page("<script>alert('Really?'); document.write('went on')</script>")
+    said = await desk.call("open", url=server.url())
+    assert "dialog, which was dismissed: 'Really?'" in said
+    assert "went on" in said
+
+
+async def test_new_windows_are_closed_and_told(desk, server):
+    server.pages["/"] = page('<a href="/second" target="_blank">Elsewhere</a>')
+    await desk.call("open", url=server.url())
+    await desk.call("click", target="Elsewhere")
+
+    async def told():
+        return f"new window for {server.url('/second')}" in await desk.call("read")
+
+    tab = desk.house.find(desk.scope)
+    await eventually(lambda: tab._notes)
+    assert await told()
+    await eventually(lambda: len(tab.page.context.pages) == 1)
+    assert not await told()
+
+
+async def test_downloads_are_refused(desk, server):
+    server.pages["/file"] = answer(
+        b"x" * 100, content_type="application/octet-stream", connection="close"
+    )
+    await desk.fails("download", "open", url=server.url("/file"))
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "chrome://version",
+        "view-source:file:///etc/passwd",
+        "about:blank",
+        "data:text/html,x",
+        "javascript:1",
+        "http://user:pw@host/",
+        "",
+    ],
+)
+async def test_only_addresses_of_the_web_are_opened(desk, url):
+    await desk.fails("Only http|valid web address|user name", "open", url=url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "0x7f000001", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "127.1"],
+)
+async def test_private_addresses_are_refused_however_they_are_spelled(desk, server, host):
+    desk.change(web_allow_private=False)
+    await desk.fails("private or local network", "open", url=server.url(host=host))
+    assert server.requests == []
+
+
+class Public:
+    """Names of which one is public and leads to our server, and one is private."""
+
+    async def __call__(self, host, port):
+        known = {"public.test": "127.0.0.1", "private.test": "10.0.0.1"}
+        return [known.get(host, host)]
+
+
+@pytest.fixture
+def public(desk, monkeypatch):
+    """Let 127.0.0.1 count as a public host, and everything else on this network as private."""
+    monkeypatch.setattr(
+        "governance.toolbox.addresses.is_public", lambda address: address == "127.0.0.1"
+    )
+    desk.change(web_allow_private=False, web_resolve=Public())
+
+
+@pytest.mark.usefixtures("public")
+async def test_a_redirect_to_a_private_address_is_refused(desk, server):
+    server.pages["/"] = answer("", status="302 Found", location="http://private.test/")
+    await desk.fails("'private.test' is on a private", "open", url=server.url(host="public.test"))
+
+
+@pytest.mark.usefixtures("public")
+async def test_a_link_to_a_private_address_is_refused_and_the_page_can_be_left(desk, server):
+    server.pages["/"] = page('<a href="http://10.0.0.1/">In</a>')
+    await desk.call("open", url=server.url(host="public.test"))
+    await desk.fails("'10.0.0.1' is on a private", "click", target="In")
+    assert "Second" in await desk.call("open", url=server.url("/second", host="public.test"))
+
+
+@pytest.mark.usefixtures("public")
+async def test_nothing_on_a_page_reaches_a_private_address(desk, server):
+    """Pictures, scripts, frames, fetch, WebSockets, WebRTC: all of it takes the one door."""
+    packets = []
+
+    class Listener(asyncio.DatagramProtocol):
+        def datagram_received(self, data, addr):
+            packets.append(data)
+
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(Listener, local_addr=("127.0.0.1", 0))
+    stun = transport.get_extra_info("sockname")[1]
+    server.pages["/"] = page(
+        """<img src="http://10.0.0.1/a.png"><script src="http://10.0.0.2/a.js"></script>
+        <iframe src="http://10.0.0.3/"></iframe><iframe src="file:///etc/passwd"></iframe>
+        <link rel="prefetch" href="http://10.0.0.4/"><p id="p"></p>
+        <script>
+        const done = what => { p.textContent += what + " " };
+        const tries = [
+          fetch("http://10.0.0.5/").catch(() => done("fetch")),
+          fetch("file:///etc/passwd").catch(() => done("file")),
+          new Promise(go => { const s = new WebSocket("ws://10.0.0.6/"); s.onerror = () => go(done("socket")) }),
+          new Promise(go => {
+            const peer = new RTCPeerConnection({iceServers: [{urls: "stun:127.0.0.1:STUN"}]});
+            peer.onicecandidate = e => { if (!e.candidate) go(done("gathered")) };
+            peer.createDataChannel("x"); peer.createOffer().then(o => peer.setLocalDescription(o));
+          }),
+        ];
+        Promise.all(tries).then(() => done("all"));
+        </script>""".replace("STUN", str(stun))
+    )
+    try:
+        said = await desk.call("open", url=server.url(host="public.test"))
+        refused = set()
+
+        async def settled():
+            nonlocal said
+            refused.update(line for line in said.splitlines() if line.startswith("Not loaded"))
+            if "all" in said.split():
+                return True
+            said = await desk.call("read")
+            return False
+
+        await eventually(settled, timeout=20)
+        for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.5", "10.0.0.6"):
+            assert any(f"'{host}' is on a private" in line for line in refused), host
+        assert "root:" not in said
+        assert packets == []
+        assert [request.split()[1] for request in server.requests if "favicon" not in request] == [
+            "/"
+        ]
+    finally:
+        transport.close()
+
+
+async def test_a_page_cannot_go_to_the_files_of_the_server(desk, server):
+    server.pages["/"] = page('<a href="file:///etc/passwd">In</a>')
+    server.pages["/r"] = answer("", status="302 Found", location="file:///etc/passwd")
+    await desk.call("open", url=server.url())
+    assert "root:" not in await desk.call("click", target="In")
+    assert desk.house.find(desk.scope).page.url == server.url()
+    await desk.fails("could not be loaded", "open", url=server.url("/r"))
+
+
+async def test_a_host_that_does_not_answer_is_a_sentence(desk, server):
+    async with HttpServer().serve() as gone:
+        url = gone.url()
+    await desk.fails("No connection to the host '127.0.0.1'", "open", url=url)
+    await desk.fails("could not be found", "open", url="http://no-such-host.invalid/")
+
+
+async def test_what_is_no_proxy_request_is_cut_off(desk, server):
+    await desk.call("open", url=server.url())
+    port = desk.house.find(desk.scope).gateway._server.sockets[0].getsockname()[1]
+    for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x05\x01\x00\x05\x02\x00\x01", b"\x05"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        writer.write_eof()
+        assert len(await reader.read()) <= 2
+        writer.close()
+        await writer.wait_closed()
+
+
+# Limits, cancel, supersede
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def executor(desk):
+    made = ToolExecutor(registry=desk.registry)
+    yield made
+    await made.aclose()
+
+
+def start(desk, executor, call_id, **arguments):
+    call = ToolCall(id=call_id, tool_name="browser", scope=desk.scope, input=arguments)
+    live = executor.prepare(call)
+    host = Host(workspace=desk.workspace)
+    return live, asyncio.create_task(executor.execute(live, host=host))
+
+
+async def test_a_newer_call_takes_the_place_of_the_earlier_one(desk, server, executor):
+    server.pages["/slow"] = wait_forever
+    first, running = start(desk, executor, "1", action="open", url=server.url("/slow"))
+    await eventually(lambda: any("/slow" in request for request in server.requests))
+    _, newer = start(desk, executor, "2", action="open", url=server.url("/second"))
+    outcome = await running
+    assert outcome.status is CallStatus.CANCELLED
+    assert first.ended_by.reason is CancelReason.SUPERSEDED
+    assert "a newer call of the same tool" in outcome.result
+    outcome = await newer
+    assert outcome.status is CallStatus.SUCCEEDED
+    assert "Here you are" in outcome.result
+    async with asyncio.timeout(5):
+        await server.closed.wait()
+
+
+async def test_cancel_closes_the_page_and_its_connections(desk, server, executor):
+    server.pages["/slow"] = wait_forever
+    live, running = start(desk, executor, "1", action="open", url=server.url("/slow"))
+    await eventually(lambda: any("/slow" in request for request in server.requests))
+    live.cancel(Cancellation(reason=CancelReason.USER))
+    outcome = await running
+    assert outcome.status is CallStatus.CANCELLED
+    async with asyncio.timeout(5):
+        await server.closed.wait()
+    assert desk.house.find(desk.scope) is None
+    await desk.fails("No page is open", "read")
+
+
+async def test_timeout_closes_a_page_whose_script_never_ends(desk, server, executor):
+    server.pages["/"] = page('<button onclick="for (;;) {}">Hang</button>')
+    await desk.call("open", url=server.url())
+    context = desk.house.find(desk.scope).page.context
+    closed = asyncio.Event()
+    context.on("close", lambda _: closed.set())
+    _, running = start(
+        desk, executor, "1", action="click", target="Hang", _meta={"timeout_ms": 500}
+    )
+    outcome = await running
+    assert outcome.status is CallStatus.TIMED_OUT
+    async with asyncio.timeout(5):
+        await closed.wait()
+    assert desk.house.find(desk.scope) is None
+
+
+async def test_cancel_while_the_page_is_being_opened_leaves_none(desk, server):
+    await desk.call("open", scope="warm", url=server.url())  # the browser runs
+    pages = desk.house._browser.result()
+    before = len(pages.contexts)
+    task = asyncio.create_task(desk.call("open", url=server.url("/second")))
+    await eventually(lambda: desk.house._opening)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await eventually(lambda: len(pages.contexts) == before)
+    assert desk.house.find(desk.scope) is None
+    await desk.call("close", scope="warm")
+
+
+async def test_an_idle_page_is_closed(desk, server):
+    await desk.call("open", url=server.url())
+    desk.change(browser_idle=0.2)
+    await desk.call("read")
+    await eventually(lambda: desk.house.find(desk.scope) is None)
+
+
+async def test_too_many_pages_close_the_one_used_longest_ago_but_none_in_use(desk, server):
+    desk.change(browser_max_pages=2)
+    scopes = [uuid.uuid4().hex for _ in range(3)]
+    for scope in scopes:
+        await desk.call("open", scope=scope, url=server.url())
+    assert [desk.house.find(scope) is not None for scope in scopes] == [False, True, True]
+    server.pages["/slow"] = wait_forever
+    busy = [
+        asyncio.create_task(desk.call("open", scope=scope, url=server.url("/slow")))
+        for scope in scopes[1:]
+    ]
+    await eventually(lambda: sum("/slow" in request for request in server.requests) == 2)
+    await desk.fails("all are in use", "open", url=server.url())
+    for task in busy:
+        task.cancel()
+    await asyncio.wait(busy)
+
+
+async def test_a_browser_that_dies_is_told_and_the_next_page_gets_a_new_one(desk, server):
+    await desk.call("open", url=server.url())
+    server.pages["/slow"] = wait_forever
+    running = asyncio.create_task(desk.call("open", url=server.url("/slow")))
+    await eventually(lambda: any("/slow" in request for request in server.requests))
+    for pid in [pid for tag in browser_tags() for pid in tagged(tag)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ToolFailed, match="closed or has crashed"):
+        await running
+    await eventually(lambda: desk.house._browser is None)
+    assert "A form" in await desk.call("open", url=server.url())

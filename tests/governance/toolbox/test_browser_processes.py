@@ -1,0 +1,134 @@
+"""The browser's processes: none without need, none left behind, and what is said where it is not installed (G1)."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from governance import toolbox
+from governance.core.exceptions import InvalidToolInput
+from governance.core.tools import Concurrency, ToolRegistry
+from governance.toolbox import BrowserSandbox, ToolboxSettings, chromium
+from tests.governance.core.process_table import tagged
+from tests.governance.toolbox.desk import Desk, browser_tags, page
+from tests.governance.toolbox.http_server import HttpServer
+from tests.support import eventually, eventually_sync
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+async def server():
+    async with HttpServer().serve() as running:
+        running.pages["/"] = page("<title>A form</title>")
+        yield running
+
+
+def test_it_declares_how_it_is_governed():
+    registry = ToolRegistry()
+    toolbox.register(registry, settings=ToolboxSettings)
+    tool = registry.get("browser")
+    assert tool.limits.timeout == 180
+    assert tool.concurrency is Concurrency.SUPERSEDE
+    assert tool.side_effects
+    assert tool.cancellable
+    with pytest.raises(InvalidToolInput, match="action"):
+        tool.validate({"action": "download"})
+
+
+# What is not installed, and what is left
+
+
+async def alone(**values):
+    """Tools of their own, with a browser of their own."""
+    desk = Desk(None)
+    desk.reset()
+    desk.change(**values)
+    return desk
+
+
+async def test_without_playwright_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "playwright.async_api", None)
+    desk = await alone()
+    await desk.fails("the extra `browser`", "open", url="http://example.org/")
+
+
+async def test_without_chromium_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    desk = await alone()
+    await desk.fails("No Chromium is installed", "open", url="http://example.org/")
+    await toolbox.aclose(desk.registry)
+
+
+async def test_a_program_that_is_no_browser_is_a_sentence(tmp_path):
+    desk = await alone(browser_path="/bin/true")
+    await desk.fails("could not be started", "open", url="http://example.org/")
+    await toolbox.aclose(desk.registry)
+
+
+def test_its_own_sandbox_is_used_unless_we_are_root(monkeypatch):
+    for user, choice, expected in (
+        (0, BrowserSandbox.AUTO, False),
+        (1000, BrowserSandbox.AUTO, True),
+        (0, BrowserSandbox.ON, True),
+        (1000, BrowserSandbox.OFF, False),
+    ):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        assert chromium.uses_own_sandbox(ToolboxSettings(browser_sandbox=choice)) is expected
+
+
+async def test_closing_leaves_no_process_and_it_can_begin_again(server):
+    desk = await alone()
+    await desk.call("open", url=server.url())
+    (tag,) = browser_tags()
+    assert len(tagged(tag)) > 2
+    await toolbox.aclose(desk.registry)
+    assert tagged(tag) == []
+    assert desk.house is None
+
+
+async def test_a_browser_without_pages_ends_after_the_idle_time(server):
+    desk = await alone(browser_idle=0.2)
+    await desk.call("open", url=server.url())
+    (tag,) = browser_tags()
+    await eventually(lambda: not tagged(tag), timeout=15)
+    assert "A form" in await desk.call("open", url=server.url())
+    await toolbox.aclose(desk.registry)
+
+
+SERVER = textwrap.dedent(
+    """
+    import asyncio
+    from governance import toolbox
+    from governance.core.cancellation import CancellationToken
+    from governance.core.tools import ToolContext, ToolRegistry
+    registry = ToolRegistry()
+    toolbox.register(registry, settings=lambda: toolbox.ToolboxSettings(web_allow_private=True))
+    async def main():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        context = ToolContext(call_id="c", tool_name="browser", scope="s", token=CancellationToken(), report=print)
+        port = server.sockets[0].getsockname()[1]
+        await registry.get("browser").function(context, "open", url=f"http://127.0.0.1:{port}/")
+        print("up", flush=True)
+        await asyncio.Event().wait()
+    async def serve(reader, writer):
+        await reader.readuntil(b"\\r\\n\\r\\n")
+        writer.write(b"HTTP/1.0 200 OK\\r\\nContent-Type: text/html\\r\\n\\r\\n<p>page</p>")
+        await writer.drain()
+        writer.close()
+    asyncio.run(main())
+    """
+)
+
+
+def test_a_killed_server_leaves_no_browser_behind():
+    """kill -9: nothing of ours runs any more, and still every process of the browser ends."""
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert any(line.strip() == "up" for line in process.stdout)
+        (tag,) = browser_tags(ancestor=process.pid)
+        assert len(tagged(tag)) > 2
+        process.kill()
+    eventually_sync(lambda: not tagged(tag), timeout=15)

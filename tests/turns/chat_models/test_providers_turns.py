@@ -1,0 +1,95 @@
+"""Turns on a provider's chat model through the services: what the database and the watchers get."""
+
+import asyncio
+
+import pytest
+
+from tests.turns.chat_models.servers import Break, Hold, Response
+from tests.turns.support import Stage
+from turns.chat_models import get_chat_model
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+UNAVAILABLE = Response([b"{}"], status="503 Service Unavailable")
+
+
+@pytest.fixture
+def on(stage: Stage, settings, dialect):
+    """The conversation, with the provider's chat model answering."""
+    get_chat_model.cache_clear()
+    settings.TURNS_CHAT_MODEL = f"{dialect.provider}:{dialect.model_name}"
+    settings.TURNS_CHAT_MODEL_RETRY_MAX_WAIT = 0.05
+    yield stage
+    get_chat_model.cache_clear()
+
+
+async def test_a_turn_with_tools_and_a_retry_is_told_stored_and_valid(serve, dialect, on):
+    calls = (
+        dialect.wire.call(1, "call_a", "quick", text="sunny"),
+        dialect.wire.call(2, "call_b", "quick", raw='{"text": "ra'),
+    )
+    server = await serve(
+        UNAVAILABLE, dialect.answer(*calls, calls=True), dialect.answer(dialect.text("Sunny."))
+    )
+
+    turn = await on.run("How is the weather?")
+
+    assert (turn.status, turn.steps) == ("completed", 2)
+    told = on.listener.find("error", code="retrying")
+    assert told["message"] == "The model is not available; retrying in 1 s."
+    assert told["seq"]
+    good, bad = (await on.calls(turn.id)).values()
+    assert (good.status, good.result) == ("succeeded", "sunny")
+    assert (bad.status, bad.error_type) == ("failed", "invalid_input")
+    assert "not valid JSON" in str(server.requests[2].body["messages"])
+
+
+@pytest.mark.parametrize("place", ["before the headers", "in the text"])
+async def test_a_cancel_closes_the_providers_socket_and_the_next_turn_knows(
+    serve, dialect, on, place
+):
+    hold = Hold()
+    held = (
+        Response(before=[hold])
+        if place == "before the headers"
+        else dialect.unfinished(*dialect.open_text("Once upon a"), hold)
+    )
+    server = await serve(held, dialect.answer(dialect.text("I was interrupted.")))
+    turn_id = await on.say("Tell me a story")
+    async with asyncio.timeout(20):
+        await hold.reached.wait()
+        if place == "in the text":
+            await on.listener.until("text_delta", offset=0)
+
+    await on.cancel(turn_id)
+    async with asyncio.timeout(1):  # C1
+        await server.left.wait()
+    turn = await on.ended(turn_id)
+    await on.run("What was that?")
+
+    assert turn.status == "cancelled"
+    assert len(server.requests) == 2
+    assert "interrupted" in str(server.requests[1].body)  # H5
+    assert ("Once upon a" in str(server.requests[1].body)) == (place == "in the text")
+
+
+async def test_a_failure_ends_the_turn_with_its_code_and_keeps_what_was_said(serve, dialect, on):
+    await serve(
+        dialect.unfinished(*dialect.open_text("Once upon a"), Break()),
+        dialect.answer(dialect.text("Again.")),
+    )
+
+    turn = await on.run("Tell me a story")
+
+    assert (turn.status, turn.error_code) == ("failed", "chat_model_dropped")
+    assert on.listener.find("error", code="chat_model_dropped")["message"].startswith("The conn")
+    history = await on.history()
+    assert history[-1].texts[0].text == "Once upon a"
+    assert (await on.run("go on")).status == "completed"
+
+
+async def test_a_missing_key_is_told_in_the_chat(on):
+    turn = await on.run("Hello")
+
+    assert (turn.status, turn.error_code) == ("failed", "chat_model_key_missing")
+    assert "_API_KEY" in on.listener.find("error", code="chat_model_key_missing")["message"]

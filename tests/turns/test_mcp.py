@@ -1,0 +1,40 @@
+"""An MCP server's tool in a turn: offered to the chat model, called, cancelled by its button (G2, C3)."""
+
+import sys
+
+import pytest
+
+from governance.doors import database_door
+from governance.models import McpServer
+from tests.governance.mcp.support import HERE
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@database_door
+def add_server(*habits):
+    program = f"{sys.executable} {HERE / 'unruly_server.py'} {' '.join(habits)}"
+    McpServer.objects.create(name="unruly", command=program)
+
+
+async def test_a_turn_calls_a_tool_of_a_server_and_its_call_can_be_cancelled(stage, settings):
+    settings.TURNS_CHAT_MODEL = "local"
+    await add_server()
+    text = 'call unruly_echo {"text": "from the server"}\ncall unruly_deaf {}'
+    turn_id = await stage.say(text)
+    deaf = await stage.listener.until("tool_start", tool_name="unruly_deaf")
+    await stage.listener.until("tool_result", tool_name="unruly_echo")
+    await stage.cancel_call(turn_id, deaf["tool_id"])
+    turn = await stage.ended(turn_id)
+    assert turn.status == "completed"
+    by_name = {call.tool_name: call for call in (await stage.calls(turn_id)).values()}
+    assert by_name["unruly_echo"].result == "from the server"
+    assert by_name["unruly_deaf"].disposition == "indeterminate"
+    assert by_name["unruly_deaf"].ended_by_reason == "user"
+
+
+async def test_a_server_that_does_not_start_is_no_obstacle_to_a_turn(stage, settings):
+    settings.TURNS_CHAT_MODEL = "local"
+    await add_server("dies")
+    turn = await stage.run("say hello")
+    assert turn.status == "completed"
