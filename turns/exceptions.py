@@ -37,7 +37,7 @@ class TurnNotFound(TurnsError):
     code = "turn_not_found"
 
     def __init__(self) -> None:
-        super().__init__(_("Turn not found or already completed"))
+        super().__init__("Turn not found or already completed")  # part of the protocol: not translated
 
 
 class ToolCallNotFound(TurnsError):

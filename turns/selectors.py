@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
@@ -111,31 +112,11 @@ def partial_text(*, turn_id: UUID, user: User) -> str:
 @database_door
 def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> Json:
     """Return all that a page needs to show a conversation as it is now, or `before` a message's position."""
-    conversation = conversation_for(user, conversation_id, permission="turns.view_all")
-    limit = app_settings.SNAPSHOT_MESSAGES
-    rows = Message.objects.filter(conversation=conversation, is_streaming=False).order_by(
-        "-position"
-    )
-    if before is not None:
-        rows = rows.filter(position__lt=before)
-    messages = list(rows[: limit + 1])
-    shown = messages[:limit][::-1]
-    at = timezone.now()
-    turns = _turns_of(conversation, shown, with_active=before is None)
-    by_turn = _calls_by_turn(turns)
-    ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
-    active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
-    return {
-        "type": "snapshot",
-        "seq": conversation.last_seq,
-        "messages": [_message(row) for row in shown],
-        "calls": [
-            calls.describe(row, at=at) for turn in ended for row in by_turn.get(str(turn.pk), [])
-        ],
-        "turns": [_ended(turn) for turn in ended],
-        "active_turns": [_live(turn, by_turn.get(str(turn.pk), []), at=at) for turn in active],
-        "has_earlier": len(messages) > limit,
-    }
+    conversation_for(user, conversation_id, permission="turns.view_all")
+    with (
+        transaction.atomic()
+    ):  # one moment for all of it: nothing is both in the snapshot and an event after it
+        return _snapshot(log.locked(conversation_id), before=before)
 
 
 @database_door
@@ -159,6 +140,33 @@ def history(*, conversation_id: UUID, user: User) -> Json:
             }
             for repair in repairs
         ],
+    }
+
+
+def _snapshot(conversation: Conversation, *, before: int | None) -> Json:
+    limit = app_settings.SNAPSHOT_MESSAGES
+    rows = Message.objects.filter(conversation=conversation, is_streaming=False).order_by(
+        "-position"
+    )
+    if before is not None:
+        rows = rows.filter(position__lt=before)
+    messages = list(rows[: limit + 1])
+    shown = messages[:limit][::-1]
+    at = timezone.now()
+    turns = _turns_of(conversation, shown, with_active=before is None)
+    by_turn = _calls_by_turn(turns)
+    ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
+    active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
+    return {
+        "type": "snapshot",
+        "seq": conversation.last_seq,
+        "messages": [_message(row) for row in shown],
+        "calls": [
+            calls.describe(row, at=at) for turn in ended for row in by_turn.get(str(turn.pk), [])
+        ],
+        "turns": [_ended(turn) for turn in ended],
+        "active_turns": [_live(turn, by_turn.get(str(turn.pk), []), at=at) for turn in active],
+        "has_earlier": len(messages) > limit,
     }
 
 

@@ -1,4 +1,4 @@
-"""Keeps turns: enqueue, claim, cancel, end; every change of status is a compare-and-set (sync ORM, `turns.doors` for async)."""
+"""Keeps turns until they end: enqueue, claim, cancel what waits; a change of status is a compare-and-set (sync ORM)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -183,6 +183,29 @@ def cancellation_of(request: CancelRequest) -> Cancellation:
     )
 
 
+def add_message(
+    conversation: Conversation,
+    turn: Turn,
+    *,
+    role: str,
+    content: list[dict[str, Any]],
+    at: datetime,
+    **fields: Any,
+) -> Message:
+    """Append a message to a locked conversation."""
+    conversation.last_position += 1
+    conversation.save(update_fields=["last_position"])
+    return Message.objects.create(
+        conversation=conversation,
+        turn=turn,
+        position=conversation.last_position,
+        role=role,
+        content=content,
+        at=at,
+        **fields,
+    )
+
+
 def _claim(
     conversation: Conversation, turn: Turn, *, process: Process
 ) -> tuple[ClaimedTurn, list[log.WireEvent]]:
@@ -219,29 +242,6 @@ def _claim(
         },
     )
     return claimed, log.append(conversation, turn.pk, started, at=at)
-
-
-def add_message(
-    conversation: Conversation,
-    turn: Turn,
-    *,
-    role: str,
-    content: list[dict[str, Any]],
-    at: datetime,
-    **fields: Any,
-) -> Message:
-    """Append a message to a locked conversation."""
-    conversation.last_position += 1
-    conversation.save(update_fields=["last_position"])
-    return Message.objects.create(
-        conversation=conversation,
-        turn=turn,
-        position=conversation.last_position,
-        role=role,
-        content=content,
-        at=at,
-        **fields,
-    )
 
 
 def _title(text: str) -> str:

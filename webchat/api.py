@@ -10,10 +10,12 @@ from ninja.params import QueryEx
 
 from governance import CancelSource
 from turns import selectors, services
+from turns.exceptions import ToolCallNotFound, TurnNotFound, TurnsError
 from turns.services import OpOutcome
 from webchat import __version__, errors, shapes
 from webchat.authentication import SessionAuth, TokenAuth
 from webchat.conf import app_settings
+from webchat.exceptions import Refused
 from webchat.inputs import SEQ, JsonParser, conversation_uuid, turn_uuid, user_of
 from webchat.limits import allow_in_minute
 from webchat.markdown import with_html
@@ -73,7 +75,7 @@ async def cancel_turn(
         mode=asked.mode,
         op_id=asked.op_id,
     )
-    check(receipt.outcome, missing=errors.turn_not_found())
+    check(receipt.outcome, missing=TurnNotFound())
     return JsonResponse({"ok": True, "turn_id": str(receipt.turn_id), "status": receipt.status})
 
 
@@ -95,7 +97,7 @@ async def cancel_tool(
         note=asked.reason,
         op_id=asked.op_id,
     )
-    check(receipt.outcome, missing=errors.call_not_found())
+    check(receipt.outcome, missing=ToolCallNotFound())
     return JsonResponse(
         {"ok": True, "turn_id": str(receipt.turn_id), "tool_id": tool_id, "status": receipt.status}
     )
@@ -118,7 +120,7 @@ async def set_deadline(
         extend_ms=body.extend_ms,
         op_id=body.op_id,
     )
-    check(receipt.outcome, missing=errors.call_not_found())
+    check(receipt.outcome, missing=ToolCallNotFound())
     return JsonResponse(
         {"ok": True, "timeout_ms": receipt.timeout_ms, "timeout_source": receipt.timeout_source}
     )
@@ -160,7 +162,7 @@ async def send_message(
     """Say something: begins a turn, or ends one if it is a cancel word (C6)."""
     user = user_of(request)
     if not await allow_in_minute(f"messages.{user.pk}", limit=app_settings.MAX_MESSAGES_PER_MINUTE):
-        raise errors.Refused(
+        raise Refused(
             429, "too_many_messages", _("Too many messages in a minute. Wait a moment.")
         )
     received = await services.receive_message(
@@ -205,14 +207,14 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
     return JsonResponse(found)
 
 
-def check(outcome: OpOutcome, *, missing: errors.Refused) -> None:
+def check(outcome: OpOutcome, *, missing: TurnsError) -> None:
     """Go on only if the request was accepted."""
     if outcome is OpOutcome.DENIED:
-        raise errors.Refused(
+        raise Refused(
             403, "denied", _("You may see this turn, but not cancel or change it.")
         )
     if outcome is OpOutcome.NOT_CANCELLABLE:
-        raise errors.Refused(
+        raise Refused(
             409,
             "not_cancellable",
             _("This tool call cannot be cancelled; cancel the turn instead."),

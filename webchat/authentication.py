@@ -2,19 +2,17 @@
 
 from typing import cast
 
-from asgiref.sync import sync_to_async
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from ninja.security.base import AuthBase
 from ninja.utils import check_csrf
 
+from governance.doors import database_door
 from webchat import tokens
-from webchat.exceptions import SignedOut, WebchatError
+from webchat.exceptions import CsrfFailed, SignedOut
 
-
-class CsrfFailed(WebchatError):
-    """An unsafe request with a session's cookie came without the page's token: it may come from another site."""
+_check_csrf = database_door(check_csrf)  # the token may be kept in the session, and that in the database
 
 
 class TokenAuth(AuthBase):
@@ -47,7 +45,7 @@ class SessionAuth(AuthBase):
         user = await request.auser()
         if not user.is_authenticated or not user.is_active:
             return None
-        if await sync_to_async(check_csrf)(request) is not None:
+        if await _check_csrf(request) is not None:
             raise CsrfFailed(
                 "csrf_failed",
                 _("The CSRF token is missing or wrong. Reload the page and try again."),

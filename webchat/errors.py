@@ -21,14 +21,12 @@ from turns.exceptions import (
     TurnNotFound,
     TurnsError,
 )
-from webchat.authentication import CsrfFailed
-from webchat.exceptions import SignedOut, WebchatError
+from webchat.exceptions import CsrfFailed, Refused, SignedOut, UnsupportedMediaType
 from webchat.problems import sentence_for
 
 logger = logging.getLogger(__name__)
 
 Raised = TypeVar("Raised", bound=Exception)
-TURN_NOT_FOUND = "Turn not found or already completed"  # this sentence is part of the protocol
 _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
     ConversationNotFound: 404,
     TurnNotFound: 404,
@@ -37,31 +35,9 @@ _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
 }
 
 
-class Refused(WebchatError):
-    """The request was understood and refused; `status` says how."""
-
-    def __init__(self, status: int, code: str, sentence: str) -> None:
-        super().__init__(code, sentence)
-        self.status = status
-
-
-class UnsupportedMediaType(WebchatError):
-    """The body is not declared as JSON."""
-
-
 def error(status: int, code: str, sentence: object) -> JsonResponse:
     """Return an error as the protocol has it."""
     return JsonResponse({"error": str(sentence), "code": code}, status=status)
-
-
-def turn_not_found() -> Refused:
-    """Return the one answer to every turn that is unknown, finished or somebody else's (C5)."""
-    return Refused(404, "turn_not_found", TURN_NOT_FOUND)
-
-
-def call_not_found() -> Refused:
-    """Return the answer to a tool call that is unknown or finished."""
-    return Refused(404, "tool_call_not_found", _("Tool call not found or already completed"))
 
 
 def not_found() -> JsonResponse:
@@ -165,6 +141,4 @@ def _on_http_error(refused: HttpError) -> JsonResponse:
 
 
 def _on_turns_error(refused: TurnsError) -> JsonResponse:
-    if isinstance(refused, TurnNotFound):
-        return error(404, refused.code, TURN_NOT_FOUND)
     return error(_STATUS_OF_TURNS_ERROR.get(type(refused), 422), refused.code, refused.sentence)

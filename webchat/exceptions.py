@@ -2,7 +2,10 @@
 
 WebchatError
 ├── ProtocolError           a frame that cannot be understood
-└── SignedOut               the connection's credentials do not hold any more
+├── UnsupportedMediaType    a body that is not declared as JSON
+├── SignedOut               credentials that do not hold any more
+├── CsrfFailed              a request that another site may have sent
+└── Refused                 a request that was understood, and refused with a status
 """
 
 from django.utils.functional import Promise
@@ -23,3 +26,19 @@ class ProtocolError(WebchatError):
 
 class SignedOut(WebchatError):
     """The session has ended, the token was revoked, or the account was switched off."""
+
+
+class UnsupportedMediaType(WebchatError):
+    """The body is not declared as JSON."""
+
+
+class CsrfFailed(WebchatError):
+    """An unsafe request with a session's cookie came without the page's token: it may come from another site."""
+
+
+class Refused(WebchatError):
+    """The request was understood and refused; `status` says how."""
+
+    def __init__(self, status: int, code: str, sentence: str) -> None:
+        super().__init__(code, sentence)
+        self.status = status

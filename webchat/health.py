@@ -5,13 +5,13 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.http import require_safe
 
+from governance.doors import database_door
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ async def _answers(question: Coroutine[Any, Any, None], what: str) -> bool:
     return True
 
 
-@database_sync_to_async
+@database_door
 def _ask_database() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from channels.db import database_sync_to_async
 from django.conf import settings
 from django.contrib import auth
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
+from governance.doors import database_door
 from webchat import tokens
 from webchat.exceptions import SignedOut
 
@@ -23,7 +23,7 @@ def user_of_session(session_key: str) -> AbstractBaseUser | None:
     return user if isinstance(user, AbstractBaseUser) and user.is_active else None
 
 
-@database_sync_to_async
+@database_door
 def current_user(scope: Mapping[str, Any]) -> AbstractBaseUser:
     """Return the user of a socket as the database knows them now; raise `SignedOut` if there is none."""
     user = (

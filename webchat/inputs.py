@@ -8,7 +8,8 @@ from django.utils.translation import gettext as _
 from ninja.params import P
 from ninja.parser import Parser
 
-from webchat import errors
+from turns.exceptions import TurnNotFound
+from webchat.exceptions import UnsupportedMediaType
 from webchat.operations import uuid_of
 
 FORMS = {"application/x-www-form-urlencoded", "multipart/form-data"}
@@ -24,7 +25,7 @@ class JsonParser(Parser):
             return super().parse_body(request)
         if request.content_type in FORMS and not request.POST and not request.FILES:
             return {}
-        raise errors.UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
+        raise UnsupportedMediaType("unsupported_media_type", _("Send application/json."))
 
 
 def user_of(request: HttpRequest) -> Any:
@@ -36,7 +37,7 @@ def turn_uuid(text: str) -> UUID:
     """Return a turn's id; an id of another form is a turn that nobody has."""
     found = uuid_of(text)
     if found is None:
-        raise errors.turn_not_found()
+        raise TurnNotFound
     return found
 
 

@@ -4,12 +4,12 @@ import hashlib
 import secrets
 from datetime import timedelta
 
-from channels.db import database_sync_to_async
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
+from governance.doors import database_door
 from webchat.conf import app_settings
 from webchat.models import ApiToken
 
@@ -52,7 +52,7 @@ def find_user(token: str) -> AbstractBaseUser | None:
     return user
 
 
-find_user_async = database_sync_to_async(find_user)
+find_user_async = database_door(find_user)
 
 
 def bearer_of(header: str) -> str | None:

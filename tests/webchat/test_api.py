@@ -135,7 +135,7 @@ async def test_what_belongs_to_somebody_else_does_not_exist(
     assert (await get(other, f"{turn}/events"))[0] == 404
     assert await post(other, f"{turn}/abort") == (
         404,
-        {"error": api.errors.TURN_NOT_FOUND, "code": "turn_not_found"},
+        {"error": "Turn not found or already completed", "code": "turn_not_found"},
     )
     assert (await post(other, f"{turn}/abort-tool/{tool}"))[0] == 404
     assert (await post(other, f"{turn}/tools/{tool}/deadline", {"timeout_ms": 1}))[0] == 404
