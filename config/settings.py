@@ -26,7 +26,10 @@ CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 # Off only where no other machine can listen: `make run` on a loopback address does so.
 HTTPS = env.bool("HTTPS", not DEBUG)
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", HTTPS)
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]  # probes come from inside, without a certificate
+SECURE_REDIRECT_EXEMPT = [
+    r"^healthz$",
+    r"^readyz$",
+]  # probes come from inside, without a certificate
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", 31_536_000 if HTTPS else 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
@@ -161,9 +164,15 @@ LOGGING = {
 # Governance, turns
 
 GOVERNANCE_EXEC_ENABLED = env.bool("GOVERNANCE_EXEC_ENABLED", False)
+GOVERNANCE_EXEC_SANDBOX = env.str("GOVERNANCE_EXEC_SANDBOX", "auto")
+GOVERNANCE_EXEC_NETWORK = env.bool("GOVERNANCE_EXEC_NETWORK", False)
 GOVERNANCE_WORKSPACE_ROOT = Path(
     env.str("GOVERNANCE_WORKSPACE_ROOT", str(VAR_DIR / "workspaces"))
 ).resolve()
 GOVERNANCE_WEB_ALLOW_PRIVATE = env.bool("GOVERNANCE_WEB_ALLOW_PRIVATE", False)
+GOVERNANCE_SEARCH_PROVIDER = env.str("GOVERNANCE_SEARCH_PROVIDER", "duckduckgo")
+GOVERNANCE_SEARCH_URL = env.str("GOVERNANCE_SEARCH_URL", "")
+GOVERNANCE_BROWSER_PATH = env.str("GOVERNANCE_BROWSER_PATH", "")
+GOVERNANCE_BROWSER_SANDBOX = env.str("GOVERNANCE_BROWSER_SANDBOX", "auto")
 GOVERNANCE_DEFAULT_TIMEOUT: float | None = env.float("AGENT_TOOL_TIMEOUT", None)
 TURNS_CHAT_MODEL = env.str("AGENT_MODEL", "local")

@@ -1,7 +1,6 @@
 """System checks of every setting: an id that is never reused, what is wrong, and a hint what to write instead."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +11,8 @@ from governance.conf import app_settings
 from governance.core.policy import BUILT_IN_TIMEOUT
 from governance.core.tools import registry
 from governance.mcp import checks as mcp_checks
-from governance.setting_rules import WEEK, Rule, is_number, seconds, switch, whole
+from governance.setting_rules import WEEK, Rule, is_number, seconds, whole
+from governance.toolbox import checks as toolbox_checks
 
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 
@@ -22,14 +22,6 @@ def _is_timeouts(value: Any) -> bool:
         isinstance(name, str) and is_number(limit, least=0, most=WEEK)
         for name, limit in value.items()
     )
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) and name for name in value)
-
-
-def _is_directory_or_empty(value: Any) -> bool:
-    return isinstance(value, str | Path) and (not str(value) or Path(value).is_absolute())
 
 
 RULES: dict[str, Rule] = {
@@ -52,22 +44,7 @@ RULES: dict[str, Rule] = {
     "PROGRESS_INTERVAL": seconds("governance.E013", 0.1, 3_600),
     "RESULT_LIMIT": whole("governance.E014", 1_000, 100_000_000),
     "POLICY_POLL": seconds("governance.E015", 0.05, 3_600),
-    "EXEC_ENABLED": switch("governance.E016"),
-    "EXEC_OUTPUT_LIMIT": whole("governance.E017", 1_000, 100_000_000),
-    "WORKSPACE_ROOT": Rule(
-        id="governance.E018",
-        is_valid=_is_directory_or_empty,
-        hint="Set it to an absolute path, or to an empty string for no workspaces.",
-    ),
-    "WEB_ALLOW_PRIVATE": switch("governance.E019"),
-    "WEB_MAX_BYTES": whole("governance.E020", 1_000, 1_000_000_000),
-    "WEB_MAX_REDIRECTS": whole("governance.E022", 0, 100),
-    "FILE_MAX_BYTES": whole("governance.E023", 1_000, 10_000_000_000),
-    "EXEC_ENVIRONMENT": Rule(
-        id="governance.E024",
-        is_valid=_is_names,
-        hint='Set it to a list of names of environment variables, such as ["LANG"].',
-    ),
+    **toolbox_checks.RULES,
 }
 
 
@@ -167,8 +144,9 @@ def check_exposure(**_: Any) -> list[checks.CheckMessage]:
         found.append(
             checks.Warning(
                 "GOVERNANCE_EXEC_ENABLED is on while DEBUG is off: everybody who may chat can run commands on this"
-                " machine, with the rights of the server.",
-                hint="Switch it off, or run the server as a user in a container that may be lost; then silence this.",
+                " machine.",
+                hint="Switch it off, or let commands run in a sandbox (GOVERNANCE_EXEC_SANDBOX) on a machine that may"
+                " be lost; then silence this.",
                 id="governance.W007",
             )
         )
@@ -193,6 +171,8 @@ def register_all() -> None:
         check_tools,
         check_together,
         check_exposure,
+        toolbox_checks.check_sandbox,
+        toolbox_checks.check_search,
     ):
         checks.register(check, "governance")
     checks.register(mcp_checks.check_sdk, checks.Tags.database)

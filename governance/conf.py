@@ -5,7 +5,7 @@ from pathlib import Path
 
 from governance.app_settings import AppSettings
 from governance.core.policy import ToolLimits
-from governance.toolbox import ToolboxSettings
+from governance.toolbox import BrowserSandbox, SandboxChoice, ToolboxSettings
 
 
 class GovernanceSettings(AppSettings):
@@ -67,6 +67,18 @@ class GovernanceSettings(AppSettings):
     EXEC_ENVIRONMENT: Sequence[str] = ()
     """Names of the server's environment variables that commands may see besides a harmless few; never secrets (G1)."""
 
+    EXEC_SANDBOX: str = "auto"
+    """How commands and git are kept in: "auto" (bubblewrap where it works), "bwrap" (nowhere else), "none" (G1)."""
+
+    EXEC_NETWORK: bool = False
+    """Whether commands reach the network from their sandbox (G1)."""
+
+    EXEC_READABLE: Sequence[str] = ()
+    """Absolute paths that commands may read in their sandbox besides the system's (G1)."""
+
+    GIT_AUTHOR: str = "Agent <agent@localhost>"
+    """Who is named in the commits of `git_commit` (G1)."""
+
     WORKSPACE_ROOT: str | Path = ""
     """Absolute directory that holds one workspace per conversation; empty = no workspaces, no file tools (G1)."""
 
@@ -81,6 +93,24 @@ class GovernanceSettings(AppSettings):
 
     WEB_MAX_REDIRECTS: int = 5
     """Redirects that `web_fetch` follows; each target is checked like the first (G1)."""
+
+    SEARCH_PROVIDER: str = "duckduckgo"
+    """The search engine of `web_search`: "duckduckgo", "searxng", or the dotted path of an own one (G1)."""
+
+    SEARCH_URL: str = ""
+    """Where the search engine answers; it alone may be a private address. Empty = the engine's own address (G1)."""
+
+    BROWSER_PATH: str = ""
+    """The program of Chromium for `browser`; empty = looked for on the server's path (G1)."""
+
+    BROWSER_SANDBOX: str = "auto"
+    """Whether Chromium uses its own sandbox: "auto" (unless the server runs as root), "on", "off" (G1)."""
+
+    BROWSER_IDLE: float = 300.0
+    """How long a page that nobody uses stays open, and then the browser (G1)."""
+
+    BROWSER_MAX_PAGES: int = 8
+    """Pages of the browser that one process keeps open; one for each conversation (G1)."""
 
 
 app_settings = GovernanceSettings()
@@ -101,10 +131,20 @@ def toolbox_settings() -> ToolboxSettings:
         exec_enabled=app_settings.EXEC_ENABLED,
         exec_output_limit=app_settings.EXEC_OUTPUT_LIMIT,
         exec_environment=tuple(app_settings.EXEC_ENVIRONMENT),
+        exec_sandbox=SandboxChoice(app_settings.EXEC_SANDBOX),
+        exec_network=app_settings.EXEC_NETWORK,
+        exec_readable=tuple(app_settings.EXEC_READABLE),
         kill_grace=app_settings.KILL_GRACE,
+        git_author=app_settings.GIT_AUTHOR,
         workspace_root=Path(root) if root else None,
         file_max_bytes=app_settings.FILE_MAX_BYTES,
         web_allow_private=app_settings.WEB_ALLOW_PRIVATE,
         web_max_bytes=app_settings.WEB_MAX_BYTES,
         web_max_redirects=app_settings.WEB_MAX_REDIRECTS,
+        search_provider=app_settings.SEARCH_PROVIDER,
+        search_url=app_settings.SEARCH_URL,
+        browser_path=app_settings.BROWSER_PATH,
+        browser_sandbox=BrowserSandbox(app_settings.BROWSER_SANDBOX),
+        browser_idle=app_settings.BROWSER_IDLE,
+        browser_max_pages=app_settings.BROWSER_MAX_PAGES,
     )

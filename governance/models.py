@@ -301,7 +301,9 @@ class McpServer(models.Model):
         validators=[
             RegexValidator(
                 r"^[a-z0-9][a-z0-9_-]*\Z",
-                _("Write small letters, digits, “_” and “-”; the names of its tools begin with it."),
+                _(
+                    "Write small letters, digits, “_” and “-”; the names of its tools begin with it."
+                ),
             )
         ],
     )
@@ -330,7 +332,9 @@ class McpServer(models.Model):
         _("environment"),
         default=list,
         blank=True,
-        help_text=_("Names of variables of this server that the command may see, one in each line."),
+        help_text=_(
+            "Names of variables of this server that the command may see, one in each line."
+        ),
     )
     enabled = models.BooleanField(_("in use"), default=True)
     allowed_tools = models.JSONField(

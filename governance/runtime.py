@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 from django.db import connections
 
+from governance import toolbox
 from governance.conf import app_settings
 from governance.core.cancellation import CancellationToken
 from governance.core.executor import Timing, ToolExecutor
@@ -25,6 +26,7 @@ async def get_executor() -> ToolExecutor:
     executor = _executors.get(loop)
     if executor is None:
         await _policies.aload()
+        await toolbox.prepare(registry)
         executor = _executors.setdefault(loop, _make())
     return executor
 
@@ -41,13 +43,16 @@ async def prepare_tools(*, token: CancellationToken | None = None) -> None:
 
 
 async def close_executor() -> None:
-    """Close the executor of the running loop, with its worker processes and MCP servers."""
+    """Close the executor of the running loop, with its worker processes, the browser and MCP servers."""
     executor = _executors.pop(asyncio.get_running_loop(), None)
     try:
         if executor is not None:
             await executor.aclose()
     finally:
-        await mcp_servers.close()
+        try:
+            await toolbox.aclose(registry)
+        finally:
+            await mcp_servers.close()
 
 
 def workspace_of(scope: str) -> Path | None:

@@ -12,6 +12,7 @@ from governance.core.policy import Policy, resolve
 from governance.core.tools import Tool, registry
 from governance.models import ToolCall
 from governance.policies import Policies, read_policies
+from governance.storable import storable_text
 
 # The row of a call, for the types of those who may read it but not import the models.
 CallRow = ToolCall
@@ -59,6 +60,8 @@ def call(group: str, call_id: str) -> ToolCall:
 
 def has_call(group: str, call_id: str) -> bool:
     """Return whether a group has a call of this id."""
+    if call_id != storable_text(call_id):  # PostgreSQL would not even compare it
+        return False
     return ToolCall.objects.filter(group=group, call_id=call_id).exists()
 
 

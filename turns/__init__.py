@@ -1,0 +1,1 @@
+"""Conversations and their turns: rows, history, chat models, and whoever runs them; knows no browser."""

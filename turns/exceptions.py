@@ -37,7 +37,8 @@ class TurnNotFound(TurnsError):
     code = "turn_not_found"
 
     def __init__(self) -> None:
-        super().__init__("Turn not found or already completed")  # part of the protocol: not translated
+        # Part of the protocol, so never translated.
+        super().__init__("Turn not found or already completed")
 
 
 class ToolCallNotFound(TurnsError):

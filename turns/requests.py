@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
+from governance.storable import storable_text
 from turns import log
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnNotFound
@@ -116,7 +117,9 @@ def begin_operation(turn: Turn, op_id: str) -> OpOutcome | None:
         op_id=op_id,
         defaults={"turn": turn, "outcome": OpOutcome.ACCEPTED.value},
     )
-    return None if is_new else OpOutcome(operation.outcome)
+    if is_new or operation.turn_id != turn.pk:  # an id used for another turn says nothing of this one
+        return None
+    return OpOutcome(operation.outcome)
 
 
 def end_operation(turn_id: UUID, op_id: str, outcome: OpOutcome) -> None:
@@ -129,7 +132,10 @@ def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
     fresh = reload(wish.user)
     reason = CancelReason.USER if fresh.pk == owner_id else CancelReason.ADMIN
     return Cancellation(
-        reason=reason, source=wish.source, by=fresh.get_username()[:150], note=wish.note[:500]
+        reason=reason,
+        source=wish.source,
+        by=fresh.get_username()[:150],
+        note=storable_text(wish.note, limit=500),
     )
 
 
@@ -213,10 +219,13 @@ def _receipt(
 
 
 def _known(turn: Turn, op_id: str | None) -> OpOutcome | None:
-    """The outcome that this operation had when it came the first time."""
+    """The outcome that this operation had when it came the first time.
+
+    An id that was used for another turn says nothing of this one: a cancel is never taken as done without effect.
+    """
     if op_id is None:
         return None
-    known = Operation.objects.filter(conversation_id=turn.conversation_id, op_id=op_id).first()
+    known = Operation.objects.filter(turn=turn, op_id=op_id).first()
     return OpOutcome(known.outcome) if known else None
 
 
@@ -231,5 +240,5 @@ def _remember(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
                 op_id=op_id,
                 outcome=outcome.value,
             )
-    except IntegrityError:  # the same operation came twice at once: both had the same effect
+    except IntegrityError:  # it came twice at once, with one effect; or its id was used for another turn before
         return

@@ -21,6 +21,7 @@ from turns.models import Conversation, Event, Message, Repair, Turn
 from turns.services import ConversationSummary
 
 LIST_LENGTH = 200
+EVENTS_LENGTH = 1_000
 Json = dict[str, Any]
 
 
@@ -66,9 +67,11 @@ def get_turn(*, turn_id: UUID, user: User) -> Json:
 
 @database_door
 def turn_events(*, turn_id: UUID, user: User, after: int) -> tuple[list[log.WireEvent], int]:
-    """Return a turn's events above `after`, and the number of the conversation's last one."""
+    """Return a turn's events above `after`, and the number to ask `after` next: a long turn takes several answers."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
-    return log.read_turn(turn.pk, after=after), turn.conversation.last_seq
+    events = log.read_turn(turn.pk, after=after, limit=EVENTS_LENGTH)
+    has_more = len(events) == EVENTS_LENGTH
+    return events, events[-1]["seq"] if has_more else turn.conversation.last_seq
 
 
 @database_door

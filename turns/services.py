@@ -62,7 +62,9 @@ async def create_conversation(
     *, user: User, title: str = "", agent: str = ""
 ) -> ConversationSummary:
     """Begin a conversation."""
-    return await _create_conversation(user, title.strip()[:200], agent.strip()[:64])
+    return await _create_conversation(
+        user, storable_text(title.strip(), limit=200), storable_text(agent.strip(), limit=64)
+    )
 
 
 async def receive_message(

@@ -162,9 +162,7 @@ async def send_message(
     """Say something: begins a turn, or ends one if it is a cancel word (C6)."""
     user = user_of(request)
     if not await allow_in_minute(f"messages.{user.pk}", limit=app_settings.MAX_MESSAGES_PER_MINUTE):
-        raise Refused(
-            429, "too_many_messages", _("Too many messages in a minute. Wait a moment.")
-        )
+        raise Refused(429, "too_many_messages", _("Too many messages in a minute. Wait a moment."))
     received = await services.receive_message(
         conversation_id=conversation_uuid(conversation_id),
         user=user,
@@ -210,9 +208,7 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
 def check(outcome: OpOutcome, *, missing: TurnsError) -> None:
     """Go on only if the request was accepted."""
     if outcome is OpOutcome.DENIED:
-        raise Refused(
-            403, "denied", _("You may see this turn, but not cancel or change it.")
-        )
+        raise Refused(403, "denied", _("You may see this turn, but not cancel or change it."))
     if outcome is OpOutcome.NOT_CANCELLABLE:
         raise Refused(
             409,

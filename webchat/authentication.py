@@ -12,7 +12,8 @@ from governance.doors import database_door
 from webchat import tokens
 from webchat.exceptions import CsrfFailed, SignedOut
 
-_check_csrf = database_door(check_csrf)  # the token may be kept in the session, and that in the database
+# Through the door, as the token may be kept in the session, and that in the database.
+_check_csrf = database_door(check_csrf)
 
 
 class TokenAuth(AuthBase):

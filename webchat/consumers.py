@@ -191,7 +191,9 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._guarded(self._pulse())
 
     async def _pulse(self) -> None:
-        await self._asker()  # raises if nobody is signed in any more
+        asker = await self._asker()  # raises if nobody is signed in any more
+        # … or if who watches as staff may not do so any more
+        await selectors.get_conversation(conversation_id=self.conversation_id, user=asker.user)
         for _attempt in range(PULSE_ATTEMPTS):
             await self.feed.catch_up()
             sent = self.feed.sent or 0

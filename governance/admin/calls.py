@@ -10,10 +10,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from governance.admin.cells import NOTHING, by_whom, span
 from governance.admin.filters import DurationFilter, HappeningFilter, ToolFilter
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.core.calls import Disposition
-from governance.durations import format_duration, format_limit
+from governance.durations import format_limit
 from governance.models import ToolCall
 
 _LONG_FIELDS = ("input", "result", "detail", "late_text", "progress", "deadline_changes")
@@ -123,18 +124,18 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: ToolCall) -> str:
         """How long it ran."""
-        return _span(obj.duration_ms)
+        return span(obj.duration_ms)
 
     @admin.display(description=gettext_lazy("waited for a slot"), ordering="queued_ms")
     def waited(self, obj: ToolCall) -> str:
         """How long it waited."""
-        return _span(obj.queued_ms)
+        return span(obj.queued_ms)
 
     @admin.display(description=gettext_lazy("limit (from)"), ordering="timeout_ms")
     def limit(self, obj: ToolCall) -> str:
         """The limit in force and where it came from (T2)."""
         if obj.timeout_ms is None:
-            return "—"
+            return NOTHING
         return f"{format_limit(obj.timeout_ms)} ({obj.timeout_source})"
 
     @admin.display(description=gettext_lazy("limit asked for, before the ceiling"))
@@ -149,7 +150,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("idle limit"))
     def idle_limit(self, obj: ToolCall) -> str:
         """The longest silence that was allowed (T6)."""
-        return "—" if obj.idle_timeout_ms is None else format_limit(obj.idle_timeout_ms)
+        return NOTHING if obj.idle_timeout_ms is None else format_limit(obj.idle_timeout_ms)
 
     @admin.display(description=gettext_lazy("limit changes while it ran"))
     def limit_changes(self, obj: ToolCall) -> str:
@@ -168,22 +169,21 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
     def ended_by(self, obj: ToolCall) -> str:
         """Who ended it, by what means, and why."""
-        parts = (obj.ended_by_reason, obj.ended_by_source, obj.ended_by_name)
-        return ", ".join(part for part in parts if part) or "—"
+        return by_whom(obj)
 
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:
         """The disposition in words (C13)."""
-        return str(_DISPOSITIONS.get(obj.disposition, "—"))
+        return str(_DISPOSITIONS.get(obj.disposition, NOTHING))
 
     @admin.display(description=gettext_lazy("late settlement"))
     def late(self, obj: ToolCall) -> str:
         """What the body did after its outcome (T11)."""
         if not obj.late_kind:
-            return "—"
+            return NOTHING
         words = _("%(kind)s %(after)s after the outcome") % {
             "kind": obj.late_kind,
-            "after": _span(obj.late_after_ms),
+            "after": span(obj.late_after_ms),
         }
         return format_html("{}<pre>{}</pre>", words, obj.late_text) if obj.late_text else words
 
@@ -195,16 +195,12 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("result"))
     def result_text(self, obj: ToolCall) -> str:
         """The text that the model read."""
-        return format_html("<pre>{}</pre>", obj.result) if obj.result else "—"
+        return format_html("<pre>{}</pre>", obj.result) if obj.result else NOTHING
 
     @admin.display(description=gettext_lazy("last progress"))
     def progress_text(self, obj: ToolCall) -> str:
         """The last sign of life."""
         return _preformatted(obj.progress)
-
-
-def _span(milliseconds: int | None) -> str:
-    return "—" if milliseconds is None else format_duration(milliseconds)
 
 
 def _origin(change: dict[str, Any]) -> str:
@@ -215,5 +211,5 @@ def _preformatted(value: Any) -> str:
     return (
         format_html("<pre>{}</pre>", json.dumps(value, indent=2, ensure_ascii=False))
         if value
-        else "—"
+        else NOTHING
     )

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors, services
+from governance.admin.cells import NOTHING
 from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicyRowForm
 from governance.admin.limits import LimitsAdmin, editor_of
 from governance.core.policy import Policy, resolve
@@ -187,7 +188,7 @@ class ToolPolicyAdmin(LimitsAdmin):
     def in_force(self, obj: ToolPolicy) -> str:
         """The limits that the tool's next call gets, and where they come from."""
         if obj._state.adding:
-            return "—"
+            return NOTHING
         if obj.tool_name not in registry:
             return _("not installed")
         policies: Policies = getattr(obj, "policies", None) or read_policies()
@@ -197,7 +198,7 @@ class ToolPolicyAdmin(LimitsAdmin):
     def about_tool(self, obj: ToolPolicy) -> str:
         """What the tool declares; or that it is not installed."""
         if obj._state.adding:
-            return "—"
+            return NOTHING
         if obj.tool_name not in registry:
             return _(
                 "No tool of this name is installed now. The limits are kept and count if it comes back."

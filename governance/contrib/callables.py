@@ -107,7 +107,8 @@ def _tool(function: Callable[..., Any], declared: dict[str, Any]) -> Tool:
         function if is_plain else function.__call__,  # type: ignore[operator]
         **{"name": name, "render": _render, "raw_schema": None if is_process else {}, **declared},
     )
-    tool.build()
+    if is_process:
+        tool.build()
     return tool
 
 

@@ -7,7 +7,7 @@ its victim longer than that; a result that comes later is recorded as late (T11)
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from governance.core.exceptions import (
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
 from governance.core.live import Ending, EndingKind, LiveCall
+from governance.core.notices import Notices
 from governance.core.outliving import Outliving
 from governance.core.policy import Policy, TimeoutSource, resolve
 from governance.core.ports import Declared, Host, Invoker, PolicySource
@@ -74,7 +75,11 @@ class ToolExecutor:
         self._live: dict[LiveCall, Host] = {}
         self._policy_round = 0
         self._outliving = Outliving(result_limit=result_limit)
-        self._ticker: asyncio.TimerHandle | None = None
+        self._notices = Notices(
+            self._live,
+            interval=self._timing.progress_interval,
+            pause=self._timing.notice_interval,
+        )
 
     @property
     def registry(self) -> ToolRegistry:
@@ -146,13 +151,12 @@ class ToolExecutor:
         host = self._live.get(live)
         if host is None or not live.set_deadline(timeout, source=TimeoutSource.MANUAL, by=by):
             return False
-        self._tell(live, host.observer.deadline_moved(live))
+        self._notices.send(live, host.observer.deadline_moved(live))
         return True
 
     async def aclose(self) -> None:
         """Stop watching what outlives its call, and close the invokers."""
-        if self._ticker is not None:
-            self._ticker.cancel()
+        self._notices.close()
         await self._outliving.aclose(timeout=self._timing.cancel_grace)
         for invoker in self._invokers.values():
             if (close := getattr(invoker, "aclose", None)) is not None:
@@ -266,7 +270,7 @@ class ToolExecutor:
     async def _watch(self, live: LiveCall, deadline: Deadline, body: asyncio.Task[Any]) -> Ending:
         """Wait until the body has ended, a limit has run out, or somebody asked to stop: whichever is first."""
         body.add_done_callback(lambda _: live.decide(_BODY_ENDED))
-        self._tick_soon()
+        self._notices.watch()
         try:
             ending = await live.ending()
         except asyncio.CancelledError:  # the process goes down (invariant 6): ask, do not wait
@@ -286,7 +290,7 @@ class ToolExecutor:
         """Signal, cancel once, wait for the grace, then call it settled or abandoned (C13)."""
         live.move(CallStatus.CANCELLING)
         live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
-        self._tell(live, host.observer.call_cancelling(live))
+        self._notices.send(live, host.observer.call_cancelling(live))
         body.cancel()
         try:
             await asyncio.wait({body}, timeout=self._timing.cancel_grace)
@@ -298,26 +302,6 @@ class ToolExecutor:
         if has_value or not body.done():
             live.outliving = body
         return outcomes.ended(live, ending, is_settled=_is_over(body))
-
-    def _tick_soon(self) -> None:
-        if self._ticker is None:
-            loop = asyncio.get_running_loop()
-            self._ticker = loop.call_later(self._timing.notice_interval, self._tick)
-
-    def _tick(self) -> None:
-        """Tell of every running call that has news, or has been silent for an interval (V1)."""
-        self._ticker = None
-        now = asyncio.get_running_loop().time()
-        for live, host in self._live.items():
-            if live.deadline is None or live.status is not CallStatus.RUNNING:
-                continue
-            silent_for = min(live.elapsed, now - live.told_at)
-            if live.has_news or silent_for >= self._timing.progress_interval:
-                live.has_news = False
-                live.told_at = now
-                self._tell(live, host.observer.call_progressed(live))
-        if self._live:
-            self._tick_soon()
 
     def _obey(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Put a policy that was edited in force for a running call."""
@@ -331,20 +315,10 @@ class ToolExecutor:
         if live.change_limits(
             after.timeout, idle_timeout=after.idle_timeout, source=after.timeout_source
         ):
-            self._tell(live, host.observer.deadline_moved(live))
-
-    def _tell(self, live: LiveCall, notice: Coroutine[Any, Any, None]) -> None:
-        live.tell(_logged(notice, live))
+            self._notices.send(live, host.observer.deadline_moved(live))
 
 
 _BODY_ENDED = Ending(kind=EndingKind.BODY)
-
-
-async def _logged(notice: Coroutine[Any, Any, None], live: LiveCall) -> None:
-    try:
-        await notice
-    except Exception:
-        logger.exception("An observer failed", extra=outcomes.facts(live))
 
 
 def _is_same(other: LiveCall, live: LiveCall, *, tool: Tool) -> bool:

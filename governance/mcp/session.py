@@ -17,24 +17,18 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from governance.core.calls import Progress
-from governance.core.exceptions import ToolFailed
+from governance.mcp.calls import Calls, Report
 from governance.mcp.faults import explain
 from governance.mcp.gone import ServerGone
 from governance.mcp.http import HttpServer
-from governance.mcp.results import describe_error, render
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.stdio import StdioServer
 from governance.mcp.wire import Streams, Wire, watched
 
 logger = logging.getLogger(__name__)
 
-_NO_LIMIT = 1e9  # seconds: how long a tool may take is the executor's business
-_REPORT_LENGTH = 500
 _MOST_PAGES = 100
 _LISTEN_AGAIN = 5.0
-
-Report = Callable[[Progress], None]
 
 
 class McpSession:
@@ -71,7 +65,7 @@ class McpSession:
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._calls: dict[asyncio.Task[None], asyncio.Future[str]] = {}
+        self._calls = Calls(spec.name, ended=self.ended)
         self._closed_because = ""
 
     @property
@@ -114,19 +108,7 @@ class McpSession:
         """
         if self._client is None or self.ended.done():
             raise ServerGone(self.ended.result() if self.ended.done() else "it is not connected")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[str] = loop.create_future()
-        asking = loop.create_task(
-            self._ask(self._client, answer, tool_name, dict(arguments), report),
-            name=f"asking MCP server {self._spec.name} for {tool_name}",
-        )
-        self._calls[asking] = answer
-        asking.add_done_callback(self._asked)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            asking.cancel()  # it tells the server; nobody waits for that
-            raise
+        return await self._calls.ask(self._client, tool_name, arguments, report=report)
 
     async def _own(self) -> None:
         reason = "it closed the connection"
@@ -152,7 +134,7 @@ class McpSession:
             logger.debug("An MCP session ended", extra={"server": self._spec.name}, exc_info=True)
         finally:
             self._settle(reason)
-            await self._await_calls()
+            await self._await_rest()
 
     def _open(self) -> AbstractAsyncContextManager[Streams]:
         return self._way if isinstance(self._way, StdioServer) else self._way.open()
@@ -200,45 +182,6 @@ class McpSession:
             if self._way.ended.done():
                 return
 
-    async def _ask(
-        self,
-        client: Client,
-        answer: "asyncio.Future[str]",
-        tool_name: str,
-        arguments: dict[str, Any],
-        report: Report,
-    ) -> None:
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            if not answer.done():
-                text = (message or "")[:_REPORT_LENGTH]
-                report(Progress(message=text, progress=progress, total=total))
-
-        try:
-            result = await client.call_tool(
-                tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
-            )
-            text = render(result)
-        except MCPError as error:
-            if error.code == types.CONNECTION_CLOSED:
-                # The session may be ending: then its own reason is the better answer.
-                await asyncio.wait({self.ended}, timeout=1.0)
-            _fail(answer, ToolFailed(describe_error(self._spec.name, error)))
-        except ToolFailed as error:
-            _fail(answer, error)
-        except Exception as error:
-            logger.debug("An MCP answer is of no use", exc_info=True)
-            _fail(answer, ToolFailed(f"The MCP server {self._spec.name!r}: {explain(error)}."))
-        else:
-            if not answer.done():
-                answer.set_result(text)
-
-    def _asked(self, asking: "asyncio.Task[None]") -> None:
-        answer = self._calls.pop(asking)
-        if not answer.done():
-            answer.set_exception(ServerGone("the question was withdrawn"))
-        if not asking.cancelled():
-            asking.exception()
-
     def _why(self, error: BaseException) -> str:
         if self._way.ended.done():
             return self._way.ended.result()
@@ -255,22 +198,13 @@ class McpSession:
             self.ended.set_result(reason)
         if not self.ready.done():
             self.ready.cancel()
-        for asking, answer in list(self._calls.items()):
-            _fail(answer, ServerGone(self.ended.result()))
-            asking.cancel()
+        self._calls.fail(self.ended.result())
 
-    async def _await_calls(self) -> None:
-        waiting: set[asyncio.Task[None]] = set(self._calls)
+    async def _await_rest(self) -> None:
         if self._listening is not None:
             self._listening.cancel()
-            waiting.add(self._listening)
-        if waiting:
-            await asyncio.wait(waiting, timeout=self._timing.end_grace)
-
-
-def _fail(answer: "asyncio.Future[str]", error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
+            await asyncio.wait({self._listening}, timeout=self._timing.end_grace)
+        await self._calls.finished(within=self._timing.end_grace)
 
 
 def _found(tool: types.Tool) -> FoundTool:

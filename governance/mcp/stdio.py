@@ -45,7 +45,8 @@ class StdioServer:
         self._spec = spec
         self._timing = timing
         self._tag = f"{TAG_NAME}={uuid.uuid4()}"
-        self._garbage = 0
+        self._garbage = 0  # lines in a row
+        self._has_babbled = False
         self._tasks: list[asyncio.Task[Any]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
@@ -82,6 +83,8 @@ class StdioServer:
 
     async def _start(self) -> None:
         environment = self._environment()
+        if not self._spec.command:
+            raise ServerGone("it has no command")
         # In a thread, as it looks at the disk.
         program = await asyncio.to_thread(
             shutil.which, self._spec.command[0], path=environment["PATH"]
@@ -163,12 +166,14 @@ class StdioServer:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             self._garbage += 1
-            if self._garbage == 1:
+            if not self._has_babbled:
+                self._has_babbled = True
                 facts = {"server": self._spec.name}
                 logger.warning("An MCP server writes other things than messages", extra=facts)
             if self._garbage > self._timing.most_garbage:
                 self.give_up("it writes other things than messages of the protocol")
             return
+        self._garbage = 0
         await self._incoming.send(SessionMessage(message))
 
     async def _write(self, writer: asyncio.StreamWriter) -> None:

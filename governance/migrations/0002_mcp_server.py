@@ -5,37 +5,151 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('governance', '0001_initial'),
+        ("governance", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='McpServer',
+            name="McpServer",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=32, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9_-]*\\Z', 'Write small letters, digits, “_” and “-”; the names of its tools begin with it.')], verbose_name='name')),
-                ('transport', models.CharField(choices=[('stdio', 'a command on this machine (stdio)'), ('http', 'an address (streamable HTTP)')], default='stdio', max_length=8, verbose_name='kind')),
-                ('command', models.TextField(blank=True, help_text='The program and its arguments, as “npx -y some-server”. No shell reads them.', verbose_name='command')),
-                ('url', models.CharField(blank=True, max_length=2000, verbose_name='address')),
-                ('headers', models.JSONField(blank=True, default=dict, help_text='“Header: VARIABLE”, one in each line: the variable holds the whole value.', verbose_name='headers')),
-                ('environment', models.JSONField(blank=True, default=list, help_text='Names of variables of this server that the command may see, one in each line.', verbose_name='environment')),
-                ('enabled', models.BooleanField(default=True, verbose_name='in use')),
-                ('allowed_tools', models.JSONField(blank=True, default=list, help_text='Names as the server gives them, one in each line. Blank = all of them.', verbose_name='allowed tools')),
-                ('timeout_ms', models.PositiveBigIntegerField(blank=True, help_text='What its tools declare. 0 = no limit. Blank = not set here.', null=True, verbose_name='total limit')),
-                ('max_running', models.PositiveIntegerField(blank=True, help_text='Of all its tools together, in one process. Blank = not set here.', null=True, validators=[django.core.validators.MinValueValidator(1, 'At least one call must be able to run; switch the tool off to let none run.'), django.core.validators.MaxValueValidator(10000, 'More than %(limit_value)s calls at once is no limit; leave it blank.')], verbose_name='calls at once')),
-                ('prefix', models.CharField(blank=True, help_text="Put before the names of its tools. Blank = the server's name and “_”.", max_length=32, verbose_name='prefix')),
-                ('allow_private', models.BooleanField(default=False, help_text='For addresses: also loopback and the networks that only this machine sees.', verbose_name='may be on a private network')),
-                ('last_ok_at', models.DateTimeField(editable=False, null=True, verbose_name='well at')),
-                ('last_error', models.CharField(blank=True, editable=False, max_length=500, verbose_name='last problem')),
-                ('last_error_at', models.DateTimeField(editable=False, null=True, verbose_name='problem at')),
-                ('tools_found', models.JSONField(default=list, editable=False, verbose_name='its tools')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=32,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9][a-z0-9_-]*\\Z",
+                                "Write small letters, digits, “_” and “-”; the names of its tools begin with it.",
+                            )
+                        ],
+                        verbose_name="name",
+                    ),
+                ),
+                (
+                    "transport",
+                    models.CharField(
+                        choices=[
+                            ("stdio", "a command on this machine (stdio)"),
+                            ("http", "an address (streamable HTTP)"),
+                        ],
+                        default="stdio",
+                        max_length=8,
+                        verbose_name="kind",
+                    ),
+                ),
+                (
+                    "command",
+                    models.TextField(
+                        blank=True,
+                        help_text="The program and its arguments, as “npx -y some-server”. No shell reads them.",
+                        verbose_name="command",
+                    ),
+                ),
+                ("url", models.CharField(blank=True, max_length=2000, verbose_name="address")),
+                (
+                    "headers",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="“Header: VARIABLE”, one in each line: the variable holds the whole value.",
+                        verbose_name="headers",
+                    ),
+                ),
+                (
+                    "environment",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="Names of variables of this server that the command may see, one in each line.",
+                        verbose_name="environment",
+                    ),
+                ),
+                ("enabled", models.BooleanField(default=True, verbose_name="in use")),
+                (
+                    "allowed_tools",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="Names as the server gives them, one in each line. Blank = all of them.",
+                        verbose_name="allowed tools",
+                    ),
+                ),
+                (
+                    "timeout_ms",
+                    models.PositiveBigIntegerField(
+                        blank=True,
+                        help_text="What its tools declare. 0 = no limit. Blank = not set here.",
+                        null=True,
+                        verbose_name="total limit",
+                    ),
+                ),
+                (
+                    "max_running",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Of all its tools together, in one process. Blank = not set here.",
+                        null=True,
+                        validators=[
+                            django.core.validators.MinValueValidator(
+                                1,
+                                "At least one call must be able to run; switch the tool off to let none run.",
+                            ),
+                            django.core.validators.MaxValueValidator(
+                                10000,
+                                "More than %(limit_value)s calls at once is no limit; leave it blank.",
+                            ),
+                        ],
+                        verbose_name="calls at once",
+                    ),
+                ),
+                (
+                    "prefix",
+                    models.CharField(
+                        blank=True,
+                        help_text="Put before the names of its tools. Blank = the server's name and “_”.",
+                        max_length=32,
+                        verbose_name="prefix",
+                    ),
+                ),
+                (
+                    "allow_private",
+                    models.BooleanField(
+                        default=False,
+                        help_text="For addresses: also loopback and the networks that only this machine sees.",
+                        verbose_name="may be on a private network",
+                    ),
+                ),
+                (
+                    "last_ok_at",
+                    models.DateTimeField(editable=False, null=True, verbose_name="well at"),
+                ),
+                (
+                    "last_error",
+                    models.CharField(
+                        blank=True, editable=False, max_length=500, verbose_name="last problem"
+                    ),
+                ),
+                (
+                    "last_error_at",
+                    models.DateTimeField(editable=False, null=True, verbose_name="problem at"),
+                ),
+                (
+                    "tools_found",
+                    models.JSONField(default=list, editable=False, verbose_name="its tools"),
+                ),
             ],
             options={
-                'verbose_name': 'MCP server',
-                'verbose_name_plural': 'MCP servers',
-                'ordering': ['name'],
+                "verbose_name": "MCP server",
+                "verbose_name_plural": "MCP servers",
+                "ordering": ["name"],
             },
         ),
     ]

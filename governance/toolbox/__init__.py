@@ -49,7 +49,7 @@ def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:
 async def prepare(registry: ToolRegistry) -> None:
     """Find out what this machine offers, and let the tools' descriptions say it: before the first call, once."""
     for tool in list(registry):
-        if isinstance(owner := _owner(tool), Shell):
+        if isinstance(owner := _owner(tool), Shell) and owner.is_enabled:
             registry.register(await asyncio.to_thread(_describe, tool, owner))
 
 

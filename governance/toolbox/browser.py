@@ -14,11 +14,11 @@ from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
+from governance.toolbox.browsing import Browsing
 from governance.toolbox.chromium import explain, load_playwright
 from governance.toolbox.client import parse
 from governance.toolbox.documents import save_new
 from governance.toolbox.excerpt import spaced
-from governance.toolbox.house import House
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.tabs import Tab
 from governance.toolbox.workspace import find_workspace, shown
@@ -48,7 +48,7 @@ class Browser:
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
-        self._houses: WeakKeyDictionary[asyncio.AbstractEventLoop, House] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Browsing] = WeakKeyDictionary()
 
     async def browser(
         self,
@@ -76,37 +76,39 @@ class Browser:
         The page stays open between calls. Make one call after the other: a newer call cancels the one before and
         closes its page. For a page that only has to be read, web_fetch is quicker.
         """
-        house = await self._house()
+        browsing = await self._browsing()
         try:
-            return await self._act(house, context, action=action, url=url, target=target, text=text)
-        except house.playwright.Error as error:
-            tab = house.find(context.scope)
+            return await self._act(
+                browsing, context, action=action, url=url, target=target, text=text
+            )
+        except browsing.playwright.Error as error:
+            tab = browsing.find(context.scope)
             problems = tab.gateway.problems if tab else {}
-            raise ToolFailed(explain(error, house.playwright, problems=problems)) from error
+            raise ToolFailed(explain(error, browsing.playwright, problems=problems)) from error
         except asyncio.CancelledError:
-            closing = house.close(context.scope)
+            closing = browsing.close(context.scope)
             await asyncio.wait({closing}, timeout=self._settings().kill_grace)
             raise
         finally:
-            house.touch()
+            browsing.touch()
 
     async def aclose(self) -> None:
         """Close the pages and the browser of the running loop."""
-        house = self._houses.pop(asyncio.get_running_loop(), None)
-        if house is not None:
-            await house.aclose()
+        browsing = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if browsing is not None:
+            await browsing.aclose()
 
-    async def _house(self) -> House:
+    async def _browsing(self) -> Browsing:
         playwright = await load_playwright()
         loop = asyncio.get_running_loop()
-        house = self._houses.get(loop)
-        if house is None:
-            house = self._houses[loop] = House(playwright, settings=self._settings)
-        return house
+        browsing = self._by_loop.get(loop)
+        if browsing is None:
+            browsing = self._by_loop[loop] = Browsing(playwright, settings=self._settings)
+        return browsing
 
     async def _act(
         self,
-        house: House,
+        browsing: Browsing,
         context: ToolContext,
         *,
         action: Action,
@@ -115,14 +117,14 @@ class Browser:
         text: str,
     ) -> str:
         if action == "close":
-            await asyncio.wait({house.close(context.scope)})
+            await asyncio.wait({browsing.close(context.scope)})
             return "The page is closed."
         if action == "open":
             address = str(parse(url))
             context.progress(f"Opening {shown(address)}")
-            tab = await house.open(context.scope)
+            tab = await browsing.open(context.scope)
         else:
-            tab = _require(house, context)
+            tab = _require(browsing, context)
             address = ""
         with tab.used():
             match action:
@@ -136,12 +138,12 @@ class Browser:
                     await _fill(await _locate(tab.page, target), text)
                 case "screenshot":
                     return await self._screenshot(tab, context)
-            return await self._describe(tab, house)
+            return await self._describe(tab, browsing)
 
-    async def _describe(self, tab: Tab, house: House) -> str:
+    async def _describe(self, tab: Tab, browsing: Browsing) -> str:
         """Return the page as text, once it has come to rest; it may have led itself somewhere else."""
         page, settings = tab.page, self._settings()
-        with suppress(house.playwright.TimeoutError):  # what is there can be read
+        with suppress(browsing.playwright.TimeoutError):  # what is there can be read
             await page.wait_for_load_state("load", timeout=settings.browser_settle * 1000)
         if page.url != _BLANK and not page.url.startswith(("http://", "https://")):
             problems = list(tab.gateway.problems.values())
@@ -173,8 +175,8 @@ class Browser:
         )
 
 
-def _require(house: House, context: ToolContext) -> Tab:
-    tab = house.find(context.scope)
+def _require(browsing: Browsing, context: ToolContext) -> Tab:
+    tab = browsing.find(context.scope)
     if tab is None:
         raise ToolFailed("No page is open in this conversation. Open one first: action=open.")
     return tab

@@ -62,7 +62,7 @@ class ToolboxSettings:
     browser_path: str = ""
     browser_sandbox: BrowserSandbox = BrowserSandbox.AUTO
     browser_start_timeout: float = 60.0
-    browser_close_timeout: float = 5.0
+    browser_close_timeout: float = 2.0
     browser_action_timeout: float = 10.0
     browser_settle: float = 3.0
     browser_idle: float = 300.0

@@ -59,6 +59,11 @@ class Shell:
         self._settings = settings
 
     @property
+    def is_enabled(self) -> bool:
+        """Whether commands may be run."""
+        return self._settings().exec_enabled
+
+    @property
     def sandbox(self) -> Sandbox:
         """The sandbox in force; to be asked for in a thread."""
         return find_sandbox(self._settings())

@@ -109,7 +109,7 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
         "2 h",
         "5 s",
         f"{at.isoformat()}: 30 s → 1 min 30 s (override, boss)",
-        "timeout, policy",
+        "timeout (policy)",
         "indeterminate: it may still run, or may have been applied",
         "250 ms",
         "1 min 30.1 s",

@@ -37,6 +37,16 @@ BAD = {
     "WEB_ALLOW_PRIVATE": ("no",),
     "WEB_MAX_BYTES": (-1,),
     "WEB_MAX_REDIRECTS": (-1,),
+    "EXEC_SANDBOX": ("docker", None, True, ""),
+    "EXEC_NETWORK": ("no",),
+    "EXEC_READABLE": ("/opt", ["opt"], [""], [1]),
+    "GIT_AUTHOR": ("", "Agent", "agent@localhost", None),
+    "SEARCH_PROVIDER": ("", "bing", "a..b", None),
+    "SEARCH_URL": ("127.0.0.1", "ftp://a/", "http://", "http://user@host/", "http://[", None),
+    "BROWSER_PATH": ("chromium", None),
+    "BROWSER_SANDBOX": ("yes", True),
+    "BROWSER_IDLE": (0, None),
+    "BROWSER_MAX_PAGES": (0,),
 }
 NUMBER = {
     name: f"governance.E{number:03}"
@@ -69,6 +79,16 @@ NUMBER = {
     "WEB_MAX_REDIRECTS": "governance.E022",
     "FILE_MAX_BYTES": "governance.E023",
     "EXEC_ENVIRONMENT": "governance.E024",
+    "EXEC_SANDBOX": "governance.E025",
+    "EXEC_NETWORK": "governance.E026",
+    "EXEC_READABLE": "governance.E027",
+    "GIT_AUTHOR": "governance.E028",
+    "SEARCH_PROVIDER": "governance.E029",
+    "SEARCH_URL": "governance.E030",
+    "BROWSER_PATH": "governance.E031",
+    "BROWSER_SANDBOX": "governance.E032",
+    "BROWSER_IDLE": "governance.E033",
+    "BROWSER_MAX_PAGES": "governance.E034",
 }
 
 
@@ -108,9 +128,10 @@ def test_every_setting_has_a_check_a_wrong_value_and_a_line_in_the_document():
 
 
 def test_every_check_is_in_the_document():
-    source = (Path(__file__).parents[2] / "governance" / "checks.py").read_text()
-    ids = set(re.findall(r"governance\.[EW]\d{3}", source))
-    assert len(ids) == 32
+    sources = (Path(__file__).parents[2] / "governance").rglob("checks.py")
+    text = "".join(source.read_text() for source in sources)
+    ids = set(re.findall(r"governance\.[EW]\d{3}", text))
+    assert len(ids) >= 45
     assert ids == set(re.findall(r"governance\.[EW]\d{3}", DOCUMENT.read_text()))
 
 
@@ -146,12 +167,37 @@ def test_an_idle_limit_out_of_reach_is_noticed():
         ({"EXEC_ENABLED": True}, "governance.E021"),
         ({"EXEC_ENABLED": True, "WORKSPACE_ROOT": "/srv/workspaces"}, "governance.W007"),
         ({"WEB_ALLOW_PRIVATE": True}, "governance.W008"),
+        ({"SEARCH_PROVIDER": "searxng"}, "governance.E035"),
     ],
 )
 def test_settings_that_do_not_fit_each_other_are_noticed(values, check_id):
     with override_settings(**{f"GOVERNANCE_{name}": value for name, value in values.items()}):
         message = found()[check_id]
     assert message.hint
+
+
+@pytest.fixture
+def no_sandbox(monkeypatch, tmp_path):
+    """A machine whose system does not let bubblewrap work."""
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_sandbox")
+def test_a_missing_sandbox_is_noticed_where_it_matters():
+    on = {"GOVERNANCE_EXEC_ENABLED": True, "GOVERNANCE_WORKSPACE_ROOT": "/srv/workspaces"}
+    assert "governance.W009" not in found()
+    with override_settings(**on):
+        message = found()["governance.W009"]
+        assert "bwrap: No permissions" in message.msg
+        assert "sandbox.md" in message.hint
+    with override_settings(**on, GOVERNANCE_EXEC_SANDBOX="none"):
+        assert "governance.W009" not in found()
+    with override_settings(GOVERNANCE_EXEC_SANDBOX="bwrap"):
+        message = found()["governance.E036"]
+        assert "bwrap: No permissions" in message.msg
 
 
 def test_a_wrong_value_is_not_complained_of_twice():

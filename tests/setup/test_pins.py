@@ -51,7 +51,10 @@ def test_the_site_runs_in_the_tests_on_the_versions_that_are_installed_for_it():
 def test_what_the_package_asks_for_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = [line for extra in project["optional-dependencies"].values() for line in extra]
-    assert names([*project["dependencies"], *extras]) <= pins("base").keys()
+    # The browser is large and few sites want it: it comes with the tools of the developers, who test it.
+    assert names(project["dependencies"]) <= pins("base").keys()
+    assert names(extras) - {"playwright"} <= pins("base").keys()
+    assert names(extras) <= pins("dev").keys()
 
 
 def test_the_lock_of_the_javascript_tools_names_no_registry():

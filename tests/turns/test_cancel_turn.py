@@ -311,6 +311,25 @@ async def test_a_repeated_operation_gets_its_first_answer(stage: Stage):
     assert (await stage.cancel(turn_id, op_id="op2")).outcome is OpOutcome.ALREADY_FINISHED
 
 
+async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_one(stage: Stage):
+    stage.play([call("c1", "held")], [call("c2", "held")])
+    for name in ("c1", "c2"):
+        turn_id = await stage.say()
+        await stage.running(turn_id, name)
+        receipt = await stage.cancel(turn_id, op_id="same")
+        assert (receipt.outcome, receipt.status) == (OpOutcome.ACCEPTED, "cancelling")
+        assert (await stage.ended(turn_id)).status == "cancelled"
+        assert (await stage.cancel(turn_id, op_id="other")).outcome is OpOutcome.ALREADY_FINISHED
+
+
+async def test_a_note_that_no_database_can_store_does_not_hold_up_the_cancel(stage: Stage):
+    stage.play([call("c1", "held")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    assert (await stage.cancel(turn_id, note="\ud800\0")).outcome is OpOutcome.ACCEPTED
+    assert (await stage.ended(turn_id)).status == "cancelled"
+
+
 @pytest.mark.parametrize("word", ["stop", "ok nvm", "Please cancel!", "just stop it"])
 async def test_a_typed_cancel_word_cancels_without_asking_the_model(stage: Stage, word):
     model = stage.play([call("c1", "held")])

@@ -226,3 +226,22 @@ async def test_a_new_conversation_is_empty(stage: Stage):
     snapshot = await selectors.snapshot(conversation_id=made.id, user=stage.user)
     assert (snapshot["seq"], snapshot["messages"], snapshot["active_turns"]) == (0, [], [])
     assert await stage.history() == ()
+
+
+async def test_the_events_of_a_long_turn_are_read_page_by_page_without_a_gap(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+):
+    stage.play([text("One.")])
+    turn_id = await stage.say()
+    await stage.ended(turn_id)
+    whole, last_seq = await selectors.turn_events(turn_id=turn_id, user=stage.user, after=0)
+    assert last_seq == whole[-1]["seq"]
+
+    monkeypatch.setattr(selectors, "EVENTS_LENGTH", 2)
+    read: list[dict[str, Any]] = []
+    after = 0
+    while len(read) < len(whole):
+        page, after = await selectors.turn_events(turn_id=turn_id, user=stage.user, after=after)
+        assert page
+        read += page
+    assert read == whole

@@ -258,6 +258,11 @@ async def test_conversations_are_made_and_listed(browser: AsyncClient):
     assert made["conversation_id"] in {row["conversation_id"] for row in listed["conversations"]}
 
 
+async def test_a_title_that_no_database_can_store_is_put_right(browser: AsyncClient):
+    status, made = await post(browser, "/api/conversations", {"title": "a\ud800"})
+    assert (status, made["title"]) == (201, "a?")
+
+
 async def test_the_same_client_id_is_the_same_turn(say: Callable[..., Any]):
     first = await say("help", client_id="c1")
     assert await say("help", client_id="c1") == first

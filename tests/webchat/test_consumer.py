@@ -497,6 +497,25 @@ async def test_a_session_that_was_deleted_is_noticed_by_the_heartbeat(
     assert await socket.close_code() == 4401
 
 
+async def test_who_may_not_look_any_more_is_let_go_by_the_heartbeat(
+    connect: Connect, stranger: User, settings: Any
+):
+    @database_door
+    def set_staff(is_staff: bool) -> None:
+        stranger.is_staff = is_staff
+        stranger.save()
+        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
+
+    await set_staff(True)
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.05
+    socket = await connect(session=client.cookies["sessionid"].value).open()
+    await socket.read("heartbeat")
+    await set_staff(False)
+    assert await socket.close_code() == 4404
+
+
 async def test_signing_out_closes_the_sockets_of_that_session_only(
     connect: Connect, browser: AsyncClient, person: User
 ):

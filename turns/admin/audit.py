@@ -5,8 +5,9 @@ from django.db.models import Q
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from governance.admin.cells import NOTHING, span
 from governance.admin.filters import ConditionFilter
-from turns.admin.rows import NOTHING, link, span
+from turns.admin.rows import link
 from turns.admin.search import IdSearchAdmin
 from turns.models import CancelRequest, Repair
 

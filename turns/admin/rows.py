@@ -1,4 +1,4 @@
-"""What the lists of turns share: spans in words, links, and tables of rows that belong to a turn."""
+"""What the pages of turns share: links, and tables of rows that belong to a turn."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,23 +9,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
-from governance.durations import format_duration
-
-NOTHING = "—"
-
-
-def span(milliseconds: int | None) -> str:
-    """Return a span as people read it."""
-    return NOTHING if milliseconds is None else format_duration(milliseconds)
-
-
-def by_whom(row: Any) -> str:
-    """Return reason, means and name of whoever ended a row."""
-    if not row.ended_by_reason:
-        return NOTHING
-    means = f" ({row.ended_by_source})" if row.ended_by_source else ""
-    who = f", {row.ended_by_name}" if row.ended_by_name else ""
-    return f"{row.ended_by_reason}{means}{who}"
+from governance.admin.cells import NOTHING
 
 
 def link(name: str, pk: Any, text: Any) -> SafeString:

@@ -14,9 +14,10 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from governance import CancelSource
 from governance import selectors as governance
+from governance.admin.cells import NOTHING, by_whom, span
 from governance.admin.filters import ConditionFilter
 from turns import log, services
-from turns.admin.rows import NOTHING, by_whom, link, span, table
+from turns.admin.rows import link, table
 from turns.admin.search import IdSearchAdmin
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Turn

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,8 @@ from governance import (
     CancellationToken,
     CancelReason,
     Host,
-    LateSettlement,
     LiveCall,
-    LoopAction,
     LoopDetector,
-    Observer,
     ToolCall,
     ToolExecutor,
     ToolOutcome,
@@ -32,8 +29,9 @@ from turns.core.chat_model import (
 )
 from turns.core.deltas import DeltaStream
 from turns.core.exceptions import Fenced
-from turns.core.messages import Message, TextBlock, ToolResultBlock
+from turns.core.messages import Message, ToolResultBlock
 from turns.core.ports import ClaimedTurn, TurnEnding, TurnJournal
+from turns.core.step_observer import StepObserver
 from turns.core.turns import TurnStatus
 
 logger = logging.getLogger(__name__)
@@ -251,7 +249,7 @@ class TurnRunner:
 
     async def _call_tools(self, calls: Sequence[ToolCall]) -> Message:
         """Run the calls of a step side by side; return their results in call order (P1)."""
-        observer = _StepObserver(self._journal, self._loops, step=self.steps, token=self.token)
+        observer = StepObserver(self._journal, self._loops, step=self.steps, token=self.token)
         host = Host(observer=observer, workspace=self._cast.workspace, metadata=self._cast.metadata)
         self._calls = {call.id: self._executor.prepare(call, token=self.token) for call in calls}
         tasks = [
@@ -286,71 +284,8 @@ class TurnRunner:
             raise errors[0]
 
 
-class _StepObserver:
-    """Passes the calls of one step on to the journal, with the loop detector's word in their results (A4)."""
-
-    def __init__(
-        self, journal: TurnJournal, loops: LoopDetector, *, step: int, token: CancellationToken
-    ) -> None:
-        self.outcomes: dict[str, ToolOutcome] = {}
-        self._journal: Observer = journal
-        self._loops = loops
-        self._step = step
-        self._token = token
-
-    async def call_started(self, call: LiveCall) -> None:
-        await self._journal.call_started(call)
-
-    async def call_progressed(self, call: LiveCall) -> None:
-        await self._journal.call_progressed(call)
-
-    async def deadline_moved(self, call: LiveCall) -> None:
-        await self._journal.deadline_moved(call)
-
-    async def call_cancelling(self, call: LiveCall) -> None:
-        await self._journal.call_cancelling(call)
-
-    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
-        outcome = self.outcomes[call.id] = self._judge(call, outcome)
-        await self._journal.call_ended(call, outcome)
-
-    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
-        await self._journal.call_settled_late(call, late)
-
-    def _judge(self, call: LiveCall, outcome: ToolOutcome) -> ToolOutcome:
-        if self._token.is_cancelled or _was_stopped(outcome):
-            return outcome
-        if call.tool is not None and call.tool.loop_exempt:
-            return outcome
-        verdict = self._loops.observe(
-            call.call.tool_name,
-            call.call.input,
-            outcome.result,
-            is_error=outcome.is_error,
-            step=self._step,
-        )
-        if verdict.action is LoopAction.HALT:
-            self._token.cancel(Cancellation(reason=CancelReason.LOOP, note=verdict.text))
-        return (
-            replace(outcome, result=f"{outcome.result}\n{verdict.text}")
-            if verdict.text
-            else outcome
-        )
-
-
-def _was_stopped(outcome: ToolOutcome) -> bool:
-    """Whether something that the model cannot help ended the call: a person, a parent turn, the server."""
-    by = outcome.ended_by
-    return by is not None and by.reason not in (CancelReason.TIMEOUT, CancelReason.LOOP)
-
-
 def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=call.id, content=outcome.result, is_error=outcome.is_error)
-
-
-def user_message(text: str, *, turn_id: str) -> Message:
-    """Return what the person said as a message."""
-    return Message(role="user", content=(TextBlock(text=text),), turn_id=turn_id)
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

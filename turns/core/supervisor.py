@@ -8,6 +8,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +30,8 @@ logger = logging.getLogger(__name__)
 MakeRunner = Callable[[ClaimedTurn, CancellationToken], Awaitable[TurnRunner]]
 
 POLLS_PER_SWEEP = 5
-END_ATTEMPTS = 4
+END_ATTEMPTS = 4  # of a process that goes down
+END_PAUSE = 3.0  # seconds at most between two attempts
 
 
 class LiveTurn:
@@ -222,18 +224,23 @@ class TurnSupervisor:
         return ending_of(live.token.cancellation or Cancellation(reason=CancelReason.ERROR))
 
     async def _end(self, live: LiveTurn, ending: TurnEnding | None) -> None:
-        """Store the ending; the database may be away for a moment. What cannot be stored is found by recovery."""
+        """Store the ending, however long the database is away: a live process is the only one that can (C1).
+
+        Only a process that goes down gives up, after a few attempts: its successor finds the turn (H4).
+        """
         if ending is None:
             return
         steps, usage = (live.runner.steps, live.runner.usage) if live.runner else (0, {})
-        for attempt in range(1, END_ATTEMPTS + 1):
+        for attempt in count(1):
             try:
                 await self._store.end_turn(live.turn, ending, steps=steps, usage=usage)
             except Exception:
                 logger.exception(
                     "The end of a turn was not stored", extra={"turn_id": str(live.turn.id)}
                 )
-                await asyncio.sleep(0.1 * 2**attempt)
+                if self._is_draining and attempt >= END_ATTEMPTS:
+                    return
+                await asyncio.sleep(min(0.1 * 2 ** min(attempt, 10), END_PAUSE))
             else:
                 return
 

@@ -22,8 +22,8 @@
  * @property {Surroundings} [surroundings]
  */
 
-export const PROTOCOL = 1;
-export const HEARTBEAT_MS = 15_000;
+const PROTOCOL = 1;
+const HEARTBEAT_MS = 15_000;
 export const SILENCE_MS = HEARTBEAT_MS * 1.5;
 export const PROBE_MS = 4_000;
 export const CONNECT_MS = 10_000;

@@ -42,7 +42,7 @@ def make_executor(*, policies=None, registry=None, processes=False, **limits):
     if processes:
         invokers[Isolation.PROCESS] = ProcessInvoker(max_workers=1, kill_grace=0.2, spare=0)
     return ToolExecutor(
-        registry=registry or ToolRegistry(),
+        registry=ToolRegistry() if registry is None else registry,
         policies=policies,
         timing=Timing(cancel_grace=0.1, notice_interval=0.01),
         invokers=invokers,

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 import os
 import threading
 
@@ -92,7 +93,7 @@ async def test_without_an_executor_there_is_one_for_the_loop():
     [
         (Greeter(), "hello ada"),
         (Greeter().greet, "good day ada"),
-        (functools.partial("{} {}".format, "dear"), "dear ada"),
+        (functools.partial(Greeter().greet), "good day ada"),
         (lambda name: name.upper(), "ADA"),
     ],
 )
@@ -302,8 +303,6 @@ async def test_the_executor_may_come_from_a_function(executor):
 def test_it_looks_like_what_it_wraps():
     async def work(context: ToolContext, pages: int) -> str:
         """Work."""
-
-    import inspect
 
     run = governed(work)
     assert (run.__name__, run.__doc__) == ("work", "Work.")

@@ -9,8 +9,8 @@ from mcp.server.mcpserver import Context, MCPServer
 from starlette.responses import PlainTextResponse
 
 server = MCPServer("counting")
-begun = []
-stopped = []
+begun: list[str] = []
+stopped: list[str] = []
 
 
 @server.tool()

@@ -176,6 +176,19 @@ async def test_what_makes_no_sense_is_refused_in_words(executor, values, words):
     assert words in answer.content.decode()
 
 
+async def test_a_row_that_makes_no_sense_does_not_stand_in_the_way_of_others(executor):
+    await add(await sign_in(is_superuser=True))
+
+    @database_door
+    def past_the_checks():
+        McpServer.objects.create(name="broken", command="sh -c 'oops")
+        McpServer.objects.create(name="blank", command="")
+
+    await past_the_checks()
+    await runtime.prepare_tools()
+    assert names() == ["unruly_crash", "unruly_echo"]
+
+
 async def test_only_superusers_edit_servers(executor):
     browser = await sign_in()
     assert (await add(browser)).status_code == 403

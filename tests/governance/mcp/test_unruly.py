@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from governance import Cancellation, CancellationToken, CancelReason
 from governance.core.calls import CallStatus, Disposition
 from governance.mcp.backoff import Backoff
 from governance.mcp.specs import FoundTool, McpTiming
@@ -82,6 +83,18 @@ async def test_a_server_that_says_nothing_delays_a_turn_only_for_a_moment(monkey
         await eventually(lambda: scene.processes == [])
     finally:
         await scene.aclose()
+
+
+async def test_a_cancel_ends_the_wait_for_servers_but_not_the_attempts(scene):
+    scene.tools.apply([unruly("mute")])
+    (link,) = scene.tools.links
+    token = CancellationToken()
+    waiting = asyncio.create_task(scene.tools.ready(token=token), name="waiting")
+    await eventually(lambda: link.starts)
+    token.cancel(Cancellation(reason=CancelReason.USER))
+    done, _ = await asyncio.wait({waiting}, timeout=1)
+    assert done
+    assert link.connect_soon() is None
 
 
 async def test_a_call_that_waits_for_a_connection_can_be_cancelled(scene):

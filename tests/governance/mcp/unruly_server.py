@@ -26,7 +26,7 @@ names = [
     "rename",
     "steps",
 ]
-cancelled = []
+cancelled: list[object] = []
 
 
 def send(**message):

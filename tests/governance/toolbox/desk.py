@@ -41,8 +41,8 @@ class Desk:
         return self.registry.get("browser")
 
     @property
-    def house(self):
-        return self.tool.function.__self__._houses.get(asyncio.get_running_loop())
+    def browsing(self):
+        return self.tool.function.__self__._by_loop.get(asyncio.get_running_loop())
 
     def call(self, action, *, scope=None, **arguments):
         context = ToolContext(

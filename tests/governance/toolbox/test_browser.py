@@ -152,7 +152,7 @@ async def test_dialogs_are_dismissed_and_told(desk, server):
 async def test_new_windows_are_closed_and_told(desk, server):
     server.pages["/"] = page('<a href="/second" target="_blank">Elsewhere</a>')
     await desk.call("open", url=server.url())
-    tab = desk.house.find(desk.scope)
+    tab = desk.browsing.find(desk.scope)
     said = [await desk.call("click", target="Elsewhere")]
 
     async def told():
@@ -292,7 +292,7 @@ async def test_a_page_cannot_go_to_the_files_of_the_server(desk, server):
     server.pages["/r"] = answer("", status="302 Found", location="file:///etc/passwd")
     await desk.call("open", url=server.url())
     assert "root:" not in await desk.call("click", target="In")
-    assert desk.house.find(desk.scope).page.url == server.url()
+    assert desk.browsing.find(desk.scope).page.url == server.url()
     await desk.fails("could not be loaded", "open", url=server.url("/r"))
 
 
@@ -305,7 +305,7 @@ async def test_a_host_that_does_not_answer_is_a_sentence(desk, server):
 
 async def test_what_is_no_proxy_request_is_cut_off(desk, server):
     await desk.call("open", url=server.url())
-    port = desk.house.find(desk.scope).gateway._server.sockets[0].getsockname()[1]
+    port = desk.browsing.find(desk.scope).gateway._server.sockets[0].getsockname()[1]
     for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x05\x01\x00\x05\x02\x00\x01", b"\x05"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(said)
@@ -357,14 +357,14 @@ async def test_cancel_closes_the_page_and_its_connections(desk, server, executor
     assert outcome.status is CallStatus.CANCELLED
     async with asyncio.timeout(5):
         await server.closed.wait()
-    assert desk.house.find(desk.scope) is None
+    assert desk.browsing.find(desk.scope) is None
     await desk.fails("No page is open", "read")
 
 
 async def test_timeout_closes_a_page_whose_script_never_ends(desk, server, executor):
     server.pages["/"] = page('<button onclick="for (;;) {}">Hang</button>')
     await desk.call("open", url=server.url())
-    context = desk.house.find(desk.scope).page.context
+    context = desk.browsing.find(desk.scope).page.context
     closed = asyncio.Event()
     context.on("close", lambda _: closed.set())
     _, running = start(
@@ -374,20 +374,20 @@ async def test_timeout_closes_a_page_whose_script_never_ends(desk, server, execu
     assert outcome.status is CallStatus.TIMED_OUT
     async with asyncio.timeout(5):
         await closed.wait()
-    assert desk.house.find(desk.scope) is None
+    assert desk.browsing.find(desk.scope) is None
 
 
 async def test_cancel_while_the_page_is_being_opened_leaves_none(desk, server):
     await desk.call("open", scope="warm", url=server.url())  # the browser runs
-    pages = desk.house._browser.result()
+    pages = desk.browsing._browser.result()
     before = len(pages.contexts)
     task = asyncio.create_task(desk.call("open", url=server.url("/second")))
-    await eventually(lambda: desk.house._opening)
+    await eventually(lambda: desk.browsing._opening)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await eventually(lambda: len(pages.contexts) == before)
-    assert desk.house.find(desk.scope) is None
+    assert desk.browsing.find(desk.scope) is None
     await desk.call("close", scope="warm")
 
 
@@ -395,7 +395,7 @@ async def test_an_idle_page_is_closed(desk, server):
     await desk.call("open", url=server.url())
     desk.change(browser_idle=0.2)
     await desk.call("read")
-    await eventually(lambda: desk.house.find(desk.scope) is None)
+    await eventually(lambda: desk.browsing.find(desk.scope) is None)
 
 
 async def test_too_many_pages_close_the_one_used_longest_ago_but_none_in_use(desk, server):
@@ -403,7 +403,7 @@ async def test_too_many_pages_close_the_one_used_longest_ago_but_none_in_use(des
     scopes = [uuid.uuid4().hex for _ in range(3)]
     for scope in scopes:
         await desk.call("open", scope=scope, url=server.url())
-    assert [desk.house.find(scope) is not None for scope in scopes] == [False, True, True]
+    assert [desk.browsing.find(scope) is not None for scope in scopes] == [False, True, True]
     server.pages["/slow"] = wait_forever
     busy = [
         asyncio.create_task(desk.call("open", scope=scope, url=server.url("/slow")))
@@ -426,5 +426,5 @@ async def test_a_browser_that_dies_is_told_and_the_next_page_gets_a_new_one(desk
             os.kill(pid, signal.SIGKILL)
     with pytest.raises(ToolFailed, match="closed or has crashed"):
         await running
-    await eventually(lambda: desk.house._browser is None)
+    await eventually(lambda: desk.browsing._browser is None)
     assert "A form" in await desk.call("open", url=server.url())

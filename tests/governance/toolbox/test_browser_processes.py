@@ -86,7 +86,7 @@ async def test_closing_leaves_no_process_and_it_can_begin_again(server):
     assert len(tagged(tag)) > 2
     await toolbox.aclose(desk.registry)
     assert tagged(tag) == []
-    assert desk.house is None
+    assert desk.browsing is None
 
 
 async def test_a_browser_without_pages_ends_after_the_idle_time(server):

@@ -69,7 +69,7 @@ async def test_a_cancel_closes_the_providers_socket_and_the_next_turn_knows(
 
     assert turn.status == "cancelled"
     assert len(server.requests) == 2
-    assert "interrupted" in str(server.requests[1].body)  # H5
+    assert "[INTERRUPTED] The previous turn" in str(server.requests[1].body)  # H5
     assert ("Once upon a" in str(server.requests[1].body)) == (place == "in the text")
 
 

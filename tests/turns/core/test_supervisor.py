@@ -10,6 +10,7 @@ from governance import CallStatus, CancelReason
 from tests.support import eventually
 from tests.turns.core.memory_store import MemoryStore
 from tests.turns.core.stage import BY_USER, Stage, claimed
+from turns.core import supervisor
 from turns.core.chat_model import Usage
 from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.ports import CancelOrder
@@ -327,6 +328,34 @@ class TestEndings:
         assert ending.status is TurnStatus.COMPLETED
         assert house.store.attempts == 2
         assert "was not stored" in caplog.text
+
+    async def test_an_ending_is_stored_however_often_the_store_was_away(self, house, monkeypatch):
+        monkeypatch.setattr(supervisor, "END_PAUSE", 0.001)
+        pause = asyncio.Event()
+        turn = house.queue("hello", [gate(pause), text("Hi.")])
+        house.queue("next", [text("Me too.")], conversation_id=turn.conversation_id)
+        house.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: house.plays["hello"].requests)
+        house.store.failures.extend(OSError("away") for _ in range(20))
+
+        pause.set()
+        (ending,) = await house.store.until_ended(turn)
+
+        assert ending.status is TurnStatus.COMPLETED
+        assert house.store.attempts == 21
+        await eventually(lambda: house.plays["next"].requests)
+
+    async def test_a_process_that_goes_down_leaves_what_it_cannot_store(self, house, monkeypatch):
+        monkeypatch.setattr(supervisor, "END_PAUSE", 0.001)
+        turn = house.queue("hello", [gate()])
+        house.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: house.plays["hello"].requests)
+        house.store.failures.extend(OSError("away") for _ in range(100))
+
+        await house.supervisor.drain(grace=0)
+
+        assert turn.id not in house.store.endings
+        assert not house.supervisor.live_turns
 
 
 class TestDrain:

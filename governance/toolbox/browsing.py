@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class House:
+class Browsing:
     """Gives each scope its page."""
 
     def __init__(self, playwright: ModuleType, *, settings: SettingsSource) -> None:

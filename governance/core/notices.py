@@ -1,0 +1,63 @@
+"""Tells the observers of running calls: at once what somebody did to them, now and then that they are alive (V1)."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from governance.core import outcomes
+from governance.core.calls import CallStatus
+from governance.core.live import LiveCall
+from governance.core.ports import Host
+
+logger = logging.getLogger(__name__)
+
+
+class Notices:
+    """The notices of one executor's live calls; an observer that fails is logged and harms nobody.
+
+    `interval` is the rhythm of signs of life for silent calls; `pause` the shortest time between two reports of a
+    chatty one.
+    """
+
+    def __init__(self, live: Mapping[LiveCall, Host], *, interval: float, pause: float) -> None:
+        self._live = live
+        self._interval = interval
+        self._pause = pause
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, live: LiveCall, notice: Coroutine[Any, Any, None]) -> None:
+        """Send a notice after the earlier ones of its call, without waiting for it."""
+        live.tell(_logged(notice, live))
+
+    def watch(self) -> None:
+        """Look at the live calls now and then, as long as there are any."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+
+    def close(self) -> None:
+        """Stop looking."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        """Tell of every running call that has news, or has been silent for an interval."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for live, host in self._live.items():
+            if live.deadline is None or live.status is not CallStatus.RUNNING:
+                continue
+            silent_for = min(live.elapsed, now - live.told_at)
+            if live.has_news or silent_for >= self._interval:
+                live.has_news = False
+                live.told_at = now
+                self.send(live, host.observer.call_progressed(live))
+        if self._live:
+            self.watch()
+
+
+async def _logged(notice: Coroutine[Any, Any, None], live: LiveCall) -> None:
+    try:
+        await notice
+    except Exception:
+        logger.exception("An observer failed", extra=outcomes.facts(live))

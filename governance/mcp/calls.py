@@ -1,0 +1,111 @@
+"""The calls of one session that wait for an answer: each in a task of its own, its caller at a future."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mcp import Client, types
+from mcp.shared.exceptions import MCPError
+
+from governance.core.calls import Progress
+from governance.core.exceptions import ToolFailed
+from governance.mcp.faults import explain
+from governance.mcp.gone import ServerGone
+from governance.mcp.results import describe_error, render
+
+logger = logging.getLogger(__name__)
+
+_NO_LIMIT = 1e9  # seconds: how long a tool may take is the executor's business
+_REPORT_LENGTH = 500
+_LAST_WORDS = 1.0
+
+Report = Callable[[Progress], None]
+
+
+class Calls:
+    """Asks the server, and lets go of callers at once. `ended` is resolved with a clause when the session is over."""
+
+    def __init__(self, server_name: str, *, ended: "asyncio.Future[str]") -> None:
+        self._server_name = server_name
+        self._ended = ended
+        self._answers: dict[asyncio.Task[None], asyncio.Future[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    async def ask(
+        self, client: Client, tool_name: str, arguments: Mapping[str, Any], *, report: Report
+    ) -> str:
+        """Return what the tool answers. When cancelled, the server is told, but not waited for.
+
+        Raises:
+            ServerGone: the session ended before the answer came.
+            ToolFailed: the tool or the server answered with an error.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str] = loop.create_future()
+        asking = loop.create_task(
+            self._ask(client, answer, tool_name, dict(arguments), report),
+            name=f"asking MCP server {self._server_name} for {tool_name}",
+        )
+        self._answers[asking] = answer
+        asking.add_done_callback(self._asked)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            asking.cancel()  # the SDK tells the server
+            raise
+
+    def fail(self, reason: str) -> None:
+        """Tell every caller that the session is over."""
+        for asking, answer in list(self._answers.items()):
+            _fail(answer, ServerGone(reason))
+            asking.cancel()
+
+    async def finished(self, *, within: float) -> None:
+        """Wait for the tasks, of which nobody wants anything any more."""
+        if self._answers:
+            await asyncio.wait(set(self._answers), timeout=within)
+
+    async def _ask(
+        self,
+        client: Client,
+        answer: "asyncio.Future[str]",
+        tool_name: str,
+        arguments: dict[str, Any],
+        report: Report,
+    ) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            if not answer.done():
+                text = (message or "")[:_REPORT_LENGTH]
+                report(Progress(message=text, progress=progress, total=total))
+
+        try:
+            result = await client.call_tool(
+                tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
+            )
+            text = render(result)
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                # The session may be ending: then its own reason is the better answer.
+                await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
+            _fail(answer, ToolFailed(describe_error(self._server_name, error)))
+        except ToolFailed as error:
+            _fail(answer, error)
+        except Exception as error:
+            logger.debug("An MCP answer is of no use", exc_info=True)
+            _fail(answer, ToolFailed(f"The MCP server {self._server_name!r}: {explain(error)}."))
+        else:
+            if not answer.done():
+                answer.set_result(text)
+
+    def _asked(self, asking: "asyncio.Task[None]") -> None:
+        _fail(self._answers.pop(asking), ServerGone("the question was withdrawn"))
+        if not asking.cancelled():
+            asking.exception()
+
+
+def _fail(answer: "asyncio.Future[str]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

@@ -1,0 +1,74 @@
+"""The observer of one step: tells the journal of its calls, and the loop detector of their results (A4)."""
+
+from dataclasses import replace
+
+from governance import (
+    Cancellation,
+    CancellationToken,
+    CancelReason,
+    LateSettlement,
+    LiveCall,
+    LoopAction,
+    LoopDetector,
+    Observer,
+    ToolOutcome,
+)
+from turns.core.ports import TurnJournal
+
+
+class StepObserver:
+    """Passes the calls of one step on to the journal, with the loop detector's word in their results (A4)."""
+
+    def __init__(
+        self, journal: TurnJournal, loops: LoopDetector, *, step: int, token: CancellationToken
+    ) -> None:
+        self.outcomes: dict[str, ToolOutcome] = {}
+        self._journal: Observer = journal
+        self._loops = loops
+        self._step = step
+        self._token = token
+
+    async def call_started(self, call: LiveCall) -> None:
+        await self._journal.call_started(call)
+
+    async def call_progressed(self, call: LiveCall) -> None:
+        await self._journal.call_progressed(call)
+
+    async def deadline_moved(self, call: LiveCall) -> None:
+        await self._journal.deadline_moved(call)
+
+    async def call_cancelling(self, call: LiveCall) -> None:
+        await self._journal.call_cancelling(call)
+
+    async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        outcome = self.outcomes[call.id] = self._judge(call, outcome)
+        await self._journal.call_ended(call, outcome)
+
+    async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
+        await self._journal.call_settled_late(call, late)
+
+    def _judge(self, call: LiveCall, outcome: ToolOutcome) -> ToolOutcome:
+        if self._token.is_cancelled or _was_stopped(outcome):
+            return outcome
+        if call.tool is not None and call.tool.loop_exempt:
+            return outcome
+        verdict = self._loops.observe(
+            call.call.tool_name,
+            call.call.input,
+            outcome.result,
+            is_error=outcome.is_error,
+            step=self._step,
+        )
+        if verdict.action is LoopAction.HALT:
+            self._token.cancel(Cancellation(reason=CancelReason.LOOP, note=verdict.text))
+        return (
+            replace(outcome, result=f"{outcome.result}\n{verdict.text}")
+            if verdict.text
+            else outcome
+        )
+
+
+def _was_stopped(outcome: ToolOutcome) -> bool:
+    """Whether something that the model cannot help ended the call: a person, a parent turn, the server."""
+    by = outcome.ended_by
+    return by is not None and by.reason not in (CancelReason.TIMEOUT, CancelReason.LOOP)
