@@ -301,7 +301,7 @@ async def test_the_executor_may_come_from_a_function(executor):
 
 
 def test_it_looks_like_what_it_wraps():
-    async def work(context: ToolContext, pages: int) -> str:
+    async def work(context: ToolContext, pages: int) -> None:
         """Work."""
 
     run = governed(work)

@@ -54,7 +54,7 @@ async def test_one_call_is_cancelled(page):
     token = CancellationToken()
 
     @page.agent.tool_plain
-    async def wait() -> str:
+    async def wait() -> None:
         await token.wait()
 
     async def cancelled():

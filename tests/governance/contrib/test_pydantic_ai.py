@@ -502,7 +502,7 @@ class TestAPlainFunction:
             return f"on the loop: {threading.current_thread() is threading.main_thread()}"
 
         @desk.agent.tool_plain
-        def promise() -> str:
+        def promise() -> object:
             return later()
 
         assert (await desk.run([call("promise")])).output == "on the loop: True"

@@ -112,7 +112,7 @@ async def test_an_edit_in_the_admin_is_obeyed_by_the_call_that_runs(executor, kn
 
     @agent.tool_plain
     @tool(timeout=600)
-    async def search_for_ever() -> str:
+    async def search_for_ever() -> None:
         """Never end."""
         started.set()
         await asyncio.Event().wait()
@@ -135,7 +135,7 @@ async def test_a_run_that_is_cancelled_leaves_no_open_row(executor):
     agent = Agent(capabilities=[Governance(get_executor, token=stop, host=recorded)])
 
     @agent.tool_plain
-    async def hang() -> str:
+    async def hang() -> None:
         await asyncio.Event().wait()
 
     running = asyncio.create_task(

@@ -1,0 +1,105 @@
+"""The one row of every tool call, from proposal to outcome."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from governance.core.calls import CallStatus, Disposition, ErrorType
+from governance.core.cancellation import CancelReason, CancelSource
+from governance.core.policy import TimeoutSource
+
+
+class ToolCall(models.Model):
+    """One request to run one tool, from proposal to outcome; the only place where its result is kept.
+
+    `scope` (a conversation) and `group` (a turn) are opaque ids here. `call_id` is the model's id of the call and is
+    unique in its group. `timeout_ms` 0 = no limit, null = it never had one; `deadline_changes` lists
+    `{at, from_ms, to_ms, source, by}` (T9).
+    """
+
+    call_id = models.CharField(_("call id"), max_length=200)
+    scope = models.CharField(_("scope"), max_length=64, db_index=True)
+    group = models.CharField(_("group"), max_length=64)
+    step = models.PositiveIntegerField(_("step"), default=0)
+    position = models.PositiveIntegerField(_("position"), default=0)
+    tool_name = models.CharField(_("tool"), max_length=128)
+    input = models.JSONField(_("input"), default=dict)
+    isolation = models.CharField(_("isolation"), max_length=16, blank=True)
+    concurrency = models.CharField(_("concurrency"), max_length=16, blank=True)
+    cancellable = models.BooleanField(_("cancellable"), default=True)
+
+    status = models.CharField(
+        _("status"),
+        max_length=20,
+        default=CallStatus.PENDING.value,
+        choices=[(s.value, s.value) for s in CallStatus],
+    )
+    error_type = models.CharField(
+        _("error type"), max_length=20, blank=True, choices=[(e.value, e.value) for e in ErrorType]
+    )
+    disposition = models.CharField(
+        _("disposition"),
+        max_length=20,
+        blank=True,
+        choices=[(d.value, d.value) for d in Disposition],
+    )
+    result = models.TextField(_("result"), blank=True)
+    is_error = models.BooleanField(_("is error"), default=False)
+    is_synthetic = models.BooleanField(_("written by the system"), default=False)
+    detail = models.TextField(_("detail for operators"), blank=True)
+
+    requested_at = models.DateTimeField(_("requested at"))
+    started_at = models.DateTimeField(_("started at"), null=True)
+    ended_at = models.DateTimeField(_("ended at"), null=True)
+    queued_ms = models.PositiveBigIntegerField(_("waited (ms)"), null=True)
+    duration_ms = models.PositiveBigIntegerField(_("ran (ms)"), null=True)
+
+    timeout_ms = models.PositiveBigIntegerField(_("limit (ms)"), null=True)
+    timeout_source = models.CharField(
+        _("limit from"),
+        max_length=16,
+        blank=True,
+        choices=[(s.value, s.value) for s in TimeoutSource],
+    )
+    asked_timeout_ms = models.PositiveBigIntegerField(_("limit asked for (ms)"), null=True)
+    idle_timeout_ms = models.PositiveBigIntegerField(_("idle limit (ms)"), null=True)
+    deadline_changes = models.JSONField(_("limit changes"), default=list)
+
+    progress = models.JSONField(_("last progress"), default=dict)
+    ended_by_reason = models.CharField(
+        _("ended by"), max_length=16, blank=True, choices=[(r.value, r.value) for r in CancelReason]
+    )
+    ended_by_source = models.CharField(
+        _("means"),
+        max_length=16,
+        blank=True,
+        choices=[(s.value, s.value) for s in CancelSource],
+    )
+    ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
+
+    late_kind = models.CharField(_("late settlement"), max_length=16, blank=True)
+    late_text = models.TextField(_("late result"), blank=True)
+    late_after_ms = models.PositiveBigIntegerField(_("late by (ms)"), null=True)
+
+    class Meta:
+        verbose_name = _("tool call")
+        verbose_name_plural = _("tool calls")
+        ordering = ["-requested_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["group", "call_id"], name="governance_call_once_in_group"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["group", "step", "position"], name="governance_call_order"),
+            models.Index(fields=["tool_name", "-requested_at"], name="governance_call_tool"),
+            models.Index(fields=["status", "-requested_at"], name="governance_call_status"),
+            models.Index(fields=["-requested_at", "-id"], name="governance_call_recent"),
+            models.Index(
+                fields=["error_type", "-requested_at"],
+                condition=~models.Q(error_type=""),
+                name="governance_call_error",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool_name} {self.call_id}"

@@ -1,0 +1,107 @@
+"""MCP servers whose tools the agents may use (G2)."""
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from governance.mcp.rules import check_server
+from governance.mcp.specs import Transport
+from governance.models.policies import CALLS_AT_ONCE
+
+
+class McpServer(models.Model):
+    """An MCP server whose tools the agents may use (G2), and how it did when it was asked last.
+
+    Secrets are never stored: `headers` maps a header to the environment variable that holds its value, `environment`
+    lists variables that are passed on to a command. The health fields are written by the processes that use it.
+    """
+
+    name = models.CharField(
+        _("name"),
+        max_length=32,
+        unique=True,
+        validators=[
+            RegexValidator(
+                r"^[a-z0-9][a-z0-9_-]*\Z",
+                _(
+                    "Write small letters, digits, “_” and “-”; the names of its tools begin with it."
+                ),
+            )
+        ],
+    )
+    transport = models.CharField(
+        _("kind"),
+        max_length=8,
+        default=Transport.STDIO.value,
+        choices=[
+            (Transport.STDIO.value, _("a command on this machine (stdio)")),
+            (Transport.HTTP.value, _("an address (streamable HTTP)")),
+        ],
+    )
+    command = models.TextField(
+        _("command"),
+        blank=True,
+        help_text=_("The program and its arguments, as “npx -y some-server”. No shell reads them."),
+    )
+    url = models.CharField(_("address"), max_length=2000, blank=True)
+    headers = models.JSONField(
+        _("headers"),
+        default=dict,
+        blank=True,
+        help_text=_("“Header: VARIABLE”, one in each line: the variable holds the whole value."),
+    )
+    environment = models.JSONField(
+        _("environment"),
+        default=list,
+        blank=True,
+        help_text=_(
+            "Names of variables of this server that the command may see, one in each line."
+        ),
+    )
+    enabled = models.BooleanField(_("in use"), default=True)
+    allowed_tools = models.JSONField(
+        _("allowed tools"),
+        default=list,
+        blank=True,
+        help_text=_("Names as the server gives them, one in each line. Blank = all of them."),
+    )
+    timeout_ms = models.PositiveBigIntegerField(
+        _("total limit"),
+        null=True,
+        blank=True,
+        help_text=_("What its tools declare. 0 = no limit. Blank = not set here."),
+    )
+    max_running = models.PositiveIntegerField(
+        _("calls at once"),
+        null=True,
+        blank=True,
+        validators=CALLS_AT_ONCE,
+        help_text=_("Of all its tools together, in one process. Blank = not set here."),
+    )
+    prefix = models.CharField(
+        _("prefix"),
+        max_length=32,
+        blank=True,
+        help_text=_("Put before the names of its tools. Blank = the server's name and “_”."),
+    )
+    allow_private = models.BooleanField(
+        _("may be on a private network"),
+        default=False,
+        help_text=_("For addresses: also loopback and the networks that only this machine sees."),
+    )
+    last_ok_at = models.DateTimeField(_("well at"), null=True, editable=False)
+    last_error = models.CharField(_("last problem"), max_length=500, blank=True, editable=False)
+    last_error_at = models.DateTimeField(_("problem at"), null=True, editable=False)
+    tools_found = models.JSONField(_("its tools"), default=list, editable=False)
+
+    class Meta:
+        verbose_name = _("MCP server")
+        verbose_name_plural = _("MCP servers")
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        """Refuse a server that could not be connected, in words."""
+        check_server(self)
