@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import sys
 from pathlib import Path
 
 import django
@@ -43,4 +44,7 @@ def is_loopback(host: str) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # before the server had its own answer to Ctrl-C
+        sys.exit(130)

@@ -1,16 +1,17 @@
 """The supervisor's store on Django's ORM, and the embedded way to start a turn: a task in this process."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from governance.doors import database_door
-from turns import endings, sinks, store
+from turns import endings, recovery, sinks, store
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 from turns.models import Process
 
 _claim_next = database_door(store.claim_next)
 _open_orders = database_door(store.open_orders)
 _end_turn = database_door(endings.end_turn)
+_end_lost = database_door(recovery.end_lost)
 _waiting_conversations = database_door(store.waiting_conversations)
 
 
@@ -42,6 +43,11 @@ class DatabaseStore:
             return False
         await sinks.publish(turn.conversation_id, events)
         return True
+
+    async def end_lost(self, live: Collection[UUID]) -> None:
+        """End the turns that name this process although it does not run them."""
+        for conversation_id, events in await _end_lost(self._process, live):
+            await sinks.publish(conversation_id, events)
 
     async def waiting_conversations(self) -> list[UUID]:
         """Return the conversations with a queued turn and no live one."""

@@ -4,6 +4,7 @@ import os
 import socket
 from pathlib import Path
 
+from django.db import connection
 from django.utils import timezone
 
 from turns.models import Process
@@ -22,15 +23,18 @@ def retire(process: Process) -> None:
     Process.objects.filter(pk=process.pk, ended_at=None).update(ended_at=timezone.now())
 
 
-def is_alive(process: Process) -> bool:
+def is_alive(process: Process, *, only_this_host: bool | None = None) -> bool:
     """Return whether the owner may still be writing: it has not retired, and its pid is still the same program.
 
-    Of another host nothing is known, so it counts as alive.
+    Of another host nothing is known, so it counts as alive, unless `only_this_host` can use the database (that is so
+    where it is a file): then this host has only got another name.
     """
+    if only_this_host is None:
+        only_this_host = connection.vendor == "sqlite"
     if process.ended_at is not None:
         return False
     if process.host != socket.gethostname()[:255]:
-        return True
+        return not only_this_host
     if process.boot_id != boot_id():
         return False
     return process.start_ticks == start_ticks(process.pid)

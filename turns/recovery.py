@@ -1,7 +1,11 @@
 """Ends the turns that a dead process left behind, and finds what waits to be started (H4; sync ORM)."""
 
 import logging
+from collections.abc import Collection
+from datetime import timedelta
 from uuid import UUID
+
+from django.utils import timezone
 
 from turns import log
 from turns.core.ports import TurnEnding
@@ -13,7 +17,28 @@ from turns.store import waiting_conversations
 
 logger = logging.getLogger(__name__)
 
+CLAIM_GRACE = timedelta(seconds=10)
+
 Recovered = list[tuple[UUID, list[log.WireEvent]]]
+
+
+def end_lost(process: Process, live: Collection[UUID]) -> Recovered:
+    """End the turns that name `process` as their owner although it runs only those in `live`.
+
+    That happens where a commit came through and its answer did not. A turn that was claimed a moment ago may not be in
+    `live` yet, so it is left alone.
+    """
+    claimed_before = timezone.now() - CLAIM_GRACE
+    lost = Turn.objects.filter(
+        owner=process, status__in=LIVE_STATUSES, started_at__lt=claimed_before
+    )
+    recovered: Recovered = []
+    for turn in lost.exclude(pk__in=live):
+        events = end_turn(turn.pk, TurnEnding(status=TurnStatus.INTERRUPTED))
+        if events is not None:
+            logger.warning("A turn was lost by its owner", extra={"turn_id": str(turn.pk)})
+            recovered.append((turn.conversation_id, events))
+    return recovered
 
 
 def recover() -> tuple[Recovered, list[UUID]]:

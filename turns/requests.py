@@ -117,7 +117,7 @@ def begin_operation(turn: Turn, op_id: str) -> OpOutcome | None:
         op_id=op_id,
         defaults={"turn": turn, "outcome": OpOutcome.ACCEPTED.value},
     )
-    if is_new or operation.turn_id != turn.pk:  # an id used for another turn says nothing of this one
+    if is_new or operation.turn_id != turn.pk:  # of another turn: it says nothing of this one
         return None
     return OpOutcome(operation.outcome)
 
@@ -240,5 +240,5 @@ def _remember(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
                 op_id=op_id,
                 outcome=outcome.value,
             )
-    except IntegrityError:  # it came twice at once, with one effect; or its id was used for another turn before
+    except IntegrityError:  # it came twice at once, with one effect; or it is an id of another turn
         return

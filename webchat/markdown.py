@@ -12,9 +12,8 @@ import nh3
 from django.utils.html import escape
 from markdown_it import MarkdownIt
 
-MAX_MARKDOWN = (
-    100_000  # a longer text is shown as it is, so that no answer keeps a thread busy for long
-)
+# A longer text is shown as it is, so that no answer keeps a thread busy for long: a table of this length takes a second.
+MAX_MARKDOWN = 30_000
 _TEXT = {
     "a",
     "blockquote",

@@ -195,6 +195,19 @@ async def test_a_repeated_operation_moves_the_limit_once(stage: Stage, props: Pr
     assert len((await stage.calls(turn_id))["a"].deadline_changes) == 1
 
 
+async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_limit(
+    stage: Stage, props: Props
+):
+    for name in ("a", "b"):
+        stage.play([limited(name, "held", 10_000)], [text("Fine.")])
+        turn_id = await stage.say()
+        await stage.running(turn_id, name)
+        moved = await set_deadline(stage, turn_id, name, timeout_ms=20_000, op_id="same")
+        assert (moved.outcome, moved.timeout_ms) == (OpOutcome.ACCEPTED, 20_000)
+        props.open(name)
+        await stage.ended(turn_id)
+
+
 async def test_an_edit_of_an_administrator_is_obeyed_by_the_running_call_and_the_next(
     stage: Stage, operator
 ):

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from tests.turns.rows import Planted, make_process, said, use
 from tests.turns.support import Stage, in_database, row
@@ -100,11 +101,25 @@ def a_live_turn(planted: Planted, **owner) -> Turn:
     return turn
 
 
-@pytest.mark.parametrize(
-    "alive", ["this process", "on another host"], ids=lambda name: name.replace(" ", "_")
-)
-def test_the_turns_of_a_live_owner_are_left_alone(ada, alive):
-    owner = processes.register() if alive == "this process" else make_process()
+def test_of_another_host_nothing_is_known_unless_only_this_one_can_use_the_database(ada):
+    elsewhere = make_process()
+    assert processes.is_alive(elsewhere, only_this_host=False)
+    assert not processes.is_alive(elsewhere, only_this_host=True)
+
+
+def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
+    owner = processes.register()
+    lost, kept = (a_live_turn(Planted(ada), owner=owner) for _ in range(2))
+    just_claimed = a_live_turn(Planted(ada), owner=owner)
+    Turn.objects.filter(pk=just_claimed.pk).update(started_at=timezone.now())
+    ((conversation_id, _events),) = recovery.end_lost(owner, [kept.pk])
+    assert conversation_id == lost.conversation_id
+    statuses = {turn.pk: turn.status for turn in Turn.objects.all()}
+    assert statuses == {lost.pk: "interrupted", kept.pk: "running", just_claimed.pk: "running"}
+
+
+def test_the_turns_of_a_live_owner_are_left_alone(ada):
+    owner = processes.register()
     turn = a_live_turn(Planted(ada), owner=owner)
     assert recovery.recover()[0] == []
     turn.refresh_from_db()

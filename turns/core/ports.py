@@ -1,6 +1,6 @@
 """What the runner and the supervisor need from outside: a journal for one turn, a store for all."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -92,6 +92,9 @@ class TurnStore(Protocol):
     ) -> bool:
         """Give the turn its terminal status, once: close its calls, settle its requests. False if it had one."""
         ...
+
+    async def end_lost(self, live: Collection[UUID]) -> None:
+        """End the turns that name this process although it does not run them: a write of it was lost."""
 
     async def waiting_conversations(self) -> list[UUID]:
         """Return the conversations that have a queued turn and no live one."""

@@ -266,6 +266,7 @@ class TurnSupervisor:
                 if self._also_poll is not None:
                     await self._also_poll()
                 if polls % POLLS_PER_SWEEP == 0:
+                    await self._store.end_lost(tuple(self._live))
                     for conversation_id in await self._store.waiting_conversations():
                         self.wake(conversation_id)
             except Exception:

@@ -315,6 +315,30 @@ async def test_what_is_no_proxy_request_is_cut_off(desk, server):
         await writer.wait_closed()
 
 
+async def ask_gateway(desk, request):
+    port = desk.browsing.find(desk.scope).gateway._server.sockets[0].getsockname()[1]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\x05\x01\x00" + request)
+    writer.write_eof()
+    said = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return said
+
+
+async def test_the_gateway_checks_numbers_as_it_checks_names(desk, server):
+    await desk.call("open", url=server.url())
+    port = server.port.to_bytes(2, "big")
+    asking = b"GET /second HTTP/1.0\r\n\r\n"
+    said = await ask_gateway(desk, b"\x05\x01\x00\x01\x7f\x00\x00\x01" + port + asking)
+    assert said.startswith(b"\x05\x00\x05\x00")
+    assert b"Here you are" in said
+    desk.change(web_allow_private=False)
+    for address in (b"\x01\x7f\x00\x00\x01", b"\x04" + bytes(15) + b"\x01"):
+        said = await ask_gateway(desk, b"\x05\x01\x00" + address + port + asking)
+        assert said[:4] == b"\x05\x00\x05\x02"
+
+
 # Limits, cancel, supersede
 
 

@@ -18,6 +18,7 @@ class MemoryStore:
         self.claims: list[UUID] = []
         self.failures: list[Exception] = []
         self.attempts = 0
+        self.swept: list[tuple[UUID, ...]] = []
         self.claiming = asyncio.Event()
         self._answering: asyncio.Event | None = None
         self._news = asyncio.Event()
@@ -72,6 +73,9 @@ class MemoryStore:
             self.totals[turn.id] = (steps, usage)
         self._news.set()
         return is_first
+
+    async def end_lost(self, live) -> None:
+        self.swept.append(tuple(live))
 
     async def waiting_conversations(self) -> list[UUID]:
         return [turn.conversation_id for turn in self.queued]
