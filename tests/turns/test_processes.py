@@ -42,8 +42,10 @@ def test_a_zombie_is_not_alive():
     child.communicate()
 
 
-def test_of_another_host_nothing_is_known():
-    assert processes.is_alive(make_process(pid=2**22 + 1))
+def test_of_another_host_nothing_is_known_unless_only_this_one_can_use_the_database():
+    elsewhere = make_process(pid=2**22 + 1)
+    assert processes.is_alive(elsewhere, only_this_host=False)
+    assert not processes.is_alive(elsewhere, only_this_host=True)
 
 
 async def test_a_runtime_registers_once_and_retires_when_it_stops(site):

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from tests.turns.rows import Planted, make_process, said, use
+from tests.turns.rows import Planted, said, use
 from tests.turns.support import Stage, in_database, row
 from turns import processes, recovery, runtime
 from turns.models import Process, Repair, Turn
@@ -101,12 +101,6 @@ def a_live_turn(planted: Planted, **owner) -> Turn:
     return turn
 
 
-def test_of_another_host_nothing_is_known_unless_only_this_one_can_use_the_database(ada):
-    elsewhere = make_process()
-    assert processes.is_alive(elsewhere, only_this_host=False)
-    assert not processes.is_alive(elsewhere, only_this_host=True)
-
-
 def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
     owner = processes.register()
     lost, kept = (a_live_turn(Planted(ada), owner=owner) for _ in range(2))
@@ -187,6 +181,6 @@ def test_text_said_before_the_crash_is_kept_and_an_empty_answer_is_not(ada):
 def test_what_waited_may_start_and_what_runs_is_not_started_again(ada):
     waiting, busy = Planted(ada), Planted(ada)
     waiting.turn("queued")
-    busy.turn("running", owner=make_process())
+    busy.turn("running", owner=processes.register())
     busy.turn("queued")
     assert recovery.recover() == ([], [waiting.id])
