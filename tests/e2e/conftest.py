@@ -44,7 +44,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def own_site(tmp_path: pytest.TempPathFactory) -> Iterator[Site]:
-    """Serve a site to one test, which may kill it."""
+    """Serve a site to one test, which may kill it.
+
+    Ask for it before `visit`, so that the browser's tabs are closed before the server is.
+    """
     made = Site(tmp_path)
     try:
         made.start()

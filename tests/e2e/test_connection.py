@@ -58,7 +58,7 @@ async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(visitor
 
 
 async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back_by_itself(
-    visit, own_site
+    own_site, visit
 ):
     person = await visit(own_site)
     person.expect_problem(CONNECTION_LOST)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 CONNECTION_LOST = r"WebSocket connection to|ERR_CONNECTION_REFUSED"
 
 
-async def test_ctrl_c_lets_a_turn_end_and_a_second_one_cancels_it(visit, own_site):
+async def test_ctrl_c_lets_a_turn_end_and_a_second_one_cancels_it(own_site, visit):
     person = await visit(own_site)
     person.expect_problem(CONNECTION_LOST)
     chat = await person.start_conversation()
