@@ -162,6 +162,8 @@ class WorkerPool:
         except BaseException:
             self.end(worker)
             raise
+        if (task := asyncio.current_task()) is not None:
+            self._starting.discard(task)  # now, not in its callback: a worker counts once
         self._idle.append(worker)
 
     def _started(self, task: "asyncio.Task[None]") -> None:
