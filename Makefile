@@ -1,12 +1,15 @@
 # `make run` starts the site, `make test` runs every test. Nothing has to be installed before.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench coverage screenshot format requirements clean base dev
+.PHONY: help run run-scaled test check bench faults soak coverage screenshot format requirements clean base dev
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
 
 run: base ## Start the site on http://127.0.0.1:8000 (HOST, PORT and more: .env.example)
 	@exec .venv/bin/python -m scripts.start
+
+run-scaled: base ## Start several processes to try out: PostgreSQL, Redis, two web processes, two runners
+	@exec .venv/bin/python -m scripts.scaled
 
 test: dev ## Run every test (one part of them: make test ARGS=tests/turns)
 	@scripts/test $(ARGS)
@@ -16,6 +19,12 @@ check: dev ## Judge the code without running the tests: lint, types, imports, mi
 
 bench: dev ## Print and store the table of speeds
 	@.venv/bin/python -m benchmarks
+
+faults: dev ## Run every test with faults in real processes, those too that take long
+	@FAULTS_LONG=1 .venv/bin/python -m pytest tests/faults $(ARGS)
+
+soak: dev ## Kill, stop and end processes under load at random, then check (SOAK_SEED and more: docs/reliability.md)
+	@DJANGO_SETTINGS_MODULE=tests.settings $(foreach name,$(filter SOAK_%,$(.VARIABLES)),$(name)='$($(name))') .venv/bin/python -m tests.faults.soak
 
 coverage: dev ## Run the Python tests and show the lines that none of them reaches
 	@.venv/bin/python -m pytest --cov --cov-report=term $(ARGS)

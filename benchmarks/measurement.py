@@ -12,7 +12,11 @@ Subject = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is measured: rounds of the core, whole turns, cancels of each kind, calls under one deadline."""
+    """How much is measured: rounds of the core, whole turns, cancels of each kind, calls under one deadline; and of
+
+    real server processes: turns of each kind, streams at once and the chunks of each, sockets and turns in memory,
+    messages of a conversation, finished turns in the database.
+    """
 
     rounds: int
     warm_ups: int
@@ -20,10 +24,45 @@ class Effort:
     cancels: int
     deadlines: int
     deadline_rounds: int
+    clicks: int
+    lost: int
+    streams: tuple[int, ...]
+    chunks: int
+    held: int
+    messages: tuple[int, ...]
+    finished: tuple[int, ...]
 
 
-FULL = Effort(rounds=41, warm_ups=5, turns=120, cancels=60, deadlines=1000, deadline_rounds=5)
-QUICK = Effort(rounds=2, warm_ups=1, turns=3, cancels=2, deadlines=50, deadline_rounds=1)
+FULL = Effort(
+    rounds=41,
+    warm_ups=5,
+    turns=120,
+    cancels=60,
+    deadlines=1000,
+    deadline_rounds=5,
+    clicks=60,
+    lost=10,
+    streams=(10, 50, 100),
+    chunks=250,
+    held=200,
+    messages=(10, 1_000, 10_000),
+    finished=(1_000, 1_000_000),
+)
+QUICK = Effort(
+    rounds=2,
+    warm_ups=1,
+    turns=3,
+    cancels=2,
+    deadlines=50,
+    deadline_rounds=1,
+    clicks=2,
+    lost=1,
+    streams=(1, 2, 3),
+    chunks=10,
+    held=5,
+    messages=(10, 20, 30),
+    finished=(10, 100),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

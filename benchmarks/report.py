@@ -37,8 +37,14 @@ def as_markdown(rows: Sequence[Row], *, is_quick: bool) -> str:
         f"Python {machine['python']}, Django {machine['django']}, SQLite {machine['sqlite']}."
     )
     costs = [row for row in rows if row.unit == "µs"]
-    rest = [row for row in rows if row.unit != "µs"]
-    return "\n".join((head, "", *_cost_table(costs), "", *_latency_table(rest), ""))
+    times = [row for row in rows if row.unit in ("ms", "")]
+    loads = [row for row in rows if row not in costs and row not in times]
+    tables = (
+        _cost_table(costs),
+        _spread_table("Time of the whole path", times),
+        _spread_table("Load and room", loads),
+    )
+    return "\n".join((head, *(line for table in tables for line in ("", *table)), ""))
 
 
 def store(rows: Sequence[Row], *, directory: Path, is_quick: bool) -> None:
@@ -80,13 +86,14 @@ def _cost_table(rows: Sequence[Row]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _latency_table(rows: Sequence[Row]) -> Iterator[str]:
-    yield "| Time of the whole path | n | median | p99 | worst | bare, median | bar | kept |"
-    yield "|---|--:|--:|--:|--:|--:|---|---|"
+def _spread_table(title: str, rows: Sequence[Row]) -> Iterator[str]:
+    yield f"| {title} | × bare | n | median | p99 | worst | bare, median | bar | kept |"
+    yield "|---|--:|--:|--:|--:|--:|--:|---|---|"
     for row in rows:
         unit = f" {row.unit}" if row.unit else ""
         cells = (
             row.what,
+            _number(row.ratio),
             str(row.count),
             *(f"{_number(value)}{unit}" for value in (row.median, row.p99, row.worst)),
             f"{_number(row.bare)}{unit}" if row.bare is not None else "",

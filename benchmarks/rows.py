@@ -66,9 +66,11 @@ def latency(
     return _row(row_id, what, measured, scale=MILLISECONDS, unit="ms", bare=bare, bar=bar)
 
 
-def amount(row_id: str, what: str, measured: Spread) -> Row:
+def amount(
+    row_id: str, what: str, measured: Spread, *, unit: str = "", bare: Spread | None = None
+) -> Row:
     """Return a row that counts something."""
-    return _row(row_id, what, measured, scale=1, unit="", bare=None, bar=NO_BAR)
+    return _row(row_id, what, measured, scale=1, unit=unit, bare=bare, bar=NO_BAR)
 
 
 def _row(

@@ -14,6 +14,7 @@ _NEUTRAL = {
     "AGENT_MODEL": "local",
     "DJANGO_SETTINGS_MODULE": "config.settings",
     "ENV_FILE": os.devnull,
+    "GOVERNANCE_APPROVAL": "*=never",
     "GOVERNANCE_EXEC_ENABLED": "true",
     "LOG_LEVEL": "ERROR",
     "SECRET_KEY": "only-for-a-benchmark-" + "x" * 40,

@@ -33,7 +33,7 @@ Victim = Callable[[UUID], tuple[str, Callable[[], Coroutine[Any, Any, None]]]]
 async def measure(effort: Effort, *, directory: Path) -> list[Row]:
     """Return the rows."""
     tools.register(registry)
-    user = await _create_user("benchmark")
+    user = await create_user("benchmark")
     stage = Stage(user=user, watch=EventWatch())
     sinks.register(stage.watch)
     victims: dict[str, tuple[str, Victim]] = {
@@ -152,7 +152,8 @@ def _counts(row_id: str, what: str, counts: list[int]) -> Row:
 
 
 @database_door
-def _create_user(name: str) -> AbstractBaseUser:
+def create_user(name: str) -> AbstractBaseUser:
+    """Make somebody who chats."""
     return get_user_model()._default_manager.create(username=name)
 
 

@@ -11,6 +11,8 @@ SQLITE_OPTIONS: dict[str, Any] = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
 }
 
+LONGEST_PAUSE_MS = 5_000  # between two statements of a transaction on PostgreSQL
+
 
 def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
     """Return the settings of a database with the options of its engine."""
@@ -21,7 +23,12 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
             options = SQLITE_OPTIONS
         case "django.db.backends.postgresql":
             # Under ASGI connections come and go with threads; a pool keeps their number bounded.
-            options = {"pool": {"min_size": 1, "max_size": pool_size, "timeout": 10}}
+            options = {
+                "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10},
+                # A process that hangs in the middle of a transaction must not keep its locks: nobody could end its
+                # turns. Ours take milliseconds.
+                "options": f"-c idle_in_transaction_session_timeout={LONGEST_PAUSE_MS}",
+            }
         case _:
             options = {}
     return {**database, "CONN_MAX_AGE": 0, "OPTIONS": {**options, **database.get("OPTIONS", {})}}

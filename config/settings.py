@@ -45,6 +45,8 @@ SILENCED_SYSTEM_CHECKS: list[str] = env.list("SILENCED_SYSTEM_CHECKS", default=[
 
 # Applications
 
+TURNS_DISPATCHER = env.str("TURNS_DISPATCHER", "embedded")
+
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -53,6 +55,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "channels",
+    # Jobs in PostgreSQL, which wake runners: only where there are any.
+    *(["procrastinate.contrib.django"] if TURNS_DISPATCHER == "procrastinate" else []),
     "ninja",  # its pages of the API's description, without which they load scripts from elsewhere
     "governance",
     "turns",
@@ -107,7 +111,13 @@ def _channel_layer() -> dict[str, Any]:
     if not REDIS_URL:
         return {"BACKEND": "channels.layers.InMemoryChannelLayer"}
     # An idle subscription is not a broken one, so reads have no time limit.
-    host = {"address": REDIS_URL, "socket_timeout": None, "max_connections": 100}
+    host = {
+        "address": REDIS_URL,
+        "socket_timeout": None,
+        "socket_connect_timeout": 2.0,
+        "socket_keepalive": True,
+        "max_connections": 100,
+    }
     return {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [host]}}
 
 
@@ -164,6 +174,7 @@ LOGGING = {
 # Governance, turns
 
 GOVERNANCE_EXEC_ENABLED = env.bool("GOVERNANCE_EXEC_ENABLED", False)
+GOVERNANCE_APPROVAL: dict[str, str] = env.dict("GOVERNANCE_APPROVAL", default={})
 GOVERNANCE_EXEC_SANDBOX = env.str("GOVERNANCE_EXEC_SANDBOX", "auto")
 GOVERNANCE_EXEC_NETWORK = env.bool("GOVERNANCE_EXEC_NETWORK", False)
 GOVERNANCE_WORKSPACE_ROOT = Path(
@@ -175,4 +186,5 @@ GOVERNANCE_SEARCH_URL = env.str("GOVERNANCE_SEARCH_URL", "")
 GOVERNANCE_BROWSER_PATH = env.str("GOVERNANCE_BROWSER_PATH", "")
 GOVERNANCE_BROWSER_SANDBOX = env.str("GOVERNANCE_BROWSER_SANDBOX", "auto")
 GOVERNANCE_DEFAULT_TIMEOUT: float | None = env.float("AGENT_TOOL_TIMEOUT", None)
+TURNS_MAX_LIVE = env.int("TURNS_MAX_LIVE", 50)
 TURNS_CHAT_MODEL = env.str("AGENT_MODEL", "local")

@@ -3,6 +3,7 @@
 This facade is the door for other code. It needs no Django, so the executor can govern the tools of any program (B8).
 """
 
+from governance.core.approvals import Decision, Question, Verdict
 from governance.core.calls import (
     OPEN_STATUSES,
     CallStatus,
@@ -20,13 +21,17 @@ from governance.core.cancellation import (
     CancelReason,
     CancelSource,
 )
+from governance.core.checkpoints import checkpoint
 from governance.core.deadline import Deadline, DeadlineChange, Limit
 from governance.core.exceptions import (
+    ApprovalExpired,
+    ApprovalUnavailable,
     GovernanceError,
     IllegalTransition,
     InvalidToolInput,
     QueueFull,
     QueueTimeout,
+    ToolCallDenied,
     ToolDisabled,
     ToolExecutionError,
     ToolFailed,
@@ -40,6 +45,7 @@ from governance.core.limiter import Limiter, Limits
 from governance.core.live import LiveCall
 from governance.core.loops import LoopAction, LoopDetector
 from governance.core.policy import (
+    ApprovalRule,
     Hint,
     Policy,
     PolicyLevels,
@@ -47,10 +53,17 @@ from governance.core.policy import (
     ToolLimits,
     cap,
     resolve,
+    stricter,
 )
-from governance.core.ports import Declared, Host, Observer, PolicySource, Unobserved
+from governance.core.ports import Approver, Declared, Host, Observer, PolicySource, Unobserved
 from governance.core.scopes import ScopeKind, ScopeRegistry
-from governance.core.texts import abandoned_text, interrupted_text, not_started_text
+from governance.core.texts import (
+    abandoned_text,
+    denied_text,
+    expired_text,
+    interrupted_text,
+    not_started_text,
+)
 from governance.core.tools import (
     Concurrency,
     Isolation,
@@ -64,6 +77,10 @@ from governance.core.tools import (
 
 __all__ = [
     "OPEN_STATUSES",
+    "ApprovalExpired",
+    "ApprovalRule",
+    "ApprovalUnavailable",
+    "Approver",
     "CallStatus",
     "CancelReason",
     "CancelSource",
@@ -73,6 +90,7 @@ __all__ = [
     "Concurrency",
     "Deadline",
     "DeadlineChange",
+    "Decision",
     "Declared",
     "Disposition",
     "ErrorType",
@@ -94,6 +112,7 @@ __all__ = [
     "PolicyLevels",
     "PolicySource",
     "Progress",
+    "Question",
     "QueueFull",
     "QueueTimeout",
     "ScopeKind",
@@ -103,6 +122,7 @@ __all__ = [
     "TooManyAbandonedThreads",
     "Tool",
     "ToolCall",
+    "ToolCallDenied",
     "ToolContext",
     "ToolDisabled",
     "ToolExecutionError",
@@ -114,13 +134,18 @@ __all__ = [
     "ToolTimeoutError",
     "UnknownTool",
     "Unobserved",
+    "Verdict",
     "abandoned_text",
     "cap",
+    "checkpoint",
+    "denied_text",
+    "expired_text",
     "interrupted_text",
     "is_cancel_intent",
     "make_tool",
     "not_started_text",
     "registry",
     "resolve",
+    "stricter",
     "tool",
 ]

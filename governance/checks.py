@@ -7,8 +7,8 @@ from django.conf import settings
 from django.core import checks
 
 from governance import setting_rules
-from governance.conf import app_settings
-from governance.core.policy import BUILT_IN_TIMEOUT
+from governance.conf import EVERY_OTHER, app_settings
+from governance.core.policy import BUILT_IN_TIMEOUT, ApprovalRule
 from governance.core.tools import registry
 from governance.mcp import checks as mcp_checks
 from governance.setting_rules import WEEK, Rule, is_number, seconds, whole
@@ -21,6 +21,12 @@ def _is_timeouts(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(name, str) and is_number(limit, least=0, most=WEEK)
         for name, limit in value.items()
+    )
+
+
+def _is_rules(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and rule in tuple(ApprovalRule) for name, rule in value.items()
     )
 
 
@@ -44,6 +50,12 @@ RULES: dict[str, Rule] = {
     "PROGRESS_INTERVAL": seconds("governance.E013", 0.1, 3_600),
     "RESULT_LIMIT": whole("governance.E014", 1_000, 100_000_000),
     "POLICY_POLL": seconds("governance.E015", 0.05, 3_600),
+    "APPROVAL": Rule(
+        id="governance.E037",
+        is_valid=_is_rules,
+        hint='Set it to a dict of tool names and "never", "once_per_conversation" or "always"; "*" = every other tool.',
+    ),
+    "APPROVAL_TIMEOUT": seconds("governance.E038", 0, WEEK),
     **toolbox_checks.RULES,
 }
 
@@ -73,6 +85,23 @@ def check_tool_names(**_: Any) -> list[checks.CheckMessage]:
             id="governance.W002",
         )
         for name in names
+    ]
+
+
+def check_approvals(**_: Any) -> list[checks.CheckMessage]:
+    """No tool that exists is misspelled where people shall be asked: it would run unasked."""
+    rules = app_settings.APPROVAL
+    if not _is_rules(rules):
+        return []
+    return [
+        checks.Warning(
+            f"GOVERNANCE_APPROVAL names the tool {name!r}, which is not installed.",
+            hint="Correct the name or remove it, unless it is a tool of an MCP server, which is not known yet."
+            f" Installed: {_listed(tool.name for tool in registry)}.",
+            id="governance.W021",
+        )
+        for name in sorted(rules)
+        if name not in registry and name != EVERY_OTHER and rules[name] != ApprovalRule.NEVER
     ]
 
 
@@ -168,6 +197,7 @@ def register_all() -> None:
         check_values,
         check_names,
         check_tool_names,
+        check_approvals,
         check_tools,
         check_together,
         check_exposure,

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from governance.app_settings import AppSettings
-from governance.core.policy import ToolLimits
+from governance.core.policy import ApprovalRule, ToolLimits
 from governance.toolbox import BrowserSandbox, SandboxChoice, ToolboxSettings
+
+EVERY_OTHER = "*"
 
 
 class GovernanceSettings(AppSettings):
@@ -21,6 +23,13 @@ class GovernanceSettings(AppSettings):
 
     TIMEOUT_CEILING: float = 3600.0
     """The most that a call may ask for itself, and the highest limit an administrator may set; 0 = no ceiling (A3)."""
+
+    APPROVAL: Mapping[str, str] = {}
+    """Whether a person must let calls of a tool through, by its name: `never`, `once_per_conversation` or `always`;
+    `*` stands for every tool that is not named (D1)."""
+
+    APPROVAL_TIMEOUT: float = 600.0
+    """How long a person may take to decide on a call; 0 = no limit (D3)."""
 
     CANCEL_GRACE: float = 0.6
     """How long a call may take to end after it was asked to, before it is killed or abandoned (C1)."""
@@ -117,10 +126,14 @@ app_settings = GovernanceSettings()
 
 
 def setting_limits(tool_name: str) -> ToolLimits:
-    """Return what the project's settings say of a tool, as one level of the policy (T2)."""
+    """Return what the project's settings say of a tool, as one level of the policy (T2, D1)."""
+    rules = app_settings.APPROVAL
+    rule = rules.get(tool_name, rules.get(EVERY_OTHER))
     return ToolLimits(
         timeout=app_settings.TOOL_TIMEOUTS.get(tool_name, app_settings.DEFAULT_TIMEOUT),
         ceiling=app_settings.TIMEOUT_CEILING,
+        approval=None if rule is None else ApprovalRule(rule),
+        approval_timeout=app_settings.APPROVAL_TIMEOUT,
     )
 
 

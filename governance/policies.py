@@ -3,17 +3,19 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
+
+from django.db.models import Max
 
 from governance.conf import setting_limits
 from governance.core.exceptions import GovernanceError
 from governance.core.policy import PolicyLevels, ToolLimits
 from governance.core.tools import Tool
 from governance.doors import database_door
-from governance.models import DefaultPolicy, ToolPolicy
+from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
 from governance.signals import policy_changed
 
 logger = logging.getLogger(__name__)
@@ -32,12 +34,21 @@ _SILENT = ToolLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """At which version limits were edited, and by whom."""
+
+    version: int = 0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """Every administrator's limit at one version; version 0 = nothing was ever edited."""
 
     version: int = 0
     default: ToolLimits = _SILENT
     overrides: Mapping[str, ToolLimits] = field(default_factory=dict)
+    edits: Mapping[str, Edit] = field(default_factory=dict)
 
     def levels(self, tool: Tool) -> PolicyLevels:
         """Return every level's word on a tool (T2)."""
@@ -47,17 +58,34 @@ class Policies:
             default=self.default,
             setting=setting_limits(tool.name),
             version=self.version,
+            changed_by=max(self._edits_of(tool), key=lambda edit: edit.version, default=Edit()).by,
         )
+
+    def _edits_of(self, tool: Tool) -> Iterator[Edit]:
+        """The last edit of the tool's own limits, and of the default ones."""
+        return (self.edits[name] for name in (tool.name, "") if name in self.edits)
 
 
 def read_policies() -> Policies:
-    """Read both tables, in two queries."""
+    """Read the limits and who edited them last, in three queries."""
     # The version first: an edit between the two queries is then found again by the next look at the version.
     row = DefaultPolicy.objects.first()
     overrides = {policy.tool_name: policy.as_limits() for policy in ToolPolicy.objects.all()}
     if row is None:
         return Policies(overrides=overrides)
-    return Policies(version=row.version, default=row.as_limits(), overrides=overrides)
+    return Policies(
+        version=row.version, default=row.as_limits(), overrides=overrides, edits=_last_edits()
+    )
+
+
+def _last_edits() -> dict[str, Edit]:
+    """The last edit of each tool's limits; "" = of the default ones."""
+    last = PolicyChange.objects.order_by().values("tool_name").annotate(last=Max("version"))
+    changes = PolicyChange.objects.filter(version__in=last.values("last"))
+    return {
+        change.tool_name: Edit(version=change.version, by=change.by_name)
+        for change in changes.only("tool_name", "version", "by_name")
+    }
 
 
 class DatabasePolicySource:

@@ -29,17 +29,46 @@ from governance.core.live import LiveCall
 from governance.core.tools import Tool, registry
 from governance.doors import database_door
 from governance.durations import to_ms
-from governance.models import ToolCall
+from governance.models import Approval, ToolCall
 from governance.storable import storable_json, storable_text
 
 _NAME_LENGTH = 128
 _RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
-_TERMINAL = tuple(status for status in CallStatus if status.is_terminal)
+_GIVEN_UP = (
+    CallStatus.TIMED_OUT,
+    CallStatus.CANCELLED,
+    CallStatus.ABANDONED,
+    CallStatus.REPAIRED,
+)
 
 
 def propose(calls: Sequence[core.ToolCall], *, group: str, step: int) -> None:
     """Insert the calls of one step as pending, known before any of them runs (invariant 10)."""
     ToolCall.objects.bulk_create(_pending(calls, group=group, step=step))
+
+
+def forget(group: str, *, with_decisions: bool = False) -> None:
+    """Delete the calls of a group, and what they asked for from their approvals; who decided what is kept."""
+    ToolCall.objects.filter(group=group).delete()
+    approvals = Approval.objects.filter(group=group)
+    if with_decisions:
+        approvals.delete()
+    else:
+        approvals.exclude(decision="").update(input={}, reason="")
+
+
+def note_asked(*, group: str, call_id: str) -> bool:
+    """Note that the call waits for a person's decision; False if it was closed meanwhile."""
+    waits = CallStatus.AWAITING_APPROVAL
+    return _where(group, call_id, before=waits).update(status=waits) == 1
+
+
+def note_approved(*, group: str, call_id: str) -> bool:
+    """Note that a person let the waiting call go on; False if it does not wait for one."""
+    waiting = ToolCall.objects.filter(
+        group=group, call_id=call_id, status=CallStatus.AWAITING_APPROVAL
+    )
+    return waiting.update(status=CallStatus.PENDING) == 1
 
 
 def start(call: LiveCall, *, group: str) -> bool:
@@ -106,9 +135,9 @@ def end(*, group: str, call_id: str, outcome: ToolOutcome) -> bool:
 
 
 def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
-    """Record what an ended call's body did after all (T11), once; the result stays as it was."""
+    """Record what the body of a call that was given up did after all (T11), once; the result stays as it was."""
     ended = ToolCall.objects.filter(
-        group=group, call_id=call_id, status__in=_TERMINAL, late_kind=""
+        group=group, call_id=call_id, status__in=_GIVEN_UP, late_kind=""
     )
     return (
         ended.update(
@@ -213,6 +242,9 @@ class Recorder:
             raise IllegalTransition(f"The tool call {call.id!r} is not waiting to start.")
 
     def _insert_and_end(self, call: LiveCall, outcome: ToolOutcome) -> None:
+        if outcome.status in (CallStatus.DENIED, CallStatus.EXPIRED):
+            self._insert(call)
+            note_asked(group=self._group, call_id=call.id)
         if not end(group=self._group, call_id=call.id, outcome=outcome):
             self._insert(call)
             end(group=self._group, call_id=call.id, outcome=outcome)

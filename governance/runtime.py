@@ -1,6 +1,7 @@
 """The executor of this process: one for each event loop, made from the settings at its first use."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -20,6 +21,15 @@ from governance.policies import DatabasePolicySource
 _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLoad:
+    """How many calls run and wait, and how many bodies go on although nobody waits for them (B4)."""
+
+    running: int
+    queued: int
+    abandoned: int
+
+
 async def get_executor() -> ToolExecutor:
     """Return the executor of the running loop; the administrators' limits are loaded before its first use."""
     loop = asyncio.get_running_loop()
@@ -29,6 +39,16 @@ async def get_executor() -> ToolExecutor:
         await toolbox.prepare(registry)
         executor = _executors.setdefault(loop, _make())
     return executor
+
+
+def load() -> CallLoad:
+    """Return how many calls there are in this process, over all of its loops; safe in any thread."""
+    executors = [executor for _, executor in list(_executors.items())]
+    return CallLoad(
+        running=sum(executor.limiter.running for executor in executors),
+        queued=sum(executor.limiter.queued for executor in executors),
+        abandoned=sum(executor.abandoned for executor in executors),
+    )
 
 
 async def refresh_policies() -> None:

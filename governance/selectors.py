@@ -1,21 +1,37 @@
 """Reads of governance: calls of groups, the health of a scope, and the limits in force."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import starmap
+from typing import NamedTuple
 
 from django.db.models import Count, Max
 
-from governance.core.calls import ErrorType
-from governance.core.policy import Policy, resolve
+from governance.conf import app_settings
+from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
+from governance.core.policy import Policy, cap, resolve
 from governance.core.tools import Tool, registry
-from governance.models import ToolCall
+from governance.mcp.rows import readable_spec
+from governance.models import McpServer, ToolCall
 from governance.policies import Policies, read_policies
 from governance.storable import storable_text
 
 # The row of a call, for the types of those who may read it but not import the models.
 CallRow = ToolCall
+
+_GROUPS_AT_ONCE = 1_000
+
+
+class CallResult(NamedTuple):
+    """What a call that has ended came to."""
+
+    group: str
+    call_id: str
+    result: str
+    is_error: bool
+    is_synthetic: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +62,29 @@ class ToolInForce:
     has_override: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTool:
+    """A tool that the agents of this site may be given; `server` names the MCP server that it comes from."""
+
+    name: str
+    description: str
+    server: str = ""
+
+
 def calls_of_groups(groups: Iterable[str]) -> list[ToolCall]:
     """Return the calls of several groups, in the order of their steps."""
     return list(
         ToolCall.objects.filter(group__in=list(groups)).order_by("group", "step", "position", "pk")
     )
+
+
+def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
+    """Yield the results of the calls of several groups that have ended, in no order; many at a time."""
+    wanted = list(groups)
+    for start in range(0, len(wanted), _GROUPS_AT_ONCE):
+        ended = ToolCall.objects.filter(group__in=wanted[start : start + _GROUPS_AT_ONCE])
+        rows = ended.exclude(status__in=OPEN_STATUSES).order_by()
+        yield from starmap(CallResult, rows.values_list(*CallResult._fields))
 
 
 def call(group: str, call_id: str) -> ToolCall:
@@ -63,6 +97,12 @@ def has_call(group: str, call_id: str) -> bool:
     if call_id != storable_text(call_id):  # PostgreSQL would not even compare it
         return False
     return ToolCall.objects.filter(group=group, call_id=call_id).exists()
+
+
+def awaits_approval(groups: Iterable[str]) -> bool:
+    """Return whether a call of these groups waits for a person's decision."""
+    waiting = ToolCall.objects.filter(status=CallStatus.AWAITING_APPROVAL, group__in=list(groups))
+    return waiting.exists()
 
 
 def calls_of_group(group: str) -> list[ToolCall]:
@@ -108,6 +148,32 @@ def tools_in_force(policies: Policies | None = None) -> list[ToolInForce]:
         )
         for tool in registry
     ]
+
+
+def capped(tool_name: str, timeout: float) -> float:
+    """Return a limit in seconds as the administrators' ceiling for a tool lets it be; 0 = none."""
+    if tool_name not in registry:  # of an MCP server that this process has not asked yet
+        return cap(timeout, ceiling=app_settings.TIMEOUT_CEILING)
+    policy = resolve(read_policies().levels(registry.get(tool_name)))
+    return cap(timeout, ceiling=policy.ceiling)
+
+
+def offered_tools() -> list[OfferedTool]:
+    """Return the tools of this site, then those that its MCP servers have named, whether they are connected or not."""
+    of_servers = [
+        OfferedTool(name=spec.local_name(found["name"]), description=found["text"], server=row.name)
+        for row in McpServer.objects.filter(enabled=True)
+        if (spec := readable_spec(row)) is not None
+        for found in row.tools_found
+        if spec.allows(found["name"])
+    ]
+    elsewhere = {tool.name for tool in of_servers}
+    own = [
+        OfferedTool(name=tool.name, description=tool.description.partition("\n")[0])
+        for tool in registry
+        if tool.name not in elsewhere
+    ]
+    return own + of_servers
 
 
 def _with(

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
-from django.apps import apps
-from django.contrib.auth.base_user import AbstractBaseUser
-from django.db import models, transaction
+from django.db import transaction
 from django.utils.translation import gettext as _
 
+from governance import audit
+from governance.audit import Changes, Editor
 from governance.core.exceptions import GovernanceError
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.signals import policy_changed
-
-Changes = dict[str, list[Any]]
-Editor = AbstractBaseUser | None
 
 
 class LimitValues(TypedDict, total=False):
@@ -24,6 +21,8 @@ class LimitValues(TypedDict, total=False):
     idle_timeout_ms: int | None
     ceiling_ms: int | None
     max_running: int | None
+    approval: str
+    approval_timeout_ms: int | None
     note: str
 
 
@@ -140,16 +139,9 @@ def _check_revision(policy: Limits, revision: int | None) -> None:
 
 
 def _apply(policy: Limits, values: Mapping[str, Any], *, fields: tuple[str, ...]) -> Changes:
-    """Set the values and return what they change: field → [old, new]."""
     if unknown := values.keys() - set(fields):
         raise TypeError(f"Limits have no {sorted(unknown)!r}.")
-    changes: Changes = {}
-    for name, value in values.items():
-        old = getattr(policy, name)
-        if old != value:
-            changes[name] = [old, value]
-            setattr(policy, name, value)
-    return changes
+    return audit.apply(policy, values)
 
 
 def _publish(
@@ -164,11 +156,9 @@ def _publish(
         action=action,
         changes=changes,
         version=default.version,
-        by=cast(Any, by),  # whatever the project's user model is
-        by_name=by.get_username() if by else "",
+        **audit.signature(by),
     )
-    if by is not None and apps.is_installed("django.contrib.admin"):
-        _log(policy, change=change, by=by)
+    audit.log(policy, change, by=by)
     send = partial(
         policy_changed.send_robust,
         sender=type(policy),
@@ -177,18 +167,3 @@ def _publish(
     )
     transaction.on_commit(send, robust=True)
     return change
-
-
-def _log(policy: models.Model, *, change: PolicyChange, by: AbstractBaseUser) -> None:
-    """Write the admin's own history too, with the old and the new values that it would not keep."""
-    from django.contrib.admin.models import (  # noqa: PLC0415 - importable only where the admin is installed
-        ADDITION,
-        CHANGE,
-        DELETION,
-        LogEntry,
-    )
-
-    flag = {"add": ADDITION, "change": CHANGE, "delete": DELETION}[change.action]
-    LogEntry.objects.log_actions(
-        by.pk, [policy], flag, change_message=change.summary, single_object=True
-    )

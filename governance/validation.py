@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 WEEK_MS = 7 * UNITS_MS["d"]
 _DURATIONS = ("timeout_ms", "idle_timeout_ms", "ceiling_ms")
+_SPANS = (*_DURATIONS, "approval_timeout_ms")
 
 
 def check_limits(limits: Limits) -> None:
     """Raise `ValidationError` by field for limits that are negative, absurdly large or contradict each other."""
-    errors = {
-        name: problem for name in _DURATIONS if (problem := _range_problem(getattr(limits, name)))
-    }
+    errors = {name: problem for name in _SPANS if (problem := span_problem(getattr(limits, name)))}
+    for name in _DURATIONS:
+        if name not in errors and (problem := _ceiling_problem(getattr(limits, name))):
+            errors[name] = problem
     if not errors and (problem := _idle_problem(limits)):
         errors["idle_timeout_ms"] = problem
     if errors:
@@ -40,7 +42,8 @@ def check_tool_name(tool_name: str) -> None:
         raise ValidationError({"tool_name": [problem % {"name": tool_name, "known": known}]})
 
 
-def _range_problem(milliseconds: int | None) -> str:
+def span_problem(milliseconds: int | None) -> str:
+    """Return in a sentence what is wrong with a limit of any kind; empty if nothing is."""
     if milliseconds is None or milliseconds == 0:
         return ""
     if milliseconds < 0:
@@ -49,8 +52,12 @@ def _range_problem(milliseconds: int | None) -> str:
         return _("%(value)s is longer than a week. Write 0 for “no limit”.") % {
             "value": format_duration(milliseconds)
         }
+    return ""
+
+
+def _ceiling_problem(milliseconds: int | None) -> str:
     ceiling = round(app_settings.TIMEOUT_CEILING * 1000)
-    if 0 < ceiling < milliseconds:
+    if milliseconds is not None and 0 < ceiling < milliseconds:
         problem = _(
             "%(value)s is above %(ceiling)s, the most that this site allows (GOVERNANCE_TIMEOUT_CEILING)."
         )

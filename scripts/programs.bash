@@ -16,6 +16,14 @@ need() {
     return 1
 }
 
+# need_postgres WHAT FOR: whether PostgreSQL's server programs can be used; Debian keeps them out of the path.
+need_postgres() {
+    local programs
+    programs=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -1)
+    PATH="$PATH${programs:+:$programs}" need initdb postgresql "$1" && return
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && unset 'left_out[-1]'
+}
+
 # run TITLE COMMAND...: run it, remember whether it failed, go on.
 failed=()
 run() {

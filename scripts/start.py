@@ -11,13 +11,24 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 
-_ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
     """Prepare the site, then serve it until a signal comes."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    environ.Env.read_env(os.environ.get("ENV_FILE", str(_ROOT / ".env")))
+    environ.Env.read_env(os.environ.get("ENV_FILE", str(ROOT / ".env")))
+    open_up()
+    django.setup()
+    call_command("migrate", verbosity=0)
+    call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
+    connections.close_all()
+    # In this process, which took the place of make's shell: Ctrl-C reaches the server, and nothing is left behind.
+    call_command("serve")
+
+
+def open_up() -> None:
+    """Allow what is safe where only this machine can reach the site: no HTTPS, commands."""
     if is_loopback(os.environ.get("HOST", "127.0.0.1")):
         # Nobody but the people of this machine can reach it: no certificate is needed, commands may run.
         os.environ.setdefault("HTTPS", "false")
@@ -27,12 +38,6 @@ def main() -> None:
         print(
             "Other machines can reach this address, so browsers must come by HTTPS (HTTPS in .env.example)."
         )
-    django.setup()
-    call_command("migrate", verbosity=0)
-    call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
-    connections.close_all()
-    # In this process, which took the place of make's shell: Ctrl-C reaches the server, and nothing is left behind.
-    call_command("serve")
 
 
 def is_loopback(host: str) -> bool:

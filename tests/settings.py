@@ -25,6 +25,7 @@ for _name in (
     "ALLOWED_HOSTS",
     "CSRF_TRUSTED_ORIGINS",
     "DEBUG",
+    "GOVERNANCE_APPROVAL",
     "GOVERNANCE_BROWSER_PATH",
     "GOVERNANCE_BROWSER_SANDBOX",
     "GOVERNANCE_EXEC_ENABLED",
@@ -40,6 +41,8 @@ for _name in (
     "REDIS_URL",
     "SILENCED_SYSTEM_CHECKS",
     "STATIC_ROOT",
+    "TURNS_DISPATCHER",
+    "TURNS_MAX_LIVE",
 ):
     os.environ.pop(_name, None)
 os.environ["ENV_FILE"] = os.devnull
@@ -57,4 +60,5 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["TEST"] = {"NAME": f"{_SCRATCH}.sqlite3"}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 GOVERNANCE_EXEC_ENABLED = True
+GOVERNANCE_APPROVAL = {"*": "never"}  # but where a test is about it
 SILENCED_SYSTEM_CHECKS = ["governance.W007"]

@@ -7,10 +7,19 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
+from governance import ApprovalRule, PolicyLevels, Tool, ToolLimits
+
 T = TypeVar("T")
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _PAUSE = 0.01
+
+
+class Unasked:
+    """A policy source under which nobody is asked: the limits are what the tools declare."""
+
+    def levels(self, tool: Tool) -> PolicyLevels:
+        return PolicyLevels(override=ToolLimits(approval=ApprovalRule.NEVER), declared=tool.limits)
 
 
 @overload

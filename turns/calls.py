@@ -1,11 +1,17 @@
 """Tool calls as clients see them: a row of governance in the form of the wire."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from governance import CallStatus, ErrorType, registry
+from governance import CallStatus, ErrorType, registry, selectors
+from governance import approvals as governance_approvals
+from governance.approvals import ApprovalRow
 from governance.selectors import CallRow
+from turns import approvals
 from turns.core.events import EventType, TurnEvent
+from turns.models import Turn
 
 RESULT_LENGTH = 2_000
 
@@ -26,8 +32,45 @@ def elapsed_ms(row: CallRow, *, at: datetime) -> int:
     )
 
 
-def describe(row: CallRow, *, at: datetime) -> dict[str, Any]:
-    """Return a call as snapshots and the API show it."""
+class DescribedCalls:
+    """The calls of some turns as clients see them, read in three queries."""
+
+    def __init__(self, turn_ids: Iterable[UUID], *, at: datetime) -> None:
+        groups = [str(turn_id) for turn_id in turn_ids]
+        questions = governance_approvals.of_groups(groups)
+        sub_agents = _sub_agents(groups)
+        self._by_group: dict[str, list[dict[str, Any]]] = {}
+        for row in selectors.calls_of_groups(groups):
+            described = describe(row, at=at, question=questions.get((row.group, row.call_id)))
+            described["sub_agent"] = sub_agents.get((row.group, row.call_id))
+            self._by_group.setdefault(row.group, []).append(described)
+
+    def of(self, turn_id: UUID) -> list[dict[str, Any]]:
+        """Return the calls of one turn, in the order of their steps."""
+        return self._by_group.get(str(turn_id), [])
+
+
+def _sub_agents(groups: Iterable[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """What calls have set to work, by their turn and id."""
+    return {
+        (str(turn.parent_id), turn.parent_tool_id): describe_sub_agent(turn)
+        for turn in Turn.objects.filter(parent__in=list(groups)).order_by("queued_at")
+    }
+
+
+def describe_sub_agent(turn: Turn) -> dict[str, Any]:
+    """Return the turn of a sub-agent as those who set it to work see it."""
+    return {
+        "turn_id": str(turn.pk),
+        "conversation_id": str(turn.conversation_id),
+        "agent": turn.agent,
+        "status": turn.status,
+        "is_detached": turn.is_detached,
+    }
+
+
+def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None) -> dict[str, Any]:
+    """Return a call as snapshots and the API show it, with the question that people were asked about it."""
     is_terminal = CallStatus(row.status).is_terminal
     described: dict[str, Any] = {
         "tool_id": row.call_id,
@@ -43,6 +86,7 @@ def describe(row: CallRow, *, at: datetime) -> dict[str, Any]:
         "cancellable": row.cancellable,
         "concurrency": row.concurrency,
         "expected_ms": _expected_ms(row.tool_name),
+        "approval": approvals.describe(question, at=at) if question else None,
         **{name: row.progress.get(name) for name in ("message", "progress", "total")},
     }
     if is_terminal:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.apps import apps
+from django.conf import settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
@@ -9,9 +11,9 @@ from governance import LoopDetector, setting_rules
 from governance import checks as governance_checks
 from governance.conf import app_settings as governance_settings
 from governance.setting_rules import WEEK, Rule, seconds, whole
-from turns.chat_models import LOCAL, problem_of
-from turns.chat_models.providers import split
+from turns.chat_models import LOCAL, is_known, problem_of
 from turns.conf import app_settings
+from turns.dispatch import PROCRASTINATE, path_of
 
 DOCUMENT = "docs/settings/turns.md"
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
@@ -56,6 +58,21 @@ RULES: dict[str, Rule] = {
     "CHAT_MODEL_IDLE_TIMEOUT": seconds("turns.E016", 0.1, WEEK),
     "CHAT_MODEL_RETRIES": whole("turns.E017", 0, 100),
     "CHAT_MODEL_RETRY_MAX_WAIT": seconds("turns.E018", 0, WEEK),
+    "DISPATCHER": Rule(
+        id="turns.E021",
+        is_valid=_is_name,
+        hint='Set it to "embedded", to "procrastinate", or to "package.module.Class".',
+    ),
+    "MAX_LIVE": whole("turns.E022", 1, 10_000),
+    "SWEEP_INTERVAL": seconds("turns.E030", 0.01, 3_600),
+    "LEASE_RENEW_INTERVAL": seconds("turns.E031", 0.01, 3_600),
+    "LEASE_FENCE_AFTER": seconds("turns.E032", 0.01, 3_600),
+    "PARK_AFTER": whole("turns.E041", 1, 50, none="never"),
+    "PARK_WINDOW": seconds("turns.E042", 1, WEEK),
+    "LEASE_TTL": seconds("turns.E033", 0.01, 3_600),
+    "MAX_DEPTH": whole("turns.E034", 0, 100),
+    "MAX_CHILDREN": whole("turns.E035", 1, 10_000),
+    "REPORT_GRACE": seconds("turns.E036", 0, 3_600),
 }
 
 
@@ -74,8 +91,8 @@ def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
     name = app_settings.CHAT_MODEL
     if not _is_name(name) or name == LOCAL:
         return []
-    if split(name) is None:
-        return [] if _is_importable(name) else [_no_such_chat_model(name)]
+    if not is_known(name):
+        return [_no_such_chat_model(name)]
     problem = problem_of(name)
     if problem is None:
         return []
@@ -84,6 +101,39 @@ def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
             f"The chat model {name!r} cannot answer.", hint=str(problem), id="turns.W002"
         )
     ]
+
+
+def check_dispatcher(**_: Any) -> list[checks.CheckMessage]:
+    """The dispatcher can be found, and Procrastinate has its tables and PostgreSQL."""
+    name = app_settings.DISPATCHER
+    if not _is_name(name):
+        return []
+    if name == PROCRASTINATE:
+        return _check_procrastinate()
+    if _is_importable(path_of(name)):
+        return []
+    return [
+        checks.Error(
+            f"There is no dispatcher {name!r}.", hint=RULES["DISPATCHER"].hint, id="turns.E023"
+        )
+    ]
+
+
+def check_database(**_: Any) -> list[checks.CheckMessage]:
+    """SQLite begins transactions as a writer: one that begins as a reader fails at once where another one writes."""
+    found: list[checks.CheckMessage] = []
+    for alias, database in settings.DATABASES.items():
+        mode = str(database.get("OPTIONS", {}).get("transaction_mode") or "")
+        if _is_sqlite(database) and mode.upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+            found.append(
+                checks.Error(
+                    f"The database {alias!r} is SQLite without transaction_mode IMMEDIATE: turns that write at the same"
+                    " time fail with “database is locked”.",
+                    hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
+                    id="turns.E026",
+                )
+            )
+    return found
 
 
 def check_loops(**_: Any) -> list[checks.CheckMessage]:
@@ -105,6 +155,25 @@ def check_loops(**_: Any) -> list[checks.CheckMessage]:
             )
         ]
     return []
+
+
+def check_lease(**_: Any) -> list[checks.CheckMessage]:
+    """A lease is renewed in time, and given up well before others take it: no turn ever has two owners (H4)."""
+    if check_values():
+        return []
+    renew, ttl = app_settings.LEASE_RENEW_INTERVAL, app_settings.LEASE_TTL
+    fence_after = app_settings.LEASE_FENCE_AFTER
+    if renew * 2 <= fence_after and fence_after * 1.2 <= ttl:
+        return []
+    return [
+        checks.Error(
+            f"The settings TURNS_LEASE_… do not fit each other: a lease is renewed every {renew:g} s, given up after"
+            f" {fence_after:g} s, and taken by others after {ttl:g} s.",
+            hint="Let LEASE_RENEW_INTERVAL be at most half of LEASE_FENCE_AFTER, and that at most five sixths of"
+            " LEASE_TTL.",
+            id="turns.E040",
+        )
+    ]
 
 
 def check_promise(**_: Any) -> list[checks.CheckMessage]:
@@ -143,8 +212,42 @@ def check_promise(**_: Any) -> list[checks.CheckMessage]:
 
 def register_all() -> None:
     """Register the checks with Django."""
-    for check in (check_values, check_names, check_chat_model, check_loops, check_promise):
+    for check in (
+        check_values,
+        check_names,
+        check_chat_model,
+        check_dispatcher,
+        check_database,
+        check_loops,
+        check_lease,
+        check_promise,
+    ):
         checks.register(check, "turns")
+
+
+def _check_procrastinate() -> list[checks.CheckMessage]:
+    found: list[checks.CheckMessage] = []
+    if not apps.is_installed("procrastinate.contrib.django"):
+        found.append(
+            checks.Error(
+                "Turns are dispatched by Procrastinate, whose app is not installed.",
+                hint="pip install 'django-turnkeeper[scaled]', and add 'procrastinate.contrib.django' to INSTALLED_APPS.",
+                id="turns.E024",
+            )
+        )
+    if _is_sqlite(settings.DATABASES.get("default", {})):
+        found.append(
+            checks.Error(
+                "Turns are dispatched by Procrastinate, which needs PostgreSQL, and the database is SQLite.",
+                hint="Use PostgreSQL (DATABASE_URL=postgres://…), or set TURNS_DISPATCHER to 'embedded'.",
+                id="turns.E025",
+            )
+        )
+    return found
+
+
+def _is_sqlite(database: Any) -> bool:
+    return str(database.get("ENGINE", "")).endswith("sqlite3")
 
 
 def _is_importable(name: str) -> bool:

@@ -36,6 +36,13 @@ class TurnsSettings(AppSettings):
     STEP_LIMIT: int = 50
     """How many model requests a turn may make (T10)."""
 
+    DISPATCHER: str = "embedded"
+    """How queued turns get to a process that runs them: `embedded` (the one that serves people), `procrastinate`
+    (runners, by PostgreSQL), or the dotted path of a class of your own."""
+
+    MAX_LIVE: int = 50
+    """How many turns may be busy in one process; those that wait for a person or another turn do not count (P4)."""
+
     MAX_QUEUED: int = 20
     """How many turns may wait in one conversation; one more message is refused (P4)."""
 
@@ -48,6 +55,24 @@ class TurnsSettings(AppSettings):
     CANCEL_BOUND: float = 0.85
     """How long after a cancel a turn is ended whatever its tools do (C1)."""
 
+    SWEEP_INTERVAL: float = 2.0
+    """How often each process looks for turns whose process is gone, give or take a fifth (H4)."""
+
+    LEASE_RENEW_INTERVAL: float = 3.0
+    """How often a process renews its lease (H4)."""
+
+    LEASE_FENCE_AFTER: float = 10.0
+    """How long after the last renewal a process gives up its turns by itself."""
+
+    LEASE_TTL: float = 15.0
+    """How long after the last renewal, by the database's clock, others end the turns of a process."""
+
+    PARK_AFTER: int | None = 3
+    """After how many turns that ended with their process a conversation is parked; None = never (H4)."""
+
+    PARK_WINDOW: float = 600.0
+    """Within which time they have to have ended."""
+
     DRAIN_GRACE: float = 15.0
     """How long running turns may go on when the server is asked to stop."""
 
@@ -59,6 +84,15 @@ class TurnsSettings(AppSettings):
 
     LOOP_HALT_AFTER: int | None = 8
     """After how many repetitions the turn is halted; None = never (A4)."""
+
+    MAX_DEPTH: int = 3
+    """How deep sub-agents may be nested; 0 = none may be started (C10)."""
+
+    MAX_CHILDREN: int = 5
+    """How many sub-agents of one turn may be at work at once (C10)."""
+
+    REPORT_GRACE: float = 15.0
+    """How long a sub-agent whose time is up may take to report what it has; 0 = not at all."""
 
     SNAPSHOT_MESSAGES: int = 200
     """How many messages a page gets at first; earlier ones are fetched on demand."""

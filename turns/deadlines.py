@@ -5,13 +5,18 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from governance import LiveCall, selectors
+from governance import CallStatus, LiveCall, TimeoutSource, selectors
 from governance.doors import database_door
-from turns import requests, runtime
+from turns import orders, requests, runtime
 from turns.core.events import milliseconds
+from turns.core.turns import LIVE_STATUSES
+from turns.errands import seen_through
 from turns.exceptions import MessageRejected, ToolCallNotFound, TurnNotFound
 from turns.identity import User, reload, turn_for
+from turns.models import DeadlineOrder
 from turns.requests import OpOutcome
+
+_OPEN = frozenset({CallStatus.PENDING, CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,19 @@ class DeadlineReceipt:
     timeout_source: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A wish that may be granted; `known` is the outcome of an operation that came before."""
+
+    turn_id: UUID
+    tool_id: str
+    by: str
+    owner_id: UUID | None
+    op_id: str | None
+    known: OpOutcome | None
+
+
+@seen_through
 async def set_deadline(
     *,
     turn_id: UUID,
@@ -32,7 +50,7 @@ async def set_deadline(
     extend_ms: int | None = None,
     op_id: str | None = None,
 ) -> DeadlineReceipt:
-    """Give a running call another limit, capped by the administrators' ceiling (T9).
+    """Give a call another limit, capped by the administrators' ceiling (T9); one that waits gets it as it starts.
 
     `extend_ms` is added to the limit in force. Exactly one of the two is given.
 
@@ -45,30 +63,29 @@ async def set_deadline(
             _("Give either timeout_ms or extend_ms, a number of milliseconds above 0.")
         )
     try:
-        name, known = await _may_change(turn_id, tool_id, user, op_id)
+        asked = await _may_change(turn_id, tool_id, user, op_id)
     except (TurnNotFound, ToolCallNotFound):
         return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
+    if not runtime.is_here(asked.owner_id):
+        return await _send(asked, timeout_ms, extend_ms)
     call = await runtime.find_call(turn_id, tool_id)
-    if known is not None:
-        return _deadline_receipt(known, call)
-    moved = call is not None and await _move_deadline(call, timeout_ms, extend_ms, by=name)
+    if asked.known is not None:
+        return _deadline_receipt(asked.known, call)
+    moved = call is not None and await orders.move(
+        call, timeout_ms=timeout_ms, extend_ms=extend_ms, by=asked.by
+    )
     outcome = OpOutcome.ACCEPTED if moved else OpOutcome.ALREADY_FINISHED
     if op_id is not None and not moved:
         await _end_operation(turn_id, op_id, outcome)
     return _deadline_receipt(outcome, call)
 
 
-async def _move_deadline(
-    call: LiveCall, timeout_ms: int | None, extend_ms: int | None, *, by: str
-) -> bool:
-    """Give a call its new limit; one without a limit has nothing to extend. False if it does not run."""
-    if call.deadline is None:
-        return False
-    if timeout_ms is not None:
-        return await runtime.set_deadline(call, timeout_ms / 1000, by=by)
-    if call.timeout is None:
-        return True
-    return await runtime.set_deadline(call, call.timeout + (extend_ms or 0) / 1000, by=by)
+async def _send(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -> DeadlineReceipt:
+    """Store the wish for the process that owns the turn, and tell it; the answer says what it will come to."""
+    receipt = await _store_order(asked, timeout_ms, extend_ms)
+    if asked.known is None and receipt.outcome is OpOutcome.ACCEPTED:
+        await runtime.nudge(asked.owner_id)
+    return receipt
 
 
 def _deadline_receipt(outcome: OpOutcome, call: LiveCall | None) -> DeadlineReceipt:
@@ -82,10 +99,8 @@ def _deadline_receipt(outcome: OpOutcome, call: LiveCall | None) -> DeadlineRece
 
 
 @database_door
-def _may_change(
-    turn_id: UUID, tool_id: str, user: User, op_id: str | None
-) -> tuple[str, OpOutcome | None]:
-    """The name of who asks, and the outcome of the operation if it came before.
+def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _Asked:
+    """Return who asks for what, and the outcome of the operation if it came before.
 
     Raises:
         TurnNotFound, ToolCallNotFound: there is no such call, or it is somebody else's.
@@ -93,8 +108,42 @@ def _may_change(
     turn = turn_for(user, turn_id, permission="turns.cancel_any")
     if not selectors.has_call(str(turn.pk), tool_id):
         raise ToolCallNotFound
-    known = None if op_id is None else requests.begin_operation(turn, op_id)
-    return str(reload(user).get_username())[:150], known
+    return _Asked(
+        turn_id=turn.pk,
+        tool_id=tool_id,
+        by=str(reload(user).get_username())[:150],
+        owner_id=turn.owner_id if turn.status in LIVE_STATUSES else None,
+        op_id=op_id,
+        known=None if op_id is None else requests.begin_operation(turn, op_id),
+    )
+
+
+@database_door
+def _store_order(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -> DeadlineReceipt:
+    row = selectors.call(str(asked.turn_id), asked.tool_id)
+    if asked.known is not None:
+        return DeadlineReceipt(
+            outcome=asked.known, timeout_ms=row.timeout_ms, timeout_source=row.timeout_source
+        )
+    if row.status not in _OPEN:
+        if asked.op_id is not None:
+            requests.end_operation(asked.turn_id, asked.op_id, OpOutcome.ALREADY_FINISHED)
+        return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED)
+    DeadlineOrder.objects.create(
+        turn_id=asked.turn_id,
+        tool_id=asked.tool_id,
+        timeout_ms=timeout_ms,
+        extend_ms=extend_ms,
+        by_name=asked.by,
+    )
+    if timeout_ms is None and row.timeout_ms is None:  # nothing to extend
+        return DeadlineReceipt(outcome=OpOutcome.ACCEPTED, timeout_source=row.timeout_source)
+    wanted = timeout_ms if timeout_ms is not None else (row.timeout_ms or 0) + (extend_ms or 0)
+    return DeadlineReceipt(
+        outcome=OpOutcome.ACCEPTED,
+        timeout_ms=milliseconds(selectors.capped(row.tool_name, wanted / 1000) or None),
+        timeout_source=TimeoutSource.MANUAL.value,
+    )
 
 
 _end_operation = database_door(requests.end_operation)

@@ -3,27 +3,24 @@
 Every way to end takes this path: the answer, a cancel, a limit, an error, the death of the owner (invariant 4).
 """
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
-from django.utils import timezone
 
 from governance import (
-    CallStatus,
-    Disposition,
-    ErrorType,
-    ToolOutcome,
-    abandoned_text,
-    interrupted_text,
-    not_started_text,
-    recorder,
+    Cancellation,
+    CancelReason,
+    checkpoint,
 )
+from governance.moments import database_now
 from governance.selectors import CallRow
 from turns import log
 from turns.calls import result_events
+from turns.closings import close_calls, owner_died
 from turns.core.events import EventType, TurnEvent
 from turns.core.ports import TurnEnding
 from turns.core.repairs import Repair, RepairCause, RepairKind
@@ -32,7 +29,17 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus, check_move
 from turns.histories import repairs_event
 from turns.models import Message, Turn
 from turns.models import Repair as RepairRow
+from turns.parking import park_if_deadly
 from turns.store import abort_event, settle_requests, wish_of
+from turns.sub_agents import cascades
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What is to be told of a turn's end, and the processes whose turns are to end with it."""
+
+    batches: list[log.Batch]
+    owner_ids: set[UUID] = field(default_factory=set)
 
 
 def end_turn(
@@ -42,14 +49,17 @@ def end_turn(
     epoch: int | None = None,
     steps: int | None = None,
     usage: dict[str, int] | None = None,
-) -> list[log.WireEvent] | None:
+    waits: bool = True,
+) -> Ended | None:
     """End a live turn: its calls, its message, its requests, its events. None if it was not live or not ours any more.
 
-    The epoch grows, so whatever its runner still writes is refused.
+    The epoch grows, so whatever its runner still writes is refused. Unless it was completed, all that it has started
+    is asked to stop (C10); else what is not detached. Without `waits` a conversation that somebody works on is left for another time: an owner
+    that stands still in the middle of a write must not hold up who finds that out.
     """
-    at = timezone.now()
     with transaction.atomic():
-        conversation = log.locked_of(turn_id)
+        conversation = log.locked_of(turn_id, waits=waits)
+        at = database_now()
         live = Turn.objects.filter(pk=turn_id, status__in=LIVE_STATUSES)
         row = live.filter(epoch=epoch).first() if epoch is not None else live.first()
         if conversation is None or row is None:
@@ -57,14 +67,26 @@ def end_turn(
         ending = _as_wished(row, ending)
         check_move(TurnStatus(row.status), ending.status)
         row.usage = row.usage if usage is None else usage
-        closed = _close_calls(row, ending)
+        closed = close_calls(row, ending)
         events = [event for call in closed for event in result_events(call)]
         events += _close_message(row)
         events += _record_repairs(row, closed, ending, at=at)
+        cascade = _end_descendants(row, ending)
+        events += park_if_deadly(conversation, row, at=at) if owner_died(ending) else []
         events += _last_words(row, ending, at=at)
         _write(row, ending, at=at, steps=row.steps if steps is None else steps)
         settle_requests(row.pk, outcome=ending.status.value, at=at)
-        return log.append(conversation, row.pk, *events, at=at)
+        checkpoint("in_end")
+        told = log.append(conversation, row.pk, *events, at=at)
+        batches = [(conversation.pk, told), *cascade.batches]
+        return Ended(batches=batches, owner_ids=cascade.owner_ids)
+
+
+def _end_descendants(turn: Turn, ending: TurnEnding) -> cascades.Cascade:
+    if ending.status is TurnStatus.COMPLETED:
+        return cascades.cancel_waited_for(turn.pk)
+    cause = ending.cancellation or Cancellation(reason=CancelReason.ERROR)
+    return cascades.cancel_descendants(turn.pk, cause)
 
 
 def _as_wished(turn: Turn, ending: TurnEnding) -> TurnEnding:
@@ -74,38 +96,6 @@ def _as_wished(turn: Turn, ending: TurnEnding) -> TurnEnding:
         return ending
     wish = wish_of(turn)
     return ending if wish is None else ending_of(wish)
-
-
-def _owner_died(ending: TurnEnding) -> bool:
-    return ending.status is TurnStatus.INTERRUPTED and ending.cancellation is None
-
-
-def _close_calls(turn: Turn, ending: TurnEnding) -> list[CallRow]:
-    """Answer every call that has no result: not started, abandoned, or unknown because its process is gone (C13)."""
-
-    def close(call: CallRow) -> ToolOutcome:
-        cause = ending.cancellation
-        if call.status not in (CallStatus.RUNNING, CallStatus.CANCELLING):
-            # a start is written down before it happens, so what has none never ran
-            status, error_type = CallStatus.NOT_STARTED, ErrorType.NOT_STARTED
-            disposition, text = Disposition.NOT_STARTED, not_started_text(call.tool_name, cause)
-        elif cause is not None:
-            status, error_type = CallStatus.ABANDONED, ErrorType.CANCELLED
-            disposition, text = Disposition.INDETERMINATE, abandoned_text(call.tool_name, cause)
-        else:
-            status = CallStatus.REPAIRED if _owner_died(ending) else CallStatus.ABANDONED
-            error_type, disposition = ErrorType.INTERRUPTED, Disposition.INDETERMINATE
-            text = interrupted_text(call.tool_name)
-        return ToolOutcome(
-            status=status,
-            result=text,
-            is_error=True,
-            error_type=error_type,
-            disposition=disposition,
-            ended_by=cause,
-        )
-
-    return recorder.close_open(group=str(turn.pk), close=close)
 
 
 def _close_message(turn: Turn) -> list[TurnEvent]:
@@ -139,7 +129,7 @@ def _record_repairs(
     turn: Turn, closed: list[CallRow], ending: TurnEnding, *, at: datetime
 ) -> list[TurnEvent]:
     """What a crash left open was answered here: that is a repair like those of a history (H3)."""
-    if not closed or not _owner_died(ending):
+    if not closed or not owner_died(ending):
         return []
     repairs = [
         Repair(
@@ -173,7 +163,7 @@ def _last_words(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnEve
         failure = {"code": ending.error_code, "message": ending.error_message}
         events.append(TurnEvent(type=EventType.ERROR, payload=failure))
     if ending.cancellation is not None:
-        events.append(abort_event(ending.cancellation))
+        events.append(abort_event(ending.cancellation, descendants=cascades.reached(turn.pk)))
     payload: dict[str, Any] = {
         "status": ending.status.value,
         "duration_ms": _duration_ms(turn, at=at),

@@ -6,6 +6,9 @@ TurnsError
 ├── ToolCallNotFound
 ├── NotAllowed
 ├── MessageRejected
+├── ConversationParked
+├── CannotContinue
+├── AgentUnavailable
 └── QueueIsFull
 """
 
@@ -65,6 +68,33 @@ class MessageRejected(TurnsError):
     code = "message_rejected"
 
 
+class ConversationParked(TurnsError):
+    """The conversation begins no turn until a person lets it: its turns have ended with their processes (H4)."""
+
+    code = "conversation_parked"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _(
+                "This conversation is parked: the server ended several times while it worked on it. Resume it first,"
+                " then send your message again."
+            )
+        )
+
+
+class CannotContinue(TurnsError):
+    """The turn was not interrupted, or something was said since: there is nothing to go on with."""
+
+    code = "cannot_continue"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _(
+                "Only the last turn can be continued, and only if it was interrupted. Send a message instead."
+            )
+        )
+
+
 class QueueIsFull(TurnsError):
     """Too many messages of the conversation wait already (P4)."""
 
@@ -76,3 +106,9 @@ class QueueIsFull(TurnsError):
                 "Too many messages are waiting. Wait for an answer or cancel the turn, then send it again."
             )
         )
+
+
+class AgentUnavailable(TurnsError):
+    """The agent that was asked for does not exist (any more), or is switched off."""
+
+    code = "agent_unavailable"

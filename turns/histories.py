@@ -37,6 +37,36 @@ def load(conversation_id: UUID, *, found_when: str) -> History:
 
     A live turn is never touched: what it has settled is added as it is, its unfinished step is left out.
     """
+    return read(conversation_id) or load_repaired(conversation_id, found_when=found_when)
+
+
+def read(conversation_id: UUID) -> History | None:
+    """Return the history if it is valid as it is stored; without the conversation's lock, so that nobody waits for it.
+
+    What has ended does not change any more, unless it has to be repaired: then this returns None.
+    """
+    live_turns = Turn.objects.filter(conversation=conversation_id, status__in=LIVE_STATUSES)
+    live_ids = set(live_turns.values_list("pk", flat=True))
+    rows = MessageRow.objects.filter(conversation=conversation_id, is_streaming=False)
+    if live_ids:
+        live = list(rows.filter(turn__in=live_ids).order_by("position"))
+        rows = rows.exclude(turn__in=live_ids)
+    else:
+        live = []
+    ended = [
+        Message.from_json(
+            {"role": role, "content": content, "turn_id": turn_id, "interrupted": interrupted}
+        )
+        for role, content, turn_id, interrupted in rows.order_by("position").values_list(
+            "role", "content", "turn_id", "interrupted"
+        )
+    ]
+    messages = _with_results(ended)
+    return None if violations(messages) else History(messages=(*messages, *_live_part(live)))
+
+
+def load_repaired(conversation_id: UUID, *, found_when: str) -> History:
+    """Return the history as `load` does, reading and repairing it under the conversation's lock."""
     with transaction.atomic():
         conversation = log.locked(conversation_id)
         ended, live = _rows(conversation)
@@ -99,11 +129,11 @@ def _live_part(rows: Sequence[MessageRow]) -> list[Message]:
 
 def _render(rows: Sequence[MessageRow]) -> list[Message]:
     """Put each call's result, from its own row, behind the message that asked for it (invariant 10)."""
-    with_calls = {
-        str(row.turn_id)
-        for row in rows
-        if any(block.get("type") == "tool_use" for block in row.content)
-    }
+    return _with_results([_message(row) for row in rows])
+
+
+def _with_results(said: Sequence[Message]) -> list[Message]:
+    with_calls = dict.fromkeys(message.turn_id or "" for message in said if message.tool_uses)
     results = {
         (call.group, call.call_id): ToolResultBlock(
             tool_use_id=call.call_id,
@@ -111,14 +141,12 @@ def _render(rows: Sequence[MessageRow]) -> list[Message]:
             is_error=call.is_error,
             is_synthetic=call.is_synthetic,
         )
-        for call in governance.calls_of_groups(with_calls)
-        if CallStatus(call.status).is_terminal
+        for call in governance.results_of_groups(with_calls)
     }
     messages = []
-    for row in rows:
-        message = _message(row)
+    for message in said:
         messages.append(message)
-        asked = dict.fromkeys((str(row.turn_id), use.id) for use in message.tool_uses)
+        asked = dict.fromkeys((message.turn_id, use.id) for use in message.tool_uses)
         if found := tuple(results[key] for key in asked if key in results):
             messages.append(Message(role="user", content=found, turn_id=message.turn_id))
     return messages

@@ -13,16 +13,21 @@ from django.utils import timezone
 from governance import (
     Cancellation,
     CancellationToken,
+    Decision,
     LateSettlement,
     LiveCall,
     ToolCall,
     ToolOutcome,
+    Verdict,
+    checkpoint,
     recorder,
     selectors,
 )
-from governance.doors import database_door
+from governance.doors import database_door, reading_door
+from governance.moments import database_now
 from governance.storable import storable_json, storable_text
 from turns import log, sinks, store
+from turns.approvals import Asking, Concluding
 from turns.calls import result_events, start_event
 from turns.core.events import EventType, TurnEvent, milliseconds
 from turns.core.exceptions import Fenced
@@ -30,9 +35,10 @@ from turns.core.messages import Message
 from turns.core.ports import ClaimedTurn, Prompt
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.endings import message_event
-from turns.histories import load, note_on_previous
+from turns.histories import History, load_repaired, note_on_previous, read
 from turns.models import Message as MessageRow
 from turns.models import Turn
+from turns.processes.leases import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -43,18 +49,26 @@ class DatabaseJournal:
     """The journal of one claimed turn; raises `Fenced` once the turn has another owner or has ended.
 
     A write that finds a stored wish to cancel passes it to `token` at once, so that nothing starts after a cancel was
-    accepted, even before its nudge has come (C1).
+    accepted, even before its nudge has come (C1). Without its `lease` it writes nothing, and does not ask the database.
     """
 
-    def __init__(self, turn: ClaimedTurn, *, token: CancellationToken) -> None:
+    def __init__(
+        self, turn: ClaimedTurn, *, token: CancellationToken, lease: Lease | None = None
+    ) -> None:
         self._turn = turn
         self._token = token
+        self._lease = lease
         self._group = str(turn.id)
         self._moves: Counter[str] = Counter()
 
     async def prompt(self) -> Prompt:
         """Return the valid history and the note on the previous turn; a repair is stored and told."""
-        prompt, events = await _prompt(self._turn)
+        self._check_lease()
+        prompt = await _read_prompt(self._turn)
+        if prompt is not None:
+            return prompt
+        self._check_lease()
+        prompt, events = await _repair_prompt(self._turn)
         await sinks.publish(self._turn.conversation_id, events)
         return prompt
 
@@ -71,6 +85,7 @@ class DatabaseJournal:
     ) -> None:
         """Store the message and its calls, before any of them starts."""
         await self._write(_save_reply, step, replace(message, interrupted=interrupted), calls)
+        checkpoint("after_reply")
 
     async def publish_text(self, text: str, offset: int) -> None:
         """Push a delta: not stored, not numbered."""
@@ -82,14 +97,32 @@ class DatabaseJournal:
             "offset": offset,
         }
         await sinks.publish(self._turn.conversation_id, [delta])
+        checkpoint("mid_stream")
 
     async def notify(self, code: str, message: str) -> None:
         """Tell the person something that is no answer."""
         await self._write(_notify, code, message)
 
+    async def ask(self, call: LiveCall) -> Decision | None:
+        """Put the question of a call to people, unless one of them has answered it for the whole conversation."""
+        asking = Asking(call)
+        await self._write(asking)
+        return asking.earlier
+
+    async def conclude(self, call: LiveCall, decision: Decision) -> Decision:
+        """Store that nobody decided, unless somebody was faster; a person's word is stored already."""
+        if decision.verdict in (Verdict.APPROVED, Verdict.DENIED):
+            return decision
+        concluding = Concluding(decision)
+        await self._write(concluding)
+        return concluding.decision
+
     async def call_started(self, call: LiveCall) -> None:
         """Write the start ahead of the run."""
+        checkpoint("before_call_start")
         await self._write(_start_call, call)
+        self._check_lease()  # the write may have taken so long that somebody else has the turn now
+        checkpoint("after_call_start")
 
     async def call_progressed(self, call: LiveCall) -> None:
         """Store and tell the last progress."""
@@ -108,17 +141,25 @@ class DatabaseJournal:
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
         """Store and tell the one outcome."""
+        checkpoint("before_result")
         await self._write(_end_call, call, outcome)
+        checkpoint("after_result")
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
         """Record what came too late (T11); the turn may be over, so nothing is told."""
-        await _settle_late(group=self._group, call_id=call.id, late=late)
+        if self._lease is None or self._lease.is_held:
+            await _settle_late(group=self._group, call_id=call.id, late=late)
 
     async def _write(self, change: Callable[..., Events], *arguments: Any) -> None:
+        self._check_lease()
         events, cancellation = await _fenced(self._turn, change, *arguments)
         if cancellation is not None:
             self._token.cancel(cancellation)
         await sinks.publish(self._turn.conversation_id, events)
+
+    def _check_lease(self) -> None:
+        if self._lease is not None and not self._lease.is_held:
+            raise Fenced(f"the owner of turn {self._turn.id} has lost its lease")
 
 
 @database_door
@@ -140,11 +181,21 @@ def _fenced(
         return events, store.wish_of(row) if row.status == TurnStatus.CANCELLING else None
 
 
+@reading_door
+def _read_prompt(turn: ClaimedTurn) -> Prompt | None:
+    """Return the prompt unless something has to be repaired; a long history holds up nobody else's writes."""
+    history = read(turn.conversation_id)
+    return None if history is None else _prompt(turn, history)
+
+
 @database_door
-def _prompt(turn: ClaimedTurn) -> tuple[Prompt, list[log.WireEvent]]:
-    history = load(turn.conversation_id, found_when="before_model_call")
-    note = note_on_previous(Turn.objects.get(pk=turn.id))
-    return Prompt(messages=history.messages, note=note), list(history.events)
+def _repair_prompt(turn: ClaimedTurn) -> tuple[Prompt, list[log.WireEvent]]:
+    history = load_repaired(turn.conversation_id, found_when="before_model_call")
+    return _prompt(turn, history), list(history.events)
+
+
+def _prompt(turn: ClaimedTurn, history: History) -> Prompt:
+    return Prompt(messages=history.messages, note=note_on_previous(Turn.objects.get(pk=turn.id)))
 
 
 _settle_late = database_door(recorder.settle_late)
@@ -190,6 +241,9 @@ def _notify(turn: Turn, code: str, message: str) -> Events:
 
 def _start_call(turn: Turn, call: LiveCall) -> Events:
     if turn.status == TurnStatus.CANCELLING:
+        return []
+    if (wish := store.wish_of(turn, tool_id=call.id)) is not None:
+        call.cancel(wish)
         return []
     if not recorder.start(call, group=str(turn.pk)):
         raise Fenced(f"tool call {call.id!r} was closed before it started")
@@ -237,5 +291,5 @@ def _note_cancelling(turn: Turn, call: LiveCall) -> Events:
 def _end_call(turn: Turn, call: LiveCall, outcome: ToolOutcome) -> Events:
     if not recorder.end(group=str(turn.pk), call_id=call.id, outcome=outcome):
         return []
-    store.settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value, at=timezone.now())
+    store.settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value, at=database_now())
     return result_events(selectors.call(str(turn.pk), call.id))

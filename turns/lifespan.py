@@ -1,10 +1,16 @@
-"""Starts the turn supervisor with the server that hosts it and drains it at its end: the ASGI lifespan."""
+"""Starts the turn supervisor with the server that hosts it and drains it at its end: the ASGI lifespan.
 
+A server that waits for its connections before it ends the lifespan would answer nobody while turns drain. So where it
+can be done, a signal drains first and reaches the server afterwards.
+"""
+
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from turns import runtime
+from turns.processes import draining
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +27,7 @@ class LifespanApplication:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                await self._answer(send, "startup", runtime.ensure_started)
+                await self._answer(send, "startup", _start)
             elif message["type"] == "lifespan.shutdown":
                 await self._answer(send, "shutdown", runtime.stop)
                 return
@@ -36,3 +42,8 @@ class LifespanApplication:
             await send({"type": f"lifespan.{phase}.failed", "message": "see the log"})
         else:
             await send({"type": f"lifespan.{phase}.complete"})
+
+
+async def _start() -> None:
+    draining.drain_before(asyncio.get_running_loop())
+    await runtime.ensure_started()

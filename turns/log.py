@@ -11,6 +11,7 @@ from turns.core.events import TurnEvent
 from turns.models import Conversation, Event
 
 WireEvent = dict[str, Any]
+Batch = tuple[UUID, list[WireEvent]]  # a conversation and events of it that are to be published
 
 
 def locked(conversation_id: UUID) -> Conversation:
@@ -21,9 +22,9 @@ def locked(conversation_id: UUID) -> Conversation:
     return Conversation.objects.select_for_update().get(pk=conversation_id)
 
 
-def locked_of(turn_id: UUID) -> Conversation | None:
-    """Return the conversation of a turn, locked; None if it was deleted."""
-    rows = Conversation.objects.select_for_update(of=("self",))
+def locked_of(turn_id: UUID, *, waits: bool = True) -> Conversation | None:
+    """Return the conversation of a turn, locked; None if it was deleted, or somebody has it and we do not wait."""
+    rows = Conversation.objects.select_for_update(of=("self",), skip_locked=not waits)
     return rows.filter(turns=turn_id).first()
 
 

@@ -1,13 +1,15 @@
 """Stores requests to cancel: the row is the truth, whatever carries the news is a hint (C2, C12; sync ORM)."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
+from governance.moments import database_now
 from governance.storable import storable_text
 from turns import log
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
@@ -15,6 +17,9 @@ from turns.exceptions import TurnNotFound
 from turns.identity import User, reload, turn_for
 from turns.models import CancelRequest, Conversation, Operation, Turn
 from turns.store import cancel_queued, settle_requests
+from turns.sub_agents.cascades import Cascade, cancel_descendants, running_tools
+
+_NOT_BEGUN = (CallStatus.PENDING, CallStatus.AWAITING_APPROVAL)
 
 
 class OpOutcome(StrEnum):
@@ -29,13 +34,23 @@ class OpOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelReceipt:
-    """The answer to a request to cancel: what became of it, and the status of the turn (or call) now."""
+    """The answer to a request to cancel: what became of it, and the status of the turn (or call) now.
+
+    `owner_id` is the process that has to obey. `cascade` is what became of all that the turn (or the call) has started.
+    """
 
     outcome: OpOutcome
     turn_id: UUID
     status: str = ""
     conversation_id: UUID | None = None
+    owner_id: UUID | None = None
     events: list[log.WireEvent] = field(default_factory=list)
+    cascade: Cascade = field(default_factory=Cascade)
+
+    @property
+    def descendants(self) -> int:
+        """How many turns of sub-agents were asked to stop with it."""
+        return self.cascade.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +77,7 @@ def request_turn_cancel(turn_id: UUID, wish: CancelWish) -> CancelReceipt:
         if (known := _known(turn, wish.op_id)) is not None:
             return _receipt(turn, known)
         conversation = log.locked(turn.conversation_id)
-        turn.refresh_from_db(fields=["status"])
+        turn.refresh_from_db(fields=["status", "owner"])
         receipt = _cancel_turn(conversation, turn, wish)
         _remember(turn, wish.op_id, receipt.outcome)
     return receipt
@@ -78,12 +93,61 @@ def request_call_cancel(turn_id: UUID, tool_id: str, wish: CancelWish) -> Cancel
         if (known := _known(turn, wish.op_id)) is not None:
             return _receipt(turn, known)
         log.locked(turn.conversation_id)
-        turn.refresh_from_db(fields=["status"])
+        turn.refresh_from_db(fields=["status", "owner"])
         outcome, status = _cancel_call(turn, tool_id, wish)
+        cascade = _cancel_started_by(turn, tool_id, wish) if outcome is OpOutcome.ACCEPTED else None
         _remember(turn, wish.op_id, outcome)
     return CancelReceipt(
-        outcome=outcome, turn_id=turn.pk, status=status, conversation_id=turn.conversation_id
+        outcome=outcome,
+        cascade=cascade or Cascade(),
+        turn_id=turn.pk,
+        status=status,
+        conversation_id=turn.conversation_id,
+        owner_id=turn.owner_id,
     )
+
+
+def cancel_by_rule(
+    conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation
+) -> list[log.WireEvent]:
+    """Store that these turns of a locked conversation end, which no person has asked for: once for each.
+
+    Those that wait are ended here, the live one by its owner. Return the events of those that waited.
+    """
+    at = database_now()
+    events: list[log.WireEvent] = []
+    for turn in turns:
+        turn.refresh_from_db(fields=["status"])  # it may have begun, or ended, before the lock
+        if turn.status not in ACTIVE_STATUSES:
+            continue
+        _write_request(turn, cancellation)
+        if turn.status == TurnStatus.QUEUED:
+            events += cancel_queued(conversation, [turn], cancellation, at=at)
+            settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+        else:
+            Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(
+                status=TurnStatus.CANCELLING
+            )
+    return events
+
+
+def request_detached_cancel(conversation_id: UUID, wish: CancelWish) -> list[CancelReceipt]:
+    """Store the wish to end every sub-agent that still works for a conversation in which nothing else goes on."""
+    detached = Turn.objects.filter(
+        parent__conversation=conversation_id, is_detached=True, status__in=ACTIVE_STATUSES
+    )
+    receipts = [
+        request_turn_cancel(turn.pk, replace(wish, op_id=None))
+        for turn in detached.order_by("queued_at", "pk")
+    ]
+    accepted = [receipt for receipt in receipts if receipt.outcome is OpOutcome.ACCEPTED]
+    if accepted and wish.op_id is not None:
+        Operation.objects.get_or_create(
+            conversation_id=conversation_id,
+            op_id=wish.op_id,
+            defaults={"turn_id": accepted[0].turn_id, "outcome": OpOutcome.ACCEPTED.value},
+        )
+    return accepted
 
 
 def active_turn(conversation_id: UUID) -> Turn | None:
@@ -142,13 +206,14 @@ def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
 def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> CancelReceipt:
     if turn.status not in ACTIVE_STATUSES:
         return _receipt(turn, OpOutcome.ALREADY_FINISHED)
-    at = timezone.now()
+    at = database_now()
     cancellation = cancellation_by(wish, owner_id=conversation.owner_id)
     queued = Turn.objects.filter(conversation_id=turn.conversation_id, status=TurnStatus.QUEUED)
     if turn.status == TurnStatus.QUEUED:
         queued = queued.filter(number__gte=turn.number)
     waiting = list(queued.order_by("number"))
-    _write_request(turn, cancellation, wish)
+    _write_request(turn, cancellation, by_id=wish.user.pk, mode=wish.mode)
+    cascade = Cascade()
     events = cancel_queued(conversation, waiting, cancellation, at=at)
     if turn.status == TurnStatus.QUEUED:
         settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
@@ -158,7 +223,14 @@ def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> Ca
             status=TurnStatus.CANCELLING
         )
         turn.status = TurnStatus.CANCELLING
-    return _receipt(turn, OpOutcome.ACCEPTED, events=events)
+        cascade = cancel_descendants(turn.pk, cancellation)
+    return _receipt(turn, OpOutcome.ACCEPTED, events=events, cascade=cascade)
+
+
+def _cancel_started_by(turn: Turn, tool_id: str, wish: CancelWish) -> Cascade:
+    """What the call has started goes with it."""
+    cancellation = cancellation_by(wish, owner_id=turn.conversation.owner_id)
+    return cancel_descendants(turn.pk, cancellation, tool_id=tool_id)
 
 
 def _cancel_call(turn: Turn, tool_id: str, wish: CancelWish) -> tuple[OpOutcome, str]:
@@ -169,52 +241,63 @@ def _cancel_call(turn: Turn, tool_id: str, wish: CancelWish) -> tuple[OpOutcome,
         return OpOutcome.NOT_FOUND, ""
     if CallStatus(row.status).is_terminal or turn.status not in LIVE_STATUSES:
         return OpOutcome.ALREADY_FINISHED, row.status
-    if not row.cancellable and row.status != CallStatus.PENDING:
+    if not row.cancellable and row.status not in _NOT_BEGUN:
         return OpOutcome.NOT_CANCELLABLE, row.status
     cancellation = cancellation_by(wish, owner_id=turn.conversation.owner_id)
-    _write_request(turn, cancellation, wish, tool_id=tool_id, running=[row.tool_name])
+    _write_request(
+        turn,
+        cancellation,
+        by_id=wish.user.pk,
+        mode=wish.mode,
+        tool_id=tool_id,
+        running=[row.tool_name],
+    )
     return OpOutcome.ACCEPTED, CallStatus.CANCELLING.value
 
 
 def _write_request(
     turn: Turn,
     cancellation: Cancellation,
-    wish: CancelWish,
     *,
+    by_id: Any = None,
+    mode: str = "now",
     tool_id: str = "",
     running: list[str] | None = None,
 ) -> None:
     """One row for each turn or call: a repeated wish changes nothing, but `now` overtakes `after_step`."""
-    if running is None:
-        calls = selectors.calls_of_group(str(turn.pk))
-        running = [call.tool_name for call in calls if not CallStatus(call.status).is_terminal]
     request, is_new = CancelRequest.objects.get_or_create(
         turn=turn,
         tool_id=tool_id,
         defaults={
             "reason": cancellation.reason.value,
             "source": cancellation.source.value,
-            "mode": wish.mode,
-            "by_id": wish.user.pk,
+            "mode": mode,
+            "by_id": by_id,
             "by_name": cancellation.by,
             "note": cancellation.note,
-            "requested_at": timezone.now(),
-            "running_tools": running,
+            "requested_at": database_now(),
+            "running_tools": running_tools(turn) if running is None else running,
         },
     )
-    if not is_new and request.mode != wish.mode == "now" and request.settled_at is None:
+    if not is_new and request.mode != mode == "now" and request.settled_at is None:
         CancelRequest.objects.filter(pk=request.pk).update(mode="now")
 
 
 def _receipt(
-    turn: Turn, outcome: OpOutcome, *, events: list[log.WireEvent] | None = None
+    turn: Turn,
+    outcome: OpOutcome,
+    *,
+    events: list[log.WireEvent] | None = None,
+    cascade: Cascade | None = None,
 ) -> CancelReceipt:
     return CancelReceipt(
         outcome=outcome,
         turn_id=turn.pk,
         status=turn.status,
         conversation_id=turn.conversation_id,
+        owner_id=turn.owner_id,
         events=events or [],
+        cascade=cascade or Cascade(),
     )
 
 

@@ -3,49 +3,96 @@
 import asyncio
 import contextvars
 import logging
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from governance import CancellationToken, LiveCall, LoopDetector, registry
+from django.db import connections
+
+from governance import CancellationToken, LiveCall, LoopDetector
 from governance.doors import database_door
-from governance.runtime import (
-    close_executor,
-    get_executor,
-    prepare_tools,
-    refresh_policies,
-    workspace_of,
-)
-from turns import processes, recovery, sinks
-from turns.chat_models import close_connections, get_chat_model
+from governance.runtime import close_executor, get_executor, refresh_policies
+from turns import dispatch, errands, orders, processes, sinks
+from turns.agents.casting import cast_of
+from turns.attendance import Attendance
+from turns.chat_models import close_connections, warm
 from turns.conf import app_settings
-from turns.core.chat_model import ToolSpec
 from turns.core.ports import ClaimedTurn
-from turns.core.runner import Cast, TurnRunner
-from turns.core.supervisor import TurnSupervisor
-from turns.dispatch import DatabaseStore
+from turns.core.runner import TurnRunner
+from turns.core.supervisor import LiveTurn, TurnSupervisor
+from turns.dispatch import hints
+from turns.dispatch.hints import Ear
 from turns.journal import DatabaseJournal
 from turns.models import Process
+from turns.processes import recovery
+from turns.processes.ownership import Ownership
+from turns.stores import DatabaseStore
 
 logger = logging.getLogger(__name__)
 
+TELL_BOUND = 2.0  # seconds
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True)
 class Runtime:
-    """What runs turns on one event loop."""
+    """What runs turns on one event loop, until it `is_over`."""
 
     supervisor: TurnSupervisor
-    process: Process
+    ownership: Ownership
+    attendance: Attendance
+    ear: Ear
+    is_over: bool = False
+
+    @property
+    def process(self) -> Process:
+        """The row of this process: another one after it has lost its lease."""
+        return self.ownership.process
+
+
+class _Role:
+    """What this process is: `runner` only where `become_runner` said so."""
+
+    runner_limit: int | None = None
+
+    @classmethod
+    def of_this_process(cls) -> tuple[str, int]:
+        """Return the role, and how many turns may be busy here."""
+        if cls.runner_limit is not None:
+            return "runner", cls.runner_limit
+        if dispatch.get_dispatcher().is_embedded:
+            return "embedded", app_settings.MAX_LIVE
+        return "web", 0
 
 
 _starting: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Runtime]]" = (
     WeakKeyDictionary()
 )
 
+_on_draining: "WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], object]]]" = (
+    WeakKeyDictionary()
+)
+
+
+def become_runner(max_live: int) -> None:
+    """Let this process run up to `max_live` turns that others have queued; said before the runtime starts."""
+    _Role.runner_limit = max_live
+
+
+def turns_run_here() -> bool:
+    """Return whether the settings let the processes that serve people run turns as well."""
+    try:
+        return dispatch.get_dispatcher().is_embedded
+    except ImportError:  # a check of its own says so
+        return True
+
 
 async def ensure_started() -> Runtime:
-    """Return the runtime of this loop. The first time, end what a dead process left behind, then begin (H4)."""
+    """Return the runtime of this loop. The first time, end what a dead process left behind, then begin (H4).
+
+    Where turns are run by runners, that of a process that serves people claims none.
+    """
     loop = asyncio.get_running_loop()
     starting = _starting.get(loop)
     if starting is None or (starting.done() and (starting.cancelled() or starting.exception())):
@@ -61,11 +108,16 @@ async def wake(conversation_id: UUID) -> None:
     (await ensure_started()).supervisor.wake(conversation_id)
 
 
-async def nudge() -> None:
-    """Obey stored cancel requests now, if this loop runs turns; another process reads them within a second (C12)."""
+async def nudge(owner_id: UUID | None = None) -> None:
+    """Let the owner of a turn obey what is stored for it now: this process, or another one by a hint (C12).
+
+    A hint that gets lost costs a second: every process reads the stored requests of its turns that often.
+    """
     runtime = _running()
-    if runtime is not None:
-        await runtime.supervisor.nudge()
+    if runtime is not None and owner_id in (None, runtime.process.pk):
+        await _obey(runtime.supervisor)
+    elif owner_id is not None:
+        await hints.send(owner_id)
 
 
 async def live_turns() -> int:
@@ -74,82 +126,174 @@ async def live_turns() -> int:
     return len(tuple(runtime.supervisor.live_turns)) if runtime else 0
 
 
+def live_count() -> int:
+    """Return how many turns this process runs now, over all of its loops; safe in any thread."""
+    starting = [task for _, task in list(_starting.items())]
+    started = [task.result() for task in starting if _has_started(task)]
+    return sum(len(tuple(runtime.supervisor.live_turns)) for runtime in started)
+
+
+async def is_draining() -> bool:
+    """Return whether this loop begins no more turns because the process goes down."""
+    runtime = _running()
+    return runtime is not None and runtime.supervisor.is_draining
+
+
+def find_turn(turn_id: UUID) -> LiveTurn | None:
+    """Return a turn that this loop runs now."""
+    runtime = _running()
+    return runtime.supervisor.find_turn(turn_id) if runtime else None
+
+
 async def find_call(turn_id: UUID, tool_id: str) -> LiveCall | None:
     """Return a call that waits or runs in this process."""
     runtime = _running()
     return runtime.supervisor.find_call(turn_id, tool_id) if runtime else None
 
 
-async def set_deadline(call: LiveCall, timeout: float, *, by: str) -> bool:
-    """Move the limit of a running call (T9); False if it does not run any more."""
-    return (await get_executor()).set_deadline(call, timeout, by=by)
+def is_here(owner_id: UUID | None) -> bool:
+    """Return whether this process owns the turns of an owner, or nobody does."""
+    runtime = _running()
+    return owner_id is None or (runtime is not None and runtime.process.pk == owner_id)
 
 
-async def stop(*, grace: float | None = None) -> None:
-    """Drain: start nothing more, let live turns end within `grace`, cancel the rest, close every worker process."""
-    starting = _starting.get(asyncio.get_running_loop())
+def on_draining(tell: Callable[[], object]) -> None:
+    """Call `tell` once, when this loop begins to drain."""
+    _on_draining.setdefault(asyncio.get_running_loop(), []).append(tell)
+
+
+def hurry() -> None:
+    """Take what is left of the grace from the turns of this loop that is being drained."""
+    runtime = _running()
+    if runtime is not None:
+        runtime.supervisor.hurry()
+
+
+async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
+    """Drain: start nothing more, let live turns end within `grace`, cancel the rest, close every worker process.
+
+    `for_good`: no runtime is started on this loop again. What is queued meanwhile waits for another process.
+    """
+    loop = asyncio.get_running_loop()
+    starting = _starting.get(loop)
     if starting is None:
         return
     runtime = await asyncio.shield(starting)
+    if runtime.is_over:
+        return
+    dispatch.detach()
+    runtime.supervisor.close()
+    for tell in _on_draining.pop(loop, ()):
+        tell()
+    await _tell_draining(runtime.process)
     await runtime.supervisor.drain(grace=app_settings.DRAIN_GRACE if grace is None else grace)
-    await close_executor()
-    await close_connections()
-    await database_door(processes.retire)(runtime.process)
-    _starting.pop(asyncio.get_running_loop(), None)
+    runtime.is_over = True
+    for step in (
+        errands.settle,
+        close_executor,
+        close_connections,
+        runtime.ear.close,
+        runtime.ownership.end,
+    ):
+        try:
+            await step()
+        except Exception:
+            logger.exception("A part of the runtime could not be closed")
+    if not for_good:
+        _starting.pop(loop, None)
+
+
+def abandon(loop: asyncio.AbstractEventLoop) -> None:
+    """End the turns of a loop that does not answer any more, without it; for another thread of a process that leaves.
+
+    Their epoch grows, so if it should answer after all, nothing more is written.
+    """
+    starting = _starting.get(loop)
+    if starting is None or not starting.done() or starting.cancelled() or starting.exception():
+        return
+    try:
+        recovery.end_abandoned(starting.result().process)
+    finally:
+        connections.close_all()
 
 
 def _running() -> Runtime | None:
     starting = _starting.get(asyncio.get_running_loop())
-    if starting is None or not starting.done() or starting.cancelled() or starting.exception():
-        return None
-    return starting.result()
+    return starting.result() if starting is not None and _has_started(starting) else None
+
+
+def _has_started(starting: "asyncio.Task[Runtime]") -> bool:
+    return starting.done() and not starting.cancelled() and starting.exception() is None
+
+
+async def _tell_draining(process: Process) -> None:
+    """Let others see that this process starts nothing more; it drains whether they do or not."""
+    try:
+        async with asyncio.timeout(TELL_BOUND):
+            await database_door(processes.note_draining)(process)
+    except Exception:
+        logger.exception("It could not be noted that the process drains")
 
 
 async def _start() -> Runtime:
     await get_executor()
-    process = await database_door(processes.register)()
+    role, max_live = _Role.of_this_process()
+    if max_live:
+        warm(app_settings.CHAT_MODEL)
+    register = partial(processes.register, role=role, turn_limit=max_live)
+    ownership = Ownership(lambda: database_door(register)(has_shared_layer=hints.are_shared()))
+    await ownership.begin()
+    attendance = Attendance(ownership.process, nudge=nudge)
+
+    async def also_poll() -> None:
+        await orders.obey(supervisor)
+        await refresh_policies()
+        await attendance.poll()
+
     supervisor = TurnSupervisor(
-        store=DatabaseStore(process),
-        make_runner=_make_runner,
+        store=DatabaseStore(ownership),
+        make_runner=partial(_make_runner, ownership),
         poll_interval=app_settings.POLL_INTERVAL,
         cancel_bound=app_settings.CANCEL_BOUND,
-        also_poll=refresh_policies,
+        sweep_interval=app_settings.SWEEP_INTERVAL,
+        also_poll=also_poll,
+        max_live=max_live,
     )
+    ear = Ear(partial(_obey, supervisor))
+
+    def moved(process: Process) -> None:
+        attendance.move(process)
+        ear.listen_for(process.pk)
+
+    ownership.cover(supervisor, moved=moved)
     recovered, waiting = await database_door(recovery.recover)()
+    if await database_door(processes.are_deaf)():
+        logger.error("Several processes are alive that do not hear each other: set REDIS_URL")
     for conversation_id, events in recovered:
         await sinks.publish(conversation_id, events)
     supervisor.start()
     for conversation_id in waiting:
         supervisor.wake(conversation_id)
-    return Runtime(supervisor=supervisor, process=process)
+    dispatch.attach(supervisor.wake)
+    ear.listen_for(ownership.process.pk)
+    return Runtime(supervisor=supervisor, ownership=ownership, attendance=attendance, ear=ear)
 
 
-async def _make_runner(turn: ClaimedTurn, token: CancellationToken) -> TurnRunner:
-    scope = str(turn.conversation_id)
-    ends_at = None if turn.turn_timeout is None else time.time() + turn.turn_timeout
-    workspace = workspace_of(scope)
-    if workspace is not None:
-        await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
-    await prepare_tools(token=token)
-    cast = Cast(
-        chat_model=get_chat_model(app_settings.CHAT_MODEL),
-        tools=tuple(
-            ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
-            for tool in registry
-        ),
-        instructions=app_settings.INSTRUCTIONS,
-        workspace=workspace,
-        metadata={
-            "turn_id": str(turn.id),
-            "conversation_id": scope,
-            "turn_ends_at": ends_at,
-        },
-    )
+async def _obey(supervisor: TurnSupervisor) -> None:
+    """Read what is stored for the turns that run here, and do it."""
+    await supervisor.nudge()
+    await orders.obey(supervisor)
+
+
+async def _make_runner(
+    ownership: Ownership, turn: ClaimedTurn, token: CancellationToken
+) -> TurnRunner:
+    lease = ownership.lease
     return TurnRunner(
         turn,
-        cast=cast,
+        cast=await cast_of(turn, token=token),
         executor=await get_executor(),
-        journal=DatabaseJournal(turn, token=token),
+        journal=DatabaseJournal(turn, token=token, lease=lease),
         loops=_loop_detector(),
         token=token,
     )

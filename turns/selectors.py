@@ -1,6 +1,7 @@
 """What clients may read of conversations and turns: lists, snapshots, events, histories; checked for each user."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,10 +11,9 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from governance import CallStatus
-from governance import selectors as governance
-from governance.doors import database_door
-from governance.selectors import CallRow
-from turns import calls, histories, log
+from governance.doors import database_door, reading_door
+from turns import calls, histories, log, processes
+from turns.agents import AgentSummary, enabled_agents, find_agent
 from turns.conf import app_settings
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.identity import User, conversation_for, reload, sees_all, turn_for
@@ -26,17 +26,31 @@ Json = dict[str, Any]
 
 
 @database_door
+def list_agents(*, user: User) -> list[AgentSummary]:
+    """Return the agents that are switched on, the default one first."""
+    reload(user)
+    return enabled_agents()
+
+
+@database_door
 def list_conversations(*, user: User) -> list[ConversationSummary]:
-    """Return the user's conversations, the latest first."""
+    """Return the user's conversations, the latest first; not those in which sub-agents work."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
-    rows = Conversation.objects.filter(owner_id=reload(user).pk).annotate(is_active=Exists(active))
-    return [_summary(row) for row in rows.order_by("-updated_at")[:LIST_LENGTH]]
+    rows = Conversation.objects.filter(owner_id=reload(user).pk, parent=None).annotate(
+        is_active=Exists(active)
+    )
+    default = find_agent().name
+    return [_summary(row, default=default) for row in rows.order_by("-updated_at")[:LIST_LENGTH]]
 
 
 @database_door
 def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummary:
     """Return one conversation. Raise `ConversationNotFound`."""
-    return _summary(conversation_for(user, conversation_id, permission="turns.view_all"))
+    row = conversation_for(user, conversation_id, permission="turns.view_all")
+    summary = _summary(row, default=find_agent().name)
+    if row.parent is None:
+        return summary
+    return replace(summary, parent_id=row.parent.pk, parent_title=row.parent.title)
 
 
 @database_door
@@ -47,21 +61,21 @@ def active_turns(*, user: User) -> list[Json]:
         turns = turns.filter(conversation__owner_id=user.pk)
     rows = list(turns.order_by("queued_at")[:LIST_LENGTH])
     at = timezone.now()
-    running = _calls_by_turn(rows)
-    return [_active(row, running.get(str(row.pk), []), at=at) for row in rows]
+    running = calls.DescribedCalls((row.pk for row in rows), at=at)
+    return [_active(row, running.of(row.pk), at=at) for row in rows]
 
 
 @database_door
 def get_turn(*, turn_id: UUID, user: User) -> Json:
     """Return one turn with its calls. Raise `TurnNotFound`."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
-    rows = governance.calls_of_group(str(turn.pk))
     at = timezone.now()
+    described = calls.DescribedCalls([turn.pk], at=at).of(turn.pk)
     return {
-        **_active(turn, rows, at=at),
+        **_active(turn, described, at=at),
         **_ended(turn),
         "user_message": turn.user_message,
-        "calls": [calls.describe(row, at=at) for row in rows],
+        "calls": described,
     }
 
 
@@ -86,6 +100,13 @@ def conversation_events(
 def last_seq(*, conversation_id: UUID) -> int:
     """Return the number of a conversation's last event."""
     return Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
+
+
+@database_door
+def last_seqs(*, conversation_ids: Iterable[UUID]) -> dict[UUID, int]:
+    """Return the numbers of the last events of several conversations; the caller has checked who asks."""
+    rows = Conversation.objects.filter(pk__in=conversation_ids)
+    return dict(rows.values_list("pk", "last_seq"))
 
 
 @database_door
@@ -122,7 +143,7 @@ def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) ->
         return _snapshot(log.locked(conversation_id), before=before)
 
 
-@database_door
+@reading_door
 def history(*, conversation_id: UUID, user: User) -> Json:
     """Return the history as a model would get it: always valid (H1), with the repairs that were ever made."""
     conversation = conversation_for(user, conversation_id, permission="turns.view_all")
@@ -146,6 +167,11 @@ def history(*, conversation_id: UUID, user: User) -> Json:
     }
 
 
+def processes_are_deaf() -> bool:
+    """Return whether several processes are alive of which one at least cannot hear the others (sync)."""
+    return processes.are_deaf()
+
+
 def _snapshot(conversation: Conversation, *, before: int | None) -> Json:
     limit = app_settings.SNAPSHOT_MESSAGES
     rows = Message.objects.filter(conversation=conversation, is_streaming=False).order_by(
@@ -157,19 +183,23 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> Json:
     shown = messages[:limit][::-1]
     at = timezone.now()
     turns = _turns_of(conversation, shown, with_active=before is None)
-    by_turn = _calls_by_turn(turns)
+    described = calls.DescribedCalls((turn.pk for turn in turns), at=at)
     ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
     active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
     return {
         "type": "snapshot",
         "seq": conversation.last_seq,
         "messages": [_message(row) for row in shown],
-        "calls": [
-            calls.describe(row, at=at) for turn in ended for row in by_turn.get(str(turn.pk), [])
-        ],
+        "calls": [call for turn in ended for call in described.of(turn.pk)],
         "turns": [_ended(turn) for turn in ended],
-        "active_turns": [_live(turn, by_turn.get(str(turn.pk), []), at=at) for turn in active],
+        "active_turns": [_live(turn, described.of(turn.pk), at=at) for turn in active],
         "has_earlier": len(messages) > limit,
+        "parked": {
+            "at": conversation.parked_at.isoformat(),
+            "reason": conversation.parked_reason,
+        }
+        if conversation.parked_at
+        else None,
     }
 
 
@@ -180,7 +210,8 @@ def _turns_of(
     wanted = Q(pk__in={message.turn_id for message in messages})
     if with_active:
         wanted |= Q(status__in=ACTIVE_STATUSES)
-        wanted |= Q(status=TurnStatus.CANCELLED, started_at=None)
+        # … unless what they said has been pruned.
+        wanted |= Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
     turns = (
         Turn.objects.filter(wanted, conversation=conversation)
         .select_related("owner")
@@ -189,26 +220,19 @@ def _turns_of(
     return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]
 
 
-def _calls_by_turn(turns: Iterable[Turn]) -> dict[str, list[CallRow]]:
-    by_turn: dict[str, list[CallRow]] = {}
-    for row in governance.calls_of_groups(str(turn.pk) for turn in turns):
-        by_turn.setdefault(row.group, []).append(row)
-    return by_turn
-
-
-def _summary(row: Conversation) -> ConversationSummary:
+def _summary(row: Conversation, *, default: str) -> ConversationSummary:
     return ConversationSummary(
         id=row.pk,
         title=row.title,
-        agent=row.agent,
+        agent=row.agent or default,
         updated_at=row.updated_at,
         is_active=getattr(row, "is_active", False),
     )
 
 
-def _active(turn: Turn, rows: Iterable[CallRow], *, at: datetime) -> Json:
-    running = [calls.describe(row, at=at) for row in rows if not CallStatus(row.status).is_terminal]
-    shown = ("tool_id", "tool_name", "elapsed_ms", "timeout_ms", "timeout_source")
+def _active(turn: Turn, described: Iterable[Json], *, at: datetime) -> Json:
+    running = [call for call in described if not CallStatus(call["status"]).is_terminal]
+    shown = ("tool_id", "tool_name", "status", "elapsed_ms", "timeout_ms", "timeout_source")
     started_at = turn.started_at or turn.queued_at
     ended_at = turn.ended_at or at
     return {
@@ -227,19 +251,20 @@ def _active(turn: Turn, rows: Iterable[CallRow], *, at: datetime) -> Json:
     }
 
 
-def _live(turn: Turn, rows: list[CallRow], *, at: datetime) -> Json:
+def _live(turn: Turn, described: list[Json], *, at: datetime) -> Json:
     streaming = (
         Message.objects.filter(turn=turn, is_streaming=True).first()
         if turn.status in LIVE_STATUSES
         else None
     )
     return {
-        **_active(turn, rows, at=at),
+        **_active(turn, described, at=at),
         "user_message": turn.user_message,
+        "source": turn.source,
         "client_id": turn.client_id,
         "number": turn.number,
         "turn_timeout_ms": turn.turn_timeout_ms,
-        "calls": [calls.describe(row, at=at) for row in rows],
+        "calls": described,
         "partial_text": _text(streaming.content) if streaming else "",
     }
 
@@ -251,6 +276,7 @@ def _ended(turn: Turn) -> Json:
         "status": turn.status,
         "started": turn.started_at is not None,
         "user_message": turn.user_message,
+        "source": turn.source,
         "ended_by": calls.ended_by(turn),
         "ended_by_reason": turn.ended_by_reason,
         "ended_by_source": turn.ended_by_source,

@@ -10,12 +10,15 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from governance import CancelSource, is_cancel_intent
+from governance import CancelSource, checkpoint, is_cancel_intent
 from governance.doors import database_door
 from governance.storable import storable_text
-from turns import requests, runtime, sinks, store
+from turns import continuations, parking, requests, runtime, sinks, store
+from turns.agents import find_agent
 from turns.conf import app_settings
 from turns.deadlines import DeadlineReceipt, set_deadline
+from turns.decisions import DecisionReceipt, decide_tool
+from turns.errands import seen_through
 from turns.exceptions import MessageRejected
 from turns.identity import User, conversation_for, reload
 from turns.models import Conversation
@@ -27,25 +30,34 @@ __all__ = [
     "CancelReceipt",
     "ConversationSummary",
     "DeadlineReceipt",
+    "DecisionReceipt",
     "OpOutcome",
     "Received",
+    "continue_turn",
     "create_conversation",
+    "decide_tool",
     "receive_message",
     "request_cancel",
     "request_tool_cancel",
+    "resume_conversation",
     "set_deadline",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSummary:
-    """A conversation in a list."""
+    """A conversation in a list; `agent` names who answers in it now, the default one where nobody was chosen.
+
+    `parent_id` is the conversation that it works for, where it is a sub-agent's.
+    """
 
     id: UUID
     title: str
     agent: str
     updated_at: datetime
     is_active: bool = False
+    parent_id: UUID | None = None
+    parent_title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +73,17 @@ class Received:
 async def create_conversation(
     *, user: User, title: str = "", agent: str = ""
 ) -> ConversationSummary:
-    """Begin a conversation."""
+    """Begin a conversation with an agent, or with the default one as it is at each message.
+
+    Raises:
+        AgentUnavailable: there is none of this name, or it is switched off.
+    """
     return await _create_conversation(
         user, storable_text(title.strip(), limit=200), storable_text(agent.strip(), limit=64)
     )
 
 
+@seen_through
 async def receive_message(
     *,
     conversation_id: UUID,
@@ -78,7 +95,7 @@ async def receive_message(
     """Queue a turn for a message, or obey it if it is a cancel word and something is active (C6).
 
     Raises:
-        ConversationNotFound, MessageRejected, QueueIsFull, NotAllowed
+        ConversationNotFound, MessageRejected, QueueIsFull, AgentUnavailable, NotAllowed
     """
     await runtime.ensure_started()
     if is_cancel_intent(text):
@@ -86,13 +103,36 @@ async def receive_message(
         if obeyed is not None:
             return obeyed
     enqueued = await _enqueue(user, conversation_id, text, source, client_id)
+    checkpoint("after_enqueue")
     await sinks.publish(conversation_id, enqueued.events)
-    await runtime.wake(conversation_id)
     return Received(
         conversation_id=conversation_id, turn_id=enqueued.turn.pk, is_new=enqueued.is_new
     )
 
 
+@seen_through
+async def continue_turn(*, turn_id: UUID, user: User) -> Received:
+    """Let the agent go on after a turn that was interrupted, in a new turn; asked again, it is the same one (H4).
+
+    Raises:
+        TurnNotFound, CannotContinue, ConversationParked, QueueIsFull, AgentUnavailable, NotAllowed
+    """
+    await runtime.ensure_started()
+    enqueued = await _continue(turn_id, user)
+    turn = enqueued.turn
+    await sinks.publish(turn.conversation_id, enqueued.events)
+    return Received(conversation_id=turn.conversation_id, turn_id=turn.pk, is_new=enqueued.is_new)
+
+
+@seen_through
+async def resume_conversation(*, conversation_id: UUID, user: User) -> bool:
+    """Let a parked conversation go on; False if it was not parked (H4). Raise `ConversationNotFound`, `NotAllowed`."""
+    events = await _resume(conversation_id, user)
+    await sinks.publish(conversation_id, events or [])
+    return events is not None
+
+
+@seen_through
 async def request_cancel(
     *,
     turn_id: UUID,
@@ -107,6 +147,7 @@ async def request_cancel(
     return await _carry_out(await _request_turn_cancel(turn_id, wish))
 
 
+@seen_through
 async def request_tool_cancel(
     *,
     turn_id: UUID,
@@ -125,17 +166,17 @@ async def _obey_word(
     user: User, conversation_id: UUID, *, source: str, client_id: str | None
 ) -> Received | None:
     """Cancel what is active; None if nothing is. A message that was sent again has no second effect."""
+    wish = CancelWish(
+        user=user,
+        source=CancelSource.VOICE if source == "voice" else CancelSource.TYPED,
+        op_id=client_id and requests.operation_of_message(client_id),
+    )
     meant = await _turn_meant(user, conversation_id, client_id)
     if meant is None:
-        return None
+        return await _end_detached(conversation_id, wish)
     turn_id, cancelled = meant
     if cancelled is None:
-        receipt = await request_cancel(
-            turn_id=turn_id,
-            user=user,
-            source=CancelSource.VOICE if source == "voice" else CancelSource.TYPED,
-            op_id=client_id and requests.operation_of_message(client_id),
-        )
+        receipt = await _carry_out(await _request_turn_cancel(turn_id, wish))
         if receipt.outcome is not OpOutcome.ACCEPTED:
             return None
     return Received(
@@ -146,24 +187,47 @@ async def _obey_word(
     )
 
 
+async def _end_detached(conversation_id: UUID, wish: CancelWish) -> Received | None:
+    """Nothing goes on here but sub-agents that nobody waits for: the word means them; None if there are none."""
+    receipts = await _request_detached_cancel(conversation_id, wish)
+    for receipt in receipts:
+        await _carry_out(receipt)
+    if not receipts:
+        return None
+    return Received(
+        conversation_id=conversation_id,
+        turn_id=receipts[0].turn_id,
+        is_new=False,
+        cancelled=True,
+    )
+
+
 async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
-    """Tell of what was ended at once, and let the supervisor obey the rest without waiting for its poll."""
+    """Tell of what was ended at once, and let the owner obey the rest without waiting for its poll."""
     if receipt.conversation_id is not None:
+        checkpoint("after_cancel_stored")
         await sinks.publish(receipt.conversation_id, receipt.events)
+        for conversation_id, events in receipt.cascade.batches:
+            await sinks.publish(conversation_id, events)
         if receipt.outcome is OpOutcome.ACCEPTED:
-            await runtime.nudge()
+            for owner_id in {receipt.owner_id, *receipt.cascade.owner_ids}:
+                await runtime.nudge(owner_id)
     return receipt
 
 
+_continue = database_door(continuations.continue_turn)
+_resume = database_door(parking.resume)
 _request_turn_cancel = database_door(requests.request_turn_cancel)
+_request_detached_cancel = database_door(requests.request_detached_cancel)
 _request_call_cancel = database_door(requests.request_call_cancel)
 
 
 @database_door
 def _create_conversation(user: User, title: str, agent: str) -> ConversationSummary:
+    chosen = find_agent(agent)
     row = Conversation.objects.create(owner_id=reload(user).pk, title=title, agent=agent)
     return ConversationSummary(
-        id=row.pk, title=row.title, agent=row.agent, updated_at=row.updated_at
+        id=row.pk, title=row.title, agent=chosen.name, updated_at=row.updated_at
     )
 
 

@@ -2,24 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef
-from django.utils import timezone
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
-from governance import Cancellation, CancelReason, CancelSource
+from governance import Cancellation, CancelReason, CancelSource, checkpoint
+from governance.moments import ago, database_now
 from turns import log
+from turns.agents import find_agent
 from turns.conf import app_settings
 from turns.core.events import EventType, TurnEvent, milliseconds
 from turns.core.ports import CancelOrder, ClaimedTurn
 from turns.core.turns import LIVE_STATUSES, TurnStatus
-from turns.exceptions import QueueIsFull
-from turns.models import CancelRequest, Conversation, Message, Process, Turn
+from turns.dispatch import get_dispatcher
+from turns.exceptions import ConversationParked, MessageRejected, QueueIsFull
+from turns.models import Agent, CancelRequest, Conversation, Message, Process, Turn
+from turns.signals import cancel_settled
+from turns.sub_agents.reports import take
 
 TITLE_LENGTH = 60
+CARRIER = "sub_agent"  # the source of a turn that carries reports
+DISPATCH_PATIENCE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +48,30 @@ def enqueue(
     client_id: str | None,
     parent: Turn | None = None,
 ) -> Enqueued:
-    """Queue a turn for a user message. Raise `QueueIsFull` beyond the limit of waiting turns (P4)."""
+    """Queue a turn for a user message, under the limits that its agent has now.
+
+    Raises:
+        QueueIsFull: too many turns wait already (P4).
+        ConversationParked: a person has to let it go on first.
+        MessageRejected: a sub-agent works there, for another turn.
+        AgentUnavailable: the conversation's agent was deleted or switched off.
+    """
     with transaction.atomic():
         conversation = log.locked(conversation_id)
         if client_id is not None:
             known = Turn.objects.filter(conversation=conversation, client_id=client_id).first()
             if known is not None:
                 return Enqueued(turn=known, is_new=False, events=[])
+        if conversation.parked_at is not None:
+            raise ConversationParked
+        if conversation.parent_id is not None and parent is None:
+            raise MessageRejected(
+                _("A sub-agent works here. Write to the conversation that it works for.")
+            )
         waiting = Turn.objects.filter(conversation=conversation, status=TurnStatus.QUEUED).count()
         if waiting >= app_settings.MAX_QUEUED:
             raise QueueIsFull
+        agent = find_agent(conversation.agent)
         conversation.last_number += 1
         conversation.title = conversation.title or _title(text)
         conversation.save(update_fields=["last_number", "title"])
@@ -56,14 +79,17 @@ def enqueue(
             conversation=conversation,
             number=conversation.last_number,
             parent=parent,
-            agent=conversation.agent,
+            agent=agent.name,
             user_message=text,
             source=source,
             client_id=client_id,
-            turn_timeout_ms=milliseconds(app_settings.TURN_TIMEOUT or None),
-            step_limit=app_settings.STEP_LIMIT,
-            queued_at=timezone.now(),
+            turn_timeout_ms=_turn_timeout_ms(agent),
+            step_limit=agent.step_limit or app_settings.STEP_LIMIT,
+            token_limit=agent.token_limit,
+            queued_at=database_now(),
+            dispatched_at=Now(),
         )
+        get_dispatcher().dispatch(conversation.pk, turn.pk)
         queued = TurnEvent(
             type=EventType.TURN_QUEUED,
             payload={"user_message": text, "client_id": client_id, "source": source},
@@ -81,7 +107,8 @@ def claim_next(
     try:
         with transaction.atomic():
             conversation = log.locked(conversation_id)
-            if conversation.turns.filter(status__in=LIVE_STATUSES).exists():
+            is_busy = conversation.turns.filter(status__in=LIVE_STATUSES).exists()
+            if is_busy or conversation.parked_at is not None:
                 return None
             turn = conversation.turns.filter(status=TurnStatus.QUEUED).order_by("number").first()
             if turn is None:
@@ -107,17 +134,35 @@ def open_orders(turn_ids: Sequence[UUID]) -> list[CancelOrder]:
     ]
 
 
-def wish_of(turn: Turn) -> Cancellation | None:
-    """Return the stored wish to end a turn now, if there is one."""
-    request = CancelRequest.objects.filter(turn=turn, tool_id="", mode="now").first()
+def wish_of(turn: Turn, *, tool_id: str = "") -> Cancellation | None:
+    """Return the stored wish to end a turn now, or one of its calls, if there is one."""
+    request = CancelRequest.objects.filter(turn=turn, tool_id=tool_id, mode="now").first()
     return cancellation_of(request) if request else None
 
 
 def waiting_conversations(*, limit: int = 100) -> list[UUID]:
     """Return conversations that have a queued turn and no live one."""
-    live = Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
-    queued = Turn.objects.filter(status=TurnStatus.QUEUED).filter(~Exists(live))
-    return list(queued.order_by("queued_at").values_list("conversation_id", flat=True)[:limit])
+    queued = _startable().order_by("queued_at")
+    return list(queued.values_list("conversation_id", flat=True)[:limit])
+
+
+def dispatch_again(*, limit: int = 100) -> int:
+    """Dispatch queued turns that nobody has claimed for a while, in whatever process; return how many.
+
+    The database's clock decides; of several processes one does it.
+    """
+    patience = Q(dispatched_at=None) | Q(dispatched_at__lt=ago(DISPATCH_PATIENCE))
+    overdue = _startable().filter(patience).order_by("queued_at")
+    count = 0
+    for turn in overdue.only("conversation_id", "dispatched_at")[:limit]:
+        with transaction.atomic():
+            unclaimed = Turn.objects.filter(
+                pk=turn.pk, status=TurnStatus.QUEUED, dispatched_at=turn.dispatched_at
+            )
+            if unclaimed.update(dispatched_at=Now()):
+                get_dispatcher().dispatch(turn.conversation_id, turn.pk)
+                count += 1
+    return count
 
 
 def cancel_queued(
@@ -159,16 +204,27 @@ def settle_requests(
         passed = round((at - request.requested_at).total_seconds() * 1000)
         request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
         request.save(update_fields=["settled_at", "settled_ms", "outcome"])
+        transaction.on_commit(partial(_tell_settled, request), robust=True)
 
 
-def abort_event(cancellation: Cancellation) -> TurnEvent:
-    """Return the event that says why a turn is ended before its time."""
+def _tell_settled(request: CancelRequest) -> None:
+    cancel_settled.send_robust(
+        sender=CancelRequest,
+        source=request.source,
+        what="call" if request.tool_id else "turn",
+        seconds=(request.settled_ms or 0) / 1000,
+    )
+
+
+def abort_event(cancellation: Cancellation, *, descendants: int = 0) -> TurnEvent:
+    """Return the event that says why a turn is ended before its time, and how many it takes with it."""
     return TurnEvent(
         type=EventType.TURN_ABORT,
         payload={
             "reason": cancellation.reason.value,
             "source": cancellation.source.value,
             "by": cancellation.by,
+            "descendants": descendants,
         },
     )
 
@@ -209,19 +265,19 @@ def add_message(
 def _claim(
     conversation: Conversation, turn: Turn, *, process: Process
 ) -> tuple[ClaimedTurn, list[log.WireEvent]]:
-    at = timezone.now()
-    changed = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
+    at = database_now()
+    is_alive = Exists(Process.objects.filter(pk=process.pk, ended_at=None))
+    queued = Turn.objects.filter(is_alive, pk=turn.pk, status=TurnStatus.QUEUED)
+    changed = queued.update(
         status=TurnStatus.RUNNING, owner=process, epoch=F("epoch") + 1, started_at=at
     )
     if not changed:
-        raise IntegrityError("the turn was taken meanwhile")
-    add_message(
-        conversation,
-        turn,
-        role="user",
-        content=[{"type": "text", "text": turn.user_message}],
-        at=at,
-    )
+        raise IntegrityError("the turn was taken meanwhile, or this process has lost its lease")
+    reports = take(conversation, at=at)
+    said = {"type": "text", "text": turn.user_message}
+    is_carrier = bool(reports) and turn.source == CARRIER
+    content = reports if is_carrier else [*reports, said]
+    add_message(conversation, turn, role="user", content=content, at=at)
     claimed = ClaimedTurn(
         id=turn.pk,
         conversation_id=turn.conversation_id,
@@ -230,7 +286,10 @@ def _claim(
         user_message=turn.user_message,
         turn_timeout=None if turn.turn_timeout_ms is None else turn.turn_timeout_ms / 1000,
         step_limit=turn.step_limit,
+        token_limit=turn.token_limit,
+        parent_id=turn.parent_id,
     )
+    checkpoint("in_claim")
     started = TurnEvent(
         type=EventType.TURN_START,
         payload={
@@ -239,9 +298,25 @@ def _claim(
             "agent": turn.agent,
             "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
             "turn_timeout_ms": turn.turn_timeout_ms,
+            "source": turn.source,
+            "reports": [block["sub_agent"] for block in reports],
         },
     )
     return claimed, log.append(conversation, turn.pk, started, at=at)
+
+
+def _startable() -> QuerySet[Turn]:
+    """The queued turns of conversations without a live one that are not parked."""
+    live = Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
+    queued = Turn.objects.filter(status=TurnStatus.QUEUED, conversation__parked_at=None)
+    return queued.filter(~Exists(live))
+
+
+def _turn_timeout_ms(agent: Agent) -> int | None:
+    """The agent's limit, else the project's; None = no limit, which both may write as 0."""
+    if agent.turn_timeout_ms is not None:
+        return agent.turn_timeout_ms or None
+    return milliseconds(app_settings.TURN_TIMEOUT or None)
 
 
 def _title(text: str) -> str:

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
+from django.db.models import Q
 from django.utils import timezone
 
 from governance import CallStatus, ErrorType, ToolContext, selectors, tool
@@ -11,17 +13,22 @@ from governance.doors import database_door
 from governance.durations import format_duration
 from governance.selectors import CallRow, ScopeHealth
 from turns.calls import elapsed_ms
+from turns.models import Turn
+from turns.sub_agents.sessions import sessions_ask, sessions_cancel, sessions_spawn
+
+__all__ = ["session_status", "sessions_ask", "sessions_cancel", "sessions_spawn"]
 
 LISTED_CALLS = 30
 
 
 @tool(loop_exempt=True)
 async def session_status(context: ToolContext) -> str:
-    """Say how this turn's tool calls went, which tools timed out in the conversation, and how much time is left."""
-    calls, health = await _read(context.scope, str(context.metadata.get("turn_id", "")))
+    """Say how this turn's tool calls and sub-agents go, which tools timed out in the conversation, and how much time is left."""
+    calls, health, sub_agents = await _read(context.scope, str(context.metadata.get("turn_id", "")))
     others = [call for call in calls if call.call_id != context.call_id]
     lines = [
         *_describe_calls(others),
+        *_describe_sub_agents(sub_agents),
         *_describe_timeouts(health),
         f"Health: {_judge(health)}.",
         f"Time left in this turn: {_time_left(context.metadata)}.",
@@ -30,8 +37,32 @@ async def session_status(context: ToolContext) -> str:
 
 
 @database_door
-def _read(scope: str, group: str) -> tuple[Sequence[CallRow], ScopeHealth]:
-    return selectors.calls_of_group(group), selectors.health(scope)
+def _read(scope: str, group: str) -> tuple[Sequence[CallRow], ScopeHealth, Sequence[Turn]]:
+    return selectors.calls_of_group(group), selectors.health(scope), _sub_agents(scope, group)
+
+
+def _sub_agents(scope: str, group: str) -> list[Turn]:
+    """Those of this turn, and those of earlier ones that are at work or whose reports are still to come."""
+    try:
+        conversation_id, turn_id = UUID(scope), UUID(group)
+    except ValueError:  # called without a turn
+        return []
+    of_this = Q(parent=turn_id)
+    to_come = Q(parent__conversation=conversation_id, is_detached=True, delivered_at=None)
+    return list(Turn.objects.filter(of_this | to_come).order_by("queued_at")[:LISTED_CALLS])
+
+
+def _describe_sub_agents(turns: Sequence[Turn]) -> Iterator[str]:
+    if turns:
+        yield f"Sub-agents: {len(turns)}."
+    now = timezone.now()
+    for turn in turns:
+        begun = turn.started_at or turn.queued_at
+        elapsed = format_duration(
+            max(round(((turn.ended_at or now) - begun).total_seconds()), 0) * 1000
+        )
+        how = ", detached" if turn.is_detached else ""
+        yield f"- {turn.agent} (session {turn.pk}): {turn.status.replace('_', ' ')}, {elapsed}{how}"
 
 
 def _describe_calls(calls: Sequence[CallRow]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The HTTP API under `/api/`: parses, calls one service or selector, answers; the protocol has its names."""
 
+from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest, JsonResponse
@@ -14,11 +15,10 @@ from turns.exceptions import ToolCallNotFound, TurnNotFound, TurnsError
 from turns.services import OpOutcome
 from webchat import __version__, errors, shapes
 from webchat.authentication import SessionAuth, TokenAuth
-from webchat.conf import app_settings
 from webchat.exceptions import Refused
 from webchat.inputs import SEQ, JsonParser, conversation_uuid, turn_uuid, user_of
-from webchat.limits import allow_in_minute
 from webchat.markdown import with_html
+from webchat.rates import TOO_MANY_MESSAGES, may_write
 
 api = NinjaAPI(
     title="Turnkeeper",
@@ -31,7 +31,7 @@ api = NinjaAPI(
     docs=Swagger({"validatorUrl": None, "persistAuthorization": False}),
 )
 errors.install(api)
-ERRORS = dict.fromkeys((401, 403, 404, 422), shapes.ErrorAnswer)
+ERRORS = dict.fromkeys((401, 403, 404, 422, 429), shapes.ErrorAnswer)
 
 
 @api.get(
@@ -127,6 +127,54 @@ async def set_deadline(
 
 
 @api.get(
+    "/agents",
+    response={200: shapes.AgentsAnswer, 401: shapes.ErrorAnswer},
+    tags=["conversations"],
+)
+async def agents(request: HttpRequest) -> JsonResponse:
+    """List the agents that a conversation may begin with, the default one first."""
+    found = await selectors.list_agents(user=user_of(request))
+    return JsonResponse({"agents": [asdict(agent) for agent in found]})
+
+
+@api.post(
+    "/turns/{turn_id}/tools/{tool_id}/decision",
+    response={200: shapes.DecisionAnswer, 409: shapes.DecidedAnswer, **ERRORS},
+    tags=["turns"],
+)
+async def decide_tool(
+    request: HttpRequest, turn_id: str, tool_id: str, body: shapes.DecisionBody
+) -> JsonResponse:
+    """Approve or deny a call that waits for a person; it is decided once (D4)."""
+    receipt = await services.decide_tool(
+        turn_id=turn_uuid(turn_id),
+        tool_id=tool_id,
+        user=user_of(request),
+        decision=body.decision,
+        remember=body.remember,
+        reason=body.reason,
+        op_id=body.op_id,
+    )
+    if receipt.outcome is OpOutcome.ALREADY_FINISHED:
+        return errors.decided(receipt.status)
+    check(receipt.outcome, missing=ToolCallNotFound())
+    return JsonResponse({"ok": True, "status": receipt.status})
+
+
+@api.post(
+    "/turns/{turn_id}/continue",
+    response={202: shapes.MessageAnswer, 409: shapes.ErrorAnswer, **ERRORS},
+    tags=["turns"],
+)
+async def continue_turn(request: HttpRequest, turn_id: str) -> JsonResponse:
+    """Let the agent go on after its last turn, which was interrupted: the new turn, the same one if asked again (H4)."""
+    user = user_of(request)
+    refuse_many(user)
+    received = await services.continue_turn(turn_id=turn_uuid(turn_id), user=user)
+    return accepted(received)
+
+
+@api.get(
     "/conversations",
     response={200: shapes.ConversationsAnswer, 401: shapes.ErrorAnswer},
     tags=["conversations"],
@@ -153,7 +201,7 @@ async def create_conversation(
 
 @api.post(
     "/conversations/{conversation_id}/messages",
-    response={202: shapes.MessageAnswer, 429: shapes.ErrorAnswer, **ERRORS},
+    response={202: shapes.MessageAnswer, 409: shapes.ErrorAnswer, **ERRORS},
     tags=["conversations"],
 )
 async def send_message(
@@ -161,20 +209,26 @@ async def send_message(
 ) -> JsonResponse:
     """Say something: begins a turn, or ends one if it is a cancel word (C6)."""
     user = user_of(request)
-    if not await allow_in_minute(f"messages.{user.pk}", limit=app_settings.MAX_MESSAGES_PER_MINUTE):
-        raise Refused(429, "too_many_messages", _("Too many messages in a minute. Wait a moment."))
+    refuse_many(user)
     received = await services.receive_message(
         conversation_id=conversation_uuid(conversation_id),
         user=user,
         text=body.text,
         client_id=body.client_id,
     )
-    answer = {
-        "turn_id": str(received.turn_id),
-        "conversation_id": str(received.conversation_id),
-        "cancelled": received.cancelled,
-    }
-    return JsonResponse(answer, status=202)
+    return accepted(received)
+
+
+@api.post(
+    "/conversations/{conversation_id}/resume",
+    response={200: shapes.ResumeAnswer, **ERRORS},
+    tags=["conversations"],
+)
+async def resume_conversation(request: HttpRequest, conversation_id: str) -> JsonResponse:
+    """Let a parked conversation go on; `resumed` is false where it was not parked (H4)."""
+    found = conversation_uuid(conversation_id)
+    resumed = await services.resume_conversation(conversation_id=found, user=user_of(request))
+    return JsonResponse({"ok": True, "conversation_id": str(found), "resumed": resumed})
 
 
 @api.get(
@@ -203,6 +257,22 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
         conversation_id=conversation_uuid(conversation_id), user=user_of(request)
     )
     return JsonResponse(found)
+
+
+def refuse_many(user: Any) -> None:
+    """Go on only if the user has not said too much in a minute."""
+    if not may_write(user.pk):
+        raise Refused(429, "too_many_messages", str(TOO_MANY_MESSAGES))
+
+
+def accepted(received: services.Received) -> JsonResponse:
+    """Answer a message: the turn that it began, or ended."""
+    answer = {
+        "turn_id": str(received.turn_id),
+        "conversation_id": str(received.conversation_id),
+        "cancelled": received.cancelled,
+    }
+    return JsonResponse(answer, status=202)
 
 
 def check(outcome: OpOutcome, *, missing: TurnsError) -> None:

@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class WebchatConfig(AppConfig):
-    """Registers the checks, and the sink through which events reach the sockets."""
+    """Registers the checks, the sink through which events reach the sockets, and the bus of hints."""
 
     name = "webchat"
     verbose_name = _("Web chat")
@@ -13,12 +13,15 @@ class WebchatConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what needs the app registry."""
-        from django.contrib.auth.signals import user_logged_out
-
         from turns import sinks
-        from webchat import checks
-        from webchat.broadcast import ChannelLayerSink, tell_signed_out
+        from turns.dispatch import hints
+        from turns.processes import draining
+        from webchat import checks, revocations, sockets
+        from webchat.broadcast import ChannelLayerSink
+        from webchat.hints import ChannelLayerHints
 
         checks.register_all()
+        draining.at_the_end(sockets.close_all)
         sinks.register(ChannelLayerSink())
-        user_logged_out.connect(tell_signed_out, dispatch_uid="webchat.tell_signed_out")
+        hints.register(ChannelLayerHints())
+        revocations.connect()

@@ -11,6 +11,7 @@ from ninja.utils import check_csrf
 from governance.doors import database_door
 from webchat import tokens
 from webchat.exceptions import CsrfFailed, SignedOut
+from webchat.rates import check_posts
 
 # Through the door, as the token may be kept in the session, and that in the database.
 _check_csrf = database_door(check_csrf)
@@ -30,6 +31,7 @@ class TokenAuth(AuthBase):
         user = await tokens.find_user_async(token)
         if user is None:
             raise SignedOut("invalid_token", _("This token is unknown or was revoked."))
+        check_posts(request, user)
         return user
 
 
@@ -51,4 +53,5 @@ class SessionAuth(AuthBase):
                 "csrf_failed",
                 _("The CSRF token is missing or wrong. Reload the page and try again."),
             )
+        check_posts(request, cast(AbstractBaseUser, user))
         return cast(AbstractBaseUser, user)

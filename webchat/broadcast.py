@@ -12,44 +12,97 @@ from collections.abc import Coroutine
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
-from django.contrib.auth.models import AbstractBaseUser
-from django.http import HttpRequest
 
 from webchat.conf import app_settings
-from webchat.identity import fingerprint
 
 logger = logging.getLogger(__name__)
 
-QUIET = 1.0  # seconds; sockets read the log at their next heartbeat
+NOBODY = "webchat.ready"
+QUIET = 1.0  # seconds; sockets read the log meanwhile
 
 
 class ChannelLayerSink:
     """Tells all sockets of a conversation what happened: small events whole, large ones by number.
 
-    After a timeout it keeps quiet for a moment: a broker that hangs must not hold up a turn at every event.
+    A broker that hangs holds up a turn once, for `LAYER_TIMEOUT` seconds. Until it answers again nobody waits for it:
+    one event at a time tries it, in a task of its own, and the others are left to the log.
     """
 
     def __init__(self) -> None:
+        self._hangs = False
+        self._trial: asyncio.Task[None] | None = None
         self._quiet_until = 0.0
         self._complain_from = 0.0
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
         """Send one event to the conversation's group."""
         message = message_for(event)
-        layer = get_channel_layer()
-        if message is None or layer is None or time.monotonic() < self._quiet_until:
+        if message is None or get_channel_layer() is None:
             return
+        if not self._hangs:
+            await self._send(conversation_id, message)
+        elif self._may_try():
+            # Kept here until it is done, which takes no longer than the layer may.
+            self._trial = asyncio.create_task(
+                self._send(conversation_id, message), name="trial of the channel layer"
+            )
+
+    def _may_try(self) -> bool:
+        is_trying = self._trial is not None and not self._trial.done()
+        return not is_trying and time.monotonic() >= self._quiet_until
+
+    async def _send(self, conversation_id: UUID, message: dict[str, Any]) -> None:
         try:
             async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
-                await layer.group_send(conversation_group(conversation_id), message)
+                await send_to_group(conversation_group(conversation_id), message)
         except Exception as failure:
             if time.monotonic() >= self._complain_from:  # streamed text would fill the log
                 self._complain_from = time.monotonic() + QUIET
                 logger.exception("An event was not published")
-            if isinstance(failure, TimeoutError):
-                self._quiet_until = time.monotonic() + QUIET
+            self._hangs = self._hangs or isinstance(failure, TimeoutError)
+            self._quiet_until = time.monotonic() + QUIET
+        else:
+            self._hangs = False
+
+
+async def send_to_group(group: str, message: dict[str, Any]) -> None:
+    """Send on the loop that the sockets of this process live on, whatever loop this is. Raises what the layer raises.
+
+    A layer in memory would keep the message, but would not wake the loop of those that it is for.
+    """
+    home = _Home.loop
+    if home is None or home is asyncio.get_running_loop() or not home.is_running():
+        await _group_send(group, message)
+    else:
+        sending = asyncio.run_coroutine_threadsafe(_group_send(group, message), home)
+        await asyncio.wrap_future(sending)
+
+
+async def _group_send(group: str, message: dict[str, Any]) -> None:
+    layer = get_channel_layer()
+    if layer is not None:
+        await layer.group_send(group, message)
+
+
+class _Home:
+    """The event loop of this process's sockets: that of the last one that has joined a group."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+async def layer_answers() -> bool:
+    """Return whether the channel layer takes messages now, in time."""
+    if get_channel_layer() is None:
+        return False
+    try:
+        async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
+            # To a group that nobody joins: it reaches the broker and leaves nothing behind there.
+            await send_to_group(NOBODY, {"type": "ready.ask"})
+    except Exception:
+        logger.warning("The channel layer does not answer", exc_info=True)
+        return False
+    return True
 
 
 def conversation_group(conversation_id: UUID) -> str:
@@ -77,6 +130,7 @@ def message_for(event: dict[str, Any]) -> dict[str, Any] | None:
 async def join(channel: str, *groups: str) -> None:
     """Add a socket to groups, or do so again: memberships expire, and a broker may have forgotten them."""
     layer = get_channel_layer()
+    _Home.loop = asyncio.get_running_loop()
     if layer is not None:
         for group in groups:
             await _bounded(layer.group_add(group, channel), "A socket did not join its group")
@@ -90,21 +144,11 @@ async def leave(channel: str, *groups: str) -> None:
             await _bounded(layer.group_discard(group, channel), "A socket did not leave its group")
 
 
-def tell_signed_out(
-    sender: object, *, request: HttpRequest | None, user: AbstractBaseUser | None, **_: Any
-) -> None:
-    """Let go the sockets of a session that ends (receiver of Django's `user_logged_out`)."""
-    layer = get_channel_layer()
-    if request is None or user is None or layer is None:
-        return
-    message = {"type": "user.signed_out", "session": fingerprint(request.session.session_key)}
-    async_to_sync(_bounded_send)(user_group(user.pk), message)
-
-
-async def _bounded_send(group: str, message: dict[str, Any]) -> None:
-    layer = get_channel_layer()
-    if layer is not None:
-        await _bounded(layer.group_send(group, message), "Sockets were not told of a sign-out")
+async def tell_user(user_id: Any, message: dict[str, Any]) -> None:
+    """Tell the sockets of a user something that they act on themselves."""
+    await _bounded(
+        send_to_group(user_group(user_id), message), "The sockets of a user were not told"
+    )
 
 
 async def _bounded(work: Coroutine[Any, Any, Any], complaint: str) -> None:

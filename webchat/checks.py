@@ -5,9 +5,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core import checks
+from django.db import DatabaseError
+from django.utils.module_loading import import_string
 
 from governance import setting_rules
+from turns import selectors
+from turns.runtime import turns_run_here
 from webchat.conf import NUMBERS, app_settings
+from webchat.routing import accepts_every_site
 
 CORE_LAYER = "channels_redis.core.RedisChannelLayer"
 MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
@@ -50,6 +55,15 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
                 id="webchat.W001",
             )
         )
+    if layer["BACKEND"] == MEMORY_LAYER and not turns_run_here():
+        found.append(
+            checks.Warning(
+                "Turns run in other processes, and the channel layer is in memory: pages see what happens at each"
+                " heartbeat only.",
+                hint="Set REDIS_URL, or CHANNEL_LAYERS to channels_redis.pubsub.RedisPubSubChannelLayer.",
+                id="webchat.W004",
+            )
+        )
     if (
         layer["BACKEND"].startswith("channels_redis.")
         and _redis_major() >= 8
@@ -63,6 +77,40 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
             )
         )
     return found
+
+
+def check_origin(**_: Any) -> list[checks.CheckMessage]:
+    """No browser that stands on another site reaches the chat with the cookie of this one."""
+    path = getattr(settings, "ASGI_APPLICATION", None)
+    if not path:
+        return []
+    try:
+        application = import_string(path)
+    except ImportError:  # the server says so
+        return []
+    if not accepts_every_site(application):
+        return []
+    return [
+        checks.Error(
+            "WebSockets are accepted from every site: a page of somebody else could use a visitor's session.",
+            hint="Route them with webchat.routing.websocket_application, or wrap your own in SiteOriginValidator.",
+            id="webchat.E004",
+        )
+    ]
+
+
+def check_processes(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Processes that live at the same time have a layer that reaches all of them (with `check --database default`)."""
+    if not databases or not _are_deaf():
+        return []
+    return [
+        checks.Error(
+            "Several processes are alive, and one at least has a channel layer that no other hears: pages do not see"
+            " what happens elsewhere.",
+            hint="Set REDIS_URL for all of them.",
+            id="webchat.E005",
+        )
+    ]
 
 
 def check_deployment(**_: Any) -> list[checks.CheckMessage]:
@@ -90,8 +138,9 @@ def check_deployment(**_: Any) -> list[checks.CheckMessage]:
 
 def register_all() -> None:
     """Register the checks; the last ones only speak under `check --deploy`."""
-    for check in (check_values, check_names, check_layer):
+    for check in (check_values, check_names, check_layer, check_origin):
         checks.register(check, "webchat")
+    checks.register(check_processes, checks.Tags.database)
     checks.register(check_deployment, checks.Tags.security, deploy=True)
 
 
@@ -112,3 +161,10 @@ def _has_timeouts(layer: dict[str, Any]) -> bool:
     return bool(hosts) and all(
         isinstance(host, dict) and "socket_timeout" in host for host in hosts
     )
+
+
+def _are_deaf() -> bool:
+    try:
+        return selectors.processes_are_deaf()
+    except DatabaseError:  # before the first migration
+        return False

@@ -11,14 +11,26 @@ class WebchatSettings(AppSettings):
     HEARTBEAT_INTERVAL: float = 15.0
     """How often a socket says that it is alive, looks for missed events and checks that its user is still signed in."""
 
+    LOG_CHECK_INTERVAL: float = 2.0
+    """How often a process asks the log, for all of its sockets at once, whether the channel layer has lost something."""
+
     HELLO_TIMEOUT: float = 15.0
     """How long a new socket may take to send `hello`."""
 
     MAX_FRAME_BYTES: int = 65_536
     """The largest frame that a client may send."""
 
+    MAX_FRAMES_PER_MINUTE: int = 240
+    """Frames of one socket; more closes it with 4429."""
+
+    MAX_USER_FRAMES_PER_MINUTE: int = 960
+    """Frames of all sockets of one user in one process, cancels excepted; more closes the socket with 4429."""
+
     MAX_MESSAGES_PER_MINUTE: int = 120
-    """Frames of one socket, and messages posted by one user over HTTP; more closes the socket with 4429."""
+    """Messages of one user in one process, by socket and over HTTP; more are refused (`too_many_messages`, 429)."""
+
+    MAX_POSTS_PER_MINUTE: int = 240
+    """POST requests of one user to one address of the API, in one process; more are answered with 429."""
 
     MAX_BAD_FRAMES: int = 20
     """Frames of one socket that could not be understood, per minute; more closes it with 4429."""

@@ -15,7 +15,8 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils.translation import gettext as _
 
 from governance import CancelSource
-from turns import selectors
+from turns import runtime, selectors
+from turns.attendance import Viewing
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnsError
 from webchat import __version__, broadcast, operations, sockets
 from webchat.conf import app_settings
@@ -24,10 +25,12 @@ from webchat.feed import Feed, encode
 from webchat.frames import Frame, Heartbeat, Welcome
 from webchat.identity import current_user, session_fingerprint
 from webchat.limits import RateLimit
+from webchat.lookout import lookout
 from webchat.markdown import with_html
 from webchat.operations import Asker
-from webchat.outbox import Outbox
+from webchat.outbox import TRY_AGAIN, Outbox
 from webchat.protocol import PROTOCOL_VERSION, ClientFrame, Hello, Message, Ping, Resync, parse
+from webchat.rates import TOO_MANY_FRAMES, may_send
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,9 @@ BAD_FIRST_FRAME = 4400
 SIGNED_OUT = 4401
 NO_SUCH_CONVERSATION = 4404
 TOO_MANY = 4429
+COMING_BACK = 4000  # from a client: it opens another socket at once
 PULSE_ATTEMPTS = 3
+NO_LAYER = "none"  # no project calls a channel layer so
 
 
 class ChatConsumer(AsyncWebsocketConsumer):
@@ -49,18 +54,26 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.tasks: list[asyncio.Task[None]] = []
         self.groups_joined: tuple[str, ...] = ()
         self.has_gone = asyncio.Event()
+        self.viewing: Viewing | None = None
+        self.left_with: int | None = None
+        self.has_layer = False
         try:
+            self.has_layer = await broadcast.layer_answers()
+            if not self.has_layer:  # the log has everything but streamed text
+                self.channel_layer_alias = NO_LAYER  # type: ignore[misc]  # Channels reads it of the instance
             await super().__call__(scope, receive, send)
         finally:
             sockets.gone(self)
+            await lookout.leave(self)
             await self._end_tasks()
-            await broadcast.leave(self.channel_name, *self.groups_joined)
+            await self._depart()
+            await self._leave()
 
     async def connect(self) -> None:
         """Accept, then find out who it is and whether the conversation is theirs."""
         await self.accept()
         self.greeted = asyncio.Event()
-        self.frames = RateLimit(app_settings.MAX_MESSAGES_PER_MINUTE)
+        self.frames = RateLimit(app_settings.MAX_FRAMES_PER_MINUTE)
         self.bad_frames = RateLimit(app_settings.MAX_BAD_FRAMES)
         sockets.opened(self)
         await self._guarded(self._enter())
@@ -75,14 +88,21 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if self.outbox.is_closing:
             return
         if not self.frames.allow():
-            self.outbox.close(TOO_MANY)
+            self._refuse_flood()
             return
         try:
             frame = parse(text_data or bytes_data or "", max_bytes=app_settings.MAX_FRAME_BYTES)
         except ProtocolError as error:
             self._refuse(error)
+            return
+        if self.groups_joined and not may_send(self.user_id, frame):
+            self._refuse_flood()
         else:
             await self._guarded(self._answer(frame))
+
+    async def disconnect(self, code: int | None) -> None:
+        """Remember with which code the client has left."""
+        self.left_with = code
 
     async def conversation_event(self, message: dict[str, Any]) -> None:
         """Pass on an event that was published while this socket looks."""
@@ -94,6 +114,16 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if message["session"] == session_fingerprint(self.scope):
             self.outbox.close(SIGNED_OUT)
 
+    async def user_changed(self, message: dict[str, Any]) -> None:
+        """Close if the user may not be here any more."""
+        if not self.outbox.is_closing:
+            await self._guarded(self._check_rights())
+
+    async def log_has(self, last_seq: int) -> None:
+        """Read on in the log if the channel layer has lost something."""
+        if not self.outbox.is_closing and last_seq > (self.feed.sent or 0):
+            await self._guarded(self.feed.catch_up())
+
     async def say_goodbye(self) -> None:
         """Send what the log has, and let the client come back to another process, or to this one's successor."""
         if self.groups_joined:
@@ -102,6 +132,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _enter(self) -> None:
         user = await current_user(self.scope)
+        self.user_id = user.pk
         self.conversation_id = operations.uuid_of(
             self.scope["url_route"]["kwargs"]["conversation_id"]
         ) or UUID(int=0)
@@ -112,7 +143,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             broadcast.user_group(user.pk),
         )
         # Joined before the log is read: what happens in between waits in the channel until this handler is done.
-        await broadcast.join(self.channel_name, *self.groups_joined)
+        await self._join()
         self.tasks.append(
             asyncio.create_task(self._beat(), name=f"heartbeat of {self.conversation_id}")
         )
@@ -148,6 +179,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self.outbox.close(BAD_FIRST_FRAME)
             return
         asker = await self._asker()
+        self.attendance = (await runtime.ensure_started()).attendance
+        self.viewing = await self.attendance.arrive(self.conversation_id, user_id=asker.user.pk)
         last_seq = await selectors.last_seq(conversation_id=self.conversation_id)
         self._put(
             Welcome(server_version=__version__, last_seq=last_seq, user=asker.user.get_username())
@@ -161,6 +194,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         else:
             self.feed.open_at(await self._send_snapshot(asker))
         self.greeted.set()
+        lookout.enter(self)
         await self.feed.catch_up()
 
     async def _reaches_back(self, after: int) -> bool:
@@ -187,13 +221,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self.outbox.close(BAD_FIRST_FRAME)
         while not self.outbox.is_closing:
             await asyncio.sleep(app_settings.HEARTBEAT_INTERVAL)
-            await broadcast.join(self.channel_name, *self.groups_joined)
+            await self._join()
             await self._guarded(self._pulse())
+            if not self.has_layer and await broadcast.layer_answers():
+                self.outbox.close(TRY_AGAIN)  # a new socket can hear it
 
     async def _pulse(self) -> None:
-        asker = await self._asker()  # raises if nobody is signed in any more
-        # … or if who watches as staff may not do so any more
-        await selectors.get_conversation(conversation_id=self.conversation_id, user=asker.user)
+        await self._check_rights()
         for _attempt in range(PULSE_ATTEMPTS):
             await self.feed.catch_up()
             sent = self.feed.sent or 0
@@ -201,6 +235,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
             if await selectors.last_seq(conversation_id=self.conversation_id) == sent:
                 break  # nothing happened in between: the list and the number belong together
         self._put(Heartbeat(last_seq=sent, active=active))
+
+    async def _check_rights(self) -> None:
+        asker = await self._asker()  # raises if nobody is signed in any more
+        # … or if who watches as staff may not do so any more
+        await selectors.get_conversation(conversation_id=self.conversation_id, user=asker.user)
 
     async def _active(self) -> list[str]:
         return await selectors.active_turn_ids(conversation_id=self.conversation_id)
@@ -233,11 +272,28 @@ class ChatConsumer(AsyncWebsocketConsumer):
         elif not self.bad_frames.allow():
             self.outbox.close(TOO_MANY)
 
+    def _refuse_flood(self) -> None:
+        self._put(operations.not_understood("too_many_frames", TOO_MANY_FRAMES))
+        self.outbox.close(TOO_MANY)
+
     def _put(self, frame: Frame) -> None:
         self.outbox.put(encode(frame.model_dump(mode="json")))
 
     async def _send_text(self, text: str) -> None:
         await self.send(text_data=text)
+
+    async def _join(self) -> None:
+        if self.has_layer:
+            await broadcast.join(self.channel_name, *self.groups_joined)
+
+    async def _leave(self) -> None:
+        if self.groups_joined and self.has_layer:
+            await broadcast.leave(self.channel_name, *self.groups_joined)
+
+    async def _depart(self) -> None:
+        # who is sent away by a server that restarts is still there: the grace begins when there is one again
+        if self.viewing is not None and self.outbox.close_code != RESTARTING:
+            await self.attendance.depart(self.viewing, comes_back=self.left_with == COMING_BACK)
 
     async def _end_tasks(self) -> None:
         for task in self.tasks:

@@ -14,7 +14,9 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from turns.exceptions import (
+    CannotContinue,
     ConversationNotFound,
+    ConversationParked,
     NotAllowed,
     QueueIsFull,
     ToolCallNotFound,
@@ -32,12 +34,24 @@ _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
     TurnNotFound: 404,
     ToolCallNotFound: 404,
     QueueIsFull: 429,
+    ConversationParked: 409,
+    CannotContinue: 409,
 }
 
 
 def error(status: int, code: str, sentence: object) -> JsonResponse:
     """Return an error as the protocol has it."""
     return JsonResponse({"error": str(sentence), "code": code}, status=status)
+
+
+def decided(status: str) -> JsonResponse:
+    """Answer a decision that came too late: somebody, or time, was faster."""
+    sentence = _("This call does not wait for a decision any more: %(status)s.") % {
+        "status": status.replace("_", " ")
+    }
+    return JsonResponse(
+        {"error": sentence, "code": "already_decided", "status": status}, status=409
+    )
 
 
 def not_found() -> JsonResponse:

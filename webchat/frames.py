@@ -41,6 +41,7 @@ class Snapshot(Frame):
     turns: list[dict[str, Any]]
     active_turns: list[dict[str, Any]]
     has_earlier: bool
+    parked: dict[str, Any] | None
 
 
 class MessageResult(Frame):
@@ -105,13 +106,15 @@ class TurnQueued(Event):
 
 
 class TurnStart(Event):
-    """A turn begins to run."""
+    """A turn begins to run; `reports` are those of sub-agents that its agent gets with the message."""
 
     type: Literal["turn_start"]
     user_message: str
     agent: str
     parent_turn_id: str | None
     turn_timeout_ms: Limit
+    source: str
+    reports: list[dict[str, Any]]
 
 
 class MessageEvent(Event):
@@ -121,6 +124,33 @@ class MessageEvent(Event):
     role: Literal["user", "assistant"]
     content: list[dict[str, Any]]
     html: str
+
+
+class ToolApproval(Event):
+    """A call waits for a person's decision; `input` is whole, `expires_at` null = it may take any time."""
+
+    type: Literal["tool_approval"]
+    tool_id: str
+    tool_name: str
+    input: Any
+    expires_at: str | None
+    expires_in_ms: Limit
+    rule: Literal["once_per_conversation", "always"]
+    can_remember: bool
+    description: str
+    requested_at: str
+    position: int
+
+
+class ToolDecision(Event):
+    """A question was decided; `remember` = it lets the tool's later calls of this conversation through, too."""
+
+    type: Literal["tool_decision"]
+    tool_id: str
+    decision: Literal["approved", "denied", "expired"]
+    by: str
+    reason: str
+    remember: bool
 
 
 class ToolStart(Event):
@@ -183,13 +213,25 @@ class ToolResult(Event):
     ended_by: dict[str, Any] | None
 
 
+class SubAgent(Event):
+    """A call has set a sub-agent to work, in a turn and a conversation of its own; a detached one is not waited for."""
+
+    type: Literal["sub_agent"]
+    tool_id: str
+    agent: str
+    child_turn_id: str
+    child_conversation_id: str
+    is_detached: bool
+
+
 class TurnAbort(Event):
-    """The turn is being ended before its time; `turn_end` follows."""
+    """The turn is being ended before its time; `turn_end` follows. `descendants` turns of sub-agents end with it."""
 
     type: Literal["turn_abort"]
     reason: str
     source: str
     by: str | None
+    descendants: int = 0
 
 
 class TurnEnd(Event):
@@ -208,6 +250,20 @@ class HistoryRepaired(Event):
     repairs: list[dict[str, Any]]
 
 
+class ConversationParked(Event):
+    """Too many turns have ended with their process: no turn begins until a person lets the conversation go on."""
+
+    type: Literal["conversation_parked"]
+    reason: str
+
+
+class ConversationResumed(Event):
+    """A person has let a parked conversation go on."""
+
+    type: Literal["conversation_resumed"]
+    by: str
+
+
 class TurnError(Event):
     """Something went wrong in a turn: a stable code and a sentence."""
 
@@ -221,14 +277,19 @@ EVENTS = (
     TurnQueued,
     TurnStart,
     MessageEvent,
+    ToolApproval,
+    ToolDecision,
     ToolStart,
     ToolProgress,
     ToolDeadline,
     ToolTimeout,
     ToolResult,
+    SubAgent,
     TurnAbort,
     TurnEnd,
     HistoryRepaired,
+    ConversationParked,
+    ConversationResumed,
     TurnError,
 )
 SERVER_FRAMES = (*ANSWERS, *EVENTS)

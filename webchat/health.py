@@ -12,6 +12,7 @@ from django.urls import path
 from django.views.decorators.http import require_safe
 
 from governance.doors import database_door
+from turns import runtime
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
@@ -25,13 +26,16 @@ async def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 async def readyz(request: HttpRequest) -> JsonResponse:
-    """Say whether the database and the channel layer answer in time; 503 if one does not."""
+    """Say whether the database and the channel layer answer in time; 503 if one does not, or if the process goes down."""
+    if await runtime.is_draining():
+        return JsonResponse({"ok": False, "draining": True}, status=503)
     database, layer = await asyncio.gather(
         _answers(_ask_database(), "database"), _answers(_ask_layer(), "channel layer")
     )
     ok = database and layer
     return JsonResponse(
-        {"ok": ok, "database": database, "channel_layer": layer}, status=200 if ok else 503
+        {"ok": ok, "database": database, "channel_layer": layer, "draining": False},
+        status=200 if ok else 503,
     )
 
 

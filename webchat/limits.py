@@ -1,12 +1,13 @@
-"""How often somebody may do something: a sliding window for one socket, a shared counter for HTTP."""
+"""How often somebody may do something: sliding minutes, for one socket and for all that a user does in this process.
+
+Several processes do not share these counts: with three of them a user may do up to three times as much.
+"""
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
-from django.core.cache import cache
-
-WINDOW = 60.0
+WINDOW = 60.0  # seconds
 
 
 class RateLimit:
@@ -16,6 +17,11 @@ class RateLimit:
         self._limit = limit
         self._clock = clock
         self._times: deque[float] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has happened within the last minute."""
+        return not self._times or self._times[-1] <= self._clock() - WINDOW
 
     def allow(self) -> bool:
         """Count one event; return False if there were too many."""
@@ -28,13 +34,34 @@ class RateLimit:
         return True
 
 
-async def allow_in_minute(key: str, *, limit: int) -> bool:
-    """Count one event of `key` in this minute, for all processes that share the cache."""
-    name = f"webchat.limit.{key}.{int(time.time() // WINDOW)}"
-    if await cache.aadd(name, 1, timeout=2 * WINDOW):
-        return True
-    try:
-        count: int = await cache.aincr(name)
-    except ValueError:  # it expired in between
-        return True
-    return count <= limit
+class UserRates:
+    """The rates of many users. Who has done nothing for a minute is forgotten, so it does not grow."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rates: dict[Hashable, RateLimit] = {}
+        self._tidied_at = clock()
+
+    def __len__(self) -> int:
+        return len(self._rates)
+
+    def allow(self, user_id: Hashable, what: str, *, limit: int) -> bool:
+        """Count one event of a user; return False if there were more than `limit` of them in the last minute."""
+        self._tidy()
+        key = (user_id, what, limit)
+        rate = self._rates.get(key)
+        if rate is None:
+            rate = self._rates[key] = RateLimit(limit, clock=self._clock)
+        return rate.allow()
+
+    def clear(self) -> None:
+        """Forget everybody."""
+        self._rates.clear()
+
+    def _tidy(self) -> None:
+        if self._clock() - self._tidied_at >= WINDOW:
+            self._tidied_at = self._clock()
+            self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_idle}
+
+
+user_rates = UserRates()

@@ -7,7 +7,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
 
 from governance import CancelSource
-from turns import services
+from turns import selectors, services
 from turns.exceptions import (
     ConversationNotFound,
     NotAllowed,
@@ -17,9 +17,19 @@ from turns.exceptions import (
 )
 from turns.services import OpOutcome
 from webchat.frames import Frame, MessageResult, OpResult, Problem
-from webchat.protocol import CancelTool, CancelTurn, Message, SetDeadline
+from webchat.protocol import (
+    CancelTool,
+    CancelTurn,
+    ContinueTurn,
+    DecideTool,
+    Message,
+    ResumeConversation,
+    SetDeadline,
+)
+from webchat.rates import TOO_MANY_MESSAGES, may_write
 
-Operation = CancelTurn | CancelTool | SetDeadline
+OnTurn = CancelTurn | CancelTool | SetDeadline | DecideTool | ContinueTurn
+Operation = OnTurn | ResumeConversation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +45,9 @@ async def say(frame: Message, *, asker: Asker) -> Frame | None:
     """Hand over what the user typed or said; a cancel word takes effect here (C6)."""
     if frame.source == "voice" and not frame.is_final:
         return None
+    if not may_write(asker.user.pk):
+        sentence = str(TOO_MANY_MESSAGES)
+        return Problem(code="too_many_messages", message=sentence, client_id=frame.client_id)
     try:
         received = await services.receive_message(
             conversation_id=asker.conversation_id,
@@ -43,7 +56,9 @@ async def say(frame: Message, *, asker: Asker) -> Frame | None:
             client_id=frame.client_id,
             source=frame.source,
         )
-    except (ConversationNotFound, NotAllowed):
+    except ConversationNotFound:
+        return await _refuse_guest(frame, asker=asker)
+    except NotAllowed:
         raise
     except TurnsError as error:
         return Problem(code=error.code, message=str(error.sentence), client_id=frame.client_id)
@@ -53,13 +68,18 @@ async def say(frame: Message, *, asker: Asker) -> Frame | None:
 
 
 async def operate(frame: Operation, *, asker: Asker) -> Frame:
-    """Ask for a cancel or another limit; the answer is the same for a repeated `op_id`."""
-    turn_id = uuid_of(frame.turn_id)
-    if turn_id is None:
-        return OpResult(op_id=frame.op_id, outcome="not_found")
+    """Ask for a cancel or another limit, decide on a call, go on; the answer is the same for a repeated `op_id`."""
     try:
-        outcome = await _ask(frame, turn_id=turn_id, asker=asker)
-    except (TurnNotFound, ToolCallNotFound):
+        if isinstance(frame, ResumeConversation):
+            await services.resume_conversation(
+                conversation_id=asker.conversation_id, user=asker.user
+            )
+            outcome = OpOutcome.ACCEPTED
+        elif (turn_id := uuid_of(frame.turn_id)) is None:
+            outcome = OpOutcome.NOT_FOUND
+        else:
+            outcome = await _ask(frame, turn_id=turn_id, asker=asker)
+    except (ConversationNotFound, TurnNotFound, ToolCallNotFound):
         outcome = OpOutcome.NOT_FOUND
     except NotAllowed:
         raise
@@ -88,7 +108,14 @@ def uuid_of(text: str) -> UUID | None:
         return None
 
 
-async def _ask(frame: Operation, *, turn_id: UUID, asker: Asker) -> OpOutcome:
+async def _refuse_guest(frame: Message, *, asker: Asker) -> Problem:
+    """Answer staff who may look at the conversation; raise `ConversationNotFound` to anybody else."""
+    await selectors.get_conversation(conversation_id=asker.conversation_id, user=asker.user)
+    sentence = _("This is somebody else’s conversation: you may watch it, but not write in it.")
+    return Problem(code="not_yours", message=sentence, client_id=frame.client_id)
+
+
+async def _ask(frame: OnTurn, *, turn_id: UUID, asker: Asker) -> OpOutcome:
     match frame:
         case CancelTurn():
             turn = await services.request_cancel(
@@ -118,3 +145,17 @@ async def _ask(frame: Operation, *, turn_id: UUID, asker: Asker) -> OpOutcome:
                 op_id=frame.op_id,
             )
             return limit.outcome
+        case DecideTool():
+            decided = await services.decide_tool(
+                turn_id=turn_id,
+                tool_id=frame.tool_id,
+                user=asker.user,
+                decision=frame.decision,
+                remember=frame.remember,
+                reason=frame.reason,
+                op_id=frame.op_id,
+            )
+            return decided.outcome
+        case ContinueTurn():
+            await services.continue_turn(turn_id=turn_id, user=asker.user)
+            return OpOutcome.ACCEPTED

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from webchat import sockets
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,11 @@ class Outbox:
         return self._closing is not None
 
     @property
+    def close_code(self) -> int | None:
+        """The code with which the socket is being closed from here."""
+        return self._closing
+
+    @property
     def has_room(self) -> bool:
         """Whether one more frame may be offered; an empty outbox takes a frame of any size."""
         fits = (
@@ -48,6 +54,8 @@ class Outbox:
     def offer(self, frame: str) -> bool:
         """Queue an event if there is room; otherwise remember that this socket is behind."""
         if not self.has_room:
+            if not self.is_behind:
+                sockets.fell_behind()
             self.is_behind = True
             return False
         self.put(frame)

@@ -34,6 +34,9 @@ Text = Annotated[str, AfterValidator(_without_nul)]
 Id = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_without_nul)]
 ClientKey = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_without_nul)]
 Mode = Literal["now", "after_step"]
+Decision = Literal["approve", "deny"]
+Remember = Literal["conversation"]
+Reason = Annotated[str, Field(max_length=500), AfterValidator(_without_nul)]
 LimitMs = Annotated[int, Field(ge=1, le=MAX_LIMIT_MS)]
 
 _CONFIG = ConfigDict(extra="ignore", strict=True, use_attribute_docstrings=True)
@@ -97,6 +100,36 @@ class SetDeadline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class DecideTool:
+    """Let a call run that waits for a person, or refuse it with a reason that the agent reads (D2)."""
+
+    type: Literal["decide_tool"]
+    op_id: ClientKey
+    turn_id: Id
+    tool_id: Id
+    decision: Decision
+    remember: Remember | None = None
+    reason: Reason = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class ContinueTurn:
+    """Let the agent go on after its last turn, which was interrupted: begins a new turn, once (H4)."""
+
+    type: Literal["continue_turn"]
+    op_id: ClientKey
+    turn_id: Id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class ResumeConversation:
+    """Let a parked conversation go on (H4)."""
+
+    type: Literal["resume_conversation"]
+    op_id: ClientKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Resync:
     """Ask for the whole text so far of a running turn: a gap in `offset` was seen."""
 
@@ -111,8 +144,30 @@ class Ping:
     type: Literal["ping"]
 
 
-ClientFrame = Hello | Message | CancelTurn | CancelTool | SetDeadline | Resync | Ping
-CLIENT_FRAMES = (Hello, Message, CancelTurn, CancelTool, SetDeadline, Resync, Ping)
+ClientFrame = (
+    Hello
+    | Message
+    | CancelTurn
+    | CancelTool
+    | SetDeadline
+    | DecideTool
+    | ContinueTurn
+    | ResumeConversation
+    | Resync
+    | Ping
+)
+CLIENT_FRAMES = (
+    Hello,
+    Message,
+    CancelTurn,
+    CancelTool,
+    SetDeadline,
+    DecideTool,
+    ContinueTurn,
+    ResumeConversation,
+    Resync,
+    Ping,
+)
 _TYPES = tuple(frame.__dataclass_fields__["type"].type.__args__[0] for frame in CLIENT_FRAMES)
 _ADAPTER: TypeAdapter[ClientFrame] = TypeAdapter(
     Annotated[ClientFrame, Field(discriminator="type")]

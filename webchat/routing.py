@@ -6,7 +6,7 @@ from typing import Any
 
 from channels.auth import AuthMiddlewareStack
 from channels.generic.websocket import AsyncWebsocketConsumer
-from channels.routing import URLRouter
+from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import OriginValidator
 from django.conf import settings
 from django.urls import path, re_path
@@ -54,6 +54,23 @@ class TokenAuthentication:
             return
         known: Any = {**scope, "user": user, "token": token}
         await (self._with_origin if b"origin" in headers else self._inner)(known, receive, send)
+
+
+def accepts_every_site(application: Any) -> bool:
+    """Return whether the chat can be reached through an ASGI application without a check of the Origin header."""
+    if isinstance(application, (OriginValidator, TokenAuthentication)):
+        return False
+    consumer = getattr(application, "consumer_class", None)
+    if isinstance(consumer, type):
+        return issubclass(consumer, ChatConsumer)
+    if isinstance(application, ProtocolTypeRouter):
+        return accepts_every_site(application.application_mapping.get("websocket"))
+    if isinstance(application, URLRouter):
+        return any(
+            accepts_every_site(getattr(route, "callback", route)) for route in application.routes
+        )
+    inner = getattr(application, "inner", None) or getattr(application, "app", None)
+    return inner is not None and accepts_every_site(inner)
 
 
 class Refusal(AsyncWebsocketConsumer):

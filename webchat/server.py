@@ -6,30 +6,53 @@ import daphne.ws_protocol  # isort: skip
 
 import asyncio
 import logging
-import os
-import signal
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from turns import runtime
-from turns.conf import app_settings
-from webchat import sockets
+from turns.processes.draining import Drain
 
 logger = logging.getLogger(__name__)
 
-EXIT_BOUND = 10.0  # seconds beyond the drain's grace after which the process ends whatever happens
-EXIT_UNCLEAN = 70
-
 
 class FrankProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
-    """Closes with every code of the registry, such as 1012: "the server restarts"."""
+    """Closes with every code of the registry, such as 1012: "the server restarts"; lets who sends wait for the client.
+
+    Without the second, all that a client does not read would pile up here, and the socket's outbox would never fill.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room = asyncio.Event()
+        self._room.set()
 
     def serverClose(self, code: int | None = None) -> None:  # noqa: N802 - Daphne's name
         """Send the close frame."""
         # `sendClose` raises for all codes between 1000 and 3000, as a browser's own `close()` does; the browser
         # would be told 1006, which says nothing.
         self.sendCloseFrame(code=1000 if code is None else code)
+
+    def onOpen(self) -> None:  # noqa: N802 - Autobahn's name
+        """Be told from now on when the client reads more slowly than it is written to."""
+        super().onOpen()
+        self.transport.unregisterProducer()  # the HTTP channel's, which would stop reading from the client
+        self.transport.registerProducer(self, True)  # noqa: FBT003 - Twisted's signature
+
+    def pauseProducing(self) -> None:  # noqa: N802 - Twisted's name
+        """The transport's buffer is full (64 KiB)."""
+        self._room.clear()
+
+    def resumeProducing(self) -> None:  # noqa: N802 - Twisted's name
+        """The buffer is empty again."""
+        self._room.set()
+
+    def stopProducing(self) -> None:  # noqa: N802 - Twisted's name
+        """The connection is gone: nobody has to wait for it."""
+        self._room.set()
+
+    async def until_room(self) -> None:
+        """Wait until the client has read what was written."""
+        await self._room.wait()
 
 
 class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not typed
@@ -50,11 +73,21 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
             websocket_max_message_size=1024 * 1024,
             server_name="turnkeeper",
         )
-        self.exit_code = 0
+        self._exit_code = 0
         self._where = f"{host}:{port}"
         self._say = say
-        self._signals = 0
-        self._stopping: asyncio.Task[None] | None = None
+        self._drain: Drain | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the process should return."""
+        return self._exit_code or (self._drain.exit_code if self._drain else 0)
+
+    async def handle_reply(self, protocol: Any, message: Any) -> None:
+        """Send what the application says; return when the client has room for more."""
+        await super().handle_reply(protocol, message)
+        if isinstance(protocol, FrankProtocol) and message["type"] == "websocket.send":
+            await protocol.until_room()
 
     def listen_success(self, port: Any) -> None:
         """Tell that the address is ours."""
@@ -63,7 +96,7 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
 
     def listen_error(self, failure: Any) -> None:
         """Tell why the address cannot be ours, and end."""
-        self.exit_code = 1
+        self._exit_code = 1
         self._say(
             f"Cannot listen on {self._where}: {failure.getErrorMessage()} Set PORT to a free one."
         )
@@ -72,8 +105,8 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
     def _ready(self) -> None:
         self.ws_factory.protocol = FrankProtocol
         loop = asyncio.get_event_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._interrupted)
+        self._drain = Drain(loop, leave=self.stop, say=self._say)
+        self._drain.watch_signals()
         self._starting = loop.create_task(self._start(), name="start of the server")
 
     async def _start(self) -> None:
@@ -81,40 +114,5 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
             await runtime.ensure_started()
         except Exception:
             logger.exception("The turn supervisor could not be started")
-            self.exit_code = 1
+            self._exit_code = 1
             self.stop()
-
-    def _interrupted(self) -> None:
-        self._signals += 1
-        loop = asyncio.get_event_loop()
-        if self._signals == 1:
-            self._limit_exit()
-            self._stopping = loop.create_task(
-                self._drain(app_settings.DRAIN_GRACE), name="drain of the server"
-            )
-        elif self._signals == 2 and self._stopping is not None:
-            self._say("Cancelling what still runs.")
-            self._stopping.cancel()
-            self._stopping = loop.create_task(self._drain(0.0), name="drain of the server")
-        else:
-            os._exit(EXIT_UNCLEAN)
-
-    async def _drain(self, grace: float) -> None:
-        live = await runtime.live_turns()
-        if live and grace:
-            self._say(
-                f"Waiting up to {grace:g} s for {live} running turn(s). Ctrl-C again cancels them."
-            )
-        try:
-            await runtime.stop(grace=grace)
-        except Exception:
-            logger.exception("The turn supervisor could not be drained")
-            self.exit_code = 1
-        await sockets.close_all()
-        self.stop()
-
-    def _limit_exit(self) -> None:
-        """End the process even if something blocks the loop; a daemon thread, so it delays nothing."""
-        timer = threading.Timer(app_settings.DRAIN_GRACE + EXIT_BOUND, os._exit, (EXIT_UNCLEAN,))
-        timer.daemon = True
-        timer.start()

@@ -5,7 +5,16 @@ from typing import Annotated, Any, Literal, Self
 from ninja import Schema
 from pydantic import ConfigDict, Field, model_validator
 
-from webchat.protocol import ClientKey, LimitMs, Mode, Text, check_one_limit
+from webchat.protocol import (
+    ClientKey,
+    Decision,
+    LimitMs,
+    Mode,
+    Reason,
+    Remember,
+    Text,
+    check_one_limit,
+)
 
 
 class Request(Schema):
@@ -38,6 +47,15 @@ class DeadlineBody(Request):
     def _exactly_one(self) -> Self:
         check_one_limit(self.timeout_ms, self.extend_ms)
         return self
+
+
+class DecisionBody(Request):
+    """A decision on a call that waits for one; `remember` lets the tool's later calls of the conversation through."""
+
+    decision: Decision
+    remember: Remember | None = None
+    reason: Reason = ""
+    op_id: ClientKey | None = None
 
 
 class NewConversationBody(Request):
@@ -83,11 +101,25 @@ class DeadlineAnswer(Schema):
     timeout_source: str
 
 
+class DecisionAnswer(Schema):
+    """The decision is stored: `status` is `approved` or `denied`."""
+
+    ok: Literal[True]
+    status: str
+
+
+class DecidedAnswer(ErrorAnswer):
+    """The question was decided before, by somebody or by time: `status` says how."""
+
+    status: str
+
+
 class CurrentTool(Schema):
-    """A call that runs now."""
+    """A call that runs now, or waits."""
 
     tool_id: str
     tool_name: str
+    status: str
     elapsed_ms: int
     timeout_ms: int | None
     timeout_source: str
@@ -130,6 +162,21 @@ class EventsAnswer(Schema):
     last_seq: int
 
 
+class AgentAnswer(Schema):
+    """Who may answer in a conversation; `chat_model` null = a name of this site's own."""
+
+    name: str
+    description: str
+    chat_model: str | None
+    is_default: bool
+
+
+class AgentsAnswer(Schema):
+    """The agents that are switched on, the default one first."""
+
+    agents: list[AgentAnswer]
+
+
 class ConversationAnswer(Schema):
     """One conversation."""
 
@@ -152,6 +199,14 @@ class MessageAnswer(Schema):
     turn_id: str
     conversation_id: str
     cancelled: bool
+
+
+class ResumeAnswer(Schema):
+    """The conversation goes on; `resumed` false = it was not parked."""
+
+    ok: Literal[True]
+    conversation_id: str
+    resumed: bool
 
 
 class MessagesAnswer(Schema):

@@ -1,6 +1,7 @@
 """The sockets that this process holds open, so that they can be told to come back when it goes down."""
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
@@ -19,6 +20,7 @@ class OpenSocket(Protocol):
 
 
 _open: WeakSet[OpenSocket] = WeakSet()
+_happened: Counter[str] = Counter()
 
 
 def opened(socket: OpenSocket) -> None:
@@ -30,6 +32,21 @@ def gone(socket: OpenSocket) -> None:
     """Forget a socket."""
     _open.discard(socket)
     socket.has_gone.set()
+
+
+def count() -> int:
+    """Return how many sockets are open in this process."""
+    return len(_open)
+
+
+def fell_behind() -> None:
+    """Note that a client reads more slowly than it is written to."""
+    _happened["overflow"] += 1
+
+
+def overflows() -> int:
+    """Return how often that has happened in this process."""
+    return _happened["overflow"]
 
 
 async def close_all() -> None:

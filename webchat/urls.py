@@ -13,4 +13,5 @@ urlpatterns = [
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
     path("api/", include("webchat.api")),
     path("", include("webchat.health")),
+    path("", include("webchat.metrics")),
 ]

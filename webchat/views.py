@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from turns import selectors, services
-from turns.exceptions import ConversationNotFound
+from turns.exceptions import AgentUnavailable, ConversationNotFound
 from webchat.texts import CHAT_TEXTS
 
 RECENT = 30  # conversations in the sidebar of the chat page
@@ -42,16 +42,18 @@ class SignOutView(LogoutView):
 @login_required
 async def conversations(request: HttpRequest) -> HttpResponse:
     """Show the user's conversations, newest first."""
-    user = await request.auser()
-    found = await selectors.list_conversations(user=user)
-    return await _page(request, "webchat/conversations.html", viewer=user, conversations=found)
+    return await _list(request)
 
 
 @require_POST
 @login_required
 async def new_conversation(request: HttpRequest) -> HttpResponse:
-    """Make a conversation and open it."""
-    made = await services.create_conversation(user=await request.auser())
+    """Make a conversation and open it; say so if the agent that was chosen is not there any more."""
+    user = await request.auser()
+    try:
+        made = await services.create_conversation(user=user, agent=request.POST.get("agent", ""))
+    except AgentUnavailable as gone:
+        return await _list(request, problem=gone.sentence, status=422)
     return redirect("webchat:conversation", conversation_id=made.id)
 
 
@@ -71,12 +73,28 @@ async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpRe
         viewer=user,
         conversation=shown,
         conversations=recent[:RECENT],
+        agents=await selectors.list_agents(user=user),
         texts=CHAT_TEXTS,
         socket_path=f"/ws/conversations/{conversation_id}/",
         login_url=f"{resolve_url(settings.LOGIN_URL)}?{urlencode({'next': request.path})}",
     )
 
 
-async def _page(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+async def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -> HttpResponse:
+    user = await request.auser()
+    return await _page(
+        request,
+        "webchat/conversations.html",
+        status=status,
+        viewer=user,
+        conversations=await selectors.list_conversations(user=user),
+        agents=await selectors.list_agents(user=user),
+        problem=problem,
+    )
+
+
+async def _page(
+    request: HttpRequest, template: str, *, status: int = 200, **context: Any
+) -> HttpResponse:
     """Render in a worker thread: reading templates from the disk would hold up the event loop."""
-    return await asyncio.to_thread(render, request, template, context)
+    return await asyncio.to_thread(render, request, template, context, status=status)

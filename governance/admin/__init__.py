@@ -1,11 +1,13 @@
 """The Django admin of governance: limits that are edited live, and history that can only be read."""
 
+from governance.admin.approvals import ApprovalAdmin
 from governance.admin.calls import ToolCallAdmin
 from governance.admin.changes import PolicyChangeAdmin
 from governance.admin.mcp import McpServerAdmin
 from governance.admin.policies import DefaultPolicyAdmin, ToolPolicyAdmin
 
 __all__ = [
+    "ApprovalAdmin",
     "DefaultPolicyAdmin",
     "McpServerAdmin",
     "PolicyChangeAdmin",

@@ -190,7 +190,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("input"))
     def input_text(self, obj: ToolCall) -> str:
         """The input as the model wrote it."""
-        return _preformatted(obj.input)
+        return preformatted(obj.input)
 
     @admin.display(description=gettext_lazy("result"))
     def result_text(self, obj: ToolCall) -> str:
@@ -200,14 +200,15 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("last progress"))
     def progress_text(self, obj: ToolCall) -> str:
         """The last sign of life."""
-        return _preformatted(obj.progress)
+        return preformatted(obj.progress)
 
 
 def _origin(change: dict[str, Any]) -> str:
     return ", ".join(part for part in (change["source"], change["by"]) if part)
 
 
-def _preformatted(value: Any) -> str:
+def preformatted(value: Any) -> str:
+    """Return a JSON value as people read it."""
     return (
         format_html("<pre>{}</pre>", json.dumps(value, indent=2, ensure_ascii=False))
         if value

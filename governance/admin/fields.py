@@ -1,4 +1,4 @@
-"""Form fields of the limits: durations with their unit, and the hidden number that tells two editors apart."""
+"""Form fields: durations with their unit, lists in lines, and the hidden number that tells two editors apart."""
 
 from typing import Any
 
@@ -47,6 +47,25 @@ class DurationField(forms.Field):
             return bool(self.to_python(data) != initial)
         except ValidationError:
             return True
+
+
+class LinesField(forms.CharField):
+    """A list of texts, one in each line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, widget=forms.Textarea(attrs={"rows": 3}), **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Show stored texts in lines; what a person typed stays as it is."""
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Return the texts."""
+        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Compare texts, not their spelling."""
+        return bool(self.to_python(data) != (initial or []))
 
 
 class RevisionInput(forms.HiddenInput):

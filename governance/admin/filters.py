@@ -13,6 +13,7 @@ from governance.models import ToolCall, ToolPolicy
 
 _HAPPENINGS: dict[str, tuple[Any, Q]] = {
     "open": (_("Not ended yet"), Q(status__in=OPEN_STATUSES)),
+    "asked": (_("Waits for a person"), Q(status=CallStatus.AWAITING_APPROVAL)),
     "timed_out": (_("Timed out"), Q(error_type=ErrorType.TIMEOUT)),
     "cancelled": (_("Cancelled"), Q(error_type=ErrorType.CANCELLED)),
     "abandoned": (_("Abandoned: may still run"), Q(status=CallStatus.ABANDONED)),

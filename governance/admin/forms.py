@@ -9,10 +9,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
+from governance.audit import in_words
 from governance.core.tools import registry
 from governance.durations import format_limit, to_ms
-from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy, in_words
-from governance.services import TOOL_FIELDS
+from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
+from governance.services import DEFAULT_FIELDS, TOOL_FIELDS
 
 if TYPE_CHECKING:
     LimitsModelForm = forms.ModelForm[Limits]
@@ -23,6 +24,7 @@ _LABELS = {
     "timeout_ms": gettext_lazy("Total limit"),
     "idle_timeout_ms": gettext_lazy("Idle limit"),
     "ceiling_ms": gettext_lazy("Ceiling for hints"),
+    "approval_timeout_ms": gettext_lazy("Approval limit"),
 }
 
 
@@ -38,6 +40,7 @@ class LimitsForm(LimitsModelForm):
     timeout_ms = _duration("timeout_ms")
     idle_timeout_ms = _duration("idle_timeout_ms")
     ceiling_ms = _duration("ceiling_ms")
+    approval_timeout_ms = _duration("approval_timeout_ms")
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     @property
@@ -84,7 +87,7 @@ class DefaultPolicyForm(LimitsForm):
 
     class Meta:
         model = DefaultPolicy
-        fields = ["timeout_ms", "idle_timeout_ms", "ceiling_ms", "max_running", "note", "revision"]
+        fields = [*DEFAULT_FIELDS, "revision"]
 
 
 class ToolPolicyForm(LimitsForm):

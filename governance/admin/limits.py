@@ -26,6 +26,7 @@ _READABLE = {
     "timeout_ms": "total_limit",
     "idle_timeout_ms": "idle_limit",
     "ceiling_ms": "hint_ceiling",
+    "approval_timeout_ms": "approval_limit",
     "revision": "edits",
 }
 
@@ -89,6 +90,11 @@ class LimitsAdmin(LimitsModelAdmin):
     def hint_ceiling(self, obj: Limits) -> str:
         """The ceiling with its unit."""
         return format_limit(obj.ceiling_ms)
+
+    @admin.display(description=gettext_lazy("approval limit"))
+    def approval_limit(self, obj: Limits) -> str:
+        """How long a person may take, with its unit."""
+        return format_limit(obj.approval_timeout_ms)
 
     @admin.display(description=gettext_lazy("edit"))
     def edits(self, obj: Limits) -> int:

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.fields import UNITS_HELP, DurationField
+from governance.admin.fields import UNITS_HELP, DurationField, LinesField
 from governance.durations import format_limit
 from governance.models import McpServer
 
@@ -24,25 +24,6 @@ if TYPE_CHECKING:
 else:
     McpServerModelForm = forms.ModelForm
     McpServerModelAdmin = admin.ModelAdmin
-
-
-class LinesField(forms.CharField):
-    """A list of texts, one in each line."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(required=False, widget=forms.Textarea(attrs={"rows": 3}), **options)
-
-    def prepare_value(self, value: Any) -> Any:
-        """Show stored texts in lines; what a person typed stays as it is."""
-        return "\n".join(value) if isinstance(value, list) else value
-
-    def to_python(self, value: Any) -> Any:
-        """Return the texts."""
-        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        """Compare texts, not their spelling."""
-        return bool(self.to_python(data) != (initial or []))
 
 
 class HeadersField(LinesField):

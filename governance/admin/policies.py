@@ -16,12 +16,13 @@ from governance import selectors, services
 from governance.admin.cells import NOTHING
 from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicyRowForm
 from governance.admin.limits import LimitsAdmin, editor_of
-from governance.core.policy import Policy, resolve
+from governance.core.policy import ApprovalRule, Policy, resolve
 from governance.core.tools import registry
 from governance.durations import format_limit, to_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies
 from governance.services import PolicyConflict
+from governance.toolbox import described
 
 
 @admin.register(DefaultPolicy)
@@ -83,6 +84,7 @@ class ToolPolicyAdmin(LimitsAdmin):
         "idle_timeout_ms",
         "ceiling_ms",
         "max_running",
+        "approval",
         "is_active",
         "tool_enabled",
         "in_force",
@@ -94,6 +96,7 @@ class ToolPolicyAdmin(LimitsAdmin):
         "idle_timeout_ms",
         "ceiling_ms",
         "max_running",
+        "approval",
         "is_active",
         "tool_enabled",
         "revision",
@@ -203,7 +206,7 @@ class ToolPolicyAdmin(LimitsAdmin):
             return _(
                 "No tool of this name is installed now. The limits are kept and count if it comes back."
             )
-        tool = registry.get(obj.tool_name)
+        tool = described(registry.get(obj.tool_name))
         limit = format_limit(None if tool.limits.timeout is None else to_ms(tool.limits.timeout))
         words = _("%(description)s Runs as %(isolation)s. Its own limit: %(limit)s.")
         return words % {
@@ -237,6 +240,13 @@ class ToolPolicyAdmin(LimitsAdmin):
             )
 
 
+_RULES = {
+    ApprovalRule.NEVER: gettext_lazy("never"),
+    ApprovalRule.ONCE_PER_CONVERSATION: gettext_lazy("once per conversation"),
+    ApprovalRule.ALWAYS: gettext_lazy("always"),
+}
+
+
 def _limits_in_words(policy: Policy) -> str:
     words = _("%(limit)s (from: %(source)s)") % {
         "limit": format_limit(to_ms(policy.timeout)),
@@ -244,6 +254,8 @@ def _limits_in_words(policy: Policy) -> str:
     }
     if policy.idle_timeout:
         words += ", " + _("idle %(limit)s") % {"limit": format_limit(to_ms(policy.idle_timeout))}
+    if policy.approval is not ApprovalRule.NEVER:
+        words += ", " + _("approval %(rule)s") % {"rule": str(_RULES[policy.approval])}
     if not policy.enabled:
         words += ", " + _("switched off")
     return words

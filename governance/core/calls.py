@@ -52,7 +52,7 @@ _NEVER_RAN = frozenset(
 ALLOWED_MOVES: Mapping[CallStatus, frozenset[CallStatus]] = {
     CallStatus.PENDING: frozenset({CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING}) | _NEVER_RAN,
     CallStatus.AWAITING_APPROVAL: frozenset(
-        {CallStatus.RUNNING, CallStatus.DENIED, CallStatus.EXPIRED}
+        {CallStatus.PENDING, CallStatus.RUNNING, CallStatus.DENIED, CallStatus.EXPIRED}
     )
     | _NEVER_RAN,
     # not_started after running: the journal is written ahead, and a stop may come before the body (C1)
@@ -81,6 +81,7 @@ class ErrorType(StrEnum):
     QUEUE_TIMEOUT = "queue_timeout"
     DENIED = "denied"
     EXPIRED = "expired"
+    NO_APPROVER = "no_approver"
     INTERRUPTED = "interrupted"
 
 

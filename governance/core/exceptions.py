@@ -4,6 +4,9 @@ GovernanceError
 ├── UnknownTool
 ├── InvalidToolInput
 ├── ToolDisabled
+├── ApprovalUnavailable     a person must let the call through, and there is nobody to ask
+├── ToolCallDenied          a person has said no
+├── ApprovalExpired         nobody has answered in time
 ├── ToolFailed              raised by a tool: a sentence for the model
 ├── ToolTimeoutError
 ├── ToolExecutionError
@@ -35,6 +38,36 @@ class ToolDisabled(GovernanceError):
     def __init__(self, tool_name: str) -> None:
         super().__init__(f"The tool {tool_name!r} is switched off by an administrator.")
         self.tool_name = tool_name
+
+
+class ApprovalUnavailable(GovernanceError):
+    """A person must let the call through, and whoever hosts it gives no way to ask one (D2)."""
+
+    def __init__(self, tool_name: str) -> None:
+        super().__init__(
+            f"A person must allow each call of {tool_name!r}, and nobody can be asked here."
+        )
+        self.tool_name = tool_name
+
+
+class ToolCallDenied(GovernanceError):
+    """A person has decided that the call may not run (D2)."""
+
+    def __init__(self, tool_name: str, reason: str = "") -> None:
+        super().__init__(
+            f"A person has denied this call of {tool_name!r}" + (f": {reason}" if reason else ".")
+        )
+        self.tool_name = tool_name
+        self.reason = reason
+
+
+class ApprovalExpired(GovernanceError):
+    """Nobody has decided on the call within its approval limit (D3)."""
+
+    def __init__(self, tool_name: str, timeout: float) -> None:
+        super().__init__(f"Nobody decided on this call of {tool_name!r} within {timeout:g}s.")
+        self.tool_name = tool_name
+        self.timeout = timeout
 
 
 class InvalidToolInput(GovernanceError):

@@ -12,22 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from governance.core import outcomes
+from governance.core.admission import Admission
 from governance.core.calls import CallStatus, ToolCall, ToolOutcome
 from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
 from governance.core.deadline import Deadline, Limit
 from governance.core.exceptions import (
     GovernanceError,
-    InvalidToolInput,
     MayStillRun,
     ToolDisabled,
-    ToolExecutionError,
 )
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
 from governance.core.live import Ending, EndingKind, LiveCall
 from governance.core.notices import Notices
 from governance.core.outliving import Outliving
-from governance.core.policy import Policy, TimeoutSource, resolve
+from governance.core.policy import Policy, TimeoutSource
 from governance.core.ports import Declared, Host, Invoker, PolicySource
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext, ToolRegistry
 
@@ -64,12 +63,14 @@ class ToolExecutor:
         result_limit: int = 100_000,
     ) -> None:
         self._registry = registry
-        self._policies: PolicySource = policies or Declared()
         self._timing = timing or Timing()
         self._invokers: dict[Isolation, Invoker] = {
             Isolation.ASYNC: CoroutineInvoker(),
             **(invokers or {}),
         }
+        self._admission = Admission(
+            registry=registry, policies=policies or Declared(), isolations=self._invokers
+        )
         self._limiter = Limiter(limits or Limits(), capacities=_capacities(self._invokers))
         self._result_limit = result_limit
         self._live: dict[LiveCall, Host] = {}
@@ -108,9 +109,7 @@ class ToolExecutor:
 
         `tool` is run instead of the registered one: a body that is made for this call alone (B8).
         """
-        live = LiveCall(call, token=CancellationToken(parent=token))
-        live.tool = tool
-        return live
+        return LiveCall(call, token=CancellationToken(parent=token), own_tool=tool)
 
     async def run(
         self, call: ToolCall, *, token: CancellationToken | None = None, host: Host | None = None
@@ -122,8 +121,10 @@ class ToolExecutor:
         """Govern the call and return its one outcome; whatever the tool does, this returns in bounded time.
 
         Raises:
-            asyncio.CancelledError: the surrounding task was cancelled; the body was asked to stop, nothing is recorded.
+            asyncio.CancelledError: the surrounding task was cancelled; the body was asked to stop, no outcome is recorded.
             Exception: whatever the observer raised; the body does not run, or was ended.
+
+        In both cases the observer is told of what the body does in the end, as of one that outlives its call.
         """
         host = host or Host()
         self._live[live] = host
@@ -132,11 +133,16 @@ class ToolExecutor:
             live.move(outcome.status)
             await live.notices_sent()
             await host.observer.call_ended(live, outcome)
+        except (
+            BaseException
+        ):  # whoever has ended the call without us may want to know what it came to (T11)
+            live.outliving = live.body
+            raise
         finally:
             del self._live[live]
             live.token.detach()
-        if live.outliving is not None:
-            self._outliving.await_settlement(live, live.outliving, host.observer)
+            if live.outliving is not None:
+                self._outliving.await_settlement(live, live.outliving, host.observer)
         return outcome
 
     def apply_policies(self) -> None:
@@ -147,7 +153,9 @@ class ToolExecutor:
                 self._obey(live, live.tool, host)
 
     def set_deadline(self, live: LiveCall, timeout: float, *, by: str = "") -> bool:
-        """Give a running call another total limit (T9). Return False if it does not run any more."""
+        """Give a call another total limit (T9); one that waits gets it as it starts. Return False if it has ended."""
+        if live.deadline is None:
+            return live.wish_for(timeout, by=by)
         host = self._live.get(live)
         if host is None or not live.set_deadline(timeout, source=TimeoutSource.MANUAL, by=by):
             return False
@@ -165,17 +173,15 @@ class ToolExecutor:
     async def _govern(self, live: LiveCall, host: Host) -> ToolOutcome:
         if live.token.is_cancelled:
             return outcomes.not_started(live)
+        admitted = await self._admission.admit(live, host)
+        if isinstance(admitted, ToolOutcome):
+            return admitted
+        tool, arguments = admitted
+        self._supersede(live, tool)
         try:
-            tool, arguments = self._check(live)
-            self._supersede(live, tool)
-            ticket = await self._queue(live, tool)
+            ticket = await self._queue(live, tool, host)
         except GovernanceError as error:
             return outcomes.refused(live, error)
-        except Exception as error:
-            logger.exception(
-                "A tool call could not be checked", extra=outcomes.facts(live, error=error)
-            )
-            return outcomes.refused(live, ToolExecutionError(live.call.tool_name, error))
         if ticket is None:
             return outcomes.not_started(live)
         try:
@@ -183,25 +189,7 @@ class ToolExecutor:
         finally:
             self._limiter.leave(ticket)
 
-    def _check(self, live: LiveCall) -> tuple[Tool, dict[str, Any]]:
-        """Find the tool, its policy and the arguments: all that can be refused before the clock starts."""
-        tool = live.tool = live.tool or self._registry.get(live.call.tool_name)
-        if live.call.problem:
-            raise InvalidToolInput(tool.name, live.call.problem)
-        live.hint = tool.hint(live.call.input)
-        if not self._take_policy(live, tool).enabled:
-            raise ToolDisabled(tool.name)
-        if tool.isolation not in self._invokers:
-            raise GovernanceError(f"The tool {tool.name!r} cannot be run here.")
-        arguments = {name: value for name, value in live.call.input.items() if name != "_meta"}
-        return tool, tool.validate(arguments)
-
-    def _take_policy(self, live: LiveCall, tool: Tool) -> Policy:
-        policy = live.policy = resolve(self._policies.levels(tool), hint=live.hint)
-        live.timeout_source = policy.timeout_source
-        return policy
-
-    async def _queue(self, live: LiveCall, tool: Tool) -> Ticket | None:
+    async def _queue(self, live: LiveCall, tool: Tool, host: Host) -> Ticket | None:
         """Wait for a slot; None if the call was cancelled meanwhile."""
         ticket = Ticket(
             scope=live.call.scope,
@@ -210,6 +198,8 @@ class ToolExecutor:
             concurrency=tool.concurrency,
             isolation=tool.isolation,
             max_running=live.policy.max_running if live.policy else None,
+            max_in_scope=host.max_parallel,
+            counts=not tool.only_waits,
         )
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
@@ -231,7 +221,9 @@ class ToolExecutor:
     ) -> ToolOutcome:
         if live.token.is_cancelled:
             return outcomes.not_started(live)
-        policy = self._take_policy(live, tool)  # it may have been edited while the call waited
+        policy = self._admission.take_policy(
+            live, tool, host
+        )  # it may have been edited while the call waited
         if not policy.enabled:
             return outcomes.refused(live, ToolDisabled(tool.name))
         policy_round = self._policy_round
@@ -242,10 +234,12 @@ class ToolExecutor:
         )
         if live.ended_by is not None:  # asked after the registration: no request falls in between
             return outcomes.not_started(live)
-        body = self._start(live, tool, arguments, host)
+        body = live.body = self._start(live, tool, arguments, host)
         deadline = live.deadline = _deadline(live, policy)
         if policy_round != self._policy_round:
             self._obey(live, tool, host)
+        if live.grant_wish():
+            self._notices.send(live, host.observer.deadline_moved(live))
         ending = await self._watch(live, deadline, body)
         if ending.kind is EndingKind.BODY:
             return outcomes.settled(live, body, result_limit=self._result_limit)
@@ -305,7 +299,7 @@ class ToolExecutor:
 
     def _obey(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Put a policy that was edited in force for a running call."""
-        before, after = live.policy, resolve(self._policies.levels(tool), hint=live.hint)
+        before, after = live.policy, self._admission.policy_of(live, tool, host)
         live.policy = after
         if before is None or (before.timeout, before.idle_timeout) == (
             after.timeout,
@@ -313,7 +307,10 @@ class ToolExecutor:
         ):
             return
         if live.change_limits(
-            after.timeout, idle_timeout=after.idle_timeout, source=after.timeout_source
+            after.timeout,
+            idle_timeout=after.idle_timeout,
+            source=after.timeout_source,
+            by=after.changed_by,
         ):
             self._notices.send(live, host.observer.deadline_moved(live))
 

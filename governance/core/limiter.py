@@ -30,9 +30,21 @@ class Answer(Enum):
 
 
 class Ticket:
-    """One call's place: waiting until `answer` is resolved, then running until it leaves."""
+    """One call's place: waiting until `answer` is resolved, then running until it leaves.
 
-    __slots__ = ("answer", "concurrency", "isolation", "max_running", "places", "scope")
+    One that does not count takes no slot of the process: it only waits for other calls, which need one.
+    """
+
+    __slots__ = (
+        "answer",
+        "concurrency",
+        "counts",
+        "isolation",
+        "max_in_scope",
+        "max_running",
+        "places",
+        "scope",
+    )
 
     def __init__(
         self,
@@ -42,12 +54,16 @@ class Ticket:
         concurrency: Concurrency,
         isolation: Isolation = Isolation.ASYNC,
         max_running: int | None = None,
+        max_in_scope: int | None = None,
         pool: str = "",
+        counts: bool = True,
     ) -> None:
         self.scope = scope
+        self.counts = counts
         self.concurrency = concurrency
         self.isolation = isolation
         self.max_running = max_running
+        self.max_in_scope = max_in_scope
         self.answer: asyncio.Future[Answer] | None = None
         # all that the call counts against while it runs
         self.places: tuple[tuple[str, ...], ...] = (
@@ -114,7 +130,7 @@ class Limiter:
 
     def leave(self, ticket: Ticket) -> None:
         """Give the slot back."""
-        self._running -= 1
+        self._running -= ticket.counts
         for place in ticket.places:
             self._counts[place] -= 1
             if not self._counts[place]:
@@ -156,8 +172,8 @@ class Limiter:
         """Let in whoever fits, in order of arrival."""
         held: set[str] = set()
         for ticket in list(self._waiting):
-            if self._running >= self.limits.max_running:
-                return
+            if ticket.counts and self._running >= self.limits.max_running:
+                continue
             if ticket.scope in held or ticket.is_answered:
                 continue
             if self._fits(ticket):
@@ -176,15 +192,18 @@ class Limiter:
             return False
         if ticket.max_running is not None and tool >= ticket.max_running:
             return False
+        if ticket.max_in_scope is not None and scope >= ticket.max_in_scope:
+            return False
         if ticket.concurrency is Concurrency.SUPERSEDE and tool_in_scope:
             return False
         capacity = self._capacities.get(ticket.isolation)
         if capacity is not None and isolation >= capacity:
             return False
-        return self._running < self.limits.max_running and scope < self.limits.max_running_per_scope
+        has_slot = not ticket.counts or self._running < self.limits.max_running
+        return has_slot and scope < self.limits.max_running_per_scope
 
     def _take(self, ticket: Ticket) -> None:
-        self._running += 1
+        self._running += ticket.counts
         for place in ticket.places:
             self._counts[place] += 1
         if ticket.concurrency is Concurrency.EXCLUSIVE:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from governance.core.approvals import Decision, Question
 from governance.core.calls import CallStatus, Progress, ToolCall, check_move
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.deadline import Deadline, DeadlineChange, Limit
@@ -67,13 +68,17 @@ class LiveCall:
     `cancel` and `report` may be called from any thread.
     """
 
-    def __init__(self, call: ToolCall, *, token: CancellationToken) -> None:
+    def __init__(
+        self, call: ToolCall, *, token: CancellationToken, own_tool: Tool | None = None
+    ) -> None:
         self.call = call
         self.token = token
-        self.tool: Tool | None = None
+        self.own_tool = own_tool
+        self.tool: Tool | None = own_tool
         self.policy: Policy | None = None
         self.hint: Hint | None = None
         self.status = CallStatus.PENDING
+        self.question: Question | None = None
         self.queued = 0.0
         self.deadline: Deadline | None = None
         self.deadline_changes: list[DeadlineChange] = []
@@ -81,7 +86,9 @@ class LiveCall:
         self.last_progress: Progress | None = None
         self.has_news = False
         self.told_at = 0.0
+        self.body: asyncio.Task[Any] | None = None
         self.outliving: asyncio.Task[Any] | None = None
+        self._wish: tuple[float, str] | None = None
         self._partial = PartialOutput()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -103,6 +110,8 @@ class LiveCall:
         """The total limit in force, in seconds."""
         if self.deadline is not None:
             return self.deadline.timeout
+        if self._wish is not None:
+            return self._capped(self._wish[0]) or None
         return self.policy.timeout if self.policy else None
 
     @property
@@ -132,16 +141,38 @@ class LiveCall:
         has_ended = self.status.is_terminal or self._ending.done()
         return not has_ended and self.token.cancel(cancellation)
 
+    def answer(self, decision: Decision) -> None:
+        """Pass a person's decision on to the question that the call waits for; too late or for another one, it is nothing."""
+        if self.question is not None:
+            self.question.answer(decision)
+
     def set_deadline(
         self, timeout: float, *, source: TimeoutSource, by: str = ""
     ) -> DeadlineChange | None:
         """Give the running call another total limit (T9), capped by its ceiling; None if it does not run."""
         if self.deadline is None or self.policy is None:
             return None
-        timeout = cap(timeout, ceiling=self.policy.ceiling)
         return self.change_limits(
-            timeout or None, idle_timeout=self.idle_timeout, source=source, by=by
+            self._capped(timeout) or None, idle_timeout=self.idle_timeout, source=source, by=by
         )
+
+    def wish_for(self, timeout: float, *, by: str = "") -> bool:
+        """Note the total limit that a call that still waits shall get as it starts. False if it has ended."""
+        if self.status.is_terminal:
+            return False
+        self._wish = timeout, by
+        self.timeout_source = TimeoutSource.MANUAL
+        return True
+
+    def grant_wish(self) -> DeadlineChange | None:
+        """Put the limit in force that was asked for while the call waited, if one was."""
+        if self._wish is None:
+            return None
+        (timeout, by), self._wish = self._wish, None
+        return self.set_deadline(timeout, source=TimeoutSource.MANUAL, by=by)
+
+    def _capped(self, timeout: float) -> float:
+        return cap(timeout, ceiling=self.policy.ceiling) if self.policy else timeout
 
     def change_limits(
         self,

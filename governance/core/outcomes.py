@@ -7,15 +7,19 @@ from typing import Any
 import pydantic_core
 
 from governance.core import texts
+from governance.core.approvals import Decision, Verdict
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
-from governance.core.cancellation import Cancelled
+from governance.core.cancellation import Cancellation, Cancelled, CancelReason
 from governance.core.exceptions import (
+    ApprovalExpired,
+    ApprovalUnavailable,
     CallNotStarted,
     GovernanceError,
     InvalidToolInput,
     OutcomeUnknown,
     QueueFull,
     QueueTimeout,
+    ToolCallDenied,
     ToolDisabled,
     ToolExecutionError,
     ToolFailed,
@@ -34,6 +38,7 @@ _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
         "Correct the input and call it again. It was not run.",
     ),
     ToolDisabled: (ErrorType.DISABLED, "Go on without it."),
+    ApprovalUnavailable: (ErrorType.NO_APPROVER, "It was not run. Go on without it."),
     QueueFull: (
         ErrorType.QUEUE_FULL,
         "It was not started. Wait for running calls to end, then try again.",
@@ -67,6 +72,27 @@ def not_started(live: LiveCall) -> ToolOutcome:
         error_type=ErrorType.NOT_STARTED,
         disposition=Disposition.NOT_STARTED,
         error=Cancelled(live.ended_by) if live.ended_by else None,
+    )
+
+
+def not_allowed(live: LiveCall, decision: Decision) -> ToolOutcome:
+    """The call never ran: a person said no, nobody answered, or it was cancelled while it waited (D3)."""
+    name, error_type = live.call.tool_name, ErrorType.CANCELLED
+    error: Exception | None
+    if decision.verdict is Verdict.DENIED:
+        status, error_type = CallStatus.DENIED, ErrorType.DENIED
+        text = texts.denied_text(name, reason=decision.reason)
+        error = ToolCallDenied(name, decision.reason)
+    elif decision.verdict is Verdict.EXPIRED:
+        seconds = (live.question.timeout if live.question else None) or 0.0
+        status, error_type = CallStatus.EXPIRED, ErrorType.EXPIRED
+        text = texts.expired_text(name, seconds=seconds)
+        error = ApprovalExpired(name, seconds)
+    else:
+        status, text = CallStatus.CANCELLED, texts.not_started_text(name, live.ended_by)
+        error = Cancelled(live.ended_by or Cancellation(reason=CancelReason.ERROR))
+    return _outcome(
+        live, status, text, error_type=error_type, disposition=Disposition.NOT_STARTED, error=error
     )
 
 

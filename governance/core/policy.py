@@ -3,16 +3,21 @@
 The first limit that is set wins: the call's own hint (capped by the ceiling) → an administrator's override for
 the tool → the tool's declared timeout → the administrator's default → the project's setting → the built-in default.
 `0` or less means "no framework limit" at every level.
+
+The approval rule is found otherwise (D1): an administrator's override for the tool always counts. Else it is what the
+project's setting says of the tool, or what the tool declares, and never less strict than the administrator's default.
+Whoever hosts the call (an agent) can make the rule stricter, never weaker.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-Limit = TypeVar("Limit", int, float)
+Value = TypeVar("Value")
 
 BUILT_IN_TIMEOUT = 120.0
 BUILT_IN_CEILING = 3600.0
+BUILT_IN_APPROVAL_TIMEOUT = 600.0
 
 
 class TimeoutSource(StrEnum):
@@ -28,6 +33,19 @@ class TimeoutSource(StrEnum):
     MANUAL = "manual"
 
 
+class ApprovalRule(StrEnum):
+    """Whether a person must let a call through (D1)."""
+
+    NEVER = "never"
+    ONCE_PER_CONVERSATION = "once_per_conversation"
+    ALWAYS = "always"
+
+    @property
+    def strictness(self) -> int:
+        """Its place among the rules: the higher, the stricter."""
+        return tuple(ApprovalRule).index(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLimits:
     """What one level says of a tool; None where it says nothing. Seconds."""
@@ -37,22 +55,32 @@ class ToolLimits:
     ceiling: float | None = None
     max_running: int | None = None
     enabled: bool = True
+    approval: ApprovalRule | None = None
+    approval_timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLevels:
-    """Every level's word on one tool, strongest first. `version` counts the administrators' edits."""
+    """Every level's word on one tool, strongest first.
+
+    `version` counts the administrators' edits; `changed_by` made the last one that is about this tool.
+    """
 
     override: ToolLimits = ToolLimits()
     declared: ToolLimits = ToolLimits()
     default: ToolLimits = ToolLimits()
     setting: ToolLimits = ToolLimits()
     version: int = 0
+    changed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The limits that apply to one call. `timeout` None = no framework limit; `capped_from` = the hint asked for."""
+    """The limits that apply to one call.
+
+    `timeout` None = no framework limit; `capped_from` = the hint asked for; `approval_timeout` None = a person may take
+    any time; `changed_by` = who edited the administrators' limits of the tool last.
+    """
 
     timeout: float | None
     timeout_source: TimeoutSource
@@ -61,6 +89,9 @@ class Policy:
     max_running: int | None = None
     enabled: bool = True
     capped_from: float | None = None
+    approval: ApprovalRule = ApprovalRule.NEVER
+    approval_timeout: float | None = BUILT_IN_APPROVAL_TIMEOUT
+    changed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +102,19 @@ class Hint:
     source: TimeoutSource = TimeoutSource.HINT
 
 
-def resolve(levels: PolicyLevels, *, hint: Hint | None = None) -> Policy:
-    """Return the policy of a call (T2, A3)."""
+def resolve(
+    levels: PolicyLevels, *, hint: Hint | None = None, at_least: ApprovalRule = ApprovalRule.NEVER
+) -> Policy:
+    """Return the policy of a call (T2, A3); its approval rule is `at_least` as strict as that (D1)."""
     ordered = (levels.override, levels.declared, levels.default, levels.setting)
     ceiling = _first(
         *(level.ceiling for level in (levels.override, levels.default, levels.setting))
     )
     ceiling = BUILT_IN_CEILING if ceiling is None else ceiling
     timeout, source, capped_from = _timeout(levels, hint=hint, ceiling=ceiling)
+    approval_timeout = _first(*(level.approval_timeout for level in ordered))
+    if approval_timeout is None:
+        approval_timeout = BUILT_IN_APPROVAL_TIMEOUT
     return Policy(
         timeout=timeout or None,
         timeout_source=source,
@@ -87,7 +123,16 @@ def resolve(levels: PolicyLevels, *, hint: Hint | None = None) -> Policy:
         max_running=_first(*(level.max_running for level in ordered)),
         enabled=all(level.enabled for level in ordered),
         capped_from=capped_from,
+        approval=stricter(_approval(levels), at_least),
+        approval_timeout=max(approval_timeout, 0.0) or None,
+        changed_by=levels.changed_by,
     )
+
+
+def stricter(*rules: ApprovalRule | None) -> ApprovalRule:
+    """Return the strictest of the rules; None says nothing."""
+    said = [rule for rule in rules if rule is not None]
+    return max(said, key=lambda rule: rule.strictness, default=ApprovalRule.NEVER)
 
 
 def cap(timeout: float, *, ceiling: float) -> float:
@@ -114,5 +159,12 @@ def _timeout(
     return BUILT_IN_TIMEOUT, TimeoutSource.BUILT_IN, None
 
 
-def _first(*values: Limit | None) -> Limit | None:
+def _approval(levels: PolicyLevels) -> ApprovalRule:
+    if levels.override.approval is not None:
+        return levels.override.approval
+    own = _first(levels.setting.approval, levels.declared.approval)
+    return stricter(own, levels.default.approval)
+
+
+def _first(*values: Value | None) -> Value | None:
     return next((value for value in values if value is not None), None)

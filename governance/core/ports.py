@@ -1,13 +1,14 @@
 """What the executor needs from outside: policies to obey, an observer to tell, places where bodies run."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from governance.core.approvals import Decision
 from governance.core.calls import LateSettlement, ToolOutcome
 from governance.core.live import LiveCall
-from governance.core.policy import PolicyLevels
+from governance.core.policy import ApprovalRule, PolicyLevels
 from governance.core.tools import Tool, ToolContext
 
 
@@ -45,6 +46,25 @@ class Observer(Protocol):
         """A body that was no longer waited for has ended after all (T11)."""
 
 
+class Approver(Protocol):
+    """Lets people decide on the calls whose policy wants that (D2). What it raises ends the call before it runs."""
+
+    async def ask(self, call: LiveCall) -> Decision | None:
+        """Put `call.question` to people, and give it its id.
+
+        Return a decision at once if an earlier one covers the call; else None, and pass the answer to `call.answer`
+        when it comes.
+        """
+        ...
+
+    async def conclude(self, call: LiveCall, decision: Decision) -> Decision:
+        """Take note of how the wait has ended, and return the decision that counts.
+
+        That is another one if a person was faster than the expiry or the cancel that `decision` tells of (D4).
+        """
+        ...
+
+
 class Invoker(Protocol):
     """Runs the body of one tool in one kind of place.
 
@@ -78,8 +98,17 @@ class Unobserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What the host gives to a call beside its input: who listens, the workspace, and facts for the tool."""
+    """What the host gives to a call beside its input: who listens, the workspace, and facts for the tool.
+
+    A call of a tool that is not in `allowed` (None = every tool) is refused as if there were none of its name. While
+    `max_parallel` calls of its scope run, it waits. Without an `approver` a call that a person must let through is
+    refused; `approval` is the least strict rule that holds for every tool (D1).
+    """
 
     observer: Observer = field(default_factory=Unobserved)
     workspace: Path | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    allowed: Container[str] | None = None
+    max_parallel: int | None = None
+    approver: Approver | None = None
+    approval: ApprovalRule = ApprovalRule.NEVER

@@ -29,11 +29,13 @@ def timeout_text(
     """Return the result of a call that ran out of time (T4); `capped_from` = the limit it had asked for (A3)."""
     first = f'[TIMEOUT] Tool "{tool_name}" did not respond within {seconds:g}s.'
     why = " It made no progress for that long." if limit is Limit.IDLE else ""
-    if capped_from is None:
-        advice = "Try a smaller or simpler request, another tool, or ask for more time with _meta.timeout_ms; "
-    else:
+    if capped_from is not None:
         asked = f"{capped_from:g}s" if capped_from > 0 else "no limit"
         advice = f"It had asked for {asked}, which is more than is allowed. Try a smaller request or another tool; "
+    elif limit is Limit.IDLE:  # which no wish for more time moves
+        advice = "Let it say what it does meanwhile, or try a smaller request or another tool; "
+    else:
+        advice = "Try a smaller or simpler request, another tool, or ask for more time with _meta.timeout_ms; "
     advice += "do not simply repeat the same call."
     return _join(
         first + why, _fate(is_settled=is_settled, side_effects=side_effects), advice, partial
@@ -63,6 +65,24 @@ def not_started_text(tool_name: str, cancellation: Cancellation | None) -> str:
     """Return the result of a call that was cancelled before its body ran."""
     by = f" It was cancelled by {_WHO[cancellation.reason]}." if cancellation else ""
     return f'[CANCELLED] Tool "{tool_name}" was not started.{by} It had no effect.'
+
+
+def denied_text(tool_name: str, *, reason: str) -> str:
+    """Return the result of a call that a person has said no to (D2)."""
+    first = f'[DENIED] Tool "{tool_name}" was not run: a person denied this call.'
+    why = f"The reason given: {reason}" if reason else "No reason was given."
+    advice = (
+        "It had no effect. Do not ask for the same again; find another way, or ask what is wanted."
+    )
+    return f"{first} {why}\n{advice}"
+
+
+def expired_text(tool_name: str, *, seconds: float) -> str:
+    """Return the result of a call that nobody has decided on in time (D3)."""
+    return (
+        f'[EXPIRED] Tool "{tool_name}" was not run: it needs a person to allow it, and nobody answered within '
+        f"{seconds:g}s. It was not denied and had no effect. Go on without it, or say what you are waiting for."
+    )
 
 
 def refused_text(reason: str, advice: str) -> str:

@@ -1,6 +1,9 @@
 """Tools: functions a model may ask for, what they declare about themselves, and where they are registered (G3)."""
 
+import hashlib
 import inspect
+import json
+import logging
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +17,9 @@ import pydantic
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import InvalidToolInput, UnknownTool
-from governance.core.policy import Hint, TimeoutSource, ToolLimits
+from governance.core.policy import ApprovalRule, Hint, TimeoutSource, ToolLimits
+
+logger = logging.getLogger(__name__)
 
 
 class Isolation(StrEnum):
@@ -77,8 +82,12 @@ class Tool:
 
     `timeout` in seconds: None = says nothing, 0 = no framework limit (T2, T3). `timeout_argument` names the
     function's own parameter (milliseconds) that serves as the call's limit. `loop_exempt` keeps the loop detector off.
+    One that `only_waits`, for calls that need slots themselves, takes none of the process's.
     Tools of one `pool` count together against `max_running`. `render` makes the text of a value that is none, where
     its JSON would not do.
+
+    `approval` says whether a person must let calls through (D1), None = says nothing; `asks_for` tells from the input
+    which calls that is meant for, None = all of them.
     """
 
     name: str
@@ -94,8 +103,11 @@ class Tool:
     pool: str = ""
     side_effects: bool = False
     loop_exempt: bool = False
+    only_waits: bool = False
     raw_schema: Mapping[str, Any] | None = None
     render: Callable[[Any], str] | None = None
+    approval: ApprovalRule | None = None
+    asks_for: Callable[[Mapping[str, Any]], bool] | None = None
 
     @property
     def cancellable(self) -> bool:
@@ -109,8 +121,18 @@ class Tool:
         if not timeout and self._default_argument is not None:
             timeout = self._default_argument
         return ToolLimits(
-            timeout=timeout, idle_timeout=self.idle_timeout, max_running=self.max_running
+            timeout=timeout,
+            idle_timeout=self.idle_timeout,
+            max_running=self.max_running,
+            approval=self.approval,
         )
+
+    @cached_property
+    def definition(self) -> str:
+        """The digest of what people and models see of the tool: name, description, schema of the input (D4)."""
+        seen = [self.name, self.description, self.input_schema]
+        written = json.dumps(seen, sort_keys=True, default=str)
+        return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
     @cached_property
     def context_parameter(self) -> str | None:
@@ -138,6 +160,16 @@ class Tool:
         except pydantic.ValidationError as error:
             raise InvalidToolInput(self.name, _problems(error)) from None
         return {name: getattr(model, _field_name(name)) for name in self._parameters}
+
+    def asks(self, call_input: Mapping[str, Any]) -> bool:
+        """Return whether what the tool declares of approval is meant for a call with this input (D1)."""
+        if self.asks_for is None:
+            return True
+        try:
+            return self.asks_for(call_input)
+        except Exception:  # the input may be anything: when in doubt, a person is asked
+            logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
+            return True
 
     def hint(self, call_input: Mapping[str, Any]) -> Hint | None:
         """Return the limit that the call itself asks for: `_meta.timeout_ms` (A3) or the tool's own argument.
@@ -245,6 +277,9 @@ def tool(
     max_running: int | None = None,
     side_effects: bool = False,
     loop_exempt: bool = False,
+    only_waits: bool = False,
+    approval: ApprovalRule | str | None = None,
+    asks_for: Callable[[Mapping[str, Any]], bool] | None = None,
     register: ToolRegistry | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
@@ -281,12 +316,14 @@ def make_tool(function: ToolFunction, **declared: Any) -> Tool:
             f"The tool {name!r} has parameters without names: a model fills them by name."
         )
     concurrency = Concurrency(declared.pop("concurrency", Concurrency.PARALLEL))
+    approval = declared.pop("approval", None)
     return Tool(
         name=name,
         description=description.strip(),
         function=function,
         isolation=isolation,
         concurrency=concurrency,
+        approval=None if approval is None else ApprovalRule(approval),
         **declared,
     )
 

@@ -11,8 +11,8 @@ from mcp.shared.exceptions import MCPError
 from governance.core.calls import Progress
 from governance.core.exceptions import ToolFailed
 from governance.mcp.faults import explain
-from governance.mcp.gone import ServerGone
-from governance.mcp.results import describe_error, render
+from governance.mcp.gone import AnswerLost, ServerGone
+from governance.mcp.results import failure_of, render
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ class Calls:
 
         Raises:
             ServerGone: the session ended before the answer came.
-            ToolFailed: the tool or the server answered with an error.
+            AnswerLost: what came is no answer, or an error that does not say whether the tool ran.
+            ToolFailed: the tool answered with an error, or the server refused the call.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[str] = loop.create_future()
@@ -90,12 +91,12 @@ class Calls:
             if error.code == types.CONNECTION_CLOSED:
                 # The session may be ending: then its own reason is the better answer.
                 await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
-            _fail(answer, ToolFailed(describe_error(self._server_name, error)))
+            _fail(answer, failure_of(self._server_name, error))
         except ToolFailed as error:
             _fail(answer, error)
         except Exception as error:
             logger.debug("An MCP answer is of no use", exc_info=True)
-            _fail(answer, ToolFailed(f"The MCP server {self._server_name!r}: {explain(error)}."))
+            _fail(answer, AnswerLost(f"The MCP server {self._server_name!r}: {explain(error)}."))
         else:
             if not answer.done():
                 answer.set_result(text)

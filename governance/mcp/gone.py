@@ -1,4 +1,4 @@
-"""The one exception for a server that cannot be used, whatever the cause."""
+"""The exceptions for a server that cannot be used, whatever the cause, and for an answer that is none."""
 
 
 class ServerGone(Exception):
@@ -7,6 +7,10 @@ class ServerGone(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class AnswerLost(Exception):
+    """The server was asked and what it did is not known; the text is a sentence for the model."""
 
 
 FORGOTTEN = "it has forgotten the session"

@@ -23,6 +23,7 @@ from governance.toolbox.settings import ToolboxSettings
 _CONNECT_TIMEOUT = 10.0
 _GOODBYE_TIMEOUT = 1.0
 _SESSION = "mcp-session-id"
+_PLAIN = "identity"
 _LOST = frozenset({400, 404})
 _PRIVATE = (
     "its address is on a private or local network; allow that for this server, "
@@ -57,6 +58,7 @@ class HttpServer:
         headers = self._headers()
         tls = await asyncio.to_thread(httpx2.create_ssl_context)  # reads the authorities from disk
         longest = self._timing.longest_message
+        headers["Accept-Encoding"] = _PLAIN
         client = httpx2.AsyncClient(
             transport=CheckedTransport(
                 self._settings, tls=tls, longest=longest, on_error=self._note
@@ -119,6 +121,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         response = await self._send(request)
         if response.is_error:
             self._on_error(request, response.status_code)
+        if response.headers.get("content-encoding", _PLAIN).lower() != _PLAIN:
+            # What it would unfold to is bounded by nothing; it was asked not to.
+            await response.aclose()
+            raise ServerGone("it sends compressed answers, which are not read")
         message = _message(request)
         request_id = message.get("id")
         answer = Answer(

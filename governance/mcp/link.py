@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from governance.core.exceptions import CallNotStarted, MayStillRun, OutcomeUnknown, ToolFailed
 from governance.core.tools import ToolContext
 from governance.mcp.backoff import Backoff
-from governance.mcp.gone import FORGOTTEN, ServerGone
+from governance.mcp.gone import FORGOTTEN, AnswerLost, ServerGone
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
 
 if TYPE_CHECKING:
@@ -81,18 +81,20 @@ class ServerLink:
 
         Raises:
             CallNotStarted: the server cannot be used now; it was not asked.
-            ToolFailed: the tool or the server answered with an error.
-            OutcomeUnknown: the server was asked and went away, or was told to stop (`MayStillRun`).
+            ToolFailed: the tool answered with an error, or the server refused the call.
+            OutcomeUnknown: the server was asked and gave no answer of use, or was told to stop (`MayStillRun`).
         """
         try:
             session = self._session or await self._connected()
         except ServerGone as gone:
             raise CallNotStarted(self._sentence(gone.reason)) from None
+        lost = ToolFailed if found.is_read_only else OutcomeUnknown
         try:
             return await session.call(found.name, arguments, report=context.report)
         except ServerGone as gone:
-            kind = ToolFailed if found.is_read_only else OutcomeUnknown
-            raise kind(self._sentence(gone.reason)) from None
+            raise lost(self._sentence(gone.reason)) from None
+        except AnswerLost as answer:
+            raise lost(str(answer)) from None
         except asyncio.CancelledError:
             if found.is_read_only:
                 raise

@@ -6,6 +6,10 @@ from typing import Any
 import pydantic_core
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
     AudioContent,
     CallToolResult,
     ContentBlock,
@@ -16,11 +20,13 @@ from mcp.types import (
 )
 
 from governance.core.exceptions import ToolFailed
+from governance.mcp.gone import AnswerLost
 
 LONGEST_RESULT = (
     1_000_000  # characters; the executor keeps fewer, this bounds what is copied on the way
 )
 _LONGEST_ERROR = 2_000
+_DID_NOT_RUN = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 
 
 def render(result: CallToolResult) -> str:
@@ -36,10 +42,23 @@ def render(result: CallToolResult) -> str:
     return text or "Done."
 
 
-def describe_error(server_name: str, error: MCPError) -> str:
-    """Return a sentence for an error of the protocol; the server's own words are meant for the caller."""
-    said = error.message.strip()[:_LONGEST_ERROR] or "no reason given"
-    return f"The MCP server {server_name!r} refused the call (error {error.code}): {said}"
+def failure_of(server_name: str, error: MCPError) -> ToolFailed | AnswerLost:
+    """Return what an error of the protocol means for the call; the server's own words are meant for the caller.
+
+    Only where the server refused the call as such is it known that the tool did not run (C13).
+    """
+    if error.code == CONNECTION_CLOSED:
+        return AnswerLost(f"The MCP server {server_name!r} broke off before it had answered.")
+    if error.code == PARSE_ERROR:  # as the SDK puts it, with its own words for the log
+        return AnswerLost(f"The answer of the MCP server {server_name!r} could not be read.")
+    said = (error.message.strip()[:_LONGEST_ERROR] or "no reason given").rstrip(".") + "."
+    if error.code in _DID_NOT_RUN:
+        return ToolFailed(
+            f"The MCP server {server_name!r} refused the call (error {error.code}): {said}"
+        )
+    return AnswerLost(
+        f"The MCP server {server_name!r} answered with an error ({error.code}): {said}"
+    )
 
 
 def _describe(block: ContentBlock) -> str:

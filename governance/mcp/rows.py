@@ -21,13 +21,17 @@ _LONGEST = 500
 
 def read_specs() -> list[ServerSpec]:
     """Return the servers that are switched on, in one query; a row that makes no sense is left out."""
-    specs = []
-    for row in McpServer.objects.filter(enabled=True):
-        try:
-            specs.append(spec_of(row))
-        except (ValueError, TypeError, AttributeError):  # written past the checks of the model
-            logger.warning("The row of an MCP server makes no sense", extra={"server": row.name})
-    return specs
+    rows = McpServer.objects.filter(enabled=True)
+    return [spec for row in rows if (spec := readable_spec(row)) is not None]
+
+
+def readable_spec(row: McpServer) -> ServerSpec | None:
+    """Return the row as a value; None if it makes no sense."""
+    try:
+        return spec_of(row)
+    except (ValueError, TypeError, AttributeError):  # written past the checks of the model
+        logger.warning("The row of an MCP server makes no sense", extra={"server": row.name})
+        return None
 
 
 def spec_of(row: McpServer) -> ServerSpec:

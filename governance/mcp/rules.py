@@ -12,11 +12,11 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
 from governance.mcp.specs import Transport
+from governance.validation import span_problem
 
 if TYPE_CHECKING:
     from governance.models import McpServer
 
-WEEK_MS = 7 * 24 * 3_600_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PREFIX = re.compile(r"[A-Za-z0-9_-]*")
@@ -35,8 +35,8 @@ def _problems(row: McpServer) -> Iterator[tuple[str, str]]:
     else:
         yield from _url_problems(row)
     yield from _name_problems(row)
-    if row.timeout_ms is not None and row.timeout_ms > WEEK_MS:
-        yield "timeout_ms", _("That is longer than a week. Write 0 for “no limit”.")
+    if problem := span_problem(row.timeout_ms):
+        yield "timeout_ms", problem
     if not _PREFIX.fullmatch(row.prefix):
         yield "prefix", _("Only letters, digits, “_” and “-” may stand in the name of a tool.")
 

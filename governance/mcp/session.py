@@ -104,7 +104,8 @@ class McpSession:
 
         Raises:
             ServerGone: the session is over, or ended before the answer came.
-            ToolFailed: the tool or the server answered with an error.
+            AnswerLost: what came is no answer, or an error that does not say whether the tool ran.
+            ToolFailed: the tool answered with an error, or the server refused the call.
         """
         if self._client is None or self.ended.done():
             raise ServerGone(self.ended.result() if self.ended.done() else "it is not connected")

@@ -1,6 +1,7 @@
 """One MCP server as a child process: its own group, its streams, and an end that leaves nothing behind (G2)."""
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -16,12 +17,13 @@ from typing import Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
 from governance.core.processes import Ending, end_group, exited
 from governance.mcp.gone import ServerGone
 from governance.mcp.specs import McpTiming, ServerSpec
 from governance.mcp.wire import Streams
+from governance.storable import storable_json
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class StdioServer:
         self._tag = f"{TAG_NAME}={uuid.uuid4()}"
         self._garbage = 0  # lines in a row
         self._has_babbled = False
+        self._is_closing = False  # from then on, its end is our doing and no reason for anything
         self._tasks: list[asyncio.Task[Any]] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
@@ -77,7 +80,7 @@ class StdioServer:
 
     def give_up(self, reason: str) -> None:
         """Say once why the streams are no use any more, and let the reader of the session see their end."""
-        if not self.ended.done():
+        if not self.ended.done() and not self._is_closing:
             self.ended.set_result(reason)
             self._incoming.close()
 
@@ -162,9 +165,8 @@ class StdioServer:
     async def _take(self, line: bytes) -> None:
         if not line.strip():
             return
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
+        message = _read_message(line)
+        if message is None:
             self._garbage += 1
             if not self._has_babbled:
                 self._has_babbled = True
@@ -207,6 +209,7 @@ class StdioServer:
 
     async def _close(self) -> None:
         """Close its input, give it a moment, end the group; then let go of everything."""
+        self._is_closing = True
         if self._process is not None and self._lifeline is not None:
             await self._end(self._process)
         for task in self._tasks:
@@ -240,6 +243,20 @@ class StdioServer:
         except asyncio.CancelledError:
             await asyncio.wait({task})
             raise
+
+
+def _read_message(line: bytes) -> JSONRPCMessage | None:
+    """Return the message; None if it is none. Half characters, which JavaScript writes, are replaced."""
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        pass
+    try:
+        return jsonrpc_message_adapter.validate_python(
+            storable_json(json.loads(line)), by_name=False
+        )
+    except (ValueError, RecursionError):
+        return None
 
 
 class _Complaints(asyncio.Protocol):

@@ -1,13 +1,15 @@
 """The tools of all MCP servers in the registry: put in when a server names them, taken out when it goes (G2)."""
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import UnknownTool
+from governance.core.policy import ApprovalRule
 from governance.core.tools import Isolation, Tool, ToolContext, ToolRegistry, make_tool
 from governance.mcp.link import ServerLink
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
@@ -16,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 NOT_INSTALLED = "the package `mcp` is not installed: install django-turnkeeper[mcp]"
 _LONGEST_DESCRIPTION = 4_000
+_LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
 
 
 def is_installed() -> bool:
@@ -109,7 +112,7 @@ class McpTools:
         left_out: list[str] = []
         for found in filter(lambda found: link.spec.allows(found.name), tools):
             tool = _make(link, found)
-            if tool.name in made or found.input_schema.get("type") != "object":
+            if tool.name in made or not _is_usable(found.input_schema):
                 left_out.append(found.name)
             else:
                 made[tool.name] = tool
@@ -169,6 +172,10 @@ async def _all(attempts: "set[asyncio.Task[None]]") -> None:
     await asyncio.wait(attempts)
 
 
+def _is_usable(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "object" and len(json.dumps(schema)) <= _LONGEST_SCHEMA
+
+
 def _make(link: ServerLink, found: FoundTool) -> Tool:
     # Its own parameter has a name that no tool of a server has: the others are the server's.
     async def call_server(*, _turnkeeper_context: ToolContext, **arguments: Any) -> str:
@@ -185,4 +192,5 @@ def _make(link: ServerLink, found: FoundTool) -> Tool:
         max_running=spec.max_running,
         pool=f"MCP server {spec.id}" if spec.max_running is not None else "",
         side_effects=not found.is_read_only,
+        approval=None if found.is_read_only else ApprovalRule.ONCE_PER_CONVERSATION,
     )

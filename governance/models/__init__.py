@@ -1,15 +1,16 @@
-"""Rows of governance: the administrators' limits and their edits, the tool calls, the MCP servers."""
+"""Rows of governance: the administrators' limits and their edits, the tool calls, the decisions on them, the MCP servers."""
 
+from governance.models.approvals import Approval
 from governance.models.calls import ToolCall
 from governance.models.mcp_servers import McpServer
-from governance.models.policies import DefaultPolicy, Limits, PolicyChange, ToolPolicy, in_words
+from governance.models.policies import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 
 __all__ = [
+    "Approval",
     "DefaultPolicy",
     "Limits",
     "McpServer",
     "PolicyChange",
     "ToolCall",
     "ToolPolicy",
-    "in_words",
 ]

@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 
-from django.conf import settings
-from django.core.exceptions import FieldDoesNotExist
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance import validation
-from governance.core.policy import ToolLimits
-from governance.durations import format_limit, to_seconds
+from governance.audit import Change
+from governance.core.policy import ApprovalRule, ToolLimits
+from governance.durations import to_seconds
 
 _MOST_CALLS = 10_000
 CALLS_AT_ONCE = [
@@ -52,6 +51,23 @@ class Limits(models.Model):
         validators=CALLS_AT_ONCE,
         help_text=_("In one process. Blank = not set here."),
     )
+    approval = models.CharField(
+        _("approval"),
+        max_length=24,
+        blank=True,
+        choices=[
+            ("never", _("never")),
+            ("once_per_conversation", _("once per conversation")),
+            ("always", _("always")),
+        ],
+        help_text=_("Whether a person must let a call through. Blank = not set here."),
+    )
+    approval_timeout_ms = models.PositiveBigIntegerField(
+        _("approval limit"),
+        null=True,
+        blank=True,
+        help_text=_("How long a person may take to decide. 0 = no limit. Blank = not set here."),
+    )
     note = models.TextField(_("note"), blank=True, help_text=_("Why the limits are as they are."))
     revision = models.PositiveIntegerField(
         _("edit"), default=0, help_text=_("How often this row was edited.")
@@ -68,6 +84,8 @@ class Limits(models.Model):
             idle_timeout=to_seconds(self.idle_timeout_ms),
             ceiling=to_seconds(self.ceiling_ms),
             max_running=self.max_running,
+            approval=ApprovalRule(self.approval) if self.approval else None,
+            approval_timeout=to_seconds(self.approval_timeout_ms),
         )
 
     def clean(self) -> None:
@@ -130,8 +148,10 @@ class ToolPolicy(Limits):
         super().clean()
 
 
-class PolicyChange(models.Model):
+class PolicyChange(Change):
     """One edit of a policy: who changed which field from what to what, and when (append-only)."""
+
+    subject = "governance.ToolPolicy"
 
     tool_name = models.CharField(
         _("tool"),
@@ -140,47 +160,11 @@ class PolicyChange(models.Model):
         db_index=True,
         help_text=_("Blank = the default limits."),
     )
-    action = models.CharField(
-        _("action"),
-        max_length=8,
-        choices=[("add", _("added")), ("change", _("changed")), ("delete", _("deleted"))],
-    )
-    changes = models.JSONField(_("changes"), default=dict, help_text=_("field → [old, new]"))
     version = models.PositiveBigIntegerField(_("version"))
-    by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", verbose_name=_("by")
-    )
-    by_name = models.CharField(_("by"), max_length=150, blank=True)
-    at = models.DateTimeField(_("at"), auto_now_add=True)
 
-    class Meta:
+    class Meta(Change.Meta):
         verbose_name = _("limit change")
         verbose_name_plural = _("limit changes")
-        ordering = ["-at", "-pk"]
 
     def __str__(self) -> str:
         return f"{self.tool_name or _('default')} v{self.version}"
-
-    @property
-    def summary(self) -> str:
-        """The changes in one line: "total limit: 2 min → 30 s"."""
-        return "; ".join(
-            f"{_limit_label(name)}: {in_words(name, old)} → {in_words(name, new)}"
-            for name, (old, new) in self.changes.items()
-        )
-
-
-def _limit_label(name: str) -> str:
-    try:
-        return str(ToolPolicy._meta.get_field(name).verbose_name)  # type: ignore[union-attr]  # never a relation
-    except FieldDoesNotExist:  # a field of an earlier version
-        return name
-
-
-def in_words(name: str, value: object) -> str:
-    """Return a field's value as people read it: durations with units, yes and no."""
-    if name.endswith("_ms") and (value is None or isinstance(value, int)):
-        return format_limit(value)
-    if isinstance(value, bool):
-        return str(_("yes") if value else _("no"))
-    return str(_("not set")) if value is None or value == "" else str(value)

@@ -25,6 +25,7 @@ __all__ = [
     "SettingsSource",
     "ToolboxSettings",
     "aclose",
+    "described",
     "prepare",
     "register",
 ]
@@ -49,8 +50,18 @@ def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:
 async def prepare(registry: ToolRegistry) -> None:
     """Find out what this machine offers, and let the tools' descriptions say it: before the first call, once."""
     for tool in list(registry):
-        if isinstance(owner := _owner(tool), Shell) and owner.is_enabled:
-            registry.register(await asyncio.to_thread(_describe, tool, owner))
+        if isinstance(_owner(tool), Shell):
+            registry.register(await asyncio.to_thread(described, tool))
+
+
+def described(tool: Tool) -> Tool:
+    """Return the tool with what this machine offers in its description; to be asked for in a thread."""
+    owner = _owner(tool)
+    if not (isinstance(owner, Shell) and owner.is_enabled):
+        return tool
+    told = describe(tool, owner.sandbox)
+    told.build()
+    return told
 
 
 async def aclose(registry: ToolRegistry) -> None:
@@ -58,12 +69,6 @@ async def aclose(registry: ToolRegistry) -> None:
     for tool in registry:
         if isinstance(owner := _owner(tool), Browser):
             await owner.aclose()
-
-
-def _describe(tool: Tool, shell: Shell) -> Tool:
-    described = describe(tool, shell.sandbox)
-    described.build()
-    return described
 
 
 def _owner(tool: Tool) -> object:

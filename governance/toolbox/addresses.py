@@ -48,6 +48,10 @@ _REFUSED_V6 = tuple(
 )
 
 
+class Unreachable(ToolFailed):
+    """Nobody answers at the address; the text is a sentence for the model."""
+
+
 def is_public(address: str) -> bool:
     """Whether the address is a host of the public internet."""
     try:
@@ -60,7 +64,12 @@ def is_public(address: str) -> bool:
 
 
 async def resolve(host: str, port: int, *, settings: ToolboxSettings) -> Sequence[str]:
-    """Return the addresses of a host, each one allowed. Raise `ToolFailed` if a single one is not."""
+    """Return the addresses of a host, each one allowed.
+
+    Raises:
+        Unreachable: there is no such host.
+        ToolFailed: a single one of its addresses is not allowed.
+    """
     find = settings.web_resolve or _ask_system
     try:
         async with asyncio.timeout(settings.web_connect_timeout):
@@ -68,7 +77,7 @@ async def resolve(host: str, port: int, *, settings: ToolboxSettings) -> Sequenc
     except (OSError, UnicodeError):  # no such name; TimeoutError is an OSError
         addresses = ()
     if not addresses:
-        raise ToolFailed(f"The host {host[:200]!r} could not be found. Check the address.")
+        raise Unreachable(f"The host {host[:200]!r} could not be found. Check the address.")
     if not settings.web_allow_private and not all(is_public(address) for address in addresses):
         raise ToolFailed(
             f"The host {host[:200]!r} is on a private or local network, which is not fetched from. "

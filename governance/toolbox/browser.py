@@ -13,9 +13,10 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
+from governance.core.policy import ApprovalRule
 from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
 from governance.toolbox.browsing import Browsing
-from governance.toolbox.chromium import explain, load_playwright
+from governance.toolbox.chromium import explain, goes_on, load_playwright
 from governance.toolbox.client import parse
 from governance.toolbox.documents import save_new
 from governance.toolbox.excerpt import spaced
@@ -30,6 +31,8 @@ _TIMEOUT = 180.0
 _REF = re.compile(r"(?:\[?ref=)?((?:f\d+)?e\d+)\]?")
 _BLANK = "about:blank"
 
+_READING = ("open", "read", "screenshot", "close")
+
 Action = Literal["open", "read", "click", "fill", "screenshot", "close"]
 
 
@@ -40,6 +43,8 @@ def make_browser(settings: SettingsSource) -> Tool:
         timeout=_TIMEOUT,
         concurrency=Concurrency.SUPERSEDE,
         side_effects=True,
+        approval=ApprovalRule.ONCE_PER_CONVERSATION,
+        asks_for=lambda call_input: call_input.get("action") not in _READING,
     )
 
 
@@ -122,16 +127,11 @@ class Browser:
         if action == "open":
             address = str(parse(url))
             context.progress(f"Opening {shown(address)}")
-            tab = await browsing.open(context.scope)
+            tab = await self._open(browsing, context.scope, address)
         else:
             tab = _require(browsing, context)
-            address = ""
         with tab.used():
             match action:
-                case "open":
-                    tab.gateway.problems.clear()
-                    # How long that may take is the executor's to say.
-                    await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
                 case "click":
                     await (await _locate(tab.page, target)).click()
                 case "fill":
@@ -139,6 +139,22 @@ class Browser:
                 case "screenshot":
                     return await self._screenshot(tab, context)
             return await self._describe(tab, browsing)
+
+    async def _open(self, browsing: Browsing, scope: str, address: str) -> Tab:
+        """Lead the scope's page to the address; a page that does not let itself be led gives way to a new one."""
+        tab = await browsing.open(scope)
+        if await tab.responds(within=self._settings().browser_settle):
+            try:
+                await _go(tab, address)
+            except browsing.playwright.Error as error:
+                if not goes_on(error):
+                    raise
+            else:
+                return tab
+        await asyncio.wait({browsing.close(scope)})
+        tab = await browsing.open(scope)
+        await _go(tab, address)
+        return tab
 
     async def _describe(self, tab: Tab, browsing: Browsing) -> str:
         """Return the page as text, once it has come to rest; it may have led itself somewhere else."""
@@ -148,9 +164,10 @@ class Browser:
         if page.url != _BLANK and not page.url.startswith(("http://", "https://")):
             problems = list(tab.gateway.problems.values())
             raise ToolFailed(problems[-1] if problems else "The page could not be loaded.")
+        title = await self._look(tab)
         said = await page.aria_snapshot(mode="ai")
         lines = [
-            f"{shown(page.url, limit=2000)} · {shown(await page.title(), limit=300) or 'no title'}",
+            f"{shown(page.url, limit=2000)} · {shown(title, limit=300) or 'no title'}",
             *tab.take_notes(),
             "",
             said[: settings.browser_read_limit] or "(no text)",
@@ -159,6 +176,16 @@ class Browser:
             left_out = len(said) - settings.browser_read_limit
             lines.append(f"… {spaced(left_out)} characters left out …")
         return "\n".join(lines).replace("\0", "\ufffd")
+
+    async def _look(self, tab: Tab) -> str:
+        """Return the page's title. Raise `ToolFailed` for a page that cannot be read."""
+        try:
+            async with asyncio.timeout(self._settings().browser_action_timeout):
+                return await tab.look()
+        except TimeoutError:
+            raise ToolFailed(
+                "The page does not respond: a script keeps it busy. Open another one, or use web_fetch."
+            ) from None
 
     async def _screenshot(self, tab: Tab, context: ToolContext) -> str:
         settings = self._settings()
@@ -173,6 +200,13 @@ class Browser:
                 *tab.take_notes(),
             ]
         )
+
+
+async def _go(tab: Tab, address: str) -> None:
+    with tab.used():
+        tab.gateway.problems.clear()
+        # How long that may take is the executor's to say.
+        await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
 
 
 def _require(browsing: Browsing, context: ToolContext) -> Tab:

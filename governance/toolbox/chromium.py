@@ -35,6 +35,7 @@ _ARGUMENTS = (
     "--disable-quic",
     "--disable-gpu",
 )
+_CHANGING = re.compile("context was destroyed|Cannot find context|by another navigation")
 _NETWORK_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]{1,60})")
 
 
@@ -128,6 +129,11 @@ async def _launch(
         ) from error
 
 
+def goes_on(error: Exception) -> bool:
+    """Whether it failed because the page went to another one by itself in that moment."""
+    return _CHANGING.search(str(error)) is not None
+
+
 def explain(error: Exception, playwright: ModuleType, *, problems: dict[str, str]) -> str:
     """Return a sentence for the model; the library's own text stays on the server."""
     text = str(error)
@@ -144,6 +150,8 @@ def explain(error: Exception, playwright: ModuleType, *, problems: dict[str, str
         return "The address is a download, which is refused. Use web_fetch."
     if "has been closed" in text or "crashed" in text:
         return "The page was closed or has crashed. Open it again."
+    if goes_on(error):
+        return "The page goes on to another one all the time, so it cannot be worked with. Use web_fetch."
     if "strict mode violation" in text:
         return (
             "More than one element fits this target. Read the page and name the target by its ref."

@@ -13,7 +13,7 @@ import httpx
 
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
-from governance.toolbox.addresses import resolve
+from governance.toolbox.addresses import Unreachable, resolve
 from governance.toolbox.bodies import Body, read_body
 from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import shown
@@ -67,14 +67,15 @@ class WebClient:
 
         Raises:
             ServerRefused: the server answered with an error status.
-            ToolFailed: the address is not allowed, cannot be reached, or is no text.
+            Unreachable: nobody answers there, or nothing that can be read.
+            ToolFailed: the address is not allowed, or what it gives is no text.
         """
         settings = self._settings if limit is None else replace(self._settings, web_max_bytes=limit)
         try:
             async with self._open(headers or {}) as client:
                 return await self._follow(client, url, settings=settings)
         except httpx.HTTPError as error:
-            raise ToolFailed(_explain(error, settings=settings)) from error
+            raise Unreachable(_explain(error, settings=settings)) from error
 
     def _open(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
         settings = self._settings

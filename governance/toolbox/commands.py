@@ -1,8 +1,10 @@
 """A program on this machine: started in a process group of its own, read, and ended with all it started (C4)."""
 
 import asyncio
+import errno
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import uuid
@@ -16,6 +18,7 @@ from governance.core.tools import ToolContext
 from governance.toolbox.output import Output
 from governance.toolbox.sandbox import Mode, Sandbox, read_child
 from governance.toolbox.settings import ToolboxSettings
+from governance.toolbox.tether import Tether
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +43,17 @@ class _Running:
     """A started program. In a sandbox `told` is where that tells who leads the session inside, `tag` marks them all."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], *, told: int | None, tag: str | None
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        told: int | None,
+        tag: str | None,
+        tether: Tether | None,
     ) -> None:
         self.process = process
         self.tag = tag
         self._told = told
+        self._tether = tether
 
     def find_inner(self) -> int | None:
         """Return the leader of the session inside the sandbox, if there is one and it is known yet."""
@@ -56,7 +65,10 @@ class _Running:
             return None
 
     def close(self) -> None:
-        """Give up what was opened for it."""
+        """Give up what was opened for it; what it has put in the background goes on."""
+        if self._tether is not None:
+            self._tether.cut(spare=True)
+            self._tether = None
         if self._told is not None:
             os.close(self._told)
             self._told = None
@@ -122,20 +134,23 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
 
 
 async def _start(launch: Launch, output: Output) -> _Running:
+    if launch.sandbox.mode is Mode.NONE:
+        await asyncio.to_thread(_require, launch)
     writable = await output.open()
     told, telling = _open_info(launch.sandbox)
     arguments = launch.sandbox.wrap(
         launch.arguments, workspace=launch.workspace, directory=launch.directory
     )
     environment, tag = launch.environment, None
+    tether = Tether() if launch.sandbox.mode is Mode.NONE else None
     if telling is not None:
         arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
         environment = {**environment, _TAG: uuid.uuid4().hex}
         tag = f"{_TAG}={environment[_TAG]}"
     try:
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
-            arguments,
-            stdin=subprocess.DEVNULL,
+            arguments if tether is None else tether.wrap(arguments),
+            stdin=subprocess.DEVNULL if tether is None else tether.input,
             stdout=writable,
             stderr=subprocess.STDOUT,
             cwd=launch.directory,
@@ -147,13 +162,23 @@ async def _start(launch: Launch, output: Output) -> _Running:
         output.close()
         if told is not None:
             os.close(told)
+        if tether is not None:
+            tether.cut(spare=False)
         reason = getattr(error, "strerror", None) or "it holds a character that is not allowed"
         raise ToolFailed(f"The command could not be started: {reason}.") from error
     finally:
         os.close(writable)
         if telling is not None:
             os.close(telling)
-    return _Running(process, told=told, tag=tag)
+        if tether is not None:
+            tether.started()
+    return _Running(process, told=told, tag=tag, tether=tether)
+
+
+def _require(launch: Launch) -> None:
+    """Find out before anything is opened what a guard's shell could only say in words of its own."""
+    if shutil.which(launch.arguments[0], path=launch.environment["PATH"]) is None:
+        raise ToolFailed(f"The command could not be started: {os.strerror(errno.ENOENT)}.")
 
 
 def _open_info(sandbox: Sandbox) -> tuple[int | None, int | None]:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import Tool, ToolContext, make_tool
+from governance.toolbox.addresses import Unreachable
 from governance.toolbox.client import Authorities, WebClient
 from governance.toolbox.providers import PROVIDERS, SearchProvider, SearchResult
 from governance.toolbox.settings import SettingsSource
@@ -25,6 +26,12 @@ _SNIPPET = 500
 def make_web_search(settings: SettingsSource) -> Tool:
     """Return the tool."""
     return make_tool(Search(settings).web_search, timeout=_TIMEOUT)
+
+
+_NOBODY = (
+    "The search engine cannot be reached from this server. Go on without searching, or try again later. "
+    "An administrator can look at the server's network, or choose another one: GOVERNANCE_SEARCH_PROVIDER."
+)
 
 
 class Search:
@@ -49,7 +56,13 @@ class Search:
             tls=await self._authorities.load(),
             trusted=settings.search_url,
         )
-        results = await provider(query, limit=max_results, url=settings.search_url, client=client)
+        try:
+            results = await provider(
+                query, limit=max_results, url=settings.search_url, client=client
+            )
+        except Unreachable as error:
+            logger.warning("The search engine cannot be reached", exc_info=error)
+            raise ToolFailed(_NOBODY) from error
         return _render(results[:max_results], query=query)
 
 

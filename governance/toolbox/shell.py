@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
+from governance.core.policy import ApprovalRule
 from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
 from governance.toolbox.commands import Launch, name_ending, run, scrub
 from governance.toolbox.output import Output
@@ -39,17 +40,22 @@ def make_exec(settings: SettingsSource) -> Tool:
         timeout_argument="timeout_ms",
         concurrency=Concurrency.EXCLUSIVE,
         side_effects=True,
+        approval=ApprovalRule.ONCE_PER_CONVERSATION,
     )
 
 
 def describe(tool: Tool, sandbox: Sandbox) -> Tool:
-    """Return the tool with a description that says how its commands are kept in."""
+    """Return the tool with a description that says how its commands are kept in.
+
+    In a sandbox without a network they change nothing but the workspace, so nobody has to be asked (D1).
+    """
     said = tool.function.__doc__ or ""
-    words = _FREE
+    words, approval = _FREE, tool.approval
     if sandbox.mode is not Mode.NONE:
         network = "the network can be reached" if sandbox.network else "there is no network"
         words = _KEPT_IN.format(network=network)
-    return replace(tool, description=f"{' '.join(said.split())} {words}")
+        approval = tool.approval if sandbox.network else None
+    return replace(tool, description=f"{' '.join(said.split())} {words}", approval=approval)
 
 
 class Shell:

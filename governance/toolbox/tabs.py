@@ -1,10 +1,12 @@
 """A page of the browser in a context of its own: no cookies, files or connections are shared with another one."""
 
 import asyncio
+import json
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from governance.core.exceptions import ToolFailed
 from governance.toolbox.gateway import Gateway
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.workspace import shown
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
 
 _NOTES = 10
 _WORDS = 300
+_LONGEST = 20_000_000  # characters; what is read of it passes through this process
+_TOO_LONG = f'["", {_LONGEST + 1}]'  # so long that the browser could not even count
+_LOOK = """(() => {
+  const size = (page) => [...page.querySelectorAll("iframe, frame")].reduce(
+    (sum, frame) => sum + (frame.contentDocument ? size(frame.contentDocument) : 0),
+    page.documentElement ? page.documentElement.outerHTML.length : 0,
+  );
+  return JSON.stringify([document.title.slice(0, 300), size(document)]);
+})()"""
 
 
 class Tab:
@@ -40,6 +51,36 @@ class Tab:
     def is_busy(self) -> bool:
         """Whether a call works with it now."""
         return self._users > 0
+
+    async def responds(self, *, within: float) -> bool:
+        """Return whether the page does anything at all: a script that never ends keeps it from everything else."""
+        asking = asyncio.create_task(self.page.evaluate("0"), name="asking a web page")
+        done, _ = await asyncio.wait({asking}, timeout=within)
+        asking.cancel()
+        if done and not asking.cancelled():
+            asking.exception()  # a page that is just leaving fails to answer, and is well
+        return bool(done)
+
+    async def look(self) -> str:
+        """Return the page's title. Raise `ToolFailed` for a page that is too long to be read.
+
+        It is asked in a world of our own, whose answers the page's scripts cannot forge nor make endless.
+        """
+        session = await self.page.context.new_cdp_session(self.page)
+        try:
+            tree = await session.send("Page.getFrameTree")
+            frame = {"frameId": tree["frameTree"]["frame"]["id"]}
+            world = await session.send("Page.createIsolatedWorld", frame)
+            asked = {"expression": _LOOK, "contextId": world["executionContextId"]}
+            answer = await session.send("Runtime.evaluate", {**asked, "returnByValue": True})
+        finally:
+            self._do(session.detach())
+        title, size = json.loads(answer["result"].get("value", _TOO_LONG))
+        if size > _LONGEST:
+            raise ToolFailed(
+                "The page is too long to be read. Use web_fetch, which reads the beginning of what was sent."
+            )
+        return str(title)
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -73,6 +114,9 @@ class Tab:
         self._do(page.close())
 
     def _dismiss(self, dialog: "Dialog") -> None:
+        if dialog.type == "beforeunload":  # to dismiss this one would be to stay on the page
+            self._do(dialog.accept())
+            return
         said = shown(dialog.message, limit=_WORDS)
         self._note(f"The page showed a dialog, which was dismissed: {said!r}")
         self._do(dialog.dismiss())

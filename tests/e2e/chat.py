@@ -40,8 +40,10 @@ class Chat:
         """Wait until nothing runs any more; then no card may look as if it did."""
         await expect(self.running_bar).to_be_hidden()
         await expect(self.cancel_turn).to_be_hidden()
-        states = await self.cards.evaluate_all("cards => cards.map((card) => card.dataset.status)")
-        assert not set(states) & {"pending", "running", "cancelling"}, states
+        for status in ("pending", "running", "cancelling"):
+            await expect(
+                self.cards.and_(self.page.locator(f"[data-status={status}]"))
+            ).to_have_count(0)
 
 
 def state(card: Locator) -> Locator:

@@ -40,6 +40,7 @@ class Site:
             "VAR_DIR": str(self.var),
             "HOST": "127.0.0.1",
             "PORT": str(self.port),
+            "GOVERNANCE_APPROVAL": "*=never,list_files=once_per_conversation",
             **self._settings,
         }
         command = [sys.executable, "-m", "scripts.start"]

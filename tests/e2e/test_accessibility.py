@@ -69,3 +69,18 @@ async def test_the_chat_is_accessible_while_a_turn_runs_and_afterwards(visitor):
     await expect(chat.answers.last).to_contain_text("I understand these commands")
     await chat.has_ended()
     await check(chat.page)
+
+
+async def test_a_card_that_asks_for_a_decision_is_accessible(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say('call list_files {"path": "."}')
+    await expect(chat.cards.last.locator(".approval")).to_be_visible()
+    await check(chat.page)
+    for name in ("Allow list_files once", "Deny list_files"):
+        button = chat.page.get_by_role("button", name=name, exact=True)
+        assert (await button.bounding_box())["height"] >= TARGET
+        await button.scroll_into_view_if_needed()
+    await chat.page.get_by_role("button", name="Deny list_files").click()
+    await expect(state(chat.cards.last)).to_have_text("denied, did not run")
+    await check(chat.page)
+    await chat.has_ended()

@@ -14,6 +14,8 @@ LISTS = [
     "governance/toolpolicy",
     "governance/toolcall",
     "governance/policychange",
+    "turns/agent",
+    "turns/agentchange",
     "turns/turn",
     "turns/conversation",
     "turns/cancelrequest",

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from governance.admin.readonly import CappedPaginator
-from governance.models import ToolCall
+from governance.models import Approval, ToolCall
 
 LIST = reverse("admin:governance_toolcall_changelist")
 
@@ -192,3 +192,73 @@ def test_no_page_counts_a_long_history(browser, make_call, monkeypatch):
     assert all("LIMIT 60" in sql for sql in counts)
     assert page.context["cl"].result_count == 60
     assert page.context["cl"].paginator.num_pages == 2
+
+
+# Approvals
+
+
+@pytest.fixture
+def questions(db, browser):
+    def ask(call_id, decision="", **more):
+        at = timezone.now() - timedelta(minutes=5)
+        return Approval.objects.create(
+            **{
+                "group": "turn-1",
+                "call_id": call_id,
+                "scope": "talk-1",
+                "tool_name": "exec",
+                "input": {"command": f"<b>{call_id}</b>"},
+                "requested_at": at,
+                "decision": decision,
+                "decided_at": at + timedelta(seconds=90) if decision else None,
+                **more,
+            }
+        )
+
+    ask("open")
+    ask("yes", "approved", by_name="olga", remember=True, rule="once_per_conversation")
+    ask("no", "denied", by_name="ada", reason="not <i>today</i>")
+    ask("late", "denied", by_name="ada", is_late=True)
+    ask("nobody", "expired")
+    ask("stopped", "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, {"open", "yes", "no", "late", "nobody", "stopped"}),
+        ({"decided": "open"}, {"open"}),
+        ({"decided": "approved"}, {"yes"}),
+        ({"decided": "remembered"}, {"yes"}),
+        ({"decided": "denied"}, {"no"}),
+        ({"decided": "late"}, {"late"}),
+        ({"decided": "expired"}, {"nobody"}),
+        ({"decided": "cancelled"}, {"stopped"}),
+        ({"q": "olga"}, {"yes"}),
+        ({"q": "turn-1"}, {"open", "yes", "no", "late", "nobody", "stopped"}),
+    ],
+)
+def test_approvals_are_found_by_their_decision(browser, questions, query, expected):
+    page = browser.get(reverse("admin:governance_approval_changelist"), query)
+    assert page.status_code == 200
+    assert {row.call_id for row in page.context["cl"].result_list} == expected
+
+
+def test_an_approval_says_who_decided_what_when_and_nothing_can_be_changed(browser, questions):
+    for row in Approval.objects.all():
+        url = reverse("admin:governance_approval_change", args=[row.pk])
+        shown = browser.get(url).content.decode()
+        assert f"&lt;b&gt;{row.call_id}&lt;/b&gt;" in shown
+        assert "<i>today</i>" not in shown
+        assert browser.post(url, {"decision": "approved"}).status_code == 403
+    said = browser.get(reverse("admin:governance_approval_changelist")).content.decode()
+    for words in ("waits for a person", "for the conversation", "too late", "1 min 30 s"):
+        assert words in said
+    assert Approval.objects.filter(decision="approved").count() == 1
+
+
+def test_calls_that_wait_for_a_person_are_found(browser, make_call):
+    make_call(call_id="asked", status="awaiting_approval")
+    make_call(call_id="other", status="running")
+    assert listed(browser, happened="asked") == {"asked"}
+    assert listed(browser, happened="open") == {"asked", "other"}

@@ -120,6 +120,23 @@ def test_a_bad_value_is_a_form_error_in_words(browser, policy, values, words):
     assert PolicyChange.objects.count() == 1
 
 
+def test_the_rule_of_approval_and_its_limit_are_edited_and_audited(browser, policy):
+    values = {"approval": "always", "approval_timeout_ms": "2 d", "timeout_ms": "30 s"}
+    page = browser.post(change_url(policy), tool_form(**values), follow=True)
+    assert page.status_code == 200
+    policy.refresh_from_db()
+    assert (policy.approval, policy.approval_timeout_ms) == ("always", 172_800_000)
+    change = PolicyChange.objects.first()
+    assert change.changes["approval"] == ["", "always"]
+    assert "approval: not set → always" in change.summary
+    assert "approval limit: not set → 2 d" in change.summary
+    assert "approval always" in browser.get(reverse(LIST)).content.decode()
+    page = browser.post(change_url(policy), tool_form(approval_timeout_ms="9 d"))
+    assert "longer than a week" in page.content.decode()
+    page = browser.post(change_url(policy), tool_form(approval_timeout_ms="-1 s"))
+    assert "cannot be negative" in page.content.decode()
+
+
 def test_a_tools_limits_are_added_by_choice(browser, probe):
     url = reverse("admin:governance_toolpolicy_add")
     assert "probe (its own limit: 50 s)" in browser.get(url).content.decode()
@@ -302,6 +319,14 @@ def test_the_list_costs_the_same_for_many_rows(browser, policy, django_assert_nu
         ToolPolicy.objects.create(tool_name=f"tool-{number}", timeout_ms=1_000)
     with django_assert_num_queries(len(few)):
         browser.get(reverse(LIST))
+
+
+def test_an_administrator_is_told_how_commands_are_kept_in(browser, settings):
+    """Also in a process that has run none yet, such as one that only serves pages."""
+    settings.GOVERNANCE_EXEC_SANDBOX = "none"
+    services.save_tool_policy(tool_name="exec", values={"timeout_ms": 30_000}, by=None)
+    page = browser.get(change_url(ToolPolicy.objects.get())).content.decode()
+    assert "in no sandbox" in page
 
 
 def test_who_may_only_look_sees_units_and_cannot_save(client, policy):

@@ -47,6 +47,8 @@ BAD = {
     "BROWSER_SANDBOX": ("yes", True),
     "BROWSER_IDLE": (0, None),
     "BROWSER_MAX_PAGES": (0,),
+    "APPROVAL": (None, ["exec"], {"exec": "sometimes"}, {"exec": None}, {1: "always"}),
+    "APPROVAL_TIMEOUT": (None, -1, "600"),
 }
 NUMBER = {
     name: f"governance.E{number:03}"
@@ -89,6 +91,8 @@ NUMBER = {
     "BROWSER_SANDBOX": "governance.E032",
     "BROWSER_IDLE": "governance.E033",
     "BROWSER_MAX_PAGES": "governance.E034",
+    "APPROVAL": "governance.E037",
+    "APPROVAL_TIMEOUT": "governance.E038",
 }
 
 
@@ -143,6 +147,14 @@ def test_a_misspelled_setting_is_noticed():
 def test_a_limit_for_a_tool_that_is_not_installed_is_noticed(probe):
     with override_settings(GOVERNANCE_TOOL_TIMEOUTS={"probe": 5, "prob": 5}):
         message = found()["governance.W002"]
+    assert "'prob'" in message.msg
+    assert "probe" in message.hint
+
+
+def test_a_rule_of_approval_for_a_tool_that_is_not_installed_is_noticed(probe):
+    rules = {"probe": "always", "prob": "always", "gone": "never", "*": "never"}
+    with override_settings(GOVERNANCE_APPROVAL=rules):
+        message = found()["governance.W021"]
     assert "'prob'" in message.msg
     assert "probe" in message.hint
 

@@ -87,6 +87,7 @@ async def test_a_running_call_obeys_an_edit_in_the_admin_and_so_does_the_next(ex
             (600_000, 1_200_000),
             (1_200_000, 50),
         ]
+        assert {c["by"] for c in stored.deadline_changes} == {"boss"}
         assert (stored.timeout_ms, stored.timeout_source) == (50, "override")
         second = ToolCall(id="second", tool_name="endless", scope="conversation")
         assert (await executor.run(second, host=host)).status is CallStatus.TIMED_OUT

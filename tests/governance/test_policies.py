@@ -1,6 +1,7 @@
 """The administrators' limits in memory follow the database (T2, T9)."""
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from governance import services
@@ -59,6 +60,20 @@ def test_levels_carry_the_version(source, probe):
     assert source.levels(probe).version == source.version == 1
 
 
+def test_levels_say_who_edited_the_limits_of_a_tool_last(source, probe, plain):
+    ada, eve = (get_user_model().objects.create_user(name) for name in ("ada", "eve"))
+    assert source.levels(probe).changed_by == ""
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000}, by=ada)
+    source.refresh()
+    assert (source.levels(probe).changed_by, source.levels(plain).changed_by) == ("ada", "")
+    services.save_default_policy(values={"timeout_ms": 60_000}, by=eve)
+    source.refresh()
+    assert (source.levels(probe).changed_by, source.levels(plain).changed_by) == ("eve", "eve")
+    services.delete_tool_policy(tool_name="probe", by=ada)
+    source.refresh()
+    assert (source.levels(probe).changed_by, source.levels(plain).changed_by) == ("ada", "eve")
+
+
 def test_the_first_question_loads(db, probe):
     services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000}, by=None)
     assert timeout_of(DatabasePolicySource(), probe) == (40.0, TimeoutSource.OVERRIDE)
@@ -86,7 +101,7 @@ def test_an_unmoved_version_costs_one_query(source, django_assert_num_queries):
     with django_assert_num_queries(1):
         assert not source.refresh()
     DefaultPolicy.objects.create(pk=1, version=7)
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         assert source.refresh()
 
 

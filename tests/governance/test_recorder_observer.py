@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from governance import services
+from governance.core.approvals import Decision, Verdict
 from governance.core.calls import CallStatus, ToolCall
 from governance.core.cancellation import Cancellation, CancelReason, CancelSource
 from governance.core.exceptions import IllegalTransition
 from governance.core.executor import Host, Timing, ToolExecutor
+from governance.core.policy import ApprovalRule
 from governance.core.tools import ToolContext, ToolRegistry, tool
 from governance.doors import database_door
 from governance.models import ToolCall as Row
@@ -215,3 +217,37 @@ def test_the_executor_imports_without_django():
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=30
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class Clerk:
+    """An approver who answers at once, as one may who asks elsewhere."""
+
+    def __init__(self, verdict):
+        self.verdict = verdict
+
+    async def ask(self, call):
+        return Decision(verdict=self.verdict, by="clerk")
+
+    async def conclude(self, call, decision):
+        return decision
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [
+        (Verdict.APPROVED, "succeeded"),
+        (Verdict.DENIED, "denied"),
+        (Verdict.EXPIRED, "expired"),
+        (Verdict.CANCELLED, "cancelled"),
+        (None, "failed"),
+    ],
+)
+async def test_what_a_host_of_its_own_decides_is_on_record(bench, verdict, status):
+    approver = None if verdict is None else Clerk(verdict)
+    bench.host = Host(
+        observer=Recorder(group="turn"), approver=approver, approval=ApprovalRule.ALWAYS
+    )
+    outcome = await bench.run("echo", text="hello")
+    stored = await row()
+    assert stored.status == outcome.status == status
+    assert (stored.disposition == "not_started") is (status != "succeeded")

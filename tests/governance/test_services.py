@@ -106,6 +106,31 @@ def test_a_bad_value_is_refused_in_words_and_nothing_is_saved(values, field, wor
     assert not PolicyChange.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"timeout_ms": "soon"}, "whole number"),
+        ({"timeout_ms": "90000"}, "whole number"),
+        ({"timeout_ms": float("inf")}, "whole number"),
+        ({"timeout_ms": float("nan")}, "whole number"),
+        ({"max_running": 1.5}, "whole number"),
+        ({"max_running": True}, "whole number"),
+        ({"timeout_ms": 10**30}, "longer than a week"),
+        ({"approval_timeout_ms": 10**30}, "longer than a week"),
+        ({"tool_enabled": "no"}, "true or false"),
+        ({"tool_enabled": None}, "true or false"),
+        ({"note": 7}, "text"),
+        ({"note": None}, "text"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_words(values, words, db, probe):
+    (field,) = values
+    with pytest.raises(ValidationError) as refusal:
+        services.save_tool_policy(tool_name="probe", values=values, by=None)
+    assert words in " ".join(refusal.value.message_dict[field])
+    assert not PolicyChange.objects.exists()
+
+
 def test_limits_of_an_unknown_tool_are_refused(db, probe):
     with pytest.raises(ValidationError, match="There is no tool named “prob”"):
         services.save_tool_policy(tool_name="prob", values={"timeout_ms": 1_000}, by=None)

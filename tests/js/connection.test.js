@@ -104,8 +104,12 @@ class FakeSocket {
     this.onclose({ code });
   }
 
-  close() {
+  closedWith = 0;
+
+  /** @param {number} code */
+  close(code) {
     this.readyState = 3;
+    this.closedWith = code;
   }
 }
 
@@ -278,4 +282,15 @@ test("what an old socket still brings is not listened to", () => {
   old.fail(4401);
   assert.equal(world.seen, 0);
   assert.notEqual(world.status, "signed_out");
+});
+
+test("a socket that is followed by another one says so, the last one says goodbye", () => {
+  const world = new World();
+  world.goLive();
+  const [first] = world.sockets;
+  world.connection.catchUp({ whole: false });
+  assert.equal(first?.closedWith, 4000);
+  const second = world.socket;
+  world.connection.close();
+  assert.equal(second.closedWith, 1000);
 });

@@ -7,6 +7,7 @@ from typing import Any
 from django.utils import timezone
 
 from governance.models import ToolCall
+from governance.moments import ago
 from turns.models import Conversation, Message, Process, Turn
 
 _count = count(1)
@@ -27,8 +28,8 @@ def result(id: str, content: str = "planted", **more: Any) -> dict[str, Any]:
 class Planted:
     """One conversation whose rows are written by hand."""
 
-    def __init__(self, owner: Any) -> None:
-        self.conversation = Conversation.objects.create(owner=owner)
+    def __init__(self, owner: Any = None, *, conversation: Conversation | None = None) -> None:
+        self.conversation = conversation or Conversation.objects.create(owner=owner)
 
     @property
     def id(self) -> Any:
@@ -36,7 +37,7 @@ class Planted:
 
     def turn(self, status: str = "completed", **fields: Any) -> Turn:
         self.conversation.last_number += 1
-        self.conversation.save()
+        self.conversation.save(update_fields=["last_number"])
         at = timezone.now() - timedelta(seconds=100 - self.conversation.last_number)
         is_over = status not in ("queued", "running", "cancelling")
         return Turn.objects.create(
@@ -54,7 +55,7 @@ class Planted:
 
     def message(self, turn: Turn, role: str, *content: Any, step: int = 1, **more: Any) -> Message:
         self.conversation.last_position += 1
-        self.conversation.save()
+        self.conversation.save(update_fields=["last_position"])
         return Message.objects.create(
             conversation=self.conversation,
             turn=turn,
@@ -96,5 +97,10 @@ def contents(conversation: Conversation) -> tuple[Any, ...]:
     )
 
 
-def make_process(**fields: Any) -> Process:
-    return Process.objects.create(**{"host": "elsewhere", "pid": 1, **fields})
+def make_process(*, age: float = 0.0, **fields: Any) -> Process:
+    """A process of another host that renewed its lease `age` seconds ago, by the database's clock."""
+    process = Process.objects.create(
+        **{"host": "elsewhere", "boot_id": "there", "pid_namespace": "pid:[1]", "pid": 1, **fields}
+    )
+    Process.objects.filter(pk=process.pk).update(seen_at=ago(timedelta(seconds=age)))
+    return process

@@ -16,6 +16,7 @@ from django.db.models import Model
 from governance import CancelSource, ToolContext, make_tool, registry
 from governance import selectors as governance
 from governance.doors import database_door
+from governance.models import Approval
 from governance.selectors import CallRow
 from tests.support import eventually
 from turns import selectors, services, sinks
@@ -26,6 +27,7 @@ from turns.models import CancelRequest, Turn
 from turns.testing import Item, ScriptedChatModel
 
 CHAT_MODEL = "tests.turns.support.current_chat_model"
+OF_CONVERSATIONS = {"history_repaired", "conversation_parked", "conversation_resumed"}
 TERMINAL = {"completed", "cancelled", "failed", "timed_out", "interrupted"}
 
 
@@ -129,6 +131,20 @@ class Stage:
     async def calls(self, turn_id: UUID) -> dict[str, CallRow]:
         rows = await database_door(governance.calls_of_group)(str(turn_id))
         return {call.call_id: call for call in rows}
+
+    async def decide(self, turn_id: UUID, tool_id: str, **how: Any) -> services.DecisionReceipt:
+        how = {"user": self.user, "decision": "approve", **how}
+        return await services.decide_tool(turn_id=turn_id, tool_id=tool_id, **how)
+
+    async def asked(self, turn_id: UUID, *tool_ids: str) -> None:
+        """Wait until these calls wait for a person."""
+        for tool_id in tool_ids:
+            await self.listener.until("tool_approval", turn_id=str(turn_id), tool_id=tool_id)
+
+    async def questions(self, turn_id: UUID) -> list[Any]:
+        """The questions of a turn as rows, oldest first."""
+        rows = Approval.objects.filter(group=str(turn_id)).order_by("pk")
+        return list(await database_door(lambda: list(rows))())
 
     async def request(self, turn_id: UUID, tool_id: str = "") -> CancelRequest:
         request: CancelRequest = await row(CancelRequest, turn_id=turn_id, tool_id=tool_id)
@@ -257,6 +273,9 @@ def props_on_stage() -> Iterator[Props]:
         make_tool(props.blocked),
         make_tool(props.held, name="alone", concurrency="exclusive"),
         make_tool(props.noted, name="exempt", loop_exempt=True),
+        make_tool(props.noted, name="asked", approval="once_per_conversation"),
+        make_tool(props.held, name="asked_held", approval="always"),
+        make_tool(props.blocked, name="asked_blocked", approval="always"),
         make_tool(ignore_sigterm, name="deaf", isolation="process"),
     ]
     for tool in made:
@@ -285,7 +304,7 @@ def assert_protocol(log: Iterable[dict[str, Any]]) -> None:
     assert [event["seq"] for event in log] == list(range(1, len(log) + 1))
     for turn_id in {event["turn_id"] for event in log}:
         events = [event for event in log if event["turn_id"] == turn_id]
-        _assert_turn([event for event in events if event["type"] != "history_repaired"])
+        _assert_turn([event for event in events if event["type"] not in OF_CONVERSATIONS])
         by_call: dict[str, list[str]] = {}
         for event in events:
             if "tool_id" in event:
@@ -311,11 +330,27 @@ def _assert_turn(events: Sequence[dict[str, Any]]) -> None:
         assert types in (["turn_queued"], ["turn_queued", "turn_abort", "turn_end"])
 
 
+def _split_questions(types: list[str]) -> tuple[list[list[str]], list[str]]:
+    """The questions that people were asked about a call, and what came after them."""
+    asked: list[list[str]] = []
+    rest = list(types)
+    while rest and rest[0] == "tool_approval":
+        length = 2 if rest[1:2] == ["tool_decision"] else 1
+        asked.append(rest[:length])
+        rest = rest[length:]
+    return asked, rest
+
+
 def _assert_call(tool_id: str, types: list[str], *, has_ended: bool) -> None:
     facts = (tool_id, types)
     assert types.count("tool_start") <= 1, facts
     assert types.count("tool_timeout") <= 1, facts
     assert types.count("tool_result") == 1 or (not has_ended and "tool_result" not in types), facts
+    asked, types = _split_questions(types)
+    assert all(pair in (["tool_approval", "tool_decision"], ["tool_approval"]) for pair in asked)
+    assert all(len(pair) == 2 for pair in asked[:-1]), facts
+    if asked and len(asked[-1]) == 1:  # not decided: it never began
+        assert "tool_start" not in types, facts
     if "tool_start" in types:
         assert types[0] == "tool_start", facts
     if "tool_result" in types:
@@ -324,7 +359,7 @@ def _assert_call(tool_id: str, types: list[str], *, has_ended: bool) -> None:
         assert "tool_timeout" not in types, facts
     if "tool_timeout" in types:
         assert types[-2:] == ["tool_timeout", "tool_result"], facts
-    middle = {"tool_progress", "tool_deadline"}
+    middle = {"tool_progress", "tool_deadline", "sub_agent"}
     assert set(types) <= {"tool_start", "tool_timeout", "tool_result", *middle}, facts
     if middle & set(types):
         assert types[0] == "tool_start", facts

@@ -326,3 +326,19 @@ async def test_an_operator_who_is_no_superuser_may_use_the_action(stage: Stage, 
     planted = await in_database(lambda: Planted(stage.user).turn("queued"))
     assert (await _act(operator, planted))[1] == ["1 turn is being cancelled."]
     assert (await row(Turn, pk=planted.pk)).ended_by_name == "olga"
+
+
+def test_the_pages_of_a_family_lead_to_each_other(browser, ada):
+    above, below = Planted(ada), Planted(ada)
+    turn = above.turn(agent="chief")
+    child = below.turn(
+        "timed_out", parent=turn, parent_tool_id="call_1_1", agent="<b>digger", is_detached=True
+    )
+    page = browser.get(page_url(turn)).content.decode()
+    assert f'<a href="{page_url(child)}">&lt;b&gt;digger</a>' in page
+    assert "timed_out" in page
+    assert "not yet" in page
+    assert (
+        f'<a href="{page_url(turn)}">chief · call_1_1</a>'
+        in browser.get(page_url(child)).content.decode()
+    )

@@ -61,6 +61,24 @@ async def test_a_call_that_waits_for_its_slot_never_starts(stage: Stage, props: 
     assert props.started == ["a"]
 
 
+async def test_a_stored_request_keeps_a_call_from_starting_before_its_nudge_has_come(
+    stage: Stage, props: Props, settings
+):
+    settings.TURNS_POLL_INTERVAL = 600.0
+    stage.play([call("a", "alone"), call("b", "alone")], [text("Fine.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "a")
+    wish = CancelWish(user=stage.user, source=CancelSource.API)
+    await in_database(lambda: requests.request_call_cancel(turn_id, "b", wish))
+    props.open("a")
+    props.open("b")
+
+    assert (await stage.ended(turn_id)).status == "completed"
+    assert (await stage.calls(turn_id))["b"].disposition == "not_started"
+    assert (await stage.request(turn_id, "b")).settled_at is not None
+    assert props.started == ["a"]
+
+
 async def test_a_thread_cannot_be_cancelled_and_says_so(stage: Stage, props: Props):
     stage.play([call("a", "blocked")], [text("Fine.")])
     turn_id = await stage.say()

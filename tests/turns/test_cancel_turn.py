@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from governance import CancelSource
+from governance.selectors import CallRow
 from tests.support import eventually
 from tests.turns.support import Props, Stage, in_database, row
 from turns import requests, services, store
@@ -186,6 +187,29 @@ async def test_a_model_that_ignores_its_cancel_does_not_delay_the_end(stage: Sta
     assert (await stage.ended(turn_id)).status == "cancelled"
     await assert_settled(stage, turn_id)
     hold.opening.set()
+
+
+async def test_what_a_tool_comes_to_after_the_bound_is_recorded_as_late(
+    stage: Stage, props: Props, settings
+):
+    settings.GOVERNANCE_CANCEL_GRACE = 30.0  # longer than the turn may take to end
+    settings.TURNS_CANCEL_BOUND = 0.05
+    stage.play([call("c1", "stubborn"), call("c2", "held")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1", "c2")
+    await stage.cancel(turn_id)
+    assert (await stage.ended(turn_id)).status == "cancelled"
+    given_up = (await stage.calls(turn_id))["c1"]
+    assert (given_up.status, given_up.late_kind) == ("abandoned", "")
+    props.open("c1")
+
+    async def late() -> CallRow | None:
+        row = (await stage.calls(turn_id))["c1"]
+        return row if row.late_kind else None
+
+    settled = await eventually(late)
+    assert (settled.status, settled.result) == ("abandoned", given_up.result)
+    assert (settled.late_kind, settled.late_text) == ("returned", "c1 finished late")
 
 
 async def test_what_was_queued_before_never_starts_and_what_comes_after_does(

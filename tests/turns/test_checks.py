@@ -33,6 +33,17 @@ BAD = {
     "CHAT_MODEL_IDLE_TIMEOUT": (0, None),
     "CHAT_MODEL_RETRIES": (-1, None),
     "CHAT_MODEL_RETRY_MAX_WAIT": (-1, None),
+    "DISPATCHER": ("", None, 7),
+    "MAX_LIVE": (0, None, "50"),
+    "SWEEP_INTERVAL": (0, None),
+    "MAX_DEPTH": (-1, None),
+    "MAX_CHILDREN": (0, None),
+    "REPORT_GRACE": (-1, None),
+    "PARK_AFTER": (0, "3", 51),
+    "PARK_WINDOW": (0, None),
+    "LEASE_RENEW_INTERVAL": (0, "3"),
+    "LEASE_FENCE_AFTER": (0, None),
+    "LEASE_TTL": (0, None, float("inf")),
 }
 
 
@@ -95,7 +106,11 @@ def test_every_check_is_in_the_document():
         ({"CHAT_MODEL": "turns.models:LIVE"}, "turns.E019"),
         ({"LOOP_WARN_AFTER": 8, "LOOP_HALT_AFTER": 8}, "turns.E020"),
         ({"LOOP_WINDOW": 5}, "turns.E020"),
+        ({"DISPATCHER": "nowhere.to_be.Found"}, "turns.E023"),
         ({"STEPS_LIMIT": 5}, "turns.W001"),
+        ({"LEASE_RENEW_INTERVAL": 6}, "turns.E040"),
+        ({"LEASE_FENCE_AFTER": 13}, "turns.E040"),
+        ({"LEASE_TTL": 9}, "turns.E040"),
         ({"CANCEL_BOUND": 1.5}, "turns.W003"),
         ({"CANCEL_BOUND": 0.6}, "turns.W004"),
         ({"POLL_INTERVAL": 5}, "turns.W005"),
@@ -106,6 +121,33 @@ def test_settings_that_do_not_work_or_do_not_fit_are_noticed(values, check_id):
         messages = found()
     assert list(messages) == [check_id]
     assert messages[check_id].hint
+
+
+@pytest.mark.parametrize(
+    ("engine", "with_app", "ids"),
+    [
+        ("sqlite3", False, ["turns.E024", "turns.E025"]),
+        ("postgresql", False, ["turns.E024"]),
+        ("postgresql", True, []),
+    ],
+)
+def test_procrastinate_needs_its_app_and_postgresql(settings, monkeypatch, engine, with_app, ids):
+    options = {"transaction_mode": "IMMEDIATE"}
+    databases = {"default": {"ENGINE": f"django.db.backends.{engine}", "OPTIONS": options}}
+    monkeypatch.setattr(checks.settings, "DATABASES", databases)
+    monkeypatch.setattr(checks.apps, "is_installed", lambda _name: with_app)
+    settings.TURNS_DISPATCHER = "procrastinate"
+    assert list(found()) == ids
+    assert all(message.hint for message in found().values())
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"transaction_mode": None}, {"transaction_mode": "DEFERRED"}]
+)
+def test_sqlite_whose_writers_begin_as_readers_is_an_error(monkeypatch, options):
+    databases = {"default": {"ENGINE": "django.db.backends.sqlite3", "OPTIONS": options}}
+    monkeypatch.setattr(checks.settings, "DATABASES", databases)
+    assert list(found()) == ["turns.E026"]
 
 
 def test_a_provider_without_its_key_is_noticed_and_nobody_is_asked(monkeypatch):
@@ -123,6 +165,7 @@ def test_a_provider_without_its_key_is_noticed_and_nobody_is_asked(monkeypatch):
         {"LOOP_HALT_AFTER": None},
         {"TURN_TIMEOUT": None},
         {"TURN_TIMEOUT": 0},
+        {"DISPATCHER": "turns.dispatch.EmbeddedDispatcher"},
     ],
 )
 def test_what_makes_sense_is_fine(values):

@@ -6,11 +6,12 @@ import pytest
 
 from governance import services as governance
 from tests.support import eventually
+from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
-from turns import runtime, services
+from turns import orders, runtime, services
 from turns.core.history import violations
 from turns.exceptions import MessageRejected
-from turns.models import Turn
+from turns.models import DeadlineOrder, Process, Turn
 from turns.services import OpOutcome
 from turns.testing import call, gate, text
 
@@ -104,7 +105,7 @@ async def test_several_changes_at_once_are_all_recorded(stage: Stage, props: Pro
     await stage.running(turn_id, "a")
     live = await runtime.find_call(turn_id, "a")
     for seconds in (20, 30, 40):
-        assert await runtime.set_deadline(live, seconds, by="ada")
+        await orders.move(live, timeout_ms=seconds * 1000, extend_ms=None, by="ada")
     props.open("a")
     await stage.ended(turn_id)
     moves = [(c["from_ms"], c["to_ms"]) for c in (await stage.calls(turn_id))["a"].deadline_changes]
@@ -228,6 +229,7 @@ async def test_an_edit_of_an_administrator_is_obeyed_by_the_running_call_and_the
     assert calls["b"].deadline_changes == []
     told = stage.listener.find("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["timeout_source"]) == (80, "override")
+    assert told["changed_by"] == change["by"] == "olga"
 
 
 async def test_a_deleted_override_gives_way_to_the_next_level(stage: Stage, props: Props, operator):
@@ -242,6 +244,7 @@ async def test_a_deleted_override_gives_way_to_the_next_level(stage: Stage, prop
     await edit(governance.delete_tool_policy)
     told = await stage.listener.until("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["timeout_source"]) == (120_000, "built_in")
+    assert told["changed_by"] == "olga"
     props.open("a")
     await stage.ended(turn_id)
 
@@ -348,3 +351,69 @@ async def test_a_tool_that_raises_tells_the_kind_of_error_and_no_secret(stage: S
     assert "secret" not in read
     assert not any("secret" in str(event) for event in stage.listener.events)
     assert (await row(Turn, pk=turn.pk)).tool_call_count == 3
+
+
+async def test_an_order_of_another_process_is_carried_out_once(stage: Stage, props: Props):
+    stage.play([limited("a", "held", 10_000)], [text("Fine.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "a")
+    order = {"turn_id": turn_id, "tool_id": "a", "extend_ms": 5_000, "by_name": "eve"}
+    await in_database(lambda: DeadlineOrder.objects.create(**order))
+    await asyncio.gather(*(runtime.nudge() for _ in range(3)))
+    told = await stage.listener.until("tool_deadline", tool_id="a")
+    assert (told["timeout_ms"], told["changed_by"]) == (15_000, "eve")
+    await runtime.nudge()
+    assert (await runtime.find_call(turn_id, "a")).timeout == 15.0
+    props.open("a")
+    await stage.ended(turn_id)
+
+
+async def test_a_limit_of_a_call_in_another_process_is_ordered_there(stage: Stage, settings):
+    settings.GOVERNANCE_TIMEOUT_CEILING = 60.0
+    await runtime.ensure_started()
+    planted = await in_database(lambda: Planted(stage.user))
+    theirs = await in_database(
+        lambda: planted.turn("running", owner=Process.objects.create(host="elsewhere", pid=1))
+    )
+    await in_database(lambda: planted.call(theirs, "a", "running", timeout_ms=20_000))
+    await in_database(lambda: planted.call(theirs, "b", "succeeded", timeout_ms=20_000))
+    moved = await set_deadline(stage, theirs.pk, "a", extend_ms=5_000, op_id="op")
+    again = await set_deadline(stage, theirs.pk, "a", extend_ms=5_000, op_id="op")
+    capped = await set_deadline(stage, theirs.pk, "a", timeout_ms=3_600_000)
+    late = await set_deadline(stage, theirs.pk, "b", timeout_ms=5)
+    assert (moved.outcome, moved.timeout_ms) == (OpOutcome.ACCEPTED, 25_000)
+    assert (again.outcome, capped.timeout_ms) == (OpOutcome.ACCEPTED, 60_000)
+    assert late.outcome is OpOutcome.ALREADY_FINISHED
+    ordered = await in_database(
+        lambda: list(DeadlineOrder.objects.values_list("extend_ms", "timeout_ms", "by_name"))
+    )
+    assert ordered == [(5_000, None, "ada"), (None, 3_600_000, "ada")]
+
+
+async def test_a_limit_of_a_call_that_waits_counts_from_its_start(stage: Stage, props: Props):
+    stage.play([call("a", "alone"), call("b", "alone")], [text("Done.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "a")
+    receipt = await set_deadline(stage, turn_id, "b", timeout_ms=30_000)
+    again = await set_deadline(stage, turn_id, "b", extend_ms=5_000, op_id="op")
+    assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, 30_000)
+    assert (again.timeout_ms, again.timeout_source) == (35_000, "manual")
+    assert stage.listener.find("tool_deadline", tool_id="b") is None
+    props.open("a")
+    told = await stage.listener.until("tool_deadline", tool_id="b")
+    assert (told["timeout_ms"], told["changed_by"]) == (35_000, "ada")
+    props.open("b")
+    await stage.ended(turn_id)
+    assert (await stage.calls(turn_id))["b"].timeout_ms == 35_000
+
+
+async def test_a_limit_of_a_call_that_waits_in_another_process_is_ordered_there(stage: Stage):
+    await runtime.ensure_started()
+    planted = await in_database(lambda: Planted(stage.user))
+    theirs = await in_database(
+        lambda: planted.turn("running", owner=Process.objects.create(host="elsewhere", pid=1))
+    )
+    await in_database(lambda: planted.call(theirs, "a", "pending"))
+    receipt = await set_deadline(stage, theirs.pk, "a", timeout_ms=30_000)
+    assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, 30_000)
+    assert await in_database(DeadlineOrder.objects.count) == 1

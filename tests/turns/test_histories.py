@@ -1,14 +1,16 @@
 """Histories rendered from rows that were planted corrupt: valid, repaired once, audited (H1, H3; 60 to 73)."""
 
+import threading
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.turns.rows import Planted, contents, result, said, use
-from turns import histories, selectors
+from turns import histories, log, selectors
 from turns.core.history import violations
 from turns.core.messages import Message, TextBlock
 from turns.models import Event, Repair
@@ -64,7 +66,7 @@ def test_a_valid_history_is_unchanged_and_nothing_is_written(planted, django_ass
     assert history.repairs == ()
     assert contents(planted.conversation) == before
     assert results(history) == [("a", "the result of a"), ("b", "the result of b")]
-    with django_assert_num_queries(5):  # transaction, lock, messages with turns, calls
+    with django_assert_num_queries(3):  # what is live, messages, results: nothing is locked
         histories.load(planted.id, found_when="test")
 
 
@@ -344,3 +346,23 @@ def test_whatever_is_in_the_rows_the_history_is_valid_and_repaired_once(ada, tur
     seqs = list(Event.objects.filter(conversation=planted.id).values_list("seq", flat=True))
     assert seqs == list(range(1, len(seqs) + 1))
     assert bool(history.repairs) == bool(seqs) == planted.conversation.repairs.exists()
+
+
+def test_a_valid_history_is_read_although_somebody_holds_the_conversation(planted):
+    turn = talk(planted, "a")
+    planted.call(turn, "a")
+    reading = threading.Thread(target=lambda: found.append(load_and_close(planted)))
+    found: list[histories.History] = []
+    with transaction.atomic():
+        log.locked(planted.id)
+        reading.start()
+        reading.join(timeout=10)
+        assert found
+    assert results(found[0]) == [("a", "the result of a")]
+
+
+def load_and_close(planted: Planted) -> histories.History:
+    try:
+        return histories.load(planted.id, found_when="test")
+    finally:
+        connection.close()

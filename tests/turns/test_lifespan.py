@@ -132,7 +132,7 @@ async def test_after_a_shutdown_the_next_turn_is_told(stage: Stage):
 
 
 async def test_a_start_that_fails_is_told_and_can_be_tried_again(site, monkeypatch):
-    from turns import recovery
+    from turns.processes import recovery
 
     with monkeypatch.context() as broken:
         broken.setattr(recovery, "recover", lambda: 1 / 0)

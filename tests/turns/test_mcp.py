@@ -4,9 +4,12 @@ import sys
 
 import pytest
 
+from governance import registry
 from governance.doors import database_door
 from governance.models import McpServer
+from governance.runtime import prepare_tools
 from tests.governance.mcp.support import HERE
+from tests.support import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,9 +20,16 @@ def add_server(*habits):
     McpServer.objects.create(name="unruly", command=program)
 
 
+async def connected(tool_name):
+    """Wait until the server has named its tools: a turn begins without those of a server that takes its time."""
+    await prepare_tools()
+    await eventually(lambda: tool_name in registry, timeout=20)
+
+
 async def test_a_turn_calls_a_tool_of_a_server_and_its_call_can_be_cancelled(stage, settings):
     settings.TURNS_CHAT_MODEL = "local"
     await add_server()
+    await connected("unruly_echo")
     text = 'call unruly_echo {"text": "from the server"}\ncall unruly_deaf {}'
     turn_id = await stage.say(text)
     deaf = await stage.listener.until("tool_start", tool_name="unruly_deaf")

@@ -17,11 +17,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_this_process_is_alive_until_it_retires(db):
     process = processes.register()
     assert process.pid == os.getpid()
-    assert processes.is_alive(process)
+    assert processes.end_dead() == 0
+    assert processes.renew(process)
     processes.retire(process)
     process.refresh_from_db()
     ended_at = process.ended_at
-    assert not processes.is_alive(process)
+    assert not processes.renew(process)
     processes.retire(process)
     process.refresh_from_db()
     assert process.ended_at == ended_at
@@ -42,10 +43,13 @@ def test_a_zombie_is_not_alive():
     child.communicate()
 
 
-def test_of_another_host_nothing_is_known_unless_only_this_one_can_use_the_database():
-    elsewhere = make_process(pid=2**22 + 1)
-    assert processes.is_alive(elsewhere, only_this_host=False)
-    assert not processes.is_alive(elsewhere, only_this_host=True)
+def test_a_process_of_another_host_is_alive_as_long_as_its_lease_runs(settings):
+    settings.TURNS_LEASE_TTL = 60
+    for age, lives in ((0, True), (59, True), (61, False)):
+        elsewhere = make_process(pid=2**22 + 1, age=age)
+        assert processes.end_dead() == (not lives)
+        assert processes.renew(elsewhere) is lives
+        processes.retire(elsewhere)
 
 
 async def test_a_runtime_registers_once_and_retires_when_it_stops(site):

@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from tests.turns.rows import Planted, said, use
 from tests.turns.support import Stage, in_database, row
-from turns import processes, recovery, runtime
+from turns import processes, runtime
 from turns.models import Process, Repair, Turn
+from turns.processes import recovery
 from turns.testing import text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +31,12 @@ async def die(stage: Stage):
             *(sys.executable, "-m", "tests.turns.crashing", str(stage.id), stage.user.username),
             *messages,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "TURNKEEPER_DATABASE": database, **environment},
+            env={
+                **os.environ,
+                "TEST_DATABASE_URL": os.environ["DATABASE_URL"],
+                "TURNKEEPER_DATABASE": database,
+                **environment,
+            },
         )
         children.append(child)
         async with asyncio.timeout(30):

@@ -36,7 +36,14 @@ async def test_a_running_turn_is_listed_with_what_its_tools_do(stage: Stage, pro
     )
     assert first["elapsed_ms"] >= 0
     (tool,) = first["current_tools"]
-    assert tool.keys() == {"tool_id", "tool_name", "elapsed_ms", "timeout_ms", "timeout_source"}
+    assert tool.keys() == {
+        "tool_id",
+        "tool_name",
+        "status",
+        "elapsed_ms",
+        "timeout_ms",
+        "timeout_source",
+    }
     assert (tool["tool_id"], tool["tool_name"], tool["timeout_ms"]) == ("b", "held", 120_000)
     assert (second["turn_id"], second["status"], second["elapsed_ms"]) == (
         str(queued),
@@ -221,8 +228,8 @@ async def test_one_turn_with_its_calls_and_how_it_ended(stage: Stage, props: Pro
 
 
 async def test_a_new_conversation_is_empty(stage: Stage):
-    made = await services.create_conversation(user=stage.user, title="  Plans  ", agent="local")
-    assert (made.title, made.agent) == ("Plans", "local")
+    made = await services.create_conversation(user=stage.user, title="  Plans  ", agent="assistant")
+    assert (made.title, made.agent) == ("Plans", "assistant")
     snapshot = await selectors.snapshot(conversation_id=made.id, user=stage.user)
     assert (snapshot["seq"], snapshot["messages"], snapshot["active_turns"]) == (0, [], [])
     assert await stage.history() == ()

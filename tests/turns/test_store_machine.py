@@ -31,7 +31,7 @@ from governance import (
     selectors,
 )
 from tests.turns.support import TERMINAL, assert_protocol
-from turns import endings, histories, log, processes, recovery, requests, store
+from turns import endings, histories, log, processes, requests, store
 from turns.core.chat_model import message_of
 from turns.core.exceptions import Fenced
 from turns.core.history import violations
@@ -40,6 +40,7 @@ from turns.core.runner import ending_of
 from turns.core.turns import TurnStatus
 from turns.journal import DatabaseJournal
 from turns.models import CancelRequest, Conversation, Process, Turn
+from turns.processes import recovery
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -101,10 +101,10 @@ class Socket:
         await self.send(type="ping")
         return await self.read("heartbeat")
 
-    async def leave(self) -> None:
+    async def leave(self, code: int = 1000) -> None:
         """Close the socket from here."""
         if not self.wire.future or not self.wire.future.done():
-            await self.wire.disconnect(timeout=TIMEOUT)
+            await self.wire.disconnect(code=code, timeout=TIMEOUT)
 
     @property
     def events(self) -> list[Frame]:

@@ -1,5 +1,6 @@
 """The HTTP API through the real site: who may, what comes back, and that every error has its code and its words."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,13 @@ from channels.layers import InMemoryChannelLayer
 from django.contrib.auth.models import Permission, User
 from django.db import DatabaseError
 from django.test import AsyncClient, Client
+from django.utils import timezone
 from pydantic import TypeAdapter
 
 from governance.doors import database_door
 from tests.support import eventually
+from turns import runtime
+from turns.models import Agent, Conversation, Turn
 from turns.services import ConversationSummary
 from webchat import api, health, shapes, tokens
 
@@ -77,6 +81,7 @@ async def test_without_session_or_token_everything_is_401(conversation: Conversa
     for path in (
         "turns/active",
         f"turns/{uuid4()}",
+        "agents",
         "conversations",
         f"conversations/{conversation.id}/history",
     ):
@@ -384,7 +389,8 @@ async def test_the_description_asks_nobody_but_this_server(browser: AsyncClient)
 def test_signs_of_life(db: None, monkeypatch: pytest.MonkeyPatch):
     client = Client()
     assert client.get("/healthz").json() == {"ok": True}
-    assert client.get("/readyz").json() == {"ok": True, "database": True, "channel_layer": True}
+    ready = {"ok": True, "database": True, "channel_layer": True, "draining": False}
+    assert client.get("/readyz").json() == ready
 
     async def unreachable(*_: Any) -> None:
         raise ConnectionError("redis://secret@host")
@@ -392,7 +398,22 @@ def test_signs_of_life(db: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(InMemoryChannelLayer, "group_send", unreachable)
     answer = client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json() == {"ok": False, "database": True, "channel_layer": False}
+    assert answer.json() == {**ready, "ok": False, "channel_layer": False}
+
+
+async def test_a_process_that_goes_down_is_not_ready_but_still_obeys(
+    browser: AsyncClient, running: Json
+):
+    stopping = asyncio.create_task(runtime.stop(grace=30))
+    await eventually(runtime.is_draining)
+    answer = await browser.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"ok": False, "draining": True})
+    assert (await browser.get("/healthz")).status_code == 200
+    status, _ = await post(browser, f"/api/turns/{running['turn_id']}/abort", {})
+    assert status == 200
+    await stopping
+    _, turn = await get(browser, f"/api/turns/{running['turn_id']}")
+    assert (turn["status"], turn["ended_by"]["reason"]) == ("cancelled", "user")
 
 
 async def test_readiness_is_bounded(settings: Any, monkeypatch: pytest.MonkeyPatch):
@@ -411,3 +432,120 @@ async def _event(client: AsyncClient, turn_id: str, kind: str) -> Json | None:
     _, body = await get(client, f"/api/turns/{turn_id}/events")
     fits(shapes.EventsAnswer, body)
     return next((event for event in body["events"] if event["type"] == kind), None)
+
+
+# Agents
+
+
+@pytest.fixture
+async def librarian(site: None) -> Agent:
+    return await database_door(Agent.objects.create)(
+        name="librarian", description="Knows books.", chat_model="some.module.factory"
+    )
+
+
+async def test_the_agents_that_may_be_chosen_are_listed(browser: AsyncClient, librarian: Agent):
+    await database_door(Agent.objects.create)(name="retired", is_enabled=False)
+
+    status, body = await get(browser, "/api/agents")
+
+    assert status == 200
+    first, second = fits(shapes.AgentsAnswer, body)["agents"]
+    assert (first["name"], first["chat_model"], first["is_default"]) == ("assistant", "local", True)
+    assert second == {
+        "name": "librarian",
+        "description": "Knows books.",
+        "chat_model": None,  # a path inside the site's code
+        "is_default": False,
+    }
+
+
+async def test_a_conversation_begins_with_the_agent_that_was_chosen(
+    browser: AsyncClient, librarian: Agent
+):
+    status, made = await post(browser, "/api/conversations", {"agent": "librarian"})
+    _, default = await post(browser, "/api/conversations")
+
+    assert (status, made["agent"], default["agent"]) == (201, "librarian", "assistant")
+    _, listed = await get(browser, "/api/conversations")
+    assert {row["agent"] for row in listed["conversations"]} == {"librarian", "assistant"}
+
+
+async def test_an_agent_that_is_not_there_is_refused_with_words(
+    browser: AsyncClient, librarian: Agent
+):
+    status, body = await post(browser, "/api/conversations", {"agent": "nobody"})
+    assert (status, body["code"]) == (422, "agent_unavailable")
+    assert "“nobody”" in body["error"]
+
+    _, made = await post(browser, "/api/conversations", {"agent": "librarian"})
+    await database_door(librarian.delete)()
+    path = f"/api/conversations/{made['conversation_id']}/messages"
+    status, body = await post(browser, path, {"text": "hello"})
+    assert (status, body["code"]) == (422, "agent_unavailable")
+
+
+# Going on
+
+
+async def interrupt(conversation: ConversationSummary) -> str:
+    """Plant a turn that lost its process; return its id."""
+
+    @database_door
+    def plant() -> str:
+        turn = Turn.objects.create(
+            conversation_id=conversation.id,
+            number=1,
+            user_message="work",
+            status="interrupted",
+            queued_at=timezone.now(),
+            started_at=timezone.now(),
+            ended_at=timezone.now(),
+        )
+        Conversation.objects.filter(pk=conversation.id).update(last_number=1)
+        return str(turn.pk)
+
+    return await plant()
+
+
+async def test_an_interrupted_turn_is_continued_once(
+    browser: AsyncClient, conversation: ConversationSummary, stranger: User
+):
+    turn_id = await interrupt(conversation)
+    status, body = await post(browser, f"/api/turns/{turn_id}/continue")
+    assert status == 202
+    continued = fits(shapes.MessageAnswer, body)["turn_id"]
+    assert await post(browser, f"/api/turns/{turn_id}/continue") == (202, body)
+    assert (await post(browser, f"/api/turns/{uuid4()}/continue"))[0] == 404
+    other = AsyncClient()
+    await other.aforce_login(stranger)
+    assert (await post(other, f"/api/turns/{turn_id}/continue"))[0] == 404
+
+    async def has_ended() -> bool:
+        return (await get(browser, f"/api/turns/{continued}"))[1]["status"] == "completed"
+
+    await eventually(has_ended)
+    status, body = await post(browser, f"/api/turns/{continued}/continue")
+    assert (status, body["code"]) == (409, "cannot_continue")
+
+
+async def test_a_parked_conversation_says_so_until_a_person_lets_it_go_on(
+    browser: AsyncClient, conversation: ConversationSummary, stranger: User
+):
+    parked = Conversation.objects.filter(pk=conversation.id)
+    await database_door(parked.update)(parked_at=timezone.now(), parked_reason="owner_deaths")
+    path = f"/api/conversations/{conversation.id}"
+    status, body = await post(browser, f"{path}/messages", {"text": "hello"})
+    assert (status, body["code"]) == (409, "conversation_parked")
+    _status, snapshot = await get(browser, f"{path}/messages")
+    assert snapshot["parked"]["reason"] == "owner_deaths"
+    other = AsyncClient()
+    await other.aforce_login(stranger)
+    assert (await post(other, f"{path}/resume"))[0] == 404
+    await database_door(Turn.objects.create)(
+        conversation_id=conversation.id, number=1, user_message="x", queued_at=timezone.now()
+    )
+    status, body = await post(browser, f"{path}/resume")
+    assert (status, fits(shapes.ResumeAnswer, body)["resumed"]) == (200, True)
+    assert (await post(browser, f"{path}/resume"))[1]["resumed"] is False
+    assert (await get(browser, f"{path}/messages"))[1]["parked"] is None

@@ -1,6 +1,7 @@
 """Events on their way to sockets: what goes through the layer, and what a slow or dead one does not break."""
 
 import asyncio
+import threading
 from typing import Any
 from uuid import uuid4
 
@@ -70,6 +71,54 @@ async def test_a_layer_that_hangs_holds_up_a_turn_once_and_not_at_every_event(
         for _ in range(100):
             await sink.publish(uuid4(), SMALL)
     assert asked == 1
+
+
+async def test_a_layer_that_hung_is_used_again_when_it_answers(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+):
+    settings.WEBCHAT_LAYER_TIMEOUT = 0.02
+    monkeypatch.setattr(broadcast, "QUIET", 0.0)
+    send = InMemoryChannelLayer.group_send
+
+    async def hangs(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", hangs)
+    sink, conversation_id = ChannelLayerSink(), uuid4()
+    await sink.publish(conversation_id, SMALL)
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", send)
+    layer = get_channel_layer()
+    channel = await layer.new_channel()
+    await layer.group_add(conversation_group(conversation_id), channel)
+    await sink.publish(conversation_id, {**SMALL, "seq": 8})
+    tried = await asyncio.wait_for(layer.receive(channel), 1)
+
+    async def sent() -> bool:
+        await sink.publish(conversation_id, {**SMALL, "seq": 9})
+        return not layer.channels[channel].empty()
+
+    await eventually(sent)
+    assert tried["event"]["seq"] == 8
+    assert (await layer.receive(channel))["event"]["seq"] == 9
+
+
+async def test_what_another_loop_publishes_wakes_the_loop_of_the_sockets():
+    layer = get_channel_layer()
+    channel, conversation_id = await layer.new_channel(), uuid4()
+    await broadcast.join(channel, conversation_group(conversation_id))
+    receiving = asyncio.create_task(layer.receive(channel))
+    await asyncio.sleep(0)
+
+    def elsewhere() -> None:
+        asyncio.run(ChannelLayerSink().publish(conversation_id, SMALL))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    try:
+        message = await asyncio.wait_for(receiving, 1)
+    finally:
+        await asyncio.to_thread(thread.join)
+    assert message["event"] == SMALL
 
 
 def test_pieces_go_on_where_the_stored_text_ends():

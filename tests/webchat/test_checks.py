@@ -1,16 +1,24 @@
 """System checks: what would make the live page deaf, slow or open has an id, a hint and a line in the documentation."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, run_checks
+from django.db.models.functions import Now
 from django.test import override_settings
+from django.urls import path
 
+from turns.models import Process
 from webchat import checks
 from webchat.conf import NUMBERS, WebchatSettings, app_settings
+from webchat.consumers import ChatConsumer
+from webchat.routing import SiteOriginValidator, websocket_application
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings" / "webchat.md"
 REDIS = {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}
@@ -65,6 +73,50 @@ def test_a_redis_client_that_drops_idle_sockets_is_an_error(monkeypatch: pytest.
     monkeypatch.setattr(checks, "version", lambda _name: "7.4.1")
     with override_settings(CHANNEL_LAYERS={"default": REDIS}):
         assert not found()
+
+
+def test_a_layer_in_memory_is_told_of_where_turns_run_elsewhere():
+    with override_settings(TURNS_DISPATCHER="tests.turns.test_dispatch.Nowhere"):
+        assert found()["webchat.W004"].hint
+
+
+_chat: Any = ChatConsumer.as_asgi()
+_route: Any = path("ws/", _chat)
+_routes: Any = path("", websocket_application)
+
+
+@pytest.mark.parametrize(
+    ("application", "is_error"),
+    [
+        (ProtocolTypeRouter({"websocket": URLRouter([_route])}), True),
+        (
+            ProtocolTypeRouter({"websocket": AuthMiddlewareStack(URLRouter([_route]))}),
+            True,
+        ),
+        (ProtocolTypeRouter({"websocket": URLRouter([_routes])}), False),
+        (ProtocolTypeRouter({"websocket": SiteOriginValidator(_chat)}), False),
+        (ProtocolTypeRouter({"http": None}), False),
+    ],
+)
+def test_sockets_that_every_site_may_open_are_an_error(monkeypatch, application, is_error):
+    monkeypatch.setattr(checks, "import_string", lambda _path: application)
+    assert ("webchat.E004" in found()) == is_error
+
+
+@pytest.mark.django_db
+def test_processes_that_do_not_hear_each_other_are_an_error():
+    def complaints() -> list[str | None]:
+        messages = run_checks(databases=["default"])
+        return [message.id for message in messages if message.id == "webchat.E005"]
+
+    first = Process.objects.create(host="one", pid=1, seen_at=Now(), has_shared_layer=True)
+    assert complaints() == []
+    Process.objects.create(host="two", pid=2, seen_at=Now(), has_shared_layer=True)
+    assert complaints() == []
+    Process.objects.create(host="three", pid=3, seen_at=Now() - timedelta(minutes=1))
+    assert complaints() == []
+    Process.objects.filter(pk=first.pk).update(has_shared_layer=False)
+    assert complaints() == ["webchat.E005"]
 
 
 def test_deployment_checks_name_the_layer_in_memory_and_a_missing_policy():

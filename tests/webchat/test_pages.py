@@ -12,7 +12,9 @@ from django.contrib.staticfiles import finders
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
+from governance.doors import database_door
 from turns import services
+from turns.models import Agent
 from webchat.texts import CHAT_TEXTS
 
 STATIC = Path(__file__).parents[2] / "static" / "webchat"
@@ -98,6 +100,59 @@ async def test_a_new_conversation_is_opened_and_listed(browser: AsyncClient) -> 
     listed = (await browser.get("/")).content.decode()
     assert made["Location"] not in empty
     assert made["Location"] in listed
+
+
+@pytest.fixture
+async def librarian(browser: AsyncClient) -> Agent:
+    return await database_door(Agent.objects.create)(
+        name="librarian", description="Knows <b>books</b>."
+    )
+
+
+async def test_with_one_agent_there_is_nothing_to_choose(
+    browser: AsyncClient, conversation: services.ConversationSummary
+) -> None:
+    for path in ("/", address(conversation)):
+        page = Page((await browser.get(path)).content.decode())
+        assert "new-agent" not in page.ids()
+
+
+async def test_with_several_agents_one_is_chosen_by_name_and_the_default_is_preselected(
+    browser: AsyncClient, conversation: services.ConversationSummary, librarian: Agent
+) -> None:
+    for path in ("/", address(conversation)):
+        html = (await browser.get(path)).content.decode()
+        page = Page(html)
+        assert page.ids().count("new-agent") == 1
+        options = [attributes for tag, attributes in page.elements if tag == "option"]
+        assert options == [{"value": "assistant", "selected": None}, {"value": "librarian"}]
+        assert "<b>books" not in html
+        labels = [attributes for tag, attributes in page.elements if tag == "label"]
+        assert {"class": "visually-hidden", "for": "new-agent"} in labels
+
+
+async def test_the_agent_that_was_chosen_answers_and_its_name_is_shown(
+    browser: AsyncClient, librarian: Agent
+) -> None:
+    made = await browser.post(reverse("webchat:new_conversation"), {"agent": "librarian"})
+    header = (await browser.get(made["Location"])).content.decode()
+    listed = (await browser.get("/")).content.decode()
+
+    assert re.search(r'class="chat-agent">.*Agent:</span> librarian<', header)
+    assert re.search(r'class="conversation-agent">.*Agent:</span> librarian<', listed)
+
+
+async def test_an_agent_that_went_meanwhile_is_a_sentence_on_the_page(
+    browser: AsyncClient, librarian: Agent
+) -> None:
+    await database_door(librarian.delete)()
+
+    answer = await browser.post(reverse("webchat:new_conversation"), {"agent": "librarian"})
+
+    assert answer.status_code == 422
+    html = answer.content.decode()
+    assert 'role="alert"' in html
+    assert "There is no agent named “librarian”" in html
 
 
 async def test_a_conversation_is_not_made_by_looking(browser: AsyncClient) -> None:

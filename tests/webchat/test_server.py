@@ -6,10 +6,14 @@ import os
 import re
 import socket
 import struct
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import httpx
 
@@ -18,10 +22,17 @@ from tests.e2e.site import Site
 TEXT, CLOSE = 1, 8
 
 
+class Address(Protocol):
+    """Where a server listens."""
+
+    port: int
+    url: str
+
+
 class Wire:
     """The least of a WebSocket client: text frames out, everything in."""
 
-    def __init__(self, site: Site, *, path: str, cookie: str) -> None:
+    def __init__(self, site: Address, *, path: str, cookie: str = "") -> None:
         self._socket = socket.create_connection(("127.0.0.1", site.port), timeout=20)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = (
@@ -56,6 +67,11 @@ class Wire:
             (length,) = struct.unpack("!Q", self._stream.read(8))
         return first & 0x0F, self._stream.read(length)
 
+    def close(self) -> None:
+        """Leave without a word."""
+        self._stream.close()
+        self._socket.close()
+
     def read_to_the_close(self) -> tuple[list[str], int]:
         """Return the types of the frames that come, and the code with which the server closes."""
         types: list[str] = []
@@ -64,8 +80,7 @@ class Wire:
             if kind == CLOSE:
                 (code,) = struct.unpack("!H", content[:2])
                 self._socket.sendall(struct.pack("!BB", 0x80 | CLOSE, 0x80) + bytes(4))
-                self._stream.close()
-                self._socket.close()
+                self.close()
                 return types, code
             if kind == TEXT:
                 types.append(json.loads(content)["type"])
@@ -109,3 +124,36 @@ def test_who_is_connected_when_the_server_goes_down_sees_the_turn_end_and_is_tol
         assert site.wait() == 0, site.said
     finally:
         site.leave()
+
+
+def test_who_never_reads_costs_little_memory_holds_up_nobody_and_is_let_go():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    site = SimpleNamespace(port=port, url=f"http://127.0.0.1:{port}")
+    command = [sys.executable, "-m", "tests.webchat.flood", str(port), "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            while "started" not in server.stdout.readline():
+                assert server.poll() is None
+            slow = Wire(site, path="/")
+            peer = Wire(site, path="/")
+            delays = []
+            told: dict[str, Any] = {}
+            while "closed" not in told:
+                _, content = peer.receive()
+                frame = json.loads(content)
+                if "sent_at" in frame:
+                    delays.append(time.monotonic() - frame["sent_at"])
+                told |= frame
+            slow.close()
+            peer.close()
+        finally:
+            server.kill()
+    assert told["closed"] == 1013
+    assert told["gained"] < 20_000_000  # of 190 MB that were pushed
+    assert told["taken"] < 600
+    assert len(delays) == 200
+    assert sorted(delays)[190] < 0.5
+    assert " 101 " in slow.status

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -106,3 +107,15 @@ def test_in_the_admin_a_token_can_be_revoked_but_not_edited_or_deleted(admin: Cl
     chosen = {"action": "revoke", "_selected_action": [row.pk]}
     admin.post(reverse("admin:webchat_apitoken_changelist"), chosen)
     assert tokens.find_user(token) is None
+
+
+def test_the_command_prints_a_token_for_a_user_and_nothing_else(
+    user: User, capsys: pytest.CaptureFixture[str]
+):
+    call_command("issue_token", "ada", "nightly report")
+    printed = capsys.readouterr().out
+    assert tokens.find_user(printed.strip()) == user
+    assert ApiToken.objects.get().name == "nightly report"
+    for nobody in ("eve", ""):
+        with pytest.raises(CommandError, match="no active user"):
+            call_command("issue_token", nobody, "x")

@@ -12,7 +12,7 @@ from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from governance import CancelSource
+from governance import CancelSource, approvals
 from governance import selectors as governance
 from governance.admin.cells import NOTHING, by_whom, span
 from governance.admin.filters import ConditionFilter
@@ -69,6 +69,9 @@ class TurnAdmin(IdSearchAdmin):
         "limit",
         "ended_by",
         "calls",
+        "worked_for",
+        "sub_agents",
+        "decisions",
         "requests",
         "repairs_made",
         "event_log",
@@ -84,6 +87,7 @@ class TurnAdmin(IdSearchAdmin):
                     "error_code",
                     "error_message",
                     "who",
+                    "agent",
                     "conversation",
                     "user_message",
                 ]
@@ -92,11 +96,33 @@ class TurnAdmin(IdSearchAdmin):
         (gettext_lazy("Time"), {"fields": ["queued_at", "started_at", "ended_at", "ran", "limit"]}),
         (
             gettext_lazy("Work"),
-            {"fields": ["steps", "step_limit", "tool_call_count", "usage_text", "calls"]},
+            {
+                "fields": [
+                    "steps",
+                    "step_limit",
+                    "token_limit",
+                    "tool_call_count",
+                    "usage_text",
+                    "calls",
+                ]
+            },
+        ),
+        (
+            gettext_lazy("Sub-agents"),
+            {"fields": ["sub_agents", "worked_for", "depth", "is_detached", "delivered_at"]},
         ),
         (
             gettext_lazy("Audit"),
-            {"fields": ["requests", "repairs_made", "parent", "owner", "epoch", "source"]},
+            {
+                "fields": [
+                    "decisions",
+                    "requests",
+                    "repairs_made",
+                    "owner",
+                    "epoch",
+                    "source",
+                ]
+            },
         ),
         (gettext_lazy("Events"), {"classes": ["collapse"], "fields": ["event_log"]}),
     ]
@@ -182,6 +208,59 @@ class TurnAdmin(IdSearchAdmin):
                     call.disposition or NOTHING,
                 )
                 for call in governance.calls_of_group(str(obj.pk))
+            ],
+        )
+
+    @admin.display(description=gettext_lazy("works for"))
+    def worked_for(self, obj: Turn) -> SafeString | str:
+        """The turn that set it to work, and by which call."""
+        if obj.parent is None:
+            return NOTHING
+        text = f"{obj.parent.agent} · {obj.parent_tool_id}"
+        return link("turns_turn", obj.parent.pk, text)
+
+    @admin.display(description=gettext_lazy("sub-agents"))
+    def sub_agents(self, obj: Turn) -> SafeString | str:
+        """Whom it has set to work, and what became of that."""
+        heads = [
+            _("queued at"),
+            _("agent"),
+            _("status"),
+            _("ended by"),
+            _("ran"),
+            _("delivered at"),
+        ]
+        return table(
+            heads,
+            [
+                (
+                    child.queued_at,
+                    link("turns_turn", child.pk, child.agent or child.pk),
+                    child.status,
+                    by_whom(child),
+                    span(child.duration_ms),
+                    (child.delivered_at or _("not yet")) if child.is_detached else NOTHING,
+                )
+                for child in obj.children.order_by("queued_at")
+            ],
+        )
+
+    @admin.display(description=gettext_lazy("decisions of people"))
+    def decisions(self, obj: Turn) -> SafeString | str:
+        """Who was asked about its calls, and who decided what when (D4)."""
+        heads = [_("asked at"), _("tool"), _("decision"), _("by"), _("decided at"), _("reason")]
+        return table(
+            heads,
+            [
+                (
+                    question.requested_at,
+                    link("governance_approval", question.pk, question.tool_name),
+                    question.decision or _("not yet"),
+                    question.by_name or NOTHING,
+                    question.decided_at or NOTHING,
+                    question.reason or NOTHING,
+                )
+                for question in approvals.all_of(str(obj.pk))
             ],
         )
 

@@ -12,6 +12,7 @@ from turns.chat_models.providers import (
     close_connections,
     problem_of,
     split,
+    warm,
 )
 from turns.core.chat_model import ChatModel
 from turns.core.exceptions import ChatModelError
@@ -21,7 +22,10 @@ __all__ = [
     "ProviderChatModel",
     "close_connections",
     "get_chat_model",
+    "is_known",
     "problem_of",
+    "public_name",
+    "warm",
 ]
 
 LOCAL = "local"
@@ -49,6 +53,21 @@ def get_chat_model(name: str) -> ChatModel:
         raise _unknown(name)
     model: ChatModel = factory()
     return model
+
+
+def is_known(name: str) -> bool:
+    """Return whether there is a chat model of this name. The path of a factory is imported for it, not called."""
+    if public_name(name):
+        return True
+    try:
+        return callable(import_string(name.replace(":", ".", 1)))
+    except ImportError:
+        return False
+
+
+def public_name(name: str) -> str | None:
+    """Return a chat model's name as anybody may read it; None for a path inside this site's code."""
+    return name if name == LOCAL or split(name) else None
 
 
 def _unknown(name: str) -> ChatModelError:

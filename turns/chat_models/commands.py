@@ -171,6 +171,25 @@ def _status(rest: str) -> PlannedCall:
     return PlannedCall(tool_name="session_status")
 
 
+def _ask(rest: str) -> PlannedCall:
+    return _set_to_work(rest, tool="sessions_ask", word="ask")
+
+
+def _spawn(rest: str) -> PlannedCall:
+    return _set_to_work(rest, tool="sessions_spawn", word="spawn")
+
+
+def _set_to_work(rest: str, *, tool: str, word: str) -> PlannedCall:
+    agent, message = (*rest.split(maxsplit=1), "", "")[:2]
+    if not message:
+        example = f"{word} assistant run date"
+        raise CommandProblem(
+            _("`%(word)s` needs an agent and a message: `%(example)s`.")
+            % {"word": word, "example": example}
+        )
+    return PlannedCall(tool_name=tool, input={"agent": agent, "message": message})
+
+
 def _call(rest: str) -> PlannedCall:
     match = _CALL.fullmatch(rest)
     if match is None:
@@ -215,6 +234,8 @@ _COMMANDS: Mapping[str, Callable[[str], PlannedCall | Speech]] = {
     "edit": _edit,
     "wait": _wait,
     "status": _status,
+    "ask": _ask,
+    "spawn": _spawn,
     "call": _call,
     "say": _say,
     "slowly": _slowly,

@@ -1,13 +1,16 @@
 """The words of the `local` chat model about itself: help, greetings, and what it says when it does not understand."""
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from django.utils.translation import gettext as _
 
 from turns.chat_models.plans import Intent
+from turns.chat_models.summaries import code, plain
 from turns.core.chat_model import ToolSpec
 
 # How the note on an interrupted turn begins in the instructions (H5); it is their last part.
+COLLEAGUES = "Other agents can work for you"  # how the list of them begins in the instructions
 _NOTE_BEGINS = "[INTERRUPTED] The previous turn"
 
 
@@ -50,6 +53,25 @@ def note_in(instructions: str) -> str:
     return _("By the way: %(note)s") % {"note": note[:1].lower() + note[1:]}
 
 
+def agents_in(instructions: str) -> str:
+    """Return whom the instructions name as agents that can be asked."""
+    lines = (
+        instructions[instructions.find(COLLEAGUES) :].splitlines()
+        if COLLEAGUES in instructions
+        else []
+    )
+    listed = list(takewhile(lambda line: line.startswith("- "), lines[1:]))
+    if not listed:
+        return _("There is no other agent here whom I could ask. An administrator can make some.")
+    agents = (line.removeprefix("- ").partition(": ") for line in listed)
+    rows = (
+        f"- {code(name)}: {plain(text)}" if text else f"- {code(name)}"
+        for name, _colon, text in agents
+    )
+    opening = _("These agents can work for you: say `ask` or `spawn`, a name, and what to do.")
+    return "\n".join((opening, "", *rows))
+
+
 def _commands() -> str:
     rows = (
         ("run ls -l", _("run a shell command in the workspace")),
@@ -59,6 +81,9 @@ def _commands() -> str:
         ("edit notes.txt: milk => bread", _("replace a text in a file")),
         ("fetch https://example.org/", _("show a page of the web")),
         ("wait 20", _("let 20 seconds pass")),
+        ("ask assistant run date", _("let another agent do it, and wait for its answer")),
+        ("spawn assistant wait 60", _("let another agent do it, and get its report later")),
+        ("agents", _("list the agents that can be asked")),
         ("status", _("say how the calls of this conversation went")),
         ("say Hello", _("say something")),
         ("slowly One two three", _("say it word by word, so that you can cancel it")),

@@ -6,7 +6,15 @@ answers since then tell how far it has come.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +23,19 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from turns.chat_models.commands import PlannedCall, Speech
-from turns.chat_models.guide import answer_to, help_text, note_in, problem_text
+from turns.chat_models.guide import agents_in, answer_to, help_text, note_in, problem_text
 from turns.chat_models.plans import Intent, Plan, parse
-from turns.chat_models.summaries import CallResult, code, summarise
-from turns.core.chat_model import ChatDelta, ChatRequest, TextDelta, ToolCallDelta, Usage
+from turns.chat_models.summaries import CallResult, cited, code, plain, summarise
+from turns.core.chat_model import (
+    ChatDelta,
+    ChatRequest,
+    Stop,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from turns.core.marks import SUB_AGENT, TIME_IS_UP
 from turns.core.messages import Message
 
 Sleep = Callable[[float], Awaitable[Any]]
@@ -38,6 +55,15 @@ class Answer:
     step: int = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """The last thing that was said to the model: by the user, by sub-agents; and the messages since then."""
+
+    text: str = ""
+    reports: tuple[str, ...] = ()
+    since: Sequence[Message] = ()
+
+
 class LocalChatModel:
     """Carries out commands; see `help`. `pause` in seconds and `sleep` make `slowly` slow."""
 
@@ -47,12 +73,17 @@ class LocalChatModel:
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer the request piece by piece."""
-        said = 0
+        said, is_cut_off = 0, False
         async with aclosing(self._deltas(compose(request))) as deltas:
             async for delta in deltas:
                 said += len(delta.text if isinstance(delta, TextDelta) else delta.arguments)
                 yield delta
+                is_cut_off = request.max_tokens is not None and _tokens(said) >= request.max_tokens
+                if is_cut_off:
+                    break
         yield Usage(input_tokens=_count_tokens(request), output_tokens=_tokens(said))
+        if is_cut_off:
+            yield Stop(StopReason.LENGTH)
 
     async def _deltas(self, answer: Answer) -> AsyncGenerator[TextDelta | ToolCallDelta, None]:
         for place, speech in enumerate(answer.speeches):
@@ -69,14 +100,19 @@ class LocalChatModel:
 
 def compose(request: ChatRequest) -> Answer:
     """Return the answer to a request: the next step of its plan, or the last word."""
-    text, since = _last_exchange(request.messages)
-    plan = parse(text)
-    done = sum(message.role == "assistant" for message in since)
+    heard = _last_heard(request.messages)
+    if heard.text.startswith(TIME_IS_UP):
+        return Answer(speeches=(Speech(text=_report(request.messages)),))
+    if heard.reports and not heard.text:
+        return Answer(speeches=tuple(_told(heard.reports)))
+    plan = parse(heard.text)
+    done = sum(message.role == "assistant" for message in heard.since)
     if done < len(plan.steps):
         step = plan.steps[done]
         speeches = step.speeches or (Speech(text=_announce(plan, done)),)
         return Answer(speeches=speeches, calls=step.calls, step=done + 1)
-    return Answer(speeches=tuple(_last_word(plan, since, request=request)))
+    last = _last_word(plan, heard.since, request=request)
+    return Answer(speeches=(*_told(heard.reports), *last))
 
 
 def _last_word(plan: Plan, since: Sequence[Message], *, request: ChatRequest) -> Iterator[Speech]:
@@ -89,17 +125,37 @@ def _last_word(plan: Plan, since: Sequence[Message], *, request: ChatRequest) ->
         yield Speech(text=problem_text(plan.problem))
     elif plan.intent is Intent.HELP:
         yield Speech(text=help_text(request.tools))
+    elif plan.intent is Intent.AGENTS:
+        yield Speech(text=agents_in(request.instructions))
     elif plan.intent is not Intent.RUN:
         yield Speech(text=answer_to(plan.intent))
 
 
-def _last_exchange(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """Return the last text of the user and the messages since then."""
+def _last_heard(messages: Sequence[Message]) -> _Heard:
     for place in range(len(messages) - 1, -1, -1):
         texts = [block.text for block in messages[place].texts if not block.is_blank]
         if texts and messages[place].role == "user":
-            return "\n".join(texts), messages[place + 1 :]
-    return "", messages
+            return _Heard(
+                text="\n".join(text for text in texts if not text.startswith(SUB_AGENT)),
+                reports=tuple(text for text in texts if text.startswith(SUB_AGENT)),
+                since=messages[place + 1 :],
+            )
+    return _Heard(since=messages)
+
+
+def _told(reports: Iterable[str]) -> Iterator[Speech]:
+    """What sub-agents have reported is quoted: it is nobody's command."""
+    for report in reports:
+        first, _newline, said = report.removeprefix(SUB_AGENT).strip().partition("\n")
+        yield Speech(text=f"{plain(first)}\n\n{cited(said)}" if said.strip() else plain(first))
+
+
+def _report(messages: Sequence[Message]) -> str:
+    """What was done until the time was up, for whoever has given the work."""
+    results = _results(_last_heard(messages[:-1]).since)
+    if not results:
+        return _("My time was up before anything was done.")
+    return "\n\n".join((_("My time is up. This is what I have:"), summarise(results)))
 
 
 def _results(since: Sequence[Message]) -> list[CallResult]:
@@ -121,9 +177,9 @@ def _results(since: Sequence[Message]) -> list[CallResult]:
 def _announce(plan: Plan, done: int) -> str:
     calls = plan.steps[done].calls
     if len(calls) == 1:
-        what = _("running %(tool)s…") % {"tool": code(calls[0].tool_name)}
+        what = _("calling %(tool)s…") % {"tool": code(calls[0].tool_name)}
     else:
-        what = ngettext("running %(count)d tool…", "running %(count)d tools…", len(calls)) % {
+        what = ngettext("calling %(count)d tool…", "calling %(count)d tools…", len(calls)) % {
             "count": len(calls)
         }
     if len(plan.steps) == 1:

@@ -18,6 +18,7 @@ MAX_STEPS = 200
 
 _THEN = re.compile(r"then\b[ \t:,]*", re.IGNORECASE)
 _HELP = re.compile(r"(?:help|commands|\?+|what can you do)[ ?.!]*", re.IGNORECASE)
+_AGENTS = re.compile(r"(?:list |show )?(?:the )?agents[ ?.!]*", re.IGNORECASE)
 _GREETING = re.compile(
     r"(?:hi|hello|hey|hallo|greetings|good (?:morning|afternoon|evening|day))\b[\w ,.!]{0,20}",
     re.IGNORECASE,
@@ -31,6 +32,7 @@ class Intent(StrEnum):
 
     RUN = "run"
     HELP = "help"
+    AGENTS = "agents"
     GREETING = "greeting"
     THANKS = "thanks"
     UNKNOWN = "unknown"
@@ -74,6 +76,7 @@ def _intent(lines: Sequence[str]) -> Intent:
     if len(lines) == 1:
         for pattern, intent in (
             (_HELP, Intent.HELP),
+            (_AGENTS, Intent.AGENTS),
             (_GREETING, Intent.GREETING),
             (_THANKS, Intent.THANKS),
         ):

@@ -1,13 +1,14 @@
 """Providers: chat models behind a vendor's API, by names such as `anthropic:claude-sonnet-5-5`.
 
-Nothing of a vendor is imported before such a model first answers, and then in a thread: it takes seconds.
+Nothing of a vendor is imported where no such model is in use. It takes seconds, so a thread does it: when the server
+starts or, for a model of an agent, when it first answers.
 """
 
 import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -105,6 +106,28 @@ def problem_of(name: str) -> ProviderFailure | None:
     return None
 
 
+def warm(name: str) -> threading.Thread | None:
+    """Begin to import what a chat model of a provider needs, so that its first answer does not wait for that.
+
+    Return the thread that does it; None where there is nothing to import, or it would be in vain.
+    """
+    found = split(name)
+    if found is None or problem_of(name) is not None:
+        return None
+    provider, _model_name = found
+
+    def read() -> None:
+        # One thread at a time: two that import the same packages meet in modules that are half made.
+        with _importing, suppress(ImportError):  # told when the model is asked
+            import_module(f"{_VENDORS}.streams")
+            import_module(f"{_VENDORS}.{provider.name}")
+
+    # Not waited for when the process ends: nothing is half done then.
+    reading = threading.Thread(target=read, name=f"importing {provider.name}", daemon=True)
+    reading.start()
+    return reading
+
+
 class ProviderChatModel:
     """A chat model of a provider. `limits` and `retry_policy` are read at each request; the settings by default."""
 
@@ -150,7 +173,7 @@ class ProviderChatModel:
 
     def _connect(self, pool: "dict[str, Connection]") -> "Connection":
         """Import the vendor and make its client, once for each event loop."""
-        with _connecting:
+        with _importing:
             if (known := pool.get(self.name)) is not None:
                 return known
             if self._provider.needs_key and not self._provider.key:
@@ -172,7 +195,7 @@ class ProviderChatModel:
 
 # A client belongs to the loop that it was first used on; every turn of that loop shares it.
 _pools: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Connection]]" = WeakKeyDictionary()
-_connecting = threading.Lock()
+_importing = threading.Lock()
 
 
 def _pool_of(loop: asyncio.AbstractEventLoop) -> "dict[str, Connection]":

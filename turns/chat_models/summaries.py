@@ -14,9 +14,11 @@ MAX_QUOTED_LENGTH = 1_200
 MAX_REPORTS = 12
 _TITLE_LENGTH = 80
 
-_MAIN_ARGUMENTS = ("command", "url", "path", "seconds")
+_MAIN_ARGUMENTS = ("command", "url", "path", "seconds", "message")
 # Results that are written for the model begin with a mark; sentences about the call itself begin with "It".
-_MARKED = re.compile(r"\[(?:TIMEOUT|CANCELLED|ERROR|INTERRUPTED)\] (?P<sentences>.*)")
+_MARKED = re.compile(r"\[(?:TIMEOUT|CANCELLED|ERROR|INTERRUPTED|EXPIRED)\] (?P<sentences>.*)")
+_DENIED = re.compile(r"\[DENIED\] (?P<said>.*)\nIt had no effect\..*", re.DOTALL)
+_ASKED, _SPAWNED = "sessions_ask", "sessions_spawn"
 _ABOUT_THE_CALL = "It "
 _LOOP = "[LOOP] "
 _PARTIAL_OUTPUT = "Partial output before it was ended:\n"
@@ -74,23 +76,41 @@ def _report(result: CallResult) -> _Report:
     tool = code(result.tool_name)
     title = _title(result.input)
     if not result.is_error:
-        sentence = _("%(tool)s succeeded.") % {"tool": tool}
-        return _Report(title=title, sentence=sentence, output=content, warning=warning)
+        sentence, output = _success(result, content)
+        return _Report(title=title, sentence=sentence, output=output, warning=warning)
     first, _newline, rest = content.partition("\n")
-    if marked := _MARKED.fullmatch(first):
+    if denied := _DENIED.fullmatch(content):
+        rest, sentence = "", _named(denied["said"], tool_name=result.tool_name)
+    elif marked := _MARKED.fullmatch(first):
         sentence = _outcome(marked["sentences"], tool_name=result.tool_name)
     else:
-        sentence = _("%(tool)s failed: %(reason)s") % {"tool": tool, "reason": _plain(first)}
-    output = rest.removeprefix(_PARTIAL_OUTPUT)
+        sentence = _("%(tool)s failed: %(reason)s") % {"tool": tool, "reason": plain(first)}
+    output = quoted(rest.removeprefix(_PARTIAL_OUTPUT))
     return _Report(title=title, sentence=sentence, output=output, warning=warning)
+
+
+def _success(result: CallResult, content: str) -> tuple[str, str]:
+    """Return the sentence and the output; what another agent said is told as its answer, not as a program's output."""
+    agent = code(str(result.input.get("agent", "")))
+    if result.tool_name == _ASKED:
+        return _("%(agent)s answered:") % {"agent": agent}, cited(content)
+    if result.tool_name == _SPAWNED:
+        return _("%(agent)s is at work; its report comes here when it is done.") % {
+            "agent": agent
+        }, ""
+    return _("%(tool)s succeeded.") % {"tool": code(result.tool_name)}, quoted(content)
 
 
 def _outcome(sentences: str, *, tool_name: str) -> str:
     """Keep what happened, leave out the advice that is meant for a model."""
     first, *others = _SENTENCE_END.split(sentences)
     told = [first, *(other for other in others if other.startswith(_ABOUT_THE_CALL))]
-    named = _plain(" ".join(told))
-    return named.replace(_plain(f'Tool "{tool_name}"'), code(tool_name), 1)
+    return _named(" ".join(told), tool_name=tool_name)
+
+
+def _named(told: str, *, tool_name: str) -> str:
+    named = plain(told)
+    return named.replace(plain(f'Tool "{tool_name}"'), code(tool_name), 1)
 
 
 def _take_warning(content: str) -> tuple[str, str]:
@@ -115,10 +135,10 @@ def _section(group: Sequence[_Report]) -> str:
     parts = [f"**{report.title}** — {report.sentence}" if report.title else report.sentence]
     if len(group) > 1:
         parts[0] += _(" (%(count)d times)") % {"count": len(group)}
-    if report.output.strip():
-        parts.append(_quoted(report.output))
+    if report.output:
+        parts.append(report.output)
     if warning := next(_warnings(group), ""):
-        parts.append(_("Loop detector: %(warning)s") % {"warning": _plain(warning)})
+        parts.append(_("Loop detector: %(warning)s") % {"warning": plain(warning)})
     return "\n\n".join(parts)
 
 
@@ -126,15 +146,34 @@ def _warnings(group: Iterable[_Report]) -> Iterator[str]:
     return (report.warning for report in reversed(list(group)) if report.warning)
 
 
-def _quoted(output: str) -> str:
-    """Return the output in a fence, its end left out if it is long."""
-    lines = output.strip("\n").splitlines()
+def quoted(output: str) -> str:
+    """Return an output in a fence, its end left out if it is long; nothing if it is blank."""
+    if not output.strip():
+        return ""
+    shown, is_cut = _shortened(output)
+    fence = "`" * max(3, _longest_run(shown) + 1)
+    return _with_the_rest(f"{fence}text\n{shown}\n{fence}", is_cut=is_cut)
+
+
+def cited(said: str) -> str:
+    """Return what another agent said, its own Markdown kept, as a quotation."""
+    if not said.strip():
+        return ""
+    shown, is_cut = _shortened(said)
+    return _with_the_rest(
+        "\n".join(f"> {line}".rstrip() for line in shown.split("\n")), is_cut=is_cut
+    )
+
+
+def _shortened(text: str) -> tuple[str, bool]:
+    lines = text.strip("\n").splitlines()
     shown = "\n".join(lines[:MAX_QUOTED_LINES])
     is_cut = len(lines) > MAX_QUOTED_LINES or len(shown) > MAX_QUOTED_LENGTH
-    shown = shown[:MAX_QUOTED_LENGTH]
-    fence = "`" * max(3, _longest_run(shown) + 1)
-    quoted = f"{fence}text\n{shown}\n{fence}"
-    return f"{quoted}\n\n{_('The rest is on its card.')}" if is_cut else quoted
+    return shown[:MAX_QUOTED_LENGTH], is_cut
+
+
+def _with_the_rest(text: str, *, is_cut: bool) -> str:
+    return f"{text}\n\n{_('The rest is on its card.')}" if is_cut else text
 
 
 def code(text: str) -> str:
@@ -148,6 +187,6 @@ def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return the text so that Markdown shows it as it is."""
     return _SPECIAL.sub(r"\\\1", text)

@@ -1,6 +1,8 @@
 """The language model behind a small protocol: a request goes in, a stream of deltas comes out."""
 
 import json
+import math
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,6 +10,12 @@ from typing import Any, Protocol
 
 from governance import ToolCall
 from turns.core.messages import Message, TextBlock, ToolUseBlock
+
+MOST_CALLS = 100  # of one answer: each is a row, a task, and perhaps a question to a person
+
+_ID_LENGTH = 64
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")  # an id is part of addresses
+_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +29,15 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """One request: instructions, the whole valid history (H1), and the tools that may be asked for."""
+    """One request: instructions, the whole valid history (H1), and the tools that may be asked for.
+
+    `max_tokens` is the most that the answer may have; None = as much as the chat model likes.
+    """
 
     instructions: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +159,14 @@ class Reply:
 
     def _finish(self, call: _Call, *, scope: str, position: int) -> ToolCall:
         problem, arguments = _parse("".join(call.arguments))
+        if position >= MOST_CALLS:
+            problem = f"one answer may ask for {MOST_CALLS} calls at most; ask for the others in the next one"
         is_last = position == len(self._calls) - 1
         if is_last and not arguments and self.stop_reason is StopReason.LENGTH:
             # a call that was cut off before its first argument looks like one that needs none
             problem = "the arguments were cut off at the limit of the answer's length"
         return ToolCall(
-            id=self._unique(call.id or f"call_{position + 1}"),
+            id=self._unique(_safe_id(call.id) or f"call_{position + 1}"),
             tool_name=call.name or "unnamed",
             input=arguments,
             scope=scope,
@@ -180,11 +194,44 @@ def message_of(
     )
 
 
+def _safe_id(call_id: str) -> str:
+    return _NOT_IN_IDS.sub("_", call_id)[:_ID_LENGTH]
+
+
 def _parse(arguments: str) -> tuple[str, dict[str, Any]]:
+    """Return what is wrong with the arguments, in words, or what they say."""
     if not arguments.strip():
         return "", {}
     try:
-        parsed = json.loads(arguments)
+        parsed = json.loads(arguments, parse_constant=_refuse, parse_float=_finite)
+    except OverflowError:
+        return "the arguments hold a number that is too large", {}
     except ValueError:
         return "the arguments are not valid JSON", {}
-    return ("", parsed) if isinstance(parsed, dict) else ("the arguments are not a JSON object", {})
+    except RecursionError:
+        return _TOO_DEEP, {}
+    if not isinstance(parsed, dict):
+        return "the arguments are not a JSON object", {}
+    return (_TOO_DEEP, {}) if _is_deeper(parsed, _DEPTH) else ("", parsed)
+
+
+_TOO_DEEP = "the arguments are nested too deeply"
+
+
+def _refuse(constant: str) -> float:
+    """Python reads NaN and Infinity, which are no JSON: no database and no provider takes them back."""
+    raise ValueError(constant)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise OverflowError(number)
+    return value
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_is_deeper(part, depth - 1) for part in parts)

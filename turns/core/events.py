@@ -6,20 +6,25 @@ from typing import Any
 
 
 class EventType(StrEnum):
-    """The names are the protocol's; `turn_queued` is an addition."""
+    """The names are the protocol's; `turn_queued`, `sub_agent` and those of a conversation are additions."""
 
     TURN_QUEUED = "turn_queued"
     TURN_START = "turn_start"
     TEXT_DELTA = "text_delta"
     MESSAGE = "message"
+    TOOL_APPROVAL = "tool_approval"
+    TOOL_DECISION = "tool_decision"
     TOOL_START = "tool_start"
     TOOL_PROGRESS = "tool_progress"
     TOOL_DEADLINE = "tool_deadline"
     TOOL_TIMEOUT = "tool_timeout"
     TOOL_RESULT = "tool_result"
+    SUB_AGENT = "sub_agent"
     TURN_ABORT = "turn_abort"
     TURN_END = "turn_end"
     HISTORY_REPAIRED = "history_repaired"
+    CONVERSATION_PARKED = "conversation_parked"
+    CONVERSATION_RESUMED = "conversation_resumed"
     ERROR = "error"
 
 

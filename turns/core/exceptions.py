@@ -1,8 +1,9 @@
 """What can go wrong while a turn runs.
 
 TurnCoreError
-├── Fenced            another owner has taken the turn over, or it has ended
-└── ChatModelError    the chat model could not answer
+├── Fenced                another owner has taken the turn over, or it has ended
+└── TurnRefused           the turn cannot be run, or not to its end
+    └── ChatModelError    the chat model could not answer
 """
 
 
@@ -14,10 +15,14 @@ class Fenced(TurnCoreError):
     """The turn is not ours any more: write nothing, end its tools."""
 
 
-class ChatModelError(TurnCoreError):
-    """The chat model could not answer: a stable `code` and a sentence that is safe to show to the person."""
+class TurnRefused(TurnCoreError):
+    """The turn cannot be run: a stable `code` and a sentence that is safe to show to the person."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class ChatModelError(TurnRefused):
+    """The chat model could not answer."""

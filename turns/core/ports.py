@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from governance import Cancellation, Observer, ToolCall
+from governance import Approver, Cancellation, Decision, Observer, ToolCall
 from turns.core.messages import Message
 from turns.core.turns import TurnStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTurn:
-    """A turn that this process owns from now on; `epoch` fences its writes. Spans in seconds."""
+    """A turn that this process owns from now on; `epoch` fences its writes. Spans in seconds.
+
+    `token_limit` is the most tokens that it may use in all, in and out; None = no limit.
+    """
 
     id: UUID
     conversation_id: UUID
@@ -21,6 +24,8 @@ class ClaimedTurn:
     user_message: str
     turn_timeout: float | None
     step_limit: int
+    parent_id: UUID | None = None
+    token_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +56,7 @@ class Prompt:
     note: str = ""
 
 
-class TurnJournal(Observer, Protocol):
+class TurnJournal(Observer, Approver, Protocol):
     """Writes one turn: every method persists, then publishes, and raises `Fenced` if the turn is not ours any more."""
 
     async def prompt(self) -> Prompt:
@@ -87,14 +92,21 @@ class TurnStore(Protocol):
         """Return the unsettled cancel requests of these turns."""
         ...
 
+    async def decisions(self, questions: Sequence[str]) -> list[Decision]:
+        """Return what people have decided of these questions."""
+        ...
+
     async def end_turn(
         self, turn: ClaimedTurn, ending: TurnEnding, *, steps: int, usage: dict[str, int]
     ) -> bool:
         """Give the turn its terminal status, once: close its calls, settle its requests. False if it had one."""
         ...
 
-    async def end_lost(self, live: Collection[UUID]) -> None:
-        """End the turns that name this process although it does not run them: a write of it was lost."""
+    async def sweep(self, live: Collection[UUID]) -> None:
+        """End the turns that have no live owner, and those that name this process although it runs only `live`."""
+
+    async def dispatch_again(self) -> None:
+        """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
 
     async def waiting_conversations(self) -> list[UUID]:
         """Return the conversations that have a queued turn and no live one."""

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from governance import (
+    ApprovalRule,
+    CallStatus,
     Cancellation,
     CancellationToken,
     CancelReason,
@@ -18,42 +20,52 @@ from governance import (
     ToolExecutor,
     ToolOutcome,
 )
-from turns.core.chat_model import (
-    ChatModel,
-    ChatRequest,
-    Notice,
-    Reply,
-    TextDelta,
-    ToolSpec,
-    message_of,
-)
-from turns.core.deltas import DeltaStream
-from turns.core.exceptions import Fenced
-from turns.core.messages import Message, ToolResultBlock
+from turns.core.answering import Answering
+from turns.core.budget import TokenBudget
+from turns.core.chat_model import ChatModel, ChatRequest, ToolSpec, message_of
+from turns.core.clock import TurnClock, TurnFacts
+from turns.core.exceptions import ChatModelError, Fenced
+from turns.core.marks import TIME_IS_UP
+from turns.core.messages import Message, TextBlock, ToolResultBlock
 from turns.core.ports import ClaimedTurn, TurnEnding, TurnJournal
+from turns.core.step_approver import StepApprover
 from turns.core.step_observer import StepObserver
 from turns.core.turns import TurnStatus
 
 logger = logging.getLogger(__name__)
 
-MODEL_GRACE = 0.3  # seconds that a model stream may take to close after its task was cancelled
+WAITING_TOOLS = frozenset({"sessions_ask"})  # wait for another turn
+REPORT_REQUEST = (
+    f"{TIME_IS_UP} Your time is up and no tool can be called any more. Report now, in this one answer, to whom you work "
+    "for: what you have done, what you have found, and what is missing."
+)
 
 _STATUS_BY_REASON = {
     CancelReason.TIMEOUT: TurnStatus.TIMED_OUT,
     CancelReason.SHUTDOWN: TurnStatus.INTERRUPTED,
     CancelReason.ERROR: TurnStatus.FAILED,
 }
+_COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """Who takes part in a turn: the chat model, its tools and instructions, the place it works in."""
+    """Who takes part in a turn: the chat model, its tools and instructions, the place it works in.
+
+    `allowed` has the names of the tools that may be called, None = all; `max_parallel` calls run at once. Where
+    `report_grace` is above 0, a turn whose time is up gets that many seconds to report what it has. `approval` is
+    the least strict rule that holds for every tool (D1).
+    """
 
     chat_model: ChatModel
     tools: tuple[ToolSpec, ...]
     instructions: str = ""
     workspace: Path | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    allowed: Container[str] | None = None
+    max_parallel: int | None = None
+    report_grace: float = 0.0
+    approval: ApprovalRule = ApprovalRule.NEVER
 
 
 def ending_of(cancellation: Cancellation) -> TurnEnding:
@@ -78,23 +90,48 @@ class TurnRunner:
         self.turn = turn
         self.token = token
         self.steps = 0
-        self.usage: dict[str, int] = {}
+        self._budget = TokenBudget(turn.token_limit)
+        self.clock: TurnClock | None = None  # from the start of its run
         self._cast = cast
         self._executor = executor
         self._journal = journal
         self._loops = loops
         self._calls: dict[str, LiveCall] = {}
-        self._used_ids: set[str] = set()
         self._after_step: Cancellation | None = None
+        self._work = CancellationToken(
+            parent=token
+        )  # the calls and the answers, but not the report
+        self._answering = Answering(
+            cast.chat_model, journal, turn_id=str(turn.id), on_usage=self._budget.take
+        )
 
     @property
     def scope(self) -> str:
         """The conversation as governance sees it: an opaque id."""
         return str(self.turn.conversation_id)
 
+    @property
+    def usage(self) -> dict[str, int]:
+        """What the turn has cost so far, in tokens."""
+        return self._budget.usage
+
     def find_call(self, tool_id: str) -> LiveCall | None:
         """Return the call of this id if it waits or runs now."""
         return self._calls.get(tool_id)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether all that goes on is that a person is asked, or another turn is waited for: that costs nothing here."""
+        going_on = [call for call in self._calls.values() if not call.status.is_terminal]
+        return bool(going_on) and all(
+            call.status is CallStatus.AWAITING_APPROVAL or call.call.tool_name in WAITING_TOOLS
+            for call in going_on
+        )
+
+    @property
+    def waiting_calls(self) -> list[LiveCall]:
+        """The calls that wait for a person's decision, from the moment at which people can see the question."""
+        return [call for call in self._calls.values() if call.question and call.question.is_open]
 
     def cancel_after_step(self, cancellation: Cancellation) -> None:
         """Let the running step end, then stop."""
@@ -106,44 +143,59 @@ class TurnRunner:
         Raises:
             Fenced: the turn belongs to another owner now.
         """
-        timer = self._start_clock()
+        self.clock = self._start_clock()
         try:
             prompt = await self._journal.prompt()
-            return await self._converse(list(prompt.messages), note=prompt.note)
+            messages = list(prompt.messages)
+            note = "\n\n".join(part for part in (self._cast.instructions, prompt.note) if part)
+            ending = await self._converse(messages, instructions=note)
+            if ending.status is TurnStatus.TIMED_OUT and not self.token.is_cancelled:
+                await self._report(messages, instructions=note)
+                return self._ended_by_token()
+            return ending  # noqa: TRY300 - one of two ways out
         except Fenced:
             self.token.cancel(Cancellation(reason=CancelReason.ERROR))
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
+            self._work.detach()
+            self.clock.close()
 
-    def _start_clock(self) -> asyncio.TimerHandle | None:
-        if self.turn.turn_timeout is None:
-            return None
+    @property
+    def is_ending(self) -> bool:
+        """Whether the turn's work is being ended: its calls, and its answers but for a report."""
+        return self._work.is_cancelled
+
+    def wind_up(self) -> None:
+        """End the running work as out of time; where the cast has a grace for it, a report is asked for (17)."""
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
-        return asyncio.get_running_loop().call_later(
-            self.turn.turn_timeout, self.token.cancel, timed_out
-        )
+        (self._work if self._cast.report_grace > 0 else self.token).cancel(timed_out)
 
-    async def _converse(self, messages: list[Message], *, note: str) -> TurnEnding:
-        instructions = "\n\n".join(part for part in (self._cast.instructions, note) if part)
+    def _start_clock(self) -> TurnClock:
+        return TurnClock(timeout=self.turn.turn_timeout, on_expire=self.wind_up)
+
+    async def _converse(self, messages: list[Message], *, instructions: str) -> TurnEnding:
         while self.steps < self.turn.step_limit:
-            if (cancellation := self.token.cancellation or self._after_step) is not None:
+            if (cancellation := self._work.cancellation or self._after_step) is not None:
                 return ending_of(cancellation)
+            if self._budget.is_used_up:
+                return self._budget.ending()
             self.steps += 1
             request = ChatRequest(
-                instructions=instructions, messages=tuple(messages), tools=self._cast.tools
+                instructions=instructions,
+                messages=tuple(messages),
+                tools=self._cast.tools,
+                max_tokens=self._budget.left,
             )
-            reply = await self._ask(request)
+            reply = await self._answering.ask(request, step=self.steps, token=self._work)
             if reply is None:
                 return self._ended_by_token()
             if not reply.has_calls:
-                return TurnEnding(status=TurnStatus.COMPLETED)
+                return self._budget.ending() if self._budget.has_cut_off(reply) else _COMPLETED
             calls = reply.calls(scope=self.scope)
             message = message_of(reply.text, calls, turn_id=str(self.turn.id))
             await self._journal.save_reply(self.steps, message, calls)
             messages.extend((message, await self._call_tools(calls)))
-        if (cancellation := self.token.cancellation or self._after_step) is not None:
+        if (cancellation := self._work.cancellation or self._after_step) is not None:
             return ending_of(cancellation)
         return TurnEnding(
             status=TurnStatus.FAILED,
@@ -152,106 +204,50 @@ class TurnRunner:
         )
 
     def _ended_by_token(self) -> TurnEnding:
-        return ending_of(self.token.cancellation or Cancellation(reason=CancelReason.ERROR))
+        """The turn's own cancellation counts before that of its work: it may have come during the report."""
+        cancellation = self.token.cancellation or self._work.cancellation
+        return ending_of(cancellation or Cancellation(reason=CancelReason.ERROR))
 
-    async def _ask(self, request: ChatRequest) -> Reply | None:
-        """Stream one answer. Return None if the turn was cancelled meanwhile; what was said by then is kept (H2)."""
-        await self._journal.open_reply(self.steps)
-        if self.token.is_cancelled:
-            return None
-        reply = Reply(used_ids=self._used_ids)
-        deltas = DeltaStream(self._journal, step=self.steps)
-        stream = asyncio.create_task(
-            self._consume(request, reply, deltas), name=f"chat model stream of turn {self.turn.id}"
+    async def _report(self, messages: Sequence[Message], *, instructions: str) -> None:
+        """Ask once more, without tools and for a bounded time, for what the turn has come to."""
+        if self._budget.is_used_up:
+            return
+        self.steps += 1
+        said = self._answering.cut_off
+        wanted = Message(role="user", content=(TextBlock(text=REPORT_REQUEST),))
+        request = ChatRequest(
+            instructions=instructions,
+            messages=(*messages, *([said] if said else ()), wanted),
+            max_tokens=self._budget.left,
         )
-        cancelled = asyncio.get_running_loop().create_future()
-        forget = self.token.on_cancel(
-            lambda _: cancelled.get_loop().call_soon_threadsafe(_resolve, cancelled)
-        )
-        try:
-            await asyncio.wait({stream, cancelled}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            deltas.discard()
-            raise
-        finally:
-            forget()
-            if not stream.done():
-                await self._close_stream(stream)
-        return await self._take_stock(stream, reply, deltas)
-
-    async def _consume(self, request: ChatRequest, reply: Reply, deltas: DeltaStream) -> None:
-        stream = self._cast.chat_model.stream(request)
-        try:
-            async for delta in stream:
-                reply.take(delta)
-                if isinstance(delta, TextDelta) and delta.text:
-                    deltas.add(delta.text)
-                elif isinstance(delta, Notice):
-                    await self._tell(delta)
-        finally:
-            if isinstance(stream, AsyncGenerator):  # closed here, not by the garbage collector
-                await stream.aclose()
-
-    async def _tell(self, notice: Notice) -> None:
-        """Store and publish a notice as a whole, also if the stream is cancelled meanwhile: no event stays unpublished."""
-        telling = asyncio.create_task(
-            self._journal.notify(notice.code, notice.message),
-            name=f"notice of turn {self.turn.id}",
+        timed_out = Cancellation(reason=CancelReason.TIMEOUT)
+        timer = asyncio.get_running_loop().call_later(
+            self._cast.report_grace, self.token.cancel, timed_out
         )
         try:
-            await asyncio.wait({telling})
-        except asyncio.CancelledError:
-            telling.add_done_callback(_consume_exception)
-            await asyncio.wait({telling}, timeout=MODEL_GRACE)
-            raise
-        telling.result()
-
-    async def _close_stream(self, stream: asyncio.Task[None]) -> None:
-        """Cancel the task that owns the stream, which closes the provider's connection; wait for it, bounded."""
-        stream.cancel()
-        await asyncio.wait({stream}, timeout=MODEL_GRACE)
-        if not stream.done():
-            stream.add_done_callback(_consume_exception)
+            await self._answering.ask(request, step=self.steps, token=self.token, is_last=True)
+        except ChatModelError:
             logger.warning(
-                "A chat model does not end its stream", extra={"turn_id": str(self.turn.id)}
+                "A chat model gave no report", extra={"turn_id": str(self.turn.id)}, exc_info=True
             )
-
-    async def _take_stock(
-        self, stream: asyncio.Task[None], reply: Reply, deltas: DeltaStream
-    ) -> Reply | None:
-        """Store what the stream came to: a finished message, or the text of an interrupted one."""
-        await deltas.close()
-        self._count(reply)
-        error = stream.exception() if stream.done() and not stream.cancelled() else None
-        if (
-            stream.done()
-            and not stream.cancelled()
-            and error is None
-            and not self.token.is_cancelled
-        ):
-            if not reply.has_calls:
-                message = message_of(reply.text, (), turn_id=str(self.turn.id))
-                await self._journal.save_reply(self.steps, message, ())
-            return reply
-        message = message_of(reply.text, (), turn_id=str(self.turn.id), interrupted=True)
-        await self._journal.save_reply(self.steps, message, (), interrupted=True)
-        if error is not None and not self.token.is_cancelled:
-            raise error
-        return None
-
-    def _count(self, reply: Reply) -> None:
-        for name, tokens in (
-            ("input_tokens", reply.usage.input_tokens),
-            ("output_tokens", reply.usage.output_tokens),
-        ):
-            if tokens:
-                self.usage[name] = self.usage.get(name, 0) + tokens
+        finally:
+            timer.cancel()
 
     async def _call_tools(self, calls: Sequence[ToolCall]) -> Message:
         """Run the calls of a step side by side; return their results in call order (P1)."""
-        observer = StepObserver(self._journal, self._loops, step=self.steps, token=self.token)
-        host = Host(observer=observer, workspace=self._cast.workspace, metadata=self._cast.metadata)
-        self._calls = {call.id: self._executor.prepare(call, token=self.token) for call in calls}
+        observer = StepObserver(
+            self._journal, self._loops, step=self.steps, token=self._work, halt=self.token.cancel
+        )
+        host = Host(
+            observer=observer,
+            workspace=self._cast.workspace,
+            metadata=self._facts(),
+            allowed=self._cast.allowed,
+            max_parallel=self._cast.max_parallel,
+            approver=StepApprover(self._journal, clock=self.clock) if self.clock else None,
+            approval=self._cast.approval,
+        )
+        self._calls = {call.id: self._executor.prepare(call, token=self._work) for call in calls}
         tasks = [
             asyncio.create_task(
                 self._executor.execute(live, host=host), name=f"tool call {call_id}"
@@ -267,6 +263,9 @@ class TurnRunner:
             content=tuple(_block(call, observer.outcomes[call.id]) for call in calls),
             turn_id=str(self.turn.id),
         )
+
+    def _facts(self) -> Mapping[str, Any]:
+        return TurnFacts(self._cast.metadata, clock=self.clock) if self.clock else {}
 
     async def _await_all(self, tasks: Sequence["asyncio.Task[ToolOutcome]"]) -> None:
         """Wait for every call; if one could not be recorded, end the others before passing the error on."""
@@ -286,13 +285,3 @@ class TurnRunner:
 
 def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=call.id, content=outcome.result, is_error=outcome.is_error)
-
-
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _consume_exception(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()

@@ -1,5 +1,6 @@
 """The observer of one step: tells the journal of its calls, and the loop detector of their results (A4)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from governance import (
@@ -17,16 +18,26 @@ from turns.core.ports import TurnJournal
 
 
 class StepObserver:
-    """Passes the calls of one step on to the journal, with the loop detector's word in their results (A4)."""
+    """Passes the calls of one step on to the journal, with the loop detector's word in their results (A4).
+
+    Once `token` is cancelled, results say nothing of loops; `halt` ends the turn.
+    """
 
     def __init__(
-        self, journal: TurnJournal, loops: LoopDetector, *, step: int, token: CancellationToken
+        self,
+        journal: TurnJournal,
+        loops: LoopDetector,
+        *,
+        step: int,
+        token: CancellationToken,
+        halt: Callable[[Cancellation], object],
     ) -> None:
         self.outcomes: dict[str, ToolOutcome] = {}
         self._journal: Observer = journal
         self._loops = loops
         self._step = step
         self._token = token
+        self._halt = halt
 
     async def call_started(self, call: LiveCall) -> None:
         await self._journal.call_started(call)
@@ -60,7 +71,7 @@ class StepObserver:
             step=self._step,
         )
         if verdict.action is LoopAction.HALT:
-            self._token.cancel(Cancellation(reason=CancelReason.LOOP, note=verdict.text))
+            self._halt(Cancellation(reason=CancelReason.LOOP, note=verdict.text))
         return (
             replace(outcome, result=f"{outcome.result}\n{verdict.text}")
             if verdict.text

@@ -7,7 +7,8 @@ within their graces, and if they do not, the supervisor ends the turn without th
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+import random
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,7 @@ from governance import (
     ScopeKind,
     ScopeRegistry,
 )
-from turns.core.exceptions import ChatModelError, Fenced
+from turns.core.exceptions import Fenced, TurnRefused
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding, TurnStore
 from turns.core.runner import TurnRunner, ending_of
 from turns.core.turns import TurnStatus
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 MakeRunner = Callable[[ClaimedTurn, CancellationToken], Awaitable[TurnRunner]]
 
-POLLS_PER_SWEEP = 5
+SWEEP_JITTER = 0.2  # of the interval, so that the processes do not all look at the same moment
 END_ATTEMPTS = 4  # of a process that goes down
 END_PAUSE = 3.0  # seconds at most between two attempts
 
@@ -41,18 +42,26 @@ class LiveTurn:
         self.turn = turn
         self.token = CancellationToken()
         self.runner: TurnRunner | None = None
+        self.is_fenced = False
         self.overdue: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def find_call(self, tool_id: str) -> LiveCall | None:
         """Return the call of this id if it waits or runs now."""
         return self.runner.find_call(tool_id) if self.runner else None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it only waits for a person or for another turn."""
+        return self.runner is not None and self.runner.is_waiting
+
 
 class TurnSupervisor:
     """Starts, cancels and ends turns on one event loop.
 
     `cancel_bound` is how many seconds after a cancel a turn is ended whatever its runner does; `poll_interval` how
-    often the stored requests are read, in case a nudge was lost (C12). `also_poll` is awaited at each poll.
+    often the stored requests are read, in case a nudge was lost (C12). `also_poll` is awaited at each poll. While
+    `max_live` turns are busy here no other begins; what was woken meanwhile begins in that order (P4). 0 = none ever.
+    About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
     """
 
     def __init__(
@@ -62,20 +71,29 @@ class TurnSupervisor:
         make_runner: MakeRunner,
         poll_interval: float = 1.0,
         cancel_bound: float = 0.85,
+        sweep_interval: float = 2.0,
         also_poll: Callable[[], Awaitable[None]] | None = None,
+        max_live: int | None = None,
     ) -> None:
         self._store = store
         self._make_runner = make_runner
         self._poll_interval = poll_interval
         self._cancel_bound = cancel_bound
+        self._sweep_interval = sweep_interval
         self._also_poll = also_poll
+        self._max_live = max_live
         self._scopes = ScopeRegistry()
         self._live: dict[UUID, LiveTurn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._claiming: set[UUID] = set()
         self._again: set[UUID] = set()
-        self._poller: asyncio.Task[None] | None = None
+        self._waiting: dict[UUID, None] = {}  # conversations, in the order in which they begin
+        self._room = asyncio.Event()
+        self._watching: tuple[asyncio.Task[None], ...] = ()
         self._is_draining = False
+        self._is_fenced = False
+        self._terms = 0
+        self._is_hurried = asyncio.Event()
         self._shutdown: Cancellation | None = None
         self._left_behind: set[asyncio.Task[Any]] = set()
 
@@ -89,20 +107,44 @@ class TurnSupervisor:
         """Whether no turn is started any more."""
         return self._is_draining
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another turn may begin here. One that waits for a person or for another turn takes no room."""
+        if self._max_live is None:
+            return True
+        busy = sum(not live.is_waiting for live in self._live.values())
+        return busy + len(self._claiming) < self._max_live
+
+    async def until_room(self) -> None:
+        """Wait until another turn may begin here."""
+        await self._room.wait()
+
     def start(self) -> None:
-        """Begin to poll."""
-        if self._poller is None:
-            self._poller = asyncio.create_task(self._poll_for_ever(), name="turn supervisor poll")
+        """Begin to poll and to sweep."""
+        self._fill()
+        if not self._watching:
+            self._watching = (
+                asyncio.create_task(self._poll_for_ever(), name="turn supervisor poll"),
+                asyncio.create_task(self._sweep_for_ever(), name="turn supervisor sweep"),
+            )
 
     def wake(self, conversation_id: UUID) -> None:
-        """Start the next queued turn of a conversation unless one runs; safe to call once too often."""
-        if self._is_draining or self._scopes.has(str(conversation_id)):
+        """Start the next queued turn of a conversation unless one runs; safe to call once too often.
+
+        Where there is no room it begins when there is some, after those that wait already.
+        """
+        may_begin = not (self._is_draining or self._is_fenced or self._max_live == 0)
+        if not may_begin or self._scopes.has(str(conversation_id)):
             return
         if conversation_id in self._claiming:
             self._again.add(conversation_id)
             return
-        self._claiming.add(conversation_id)
-        self._spawn(self._claim(conversation_id), name=f"claim in conversation {conversation_id}")
+        self._waiting.setdefault(conversation_id)
+        self._fill()
+
+    def find_turn(self, turn_id: UUID) -> LiveTurn | None:
+        """Return a turn that runs in this process."""
+        return self._live.get(turn_id)
 
     def find_call(self, turn_id: UUID, tool_id: str) -> LiveCall | None:
         """Return a call that waits or runs in this process."""
@@ -114,21 +156,88 @@ class TurnSupervisor:
         if self._live:
             for order in await self._store.open_orders(list(self._live)):
                 self._obey(order)
+            await self._pass_decisions_on()
+
+    async def _pass_decisions_on(self) -> None:
+        """Give the calls that wait for a person what was decided; asked only where one waits."""
+        waiting = {
+            call.question.id: call
+            for live in self._live.values()
+            if live.runner is not None
+            for call in live.runner.waiting_calls
+            if call.question is not None and call.question.id
+        }
+        if waiting:
+            for decision in await self._store.decisions(list(waiting)):
+                waiting[decision.question].answer(decision)
+
+    async def fence(self) -> None:
+        """Drop every live turn, because this process has lost its lease: end its tools, store nothing, start nothing.
+
+        Returns when they are gone, or were left behind; `resume` lets turns begin again.
+        """
+        self._is_fenced = True
+        self._terms += 1
+        self._waiting.clear()
+        lost = Cancellation(reason=CancelReason.ERROR, note="the process lost its lease")
+        for live in self.live_turns:
+            live.is_fenced = True
+            self._scopes.cancel_all(str(live.turn.conversation_id), lost)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._cancel_bound + 1.0)
+
+    def resume(self) -> None:
+        """Let turns begin again: the process has a new lease."""
+        self._is_fenced = False
+        self._fill()
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self._is_draining = True
+        self._waiting.clear()
+
+    def hurry(self) -> None:
+        """Take what is left of the grace away from a drain."""
+        self._is_hurried.set()
 
     async def drain(self, *, grace: float) -> None:
         """Start nothing more, give the live turns `grace` seconds, cancel the rest as `shutdown`, and wait for it."""
-        self._is_draining = True
-        if self._tasks and grace > 0:
-            await asyncio.wait(self._tasks, timeout=grace)
+        self.close()
+        await self._let_end(grace)
         self._shutdown = Cancellation(reason=CancelReason.SHUTDOWN)
         for live in self.live_turns:
             self._scopes.cancel_all(str(live.turn.conversation_id), self._shutdown)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._cancel_bound + END_ATTEMPTS)
-        if self._poller is not None:
-            self._poller.cancel()
-            await asyncio.wait({self._poller})
-            self._poller = None
+        for task in self._watching:
+            task.cancel()
+        if self._watching:
+            await asyncio.wait(self._watching)
+            self._watching = ()
+
+    async def _let_end(self, grace: float) -> None:
+        """Wait for the end of what runs, as long as the grace lasts."""
+        if not self._tasks or grace <= 0:
+            return
+        hurried = asyncio.create_task(self._is_hurried.wait(), name="end of the grace")
+        ended = asyncio.create_task(_wait_for_all(self._tasks), name="end of what runs")
+        await asyncio.wait({hurried, ended}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (hurried, ended):
+            waiting.cancel()
+
+    def _fill(self) -> None:
+        """Let those that wait begin, while there is room."""
+        while self._waiting and self.has_room and not self._is_draining:
+            conversation_id = next(iter(self._waiting))
+            del self._waiting[conversation_id]
+            self._claiming.add(conversation_id)
+            self._spawn(
+                self._claim(conversation_id), name=f"claim in conversation {conversation_id}"
+            )
+        if self.has_room:
+            self._room.set()
+        else:
+            self._room.clear()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         # a context of its own: a turn must not carry what is bound to the request that started it
@@ -139,6 +248,7 @@ class TurnSupervisor:
         task.add_done_callback(self._tasks.discard)
 
     async def _claim(self, conversation_id: UUID) -> None:
+        term = self._terms
         try:
             turn = await self._store.claim_next(conversation_id)
         except Exception:
@@ -148,17 +258,22 @@ class TurnSupervisor:
             turn = None
         finally:
             self._claiming.discard(conversation_id)
+        if term != self._terms:
+            return  # claimed under a lease that is lost: whoever finds it ends it
         if turn is not None:
             self._again.discard(conversation_id)
             await self._oversee(turn)
         elif conversation_id in self._again:
             self._again.discard(conversation_id)
             self.wake(conversation_id)
+        else:
+            self._fill()
 
     async def _oversee(self, turn: ClaimedTurn) -> None:
         """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
         live = self._live[turn.id] = LiveTurn(turn)
-        work = self._scopes.begin(str(turn.conversation_id), ScopeKind.TEXT_REPLY, token=live.token)
+        kind = ScopeKind.SUB_AGENT if turn.parent_id else ScopeKind.TEXT_REPLY
+        work = self._scopes.begin(str(turn.conversation_id), kind, token=live.token)
         self._limit_cancelling(live)
         if self._shutdown is not None:  # its claim was under way when the others were cancelled
             live.token.cancel(self._shutdown)
@@ -166,12 +281,23 @@ class TurnSupervisor:
         try:
             ended: set[asyncio.Future[Any]] = {runner, live.overdue}
             await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-            await self._end(live, self._ending(live, runner))
+            ending = self._ending(live, runner)
+            await self._end(live, ending)
         finally:
             del self._live[turn.id]
             self._scopes.clear(work)
             self._leave_behind(runner)
         self.wake(turn.conversation_id)
+        self._fill()
+        if ending is not None and ending.status is not TurnStatus.COMPLETED:
+            await self._end_descendants()
+
+    async def _end_descendants(self) -> None:
+        """Obey at once what was stored for the turns that an ended one has started; the poll would find it, too."""
+        try:
+            await self.nudge()
+        except Exception:
+            logger.exception("The stored cancel requests could not be read")
 
     def _leave_behind(self, runner: "asyncio.Task[TurnEnding | None]") -> None:
         """Give up on a runner whose turn has ended without it; it is kept until it is gone."""
@@ -200,8 +326,8 @@ class TurnSupervisor:
         except Fenced:
             logger.warning("A turn was fenced", extra=ids)
             return None
-        except ChatModelError as error:
-            logger.warning("A chat model failed", extra={**ids, "code": error.code})
+        except TurnRefused as error:
+            logger.warning("A turn could not be run", extra={**ids, "code": error.code})
             return TurnEnding(
                 status=TurnStatus.FAILED, error_code=error.code, error_message=error.message
             )
@@ -224,14 +350,16 @@ class TurnSupervisor:
         return ending_of(live.token.cancellation or Cancellation(reason=CancelReason.ERROR))
 
     async def _end(self, live: LiveTurn, ending: TurnEnding | None) -> None:
-        """Store the ending, however long the database is away: a live process is the only one that can (C1).
+        """Store the ending, as long as the lease is held: until then this process is the only one that can (C1).
 
-        Only a process that goes down gives up, after a few attempts: its successor finds the turn (H4).
+        A process that goes down gives up after a few attempts: its successor finds the turn (H4).
         """
         if ending is None:
             return
         steps, usage = (live.runner.steps, live.runner.usage) if live.runner else (0, {})
         for attempt in count(1):
+            if live.is_fenced:
+                return
             try:
                 await self._store.end_turn(live.turn, ending, steps=steps, usage=usage)
             except Exception:
@@ -253,21 +381,38 @@ class TurnSupervisor:
                 call.cancel(order.cancellation)
         elif order.mode == "after_step" and live.runner is not None:
             live.runner.cancel_after_step(order.cancellation)
+        elif order.mode == "report" and live.runner is not None:
+            live.runner.wind_up()
         else:
             live.token.cancel(order.cancellation)
 
     async def _poll_for_ever(self) -> None:
-        polls = 0
         while True:
             await asyncio.sleep(self._poll_interval)
-            polls += 1
             try:
+                self._fill()  # a turn may wait for a person now, which nobody tells
                 await self.nudge()
                 if self._also_poll is not None:
                     await self._also_poll()
-                if polls % POLLS_PER_SWEEP == 0:
-                    await self._store.end_lost(tuple(self._live))
-                    for conversation_id in await self._store.waiting_conversations():
-                        self.wake(conversation_id)
             except Exception:
                 logger.exception("A poll of the turn supervisor failed")
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            jitter = random.uniform(1 - SWEEP_JITTER, 1 + SWEEP_JITTER)  # noqa: S311 - no secret
+            await asyncio.sleep(self._sweep_interval * jitter)
+            try:
+                await self._sweep()
+            except Exception:
+                logger.exception("A sweep of the turn supervisor failed")
+
+    async def _sweep(self) -> None:
+        await self._store.sweep(tuple(self._live))
+        await self._store.dispatch_again()
+        if self.has_room:
+            for conversation_id in await self._store.waiting_conversations():
+                self.wake(conversation_id)
+
+
+async def _wait_for_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    await asyncio.wait(tuple(tasks))

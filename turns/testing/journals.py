@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from governance import LateSettlement, LiveCall, ToolCall, ToolOutcome
+from governance import Decision, LateSettlement, LiveCall, ToolCall, ToolOutcome
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message, TextBlock, ToolResultBlock
 from turns.core.ports import Prompt
@@ -37,6 +37,8 @@ class RecordingJournal:
         self.published: list[tuple[int, str]] = []
         self.saved_texts: dict[int, str] = {}
         self.notices: list[tuple[str, str]] = []
+        self.asked: dict[str, LiveCall] = {}
+        self.decisions: dict[str, Decision] = {}
         self.started: dict[str, LiveCall] = {}
         self.outcomes: dict[str, ToolOutcome] = {}
         self.late: dict[str, LateSettlement] = {}
@@ -112,6 +114,18 @@ class RecordingJournal:
         """Remember."""
         await self._write("notify", code)
         self.notices.append((code, message))
+
+    async def ask(self, call: LiveCall) -> Decision | None:
+        """Remember; a test answers with `call.answer`."""
+        await self._write("ask", call.id)
+        self.asked[call.id] = call
+        return None
+
+    async def conclude(self, call: LiveCall, decision: Decision) -> Decision:
+        """Remember; what comes first counts."""
+        await self._write("conclude", call.id)
+        self.decisions[call.id] = decision
+        return decision
 
     async def call_started(self, call: LiveCall) -> None:
         """Remember."""

@@ -115,7 +115,7 @@ class ProcessInvoker:
                 "tool_name": context.tool_name,
                 "scope": context.scope,
                 "workspace": context.workspace,
-                "metadata": context.metadata,
+                "metadata": dict(context.metadata),
             },
         )
 

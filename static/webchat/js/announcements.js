@@ -1,5 +1,6 @@
 /** What is worth saying aloud when one state follows another: boundaries only, never a clock or a piece of text. */
 
+import { isAsked } from "./approval.js";
 import { elapsedOf, isCallOver, isTurnOver, SLOW_AFTER_MS, tierOf, VERY_SLOW_AFTER_MS } from "./status.js";
 import { endingWords, outcomeWords } from "./words.js";
 
@@ -30,7 +31,7 @@ export function announcementsOf(before, after, words) {
 
 /** @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
 function turnAnnouncements(before, after, words, viewer) {
-  const spoken = [...callAnnouncements(before, after, words, viewer)];
+  const spoken = [...questionAnnouncements(before, after, words), ...callAnnouncements(before, after, words, viewer)];
   const wasRunning = before !== undefined && before.status !== "queued";
   if (after.status === "running" && !wasRunning) spoken.push({ text: words.text("say_started"), urgent: false });
   if (!isTurnOver(after.status) || !before || isTurnOver(before.status)) return spoken;
@@ -39,6 +40,16 @@ function turnAnnouncements(before, after, words, viewer) {
     ? [ending.title, ending.detail].filter(Boolean).join(": ")
     : words.count("say_finished", wordCount(after));
   return [...spoken, { text, urgent: after.status === "failed" }];
+}
+
+/** That a person is asked is urgent: nothing goes on without an answer. @param {Turn|undefined} before @param {Turn} after @param {Words} words @returns {Array<Announcement>} */
+function questionAnnouncements(before, after, words) {
+  return Object.values(after.calls)
+    .filter((call) => {
+      const earlier = before?.calls[call.toolId];
+      return isAsked(call) && !(earlier && isAsked(earlier));
+    })
+    .map((call) => ({ text: words.text("say_asked", { tool: call.name }), urgent: true }));
 }
 
 /** @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */

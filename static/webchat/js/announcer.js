@@ -22,6 +22,8 @@ export class Announcer {
   /** @param {import("./announcements.js").Announcement} announcement */
   say({ text, urgent }) {
     if (urgent) {
+      // What was said before it may not hold any more, and stays readable under the composer.
+      setText(this.#status, "");
       setText(this.#alert, text);
       return;
     }

@@ -1,6 +1,8 @@
 /** One tool call as the page knows it: made from the wire's fields, and brought to its one end. */
 
+import { approvalFromWire } from "./approval.js";
 import { isCallOver } from "./status.js";
+import { subAgentFrom } from "./sub_agents.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").EndedBy} EndedBy */
@@ -48,7 +50,16 @@ export function callFromWire(wire, clock) {
     expectedMs: wire.expected_ms ?? null,
     lateMs: wire.late?.after_ms ?? null,
     limitChange: null,
+    subAgent: subAgentFrom(wire.sub_agent),
+    approval: approvalFromWire(wire.approval, 0, clock),
+    isDeciding: false,
   };
+}
+
+/** @param {Record<string, any>} frame a `tool_approval` @param {number} ageMs @param {Clock} clock @returns {Call} */
+export function callFromQuestion(frame, ageMs, clock) {
+  const call = callFromWire({ ...frame, status: "awaiting_approval" }, clock);
+  return { ...call, approval: approvalFromWire(frame, ageMs, clock) };
 }
 
 /** @param {Record<string, any>} frame a `tool_start` @param {number} ageMs @param {Clock} clock @returns {Call} */

@@ -77,9 +77,25 @@ class ChatPage {
       { signal },
     );
     this.#transcript.addEventListener(
+      "tool-call-decide",
+      (event) => {
+        const { turnId, toolId, ...decided } = /** @type {CustomEvent} */ (event).detail;
+        conversation.decide(turnId, toolId, decided);
+      },
+      { signal },
+    );
+    this.#transcript.addEventListener(
       "turn-retry",
       (event) => {
         this.#send(/** @type {CustomEvent} */ (event).detail.text);
+      },
+      { signal },
+    );
+    this.#transcript.addEventListener(
+      "turn-continue",
+      (event) => {
+        conversation.continueTurn(/** @type {CustomEvent} */ (event).detail.turnId);
+        this.#transcript.follow();
       },
       { signal },
     );
@@ -107,7 +123,9 @@ class ChatPage {
       ["reload", () => location.reload()],
       ["notice-close", () => this.#conversation.dismissNotice()],
       ["help-open", () => this.#help.showModal()],
+      ["resume", () => this.#conversation.resume()],
       ["latest", () => this.#transcript.follow()],
+      ["earlier-show", () => this.#showEarlier()],
     ];
   }
 
@@ -135,6 +153,14 @@ class ChatPage {
     const isTaken = this.#conversation.send(text);
     if (isTaken) this.#transcript.follow();
     return isTaken;
+  }
+
+  /** The button stays under the finger; when there is nothing earlier any more, the focus goes to the conversation. */
+  async #showEarlier() {
+    const count = await this.#conversation.showEarlier(this.#app.dataset.messagesUrl ?? "");
+    if (count === 0) return;
+    this.#announcer.say({ text: this.#words.count("say_earlier", count), urgent: false });
+    if (!this.#conversation.state.hasEarlier) this.#transcript.focus({ preventScroll: true });
   }
 
   /** @param {State} before @param {State} after */

@@ -33,6 +33,8 @@ const LAST_DELAY_MS = 10_000;
 const LAST_ATTEMPT = 6;
 const OPEN = 1;
 const NORMAL_CLOSURE = 1000;
+/** Told to the server where a new socket follows: nobody leaves. */
+const COMING_BACK = 4000;
 
 /** Close codes after which it makes no sense to come back. @type {Readonly<Record<number, ConnectionStatus>>} */
 const FINAL = { 4400: "outdated", 4401: "signed_out", 4403: "not_found", 4404: "not_found" };
@@ -122,7 +124,7 @@ export class Connection {
   /** Leave for good. */
   close() {
     this.#isFinal = true;
-    this.#drop();
+    this.#drop(NORMAL_CLOSURE);
   }
 
   #connect() {
@@ -222,16 +224,16 @@ export class Connection {
   /** @param {ConnectionStatus} status */
   #end(status) {
     this.#isFinal = true;
-    this.#drop();
+    this.#drop(NORMAL_CLOSURE);
     this.#report(status);
   }
 
-  #drop() {
+  #drop(code = COMING_BACK) {
     this.#around.forget(this.#watchdog);
     this.#watchdog = null;
     this.#isWelcome = false;
     const socket = this.#socket;
     this.#socket = null;
-    socket?.close(NORMAL_CLOSURE);
+    socket?.close(code);
   }
 }

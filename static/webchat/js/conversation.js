@@ -1,6 +1,7 @@
 /** One open conversation: holds its state, feeds the reducer, and carries what the person asks for to the server. */
 
 import { Connection } from "./connection.js";
+import { fetchEarlier } from "./earlier.js";
 import { disagreement, GRACE_MS } from "./heartbeat.js";
 import { activeTurn, INITIAL_STATE, reduce } from "./reducer.js";
 
@@ -70,8 +71,44 @@ export class Conversation {
     this.#ask({ kind: "set_deadline", turnId, toolId, extendMs });
   }
 
+  /** Let the agent go on after a turn that was interrupted; asking twice is one request. @param {string} turnId */
+  continueTurn(turnId) {
+    this.#askOnce({ kind: "continue_turn", turnId });
+  }
+
+  /** Let a parked conversation go on. */
+  resume() {
+    this.#askOnce({ kind: "resume_conversation", turnId: "" });
+  }
+
+  /** @param {string} turnId @param {string} toolId @param {import("./approval_form.js").Decision} decided */
+  decide(turnId, toolId, decided) {
+    this.#ask({ kind: "decide_tool", turnId, toolId, ...decided });
+  }
+
+  /** Ask for the messages before the first one. @param {string} url @returns {Promise<number>} how many came */
+  async showEarlier(url) {
+    const { earliest: before, hasEarlier, isLoadingEarlier } = this.#state;
+    if (before === null || !hasEarlier || isLoadingEarlier) return 0;
+    this.#apply({ type: "local_earlier_asked" });
+    try {
+      const frame = await fetchEarlier(url, before);
+      this.#apply({ type: "local_earlier", before, frame });
+      return frame.messages.length;
+    } catch {
+      this.#apply({ type: "local_earlier_failed" });
+      return 0;
+    }
+  }
+
   dismissNotice() {
     this.#apply({ type: "local_notice_closed" });
+  }
+
+  /** @param {{kind: Operation["kind"], turnId: string}} wanted */
+  #askOnce(wanted) {
+    const isAsked = this.#state.operations.some(({ kind, turnId }) => kind === wanted.kind && turnId === wanted.turnId);
+    if (!isAsked) this.#ask(wanted);
   }
 
   /** @param {Partial<Operation> & {kind: Operation["kind"], turnId: string}} wanted */
@@ -134,8 +171,11 @@ export class Conversation {
 }
 
 /** @param {Operation} operation @returns {Frame} */
-function operationFrame({ kind, opId, turnId, toolId, extendMs }) {
+function operationFrame({ kind, opId, turnId, toolId, extendMs, decision, remember, reason }) {
+  if (kind === "resume_conversation") return { type: kind, op_id: opId };
   const frame = { type: kind, op_id: opId, turn_id: turnId };
-  if (kind === "cancel_turn") return frame;
-  return kind === "cancel_tool" ? { ...frame, tool_id: toolId } : { ...frame, tool_id: toolId, extend_ms: extendMs };
+  if (kind === "cancel_turn" || kind === "continue_turn") return frame;
+  if (kind === "cancel_tool") return { ...frame, tool_id: toolId };
+  if (kind === "set_deadline") return { ...frame, tool_id: toolId, extend_ms: extendMs };
+  return { ...frame, tool_id: toolId, decision, remember: remember ? "conversation" : null, reason: reason ?? "" };
 }

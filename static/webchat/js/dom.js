@@ -10,6 +10,7 @@ const ICONS = {
   square: "M4 4h8v8H4z",
   warning: "M8 2 1.75 13.25h12.5zM8 6.5v3M8 11.4v.1",
   link: "M6.5 9.5l3-3M7 4.5l1-1a2.8 2.8 0 0 1 4 4l-1 1M9 11.5l-1 1a2.8 2.8 0 0 1-4-4l1-1",
+  question: "M5.8 6a2.2 2.2 0 1 1 3.2 2c-.7.4-1 .8-1 1.6M8 12v.1",
   pause: "M5.5 3.5v9M10.5 3.5v9",
   chevron: "M6 4l4 4-4 4",
 };
@@ -62,6 +63,7 @@ export function setSanitisedHtml(target, html) {
     link.setAttribute("target", "_blank");
     link.setAttribute("rel", "noopener noreferrer");
   }
+  for (const block of parsed.querySelectorAll("pre")) block.setAttribute("tabindex", "0"); // a wide one is scrolled by keys
   target.replaceChildren(...parsed.body.childNodes);
 }
 

@@ -63,6 +63,9 @@ export function refuse(state, frame) {
 export function askFor(state, operation, clock) {
   const turns = mapTurn(state.turns, operation.turnId, (turn) => {
     if (operation.kind === "cancel_turn") return { ...turn, stoppingAt: turn.stoppingAt ?? clock.now };
+    if (operation.kind === "decide_tool") {
+      return updateCall(turn, operation.toolId, (call) => ({ ...call, isDeciding: true }));
+    }
     if (operation.kind !== "cancel_tool") return turn;
     return updateCall(turn, operation.toolId, (call) => ({ ...call, stoppingAt: call.stoppingAt ?? clock.now }));
   });
@@ -84,6 +87,9 @@ export function settleOperation(state, frame) {
 function withdraw(state, operation) {
   const turns = mapTurn(state.turns, operation.turnId, (turn) => {
     if (operation.kind === "cancel_turn") return turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null };
+    if (operation.kind === "decide_tool") {
+      return updateCall(turn, operation.toolId, (call) => ({ ...call, isDeciding: false }));
+    }
     if (operation.kind !== "cancel_tool") return turn;
     return updateCall(turn, operation.toolId, (call) =>
       call.status === "cancelling" ? call : { ...call, stoppingAt: null },

@@ -3,8 +3,9 @@
  * replayed ones, for a snapshot and for what the person does here (V3).
  */
 
+import { firstPosition, withEarlier } from "./earlier.js";
 import { askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
-import { turnsFromSnapshot } from "./snapshot.js";
+import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
 import { nameOf, TURN_CHANGES } from "./turn_events.js";
 import { addDelta, mapTurn, newTurn } from "./turns.js";
@@ -26,6 +27,10 @@ export const INITIAL_STATE = {
   operations: [],
   notice: null,
   hasEarlier: false,
+  earliest: null,
+  numbers: {},
+  isLoadingEarlier: false,
+  parked: false,
   connection: { status: "connecting", frozenAt: null },
   skewMs: null,
 };
@@ -63,7 +68,7 @@ function reduceNumbered(state, frame, clock) {
   const last = state.lastSeq ?? seq - 1;
   if (seq <= last) return state;
   if (seq > last + 1) return { ...state, gap: true };
-  const next = { ...state, lastSeq: seq, gap: false };
+  const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
   const before = next.turns.find((turn) => turn.id === frame.turn_id);
   if (before && isTurnOver(before.status) && frame.type !== "history_repaired") return next;
   const change = TURN_CHANGES[frame.type];
@@ -71,11 +76,17 @@ function reduceNumbered(state, frame, clock) {
   return settleOutbox(withTurn(next, frame, clock, change), frame);
 }
 
+/** Whether no turn begins until a person lets the conversation go on. @param {State} state @param {Frame} frame */
+function isParked(state, frame) {
+  return frame.type === "conversation_parked" || (state.parked && frame.type !== "conversation_resumed");
+}
+
 /** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
 function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
-      return { ...state, viewer: nameOf(frame.user) };
+      // what was missing has been asked for: only a new gap is one
+      return { ...state, viewer: nameOf(frame.user), gap: false };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":
@@ -108,6 +119,12 @@ function reduceLocal(state, event, clock) {
       return notify(state, event.level, event.key, event.params ?? {});
     case "local_notice_closed":
       return { ...state, notice: null };
+    case "local_earlier_asked":
+      return { ...state, isLoadingEarlier: true };
+    case "local_earlier_failed":
+      return notify({ ...state, isLoadingEarlier: false }, "error", "earlier_failed", {});
+    case "local_earlier":
+      return withEarlier(state, event, clock);
   }
 }
 
@@ -129,6 +146,9 @@ function fromSnapshot(state, frame, clock) {
     gap: false,
     turns,
     hasEarlier: Boolean(frame.has_earlier),
+    earliest: firstPosition(frame),
+    numbers: numbersOf(frame),
+    parked: Boolean(frame.parked),
     outbox: state.outbox.filter((message) => message.turnId === null || !shown.has(message.turnId)),
   };
 }

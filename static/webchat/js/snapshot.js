@@ -25,21 +25,25 @@ export function turnsFromSnapshot(frame, clock) {
   for (const active of frame.active_turns ?? []) {
     change(String(active.turn_id), (turn) => withActivity(turn, active, clock));
   }
-  return inOrder([...turns.values()], [...(frame.turns ?? []), ...(frame.active_turns ?? [])]).map((turn) =>
-    isTurnOver(turn.status) ? closeOpenCalls(turn) : turn,
-  );
+  const numbers = numbersOf(frame);
+  return inOrder([...turns.values()], numbers).map((turn) => (isTurnOver(turn.status) ? closeOpenCalls(turn) : turn));
 }
 
-/** A turn that was cancelled before it began has no message; its number says where it belongs. @param {Array<Turn>} turns @param {Array<Record<string, any>>} described */
-function inOrder(turns, described) {
-  const numbers = new Map(described.map((turn) => [String(turn.turn_id), Number(turn.number ?? 0)]));
-  return turns.sort((one, other) => (numbers.get(one.id) ?? 0) - (numbers.get(other.id) ?? 0));
+/** Where the turns of a snapshot stand in their conversation, by id. @param {Record<string, any>} frame @returns {Record<string, number>} */
+export function numbersOf(frame) {
+  const described = [...(frame.turns ?? []), ...(frame.active_turns ?? [])];
+  return Object.fromEntries(described.map((turn) => [String(turn.turn_id), Number(turn.number ?? 0)]));
 }
+
+/** A turn that was cancelled before it began has no message; its number says where it belongs. @param {Array<Turn>} turns @param {Record<string, number>} numbers */
+export const inOrder = (turns, numbers) =>
+  turns.sort((one, other) => (numbers[one.id] ?? 0) - (numbers[other.id] ?? 0));
 
 /** @param {Turn} turn @param {Record<string, any>} ended @returns {Turn} */
 function withEnding(turn, ended) {
   return {
     ...withUserMessage(turn, ended),
+    source: String(ended.source ?? ""),
     status: String(ended.status ?? turn.status),
     isBegun: ended.started !== false,
     endedBy: endedByFrom(ended.ended_by),
@@ -52,6 +56,7 @@ function withEnding(turn, ended) {
 /** What the user said, where the message itself is not shown. @param {Turn} turn @param {Record<string, any>} described @returns {Turn} */
 function withUserMessage(turn, described) {
   if (!described.user_message || turn.items.some((item) => item.kind === "user")) return turn;
+  if (described.source === "sub_agent") return turn;
   const [first, ...rest] = addMessage(
     { ...turn, items: [] },
     userMessageFrom(described.user_message, described.started_at),
@@ -77,6 +82,7 @@ function withActivity(turn, active, clock) {
   const status = String(active.status ?? "running");
   let next = {
     ...withUserMessage(turn, active),
+    source: String(active.source ?? ""),
     status,
     isBegun: status !== "queued",
     elapsedMs: Number(active.elapsed_ms ?? 0),

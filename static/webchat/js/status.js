@@ -31,7 +31,8 @@ export const isCallOver = (status) => TERMINAL_CALL.has(status);
  * Whether a Cancel button is of use: what waits for its turn can be taken back, what runs only if its tool allows it.
  * @param {Readonly<{status: string, cancellable: boolean}>} call
  */
-export const canBeCancelled = (call) => !isCallOver(call.status) && (call.cancellable || call.status === "pending");
+export const canBeCancelled = (call) =>
+  !isCallOver(call.status) && (call.cancellable || call.status === "pending" || call.status === "awaiting_approval");
 
 /** @param {string} status */
 export const isTurnOver = (status) => TERMINAL_TURN.has(status);

@@ -1,7 +1,10 @@
 /** `<tool-call>`: the card of one tool call, with its clock, its limit, its progress and its Cancel button (V2). */
 
+import { isAsked } from "./approval.js";
+import { ApprovalForm } from "./approval_form.js";
 import { element, icon, setText } from "./dom.js";
 import { canBeCancelled, elapsedOf, isCallOver, tierOf } from "./status.js";
+import { linkTo } from "./sub_agents.js";
 import {
   activityWords,
   clockWords,
@@ -10,6 +13,7 @@ import {
   limitWords,
   outcomeWords,
   shortInput,
+  verdictWords,
 } from "./words.js";
 
 /** @typedef {import("./types.js").Call} Call */
@@ -28,12 +32,13 @@ const ICON_OF = {
   denied: "cross",
   expired: "clock",
   not_started: "pause",
+  awaiting_approval: "question",
   repaired: "link",
   closed: "link",
 };
 let made = 0;
 
-/** Fires `tool-call-cancel` and `tool-call-extend`, both with `{turnId, toolId}` in `detail`. */
+/** Fires `tool-call-cancel`, `tool-call-extend` and `tool-call-decide`, all with `{turnId, toolId}` in `detail`. */
 export class ToolCallElement extends HTMLElement {
   /** @type {Call|null} */
   #call = null;
@@ -51,7 +56,10 @@ export class ToolCallElement extends HTMLElement {
   #message = element("span", { class: "call-message" });
   #limit = element("span", { class: "call-limit" });
   #change = element("span", { class: "call-change" });
+  #child = element("a", { class: "call-child", hidden: "" });
   #extend = element("button", { class: "button-quiet call-extend", type: "button" });
+  #verdict = element("span", { class: "call-verdict" });
+  #approval = new ApprovalForm((decision) => this.#fire("tool-call-decide", decision));
   #foot = element("div", { class: "call-foot" });
   #body = element("div", { class: "call-body", hidden: "" });
   #events = new AbortController();
@@ -72,6 +80,7 @@ export class ToolCallElement extends HTMLElement {
     const { signal } = this.#events;
     this.#toggle.addEventListener("click", () => this.#setOpen(this.#body.hidden === true), { signal });
     this.#cancel.addEventListener("click", () => this.cancel(), { signal });
+    this.#approval.listen(signal);
     this.#extend.addEventListener("click", () => this.#fire("tool-call-extend", { extendMs: EXTEND_MS }), { signal });
   }
 
@@ -96,7 +105,11 @@ export class ToolCallElement extends HTMLElement {
     setText(this.#input, shortInput(call.input));
     this.dataset.status = call.stoppingAt !== null ? "cancelling" : call.status;
     if (before?.status !== call.status) this.#drawMark(call);
+    linkTo(this.#child, call.subAgent, view.words);
+    const hadFocus = this.#approval.element.contains(document.activeElement);
+    this.#approval.show(call, view);
     this.#showControls(call, view);
+    if (hadFocus && (this.#approval.element.hidden || call.isDeciding)) this.focus();
     if (before?.input !== call.input || before?.result !== call.result) this.#fillBody(view);
     this.tick(view);
   }
@@ -107,7 +120,9 @@ export class ToolCallElement extends HTMLElement {
     if (!call) return;
     const isOver = isCallOver(call.status);
     const elapsed = elapsedOf(call, view.now, view.frozenAt);
-    this.dataset.tier = isOver || call.status === "pending" ? "" : tierOf(elapsed, call.expectedMs);
+    const isClocked = call.status === "running" || call.status === "cancelling";
+    this.dataset.tier = isClocked ? tierOf(elapsed, call.expectedMs) : "";
+    if (isAsked(call)) this.#approval.tick(call, view);
     const state = isOver ? outcomeWords(view.words, call, view.viewer) : activityWords(view.words, call, elapsed, view);
     setText(this.#state, state);
     this.#showClock(call, elapsed, view);
@@ -117,7 +132,7 @@ export class ToolCallElement extends HTMLElement {
   }
 
   /** @param {View} view */
-  #build({ words }) {
+  #build({ words, viewer, now, frozenAt }) {
     this.#built = true;
     made += 1;
     this.#body.id = `call-body-${made}`;
@@ -126,18 +141,20 @@ export class ToolCallElement extends HTMLElement {
     this.setAttribute("role", "group");
     this.tabIndex = -1;
     this.#toggle.append(this.#mark, this.#name, this.#input, icon("chevron"));
-    this.#row.append(this.#toggle, this.#time, this.#state, this.#cancel);
+    this.#row.append(this.#toggle, this.#child, this.#time, this.#state, this.#cancel);
     setText(this.#extend, words.text("extend", { seconds: EXTEND_MS / 1000 }));
-    this.#foot.append(this.#message, this.#limit, this.#change, this.#extend);
-    this.append(this.#row, this.#progress, this.#foot, this.#body);
+    this.#foot.append(this.#verdict, this.#message, this.#limit, this.#change, this.#extend);
+    this.#approval.build({ words, viewer, now, frozenAt });
+    this.append(this.#row, this.#progress, this.#approval.element, this.#foot, this.#body);
   }
 
   /** @param {Call} call @param {View} view */
-  #showControls(call, { words, frozenAt }) {
+  #showControls(call, { words, viewer, frozenAt }) {
     const isOpen = !isCallOver(call.status);
     const focused = document.activeElement;
     const isStopping = call.stoppingAt !== null;
-    this.#cancel.hidden = !canBeCancelled(call);
+    // Who is asked says no with a button of its own; two of them would be one too many. The key still cancels.
+    this.#cancel.hidden = !canBeCancelled(call) || isAsked(call);
     this.#cancel.disabled = isStopping;
     setText(this.#cancel, words.text("cancel"));
     this.#cancel.setAttribute("aria-label", words.text("cancel_tool", { tool: call.name }));
@@ -145,9 +162,11 @@ export class ToolCallElement extends HTMLElement {
     this.#extend.hidden = !isRunning || !call.timeoutMs || isStopping || frozenAt !== null;
     this.#extend.setAttribute("aria-label", words.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
     const isLate = call.lateMs !== null;
-    this.#foot.hidden = !(isRunning || isLate);
+    const verdict = verdictWords(words, call, viewer);
+    setText(this.#verdict, verdict);
+    this.#foot.hidden = !(isRunning || isLate || verdict);
     const limit = call.cancellable || !isRunning ? limitWords(words, call) : words.text("not_cancellable");
-    setText(this.#limit, isLate ? lateWords(words, call) : limit);
+    setText(this.#limit, isLate ? lateWords(words, call) : isRunning ? limit : "");
     setText(this.#change, isRunning ? limitChangeWords(words, call) : "");
     setText(this.#message, isRunning ? call.message : "");
     this.#showProgress(call, isOpen);

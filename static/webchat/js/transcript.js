@@ -20,6 +20,8 @@ export class ChatTranscriptElement extends HTMLElement {
   #shownOutbox = [];
   #isFollowing = true;
   #lastTop = 0;
+  /** @type {number|null} */
+  #earliest = null;
   #events = new AbortController();
   /** The running bar, a growing message and a phone's keyboard take height away. */
   #resized = new ResizeObserver(() => {
@@ -68,6 +70,8 @@ export class ChatTranscriptElement extends HTMLElement {
 
   /** @param {State} state @param {View} view */
   render(state, view) {
+    const anchor = this.#isFollowing || state.earliest === this.#earliest ? null : this.#anchor();
+    this.#earliest = state.earliest;
     const kept = new Set(state.turns.map((turn) => turn.id));
     for (const [id, drawn] of this.#drawn) {
       if (kept.has(id)) continue;
@@ -83,6 +87,15 @@ export class ChatTranscriptElement extends HTMLElement {
     }
     this.#renderOutbox(state, view);
     if (this.#isFollowing) this.follow();
+    else if (anchor) this.scrollTop += topOf(anchor.part) - anchor.top;
+  }
+
+  /** What is read now: it stays where it is while earlier messages are put above it. */
+  #anchor() {
+    const edge = this.getBoundingClientRect().top;
+    const parts = [...this.querySelectorAll(".turn > *")];
+    const part = parts.find((part) => part.getBoundingClientRect().bottom > edge);
+    return part ? { part, top: topOf(part) } : null;
   }
 
   /** Repaint the clocks. @param {View} view */
@@ -126,5 +139,8 @@ export class ChatTranscriptElement extends HTMLElement {
     );
   }
 }
+
+/** @param {Element} part */
+const topOf = (part) => part.getBoundingClientRect().top;
 
 customElements.define("chat-transcript", ChatTranscriptElement);

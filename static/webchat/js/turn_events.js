@@ -1,35 +1,46 @@
 /** What each of the protocol's numbered events does to its turn. */
 
-import { callFromStart, callFromWire, endedByFrom, settleCall } from "./calls.js";
+import { withDecision } from "./approval.js";
+import { callFromQuestion, callFromStart, callFromWire, endedByFrom, settleCall } from "./calls.js";
 import { isCallOver } from "./status.js";
-import { addCall, addMessage, closeOpenCalls, stopOpenCalls, updateCall, userMessageFrom } from "./turns.js";
+import { subAgentFrom } from "./sub_agents.js";
+import {
+  addCall,
+  addMessage,
+  addReports,
+  closeOpenCalls,
+  stopOpenCalls,
+  updateCall,
+  userMessageFrom,
+} from "./turns.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./types.js").Frame} Frame */
 /** @typedef {import("./types.js").Clock} Clock */
 
+/** The source of a turn that carries reports of sub-agents. */
+const CARRIER = "sub_agent";
+
 /** @type {Record<string, (turn: Turn, frame: Frame, clock: Clock, state: State) => Turn>} */
 export const TURN_CHANGES = {
   turn_queued: (turn, frame) =>
     addMessage(
-      { ...turn, status: "queued", isBegun: false },
-      userMessageFrom(frame.user_message, frame.at),
+      { ...turn, status: "queued", isBegun: false, source: String(frame.source ?? "") },
+      saidIn(frame),
       `u${frame.seq}`,
     ),
   turn_start: (turn, frame, clock, state) => {
     const elapsedMs = ageOf(frame, clock, state);
     const timeoutMs = frame.turn_timeout_ms ?? null;
     const started = { ...turn, status: "running", isBegun: true, elapsedMs, elapsedAt: clock.now, timeoutMs };
-    return addMessage(started, userMessageFrom(frame.user_message, frame.at), `u${frame.seq}`);
+    return addMessage(addReports(started, frame.reports), saidIn(frame), `u${frame.seq}`);
   },
   message: (turn, frame, clock) =>
     addMessage(withoutRetryNote(turn), frame, frame.id === undefined ? `e${frame.seq}` : `m${frame.id}`, clock),
-  tool_approval: (turn, frame, clock) => addCall(turn, callFromWire({ ...frame, status: "awaiting_approval" }, clock)),
-  tool_decision: (turn, frame) =>
-    updateCall(turn, frame.tool_id, (call) =>
-      call.status === "awaiting_approval" ? { ...call, status: "pending" } : call,
-    ),
+  tool_approval: (turn, frame, clock, state) =>
+    addCall(turn, callFromQuestion(frame, ageOf(frame, clock, state), clock)),
+  tool_decision: (turn, frame) => updateCall(turn, frame.tool_id, (call) => withDecision(call, frame)),
   tool_start: (turn, frame, clock, state) => addCall(turn, callFromStart(frame, ageOf(frame, clock, state), clock)),
   tool_progress: (turn, frame, clock, state) =>
     updateCall(turn, frame.tool_id, (call) => ({
@@ -47,6 +58,7 @@ export const TURN_CHANGES = {
       timeoutSource: String(frame.timeout_source ?? ""),
       limitChange: { timeoutMs: frame.timeout_ms ?? null, by: nameOf(frame.changed_by) },
     })),
+  sub_agent: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, subAgent: subAgentFrom(frame) })),
   tool_timeout: (turn, frame, clock) =>
     updateCall(turn, frame.tool_id, (call) => ({
       ...call,
@@ -84,6 +96,9 @@ export const TURN_CHANGES = {
   },
   error: (turn, frame) => ({ ...turn, errorCode: String(frame.code ?? ""), errorMessage: String(frame.message ?? "") }),
 };
+
+/** What the person said; nothing where a turn only carries reports. @param {Frame} frame */
+const saidIn = (frame) => userMessageFrom(frame.source === CARRIER ? "" : frame.user_message, frame.at);
 
 /** The note that a request is repeated is over with the answer. @param {Turn} turn @returns {Turn} */
 function withoutRetryNote(turn) {

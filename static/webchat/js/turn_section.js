@@ -2,6 +2,7 @@
 
 import { element, icon, placeAfter, setSanitisedHtml, setText } from "./dom.js";
 import { isTurnOver } from "./status.js";
+import { reportNode } from "./sub_agents.js";
 import { ToolCallElement } from "./tool_call.js";
 import { endingWords } from "./words.js";
 
@@ -13,9 +14,7 @@ import { endingWords } from "./words.js";
 /** @param {Drawn} drawn @param {View} view */
 export function drawParts(drawn, view) {
   const { turn, section, parts } = drawn;
-  const nodes = turn.items.map((item) =>
-    item.kind === "call" ? callNode(drawn, item.toolId, view) : textNode(drawn, item, view),
-  );
+  const nodes = turn.items.map((item) => itemNode(drawn, item, view));
   if (turn.partial) nodes.push(partialNode(drawn, view));
   const note = endingNode(turn, view);
   section.toggleAttribute("data-unsent", isTurnOver(turn.status) && !turn.isBegun);
@@ -49,6 +48,13 @@ function part(parts, key, make) {
   return created;
 }
 
+/** @param {Drawn} drawn @param {import("./types.js").Item} item @param {View} view @returns {HTMLElement} */
+function itemNode(drawn, item, view) {
+  if (item.kind === "call") return callNode(drawn, item.toolId, view);
+  if (item.kind === "report") return part(drawn.parts, item.key, () => reportNode(item, view.words));
+  return textNode(drawn, item, view);
+}
+
 /** @param {Drawn} drawn @param {string} toolId @param {View} view */
 function callNode({ turn, parts }, toolId, view) {
   const card = part(parts, `call ${toolId}`, () => new ToolCallElement());
@@ -58,7 +64,7 @@ function callNode({ turn, parts }, toolId, view) {
 }
 
 /** @param {Drawn} drawn @param {TextItem} item @param {View} view */
-function textNode({ parts }, item, { words }) {
+function textNode({ turn, parts }, item, { words }) {
   return part(parts, item.key, () => {
     const text = element("div", { class: "message-text" });
     if (item.html) {
@@ -69,6 +75,8 @@ function textNode({ parts }, item, { words }) {
     article.append(text);
     if (item.interrupted)
       article.append(element("p", { class: "message-note", text: words.text("message_interrupted") }));
+    if (item.kind === "user" && turn.source === "continue")
+      article.append(element("p", { class: "message-note", text: words.text("message_continued") }));
     return article;
   });
 }
@@ -105,6 +113,7 @@ function endingNode(turn, { words, viewer }) {
   if (ending.detail) text.append(element("span", { text: ending.detail }));
   note.append(text);
   if (turn.status === "failed") note.append(retryButton(turn, words));
+  if (turn.status === "interrupted" && turn.isBegun) note.append(continueButton(turn, words));
   return note;
 }
 
@@ -115,6 +124,19 @@ function retryButton(turn, words) {
     const said = turn.items.find((item) => item.kind === "user");
     const detail = { text: said?.kind === "user" ? said.text : "" };
     button.dispatchEvent(new CustomEvent("turn-retry", { bubbles: true, detail }));
+  });
+  return button;
+}
+
+/** Lets the agent go on in a new turn; offered like the other. @param {Turn} turn @param {import("./words.js").Words} words */
+function continueButton(turn, words) {
+  const button = element("button", {
+    class: "button turn-retry turn-continue",
+    type: "button",
+    text: words.text("continue_turn"),
+  });
+  button.addEventListener("click", () => {
+    button.dispatchEvent(new CustomEvent("turn-continue", { bubbles: true, detail: { turnId: turn.id } }));
   });
   return button;
 }

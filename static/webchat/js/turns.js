@@ -2,6 +2,7 @@
 
 import { callFromWire } from "./calls.js";
 import { CLOSED, isCallOver } from "./status.js";
+import { isReport, reportFrom } from "./sub_agents.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Clock} Clock */
@@ -28,6 +29,7 @@ export function newTurn(id, clock, status = "running") {
     errorMessage: "",
     repairs: 0,
     stoppingAt: null,
+    source: "",
   };
 }
 
@@ -58,9 +60,11 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
   const blocks = Array.isArray(message.content)
     ? message.content
     : [{ type: "text", text: String(message.content ?? "") }];
-  const text = blocks.map((/** @type {any} */ block) => (block.type === "text" ? block.text : "")).join("");
+  const said = blocks.filter((/** @type {any} */ block) => block.type === "text" && !isReport(block));
+  const text = said.map((/** @type {any} */ block) => block.text).join("");
   const isUser = message.role === "user";
-  let next = isUser ? turn : { ...turn, partial: "", partialLength: 0, needsResync: false };
+  const reports = blocks.filter(isReport).map((/** @type {any} */ block) => block.sub_agent);
+  let next = isUser ? addReports(turn, reports) : { ...turn, partial: "", partialLength: 0, needsResync: false };
   if (text.trim() && !(isUser && isShown(turn, text))) {
     next = { ...next, items: [...next.items, textItem(isUser ? "user" : "agent", key, text, message)] };
   }
@@ -68,6 +72,13 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
     if (block.type === "tool_use" && !next.calls[block.id]) next = addCall(next, callFromWire(block, clock));
   }
   return next;
+}
+
+/** Add what sub-agents have reported, each once. @param {Turn} turn @param {ReadonlyArray<any>|undefined} wires @returns {Turn} */
+export function addReports(turn, wires) {
+  const reports = new Map((wires ?? []).map((wire) => [`r${wire.turn_id}`, reportFrom(wire)]));
+  for (const item of turn.items) reports.delete(item.key);
+  return reports.size ? { ...turn, items: [...turn.items, ...reports.values()] } : turn;
 }
 
 /** Whether a user's text is in the turn already: `turn_start` and `message` may both bring it. @param {Turn} turn @param {string} text */
@@ -97,9 +108,15 @@ export function addCall(turn, call) {
   return {
     ...turn,
     items,
-    calls: { ...turn.calls, [call.toolId]: { ...call, stoppingAt: call.stoppingAt ?? known?.stoppingAt ?? null } },
+    calls: { ...turn.calls, [call.toolId]: { ...call, ...keptOf(call, known) } },
   };
 }
+
+/** What a call keeps when news of it come as a whole. @param {Call} call @param {Call|undefined} known */
+const keptOf = (call, known) => ({
+  stoppingAt: call.stoppingAt ?? known?.stoppingAt ?? null,
+  approval: call.approval ?? known?.approval ?? null,
+});
 
 /** @param {Turn} turn @param {string|undefined} toolId @param {(call: Call) => Call} change @returns {Turn} */
 export function updateCall(turn, toolId, change) {

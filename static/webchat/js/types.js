@@ -17,6 +17,16 @@
  * }>} EndedBy Who or what ended a call or a turn; empty strings where the server did not say.
  *
  * @typedef {Readonly<{
+ *   canRemember: boolean,
+ *   description: string,
+ *   expiresAt: number|null,
+ *   decision: string,
+ *   by: string,
+ *   reason: string,
+ *   remember: boolean,
+ * }>} Approval What people are asked about a call; `expiresAt` in monotonic ms, `decision` empty while nobody has decided.
+ *
+ * @typedef {Readonly<{
  *   toolId: string,
  *   name: string,
  *   input: unknown,
@@ -37,13 +47,19 @@
  *   stoppingAt: number|null,
  *   expectedMs: number|null,
  *   lateMs: number|null,
+ *   approval: Approval|null,
+ *   isDeciding: boolean,
  *   limitChange: Readonly<{timeoutMs: number|null, by: string}>|null,
+ *   subAgent: SubAgent|null,
  * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms).
+ *
+ * @typedef {Readonly<{agent: string, conversationId: string}>} SubAgent Who was set to work by a call, and where.
  *
  * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, html: string, at: string,
  *   interrupted: boolean, streaming: boolean, command: boolean}>} TextItem
  * @typedef {Readonly<{kind: "call", key: string, toolId: string}>} CallItem
- * @typedef {TextItem|CallItem} Item
+ * @typedef {Readonly<{kind: "report", key: string, text: string, status: string, subAgent: SubAgent}>} ReportItem
+ * @typedef {TextItem|CallItem|ReportItem} Item
  *
  * @typedef {Readonly<{
  *   id: string,
@@ -62,12 +78,13 @@
  *   errorMessage: string,
  *   repairs: number,
  *   stoppingAt: number|null,
+ *   source: string,
  * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not.
  *
  * @typedef {Readonly<{clientId: string, text: string, turnId: string|null}>} OutboxMessage Typed here, not yet seen in
  *   the server's log; `turnId` once the server has taken it.
- * @typedef {Readonly<{kind: "cancel_turn"|"cancel_tool"|"set_deadline", opId: string, turnId: string,
- *   toolId: string, extendMs: number}>} Operation Asked for here, not yet answered with `op_result`.
+ * @typedef {Readonly<{kind: "cancel_turn"|"cancel_tool"|"set_deadline"|"decide_tool"|"continue_turn"|"resume_conversation", opId: string, turnId: string,
+ *   toolId: string, extendMs: number, decision?: "approve"|"deny", remember?: boolean, reason?: string}>} Operation Asked for here, not yet answered with `op_result`.
  * @typedef {Readonly<{id: number, level: "info"|"error", key: string, params: Readonly<Record<string, string>>}>} Notice
  *
  * @typedef {Readonly<{
@@ -80,6 +97,10 @@
  *   operations: ReadonlyArray<Operation>,
  *   notice: Notice|null,
  *   hasEarlier: boolean,
+ *   earliest: number|null,
+ *   numbers: Readonly<Record<string, number>>,
+ *   isLoadingEarlier: boolean,
+ *   parked: boolean,
  *   connection: ConnectionState,
  *   skewMs: number|null,
  * }>} State `skewMs` is the smallest seen difference of this clock and the server's, transport included.
@@ -91,7 +112,10 @@
  *   | {type: "local_operation", operation: Operation}
  *   | {type: "local_connection", status: ConnectionStatus}
  *   | {type: "local_notice", level: "info"|"error", key: string, params?: Record<string, string>}
- *   | {type: "local_notice_closed"}} LocalEvent
+ *   | {type: "local_notice_closed"}
+ *   | {type: "local_earlier_asked"}
+ *   | {type: "local_earlier_failed"}
+ *   | {type: "local_earlier", before: number, frame: Frame}} LocalEvent
  *
  * @typedef {Readonly<Record<string, string>>} Texts
  */

@@ -108,6 +108,15 @@ export function stoppingWords(words, stoppingAt, { now, frozenAt }) {
   return words.text(now - stoppingAt > STILL_STOPPING_AFTER_MS ? "still_stopping" : "stopping");
 }
 
+/** Who let a call run, or did not. @param {Words} words @param {Call} call @param {string} viewer */
+export function verdictWords(words, call, viewer) {
+  const { decision = "", by = "", reason = "", remember = false } = call.approval ?? {};
+  if (decision !== "approved" && decision !== "denied") return "";
+  const who = by && by !== viewer ? words.text("by_name", { by }) : words.text("by_you");
+  const said = words.text(remember ? "verdict_remembered" : `verdict_${decision}`, { who });
+  return reason ? words.text("verdict_reason", { said, reason }) : said;
+}
+
 /** How a call ended, in one line. @param {Words} words @param {Call} call @param {string} viewer */
 export function outcomeWords(words, call, viewer) {
   const by = byWords(words, call.endedBy, viewer);

@@ -9,14 +9,18 @@ import threading
 import pytest
 
 from governance import (
+    ApprovalExpired,
+    ApprovalUnavailable,
     Cancellation,
     CancellationToken,
     Cancelled,
     CancelReason,
+    Decision,
     Host,
     InvalidToolInput,
     PolicyLevels,
     QueueFull,
+    ToolCallDenied,
     ToolContext,
     ToolDisabled,
     ToolExecutionError,
@@ -24,6 +28,7 @@ from governance import (
     ToolLimits,
     ToolTimeoutError,
     Unobserved,
+    Verdict,
 )
 from governance.contrib.callables import governed
 from governance.contrib.execution import tool_context
@@ -307,3 +312,30 @@ def test_it_looks_like_what_it_wraps():
     run = governed(work)
     assert (run.__name__, run.__doc__) == ("work", "Work.")
     assert list(inspect.signature(run).parameters) == ["pages"]
+
+
+class Clerk:
+    """An approver who answers at once."""
+
+    def __init__(self, verdict):
+        self.verdict = verdict
+
+    async def ask(self, call):
+        return Decision(verdict=self.verdict, reason="not now")
+
+    async def conclude(self, call, decision):
+        return decision
+
+
+async def test_a_person_may_be_asked_where_the_host_gives_a_way(executor):
+    def guarded(verdict):
+        host = Host(approver=Clerk(verdict))
+        return governed(double, executor=executor, host=host, approval="always")
+
+    assert await guarded(Verdict.APPROVED)(2) == 4
+    with pytest.raises(ToolCallDenied, match="not now"):
+        await guarded(Verdict.DENIED)(2)
+    with pytest.raises(ApprovalExpired):
+        await guarded(Verdict.EXPIRED)(2)
+    with pytest.raises(ApprovalUnavailable):
+        await governed(double, executor=executor, approval="always")(2)

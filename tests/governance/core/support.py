@@ -9,6 +9,7 @@ from collections import defaultdict
 from governance import (
     Cancellation,
     CancelReason,
+    Decision,
     Host,
     Isolation,
     PolicyLevels,
@@ -18,6 +19,7 @@ from governance import (
     ToolExecutor,
     ToolLimits,
     ToolRegistry,
+    Verdict,
     make_tool,
 )
 
@@ -172,6 +174,45 @@ class Recording:
             raise self.errors[name]
 
 
+class People:
+    """An approver: keeps one decision for each question, as a database does, and answers when the test says so."""
+
+    def __init__(self):
+        self.calls = {}
+        self.decisions = {}
+        self.earlier = None
+        self.error = None
+        self.asked = asyncio.Event()
+
+    async def ask(self, call):
+        if self.error is not None:
+            raise self.error
+        if self.earlier is None:
+            call.question.id = str(len(self.calls) + 1)
+            self.calls[call.question.id] = call
+            self.asked.set()
+        return self.earlier
+
+    async def conclude(self, call, decision):
+        return self.decisions.setdefault(decision.question, decision)
+
+    def say(self, call, verdict, *, tell=True, **more):
+        """Decide on the question that a call has now; `tell` the call, or let it find out by itself."""
+        if call.question is None or not call.question.id:
+            return
+        word = Decision(verdict=verdict, question=call.question.id, **more)
+        decision = self.decisions.setdefault(call.question.id, word)
+        if tell:
+            call.answer(decision)
+
+    def has_allowed(self, call):
+        return any(
+            self.decisions[question].verdict is Verdict.APPROVED
+            for question, asked in self.calls.items()
+            if asked is call and question in self.decisions
+        )
+
+
 class Act:
     """One call on the stage."""
 
@@ -208,7 +249,8 @@ class EditedLevels:
 class Stage:
     """An executor, gated tools, and the observer of every call."""
 
-    def __init__(self, *tools, **options):
+    def __init__(self, *tools, approver=None, **options):
+        self.approver = approver
         self.bodies = defaultdict(Body)
         self.observer = Recording()
         self.registry = ToolRegistry({tool.name: tool for tool in tools})
@@ -233,7 +275,7 @@ class Stage:
             id=id or f"call-{self._ids}", tool_name=name, scope=scope, input=input or {}, **facts
         )
         live = self.executor.prepare(call, token=token)
-        host = Host(observer=self.observer)
+        host = Host(observer=self.observer, approver=self.approver)
         task = asyncio.create_task(self.executor.execute(live, host=host), name=f"test {call.id}")
         return Act(live, task, self.bodies[call.id])
 

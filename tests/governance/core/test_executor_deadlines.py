@@ -88,16 +88,53 @@ class TestMovedDeadline:
 
         assert "made no progress" in (await call.outcome()).result
 
-    async def test_is_refused_before_the_start_and_after_the_end(self):
-        stage = Stage()
-        stage.gated()
-        stage.observer.gates["started"] = asyncio.Event()
-        call = stage.call()
+    @on_manual_clock
+    async def test_of_a_call_that_waits_counts_from_its_start(self):
+        stage = Stage(limits=Limits(max_running=1))
+        stage.gated(timeout=5)
+        (first,) = await started(stage, "A")
+        waiting = stage.call(id="B")
         await settle()
 
-        assert not stage.executor.set_deadline(call.live, 10)
-        stage.observer.gates.pop("started").set()
-        await call.running()
+        assert stage.executor.set_deadline(waiting.live, 60, by="ada")
+        assert waiting.live.timeout == 60
+        assert stage.executor.set_deadline(waiting.live, waiting.live.timeout + 10, by="eve")
+        await advance(4)
+        first.body.release()
+        await waiting.running()
+        await advance(69)
+
+        assert not waiting.task.done()
+        (change,) = waiting.live.deadline_changes
+        assert (change.from_timeout, change.to_timeout, change.by) == (5, 70, "eve")
+        assert stage.observer.names("B") == ["started", "moved"]
+        await advance(2)
+        outcome = await waiting.outcome()
+        assert (outcome.status, outcome.timeout) == (CallStatus.TIMED_OUT, 70)
+        assert outcome.timeout_source == "manual"
+
+    @on_manual_clock
+    async def test_of_a_call_that_waits_is_capped_as_it_starts(self):
+        stage = Stage(
+            limits=Limits(max_running=1),
+            policies=EditedLevels(override=ToolLimits(ceiling=20)),
+        )
+        stage.gated(timeout=5)
+        (first,) = await started(stage, "A")
+        waiting = stage.call(id="B")
+        await settle()
+
+        assert stage.executor.set_deadline(waiting.live, 600)
+        assert waiting.live.timeout == 20
+        first.body.release()
+        await waiting.running()
+
+        assert waiting.live.timeout == 20
+
+    async def test_is_refused_after_the_end(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
         call.body.release()
         await call.outcome()
 

@@ -1,4 +1,4 @@
-"""Whatever the order of finish, failure, timeout, cancel and late result: one outcome for every call (B6)."""
+"""Whatever the order of finish, failure, timeout, cancel, decision and late result: one outcome for every call (B6)."""
 
 import asyncio
 
@@ -16,12 +16,14 @@ from governance import (
     Timing,
     ToolFailed,
     ToolLimits,
+    Verdict,
 )
 from tests.governance.core.support import (
     BY_PARENT,
     BY_USER,
     EditedLevels,
     ManualLoop,
+    People,
     Stage,
     advance,
     settle,
@@ -35,7 +37,9 @@ TOOLS = {
     "alone": {"timeout": 5, "concurrency": "exclusive"},
     "newest": {"timeout": 5, "concurrency": "supersede"},
     "scarce": {"max_running": 1},
+    "asked": {"timeout": 5, "approval": "always"},
 }
+PATIENT = ToolLimits(approval_timeout=4.0)
 ENDINGS = {
     CallStatus.SUCCEEDED,
     CallStatus.FAILED,
@@ -43,8 +47,12 @@ ENDINGS = {
     CallStatus.CANCELLED,
     CallStatus.NOT_STARTED,
     CallStatus.ABANDONED,
+    CallStatus.DENIED,
+    CallStatus.EXPIRED,
 }
 DISPOSITIONS = {
+    CallStatus.DENIED: Disposition.NOT_STARTED,
+    CallStatus.EXPIRED: Disposition.NOT_STARTED,
     CallStatus.NOT_STARTED: Disposition.NOT_STARTED,
     CallStatus.ABANDONED: Disposition.INDETERMINATE,
 }
@@ -65,8 +73,10 @@ class GovernedCalls(RuleBasedStateMachine):
         self.play(self.set_up())
 
     async def set_up(self):
-        self.policies = EditedLevels()
+        self.policies = EditedLevels(setting=PATIENT)
+        self.people = People()
         self.stage = Stage(
+            approver=self.people,
             policies=self.policies,
             limits=Limits(max_running=4, max_running_per_scope=3, max_queued=4, queue_timeout=10),
             timing=Timing(cancel_grace=GRACE, progress_interval=1, notice_interval=0.5),
@@ -128,8 +138,14 @@ class GovernedCalls(RuleBasedStateMachine):
     @rule(timeout=st.none() | seconds, idle_timeout=st.none() | seconds, enabled=st.integers(0, 4))
     def policy_is_edited(self, timeout, idle_timeout, enabled):
         limits = ToolLimits(timeout=timeout, idle_timeout=idle_timeout, enabled=enabled > 0)
-        self.policies.edit(override=limits)
+        self.policies.edit(override=limits, setting=PATIENT)
         self.stage.executor.apply_policies()
+
+    @rule(
+        act=calls, tell=st.booleans(), verdict=st.sampled_from([Verdict.APPROVED, Verdict.DENIED])
+    )
+    def person_decides(self, act, tell, verdict):
+        self.people.say(act.live, verdict, tell=tell)
 
     @rule()
     def journal_hangs(self):
@@ -189,13 +205,20 @@ class GovernedCalls(RuleBasedStateMachine):
         assert status in ENDINGS
         assert outcome.is_error == (status is not CallStatus.SUCCEEDED)
         assert "s3cret" not in outcome.result
-        if status is CallStatus.FAILED and outcome.error_type is not ErrorType.EXECUTION_ERROR:
+        if runs and act.live.call.tool_name == "asked":
+            assert self.people.has_allowed(act.live), "D4"
+        if status is CallStatus.CANCELLED and outcome.disposition is Disposition.NOT_STARTED:
+            assert (act.live.call.tool_name, runs) == ("asked", 0)
+        elif status is CallStatus.FAILED and outcome.error_type is not ErrorType.EXECUTION_ERROR:
             assert (outcome.disposition, runs) == (Disposition.NOT_STARTED, 0)
         else:
             assert outcome.disposition is DISPOSITIONS.get(status, Disposition.SETTLED)
-            assert runs == (0 if status is CallStatus.NOT_STARTED else 1)
+            never = outcome.disposition is Disposition.NOT_STARTED
+            assert runs == (0 if never else 1)
         if status is CallStatus.SUCCEEDED:
             assert outcome.result == f"result of {act.live.id}"
+            assert outcome.ended_by is None
+        elif status in (CallStatus.DENIED, CallStatus.EXPIRED):
             assert outcome.ended_by is None
         elif status is not CallStatus.FAILED:
             assert outcome.ended_by is act.live.ended_by is not None
@@ -212,7 +235,11 @@ class GovernedCalls(RuleBasedStateMachine):
                 assert names[names.index("ended") + 1 :] in ([], ["late"])
                 assert names[0] == "started" or names == ["ended"]
         for call_id, _ in self.stage.observer.late:
-            assert self.given[call_id].status in {CallStatus.TIMED_OUT, CallStatus.ABANDONED}
+            outcome = self.given.get(call_id)  # None: its task was cancelled from outside
+            assert outcome is None or outcome.status in {
+                CallStatus.TIMED_OUT,
+                CallStatus.ABANDONED,
+            }
 
     @invariant()
     def no_call_runs_beside_one_that_must_be_alone(self):

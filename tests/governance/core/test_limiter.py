@@ -18,7 +18,15 @@ class Visitor:
     """One call at the limiter's door."""
 
     def __init__(
-        self, limiter, scope="a", *, tool="t", concurrency="parallel", cap=None, isolation="async"
+        self,
+        limiter,
+        scope="a",
+        *,
+        tool="t",
+        concurrency="parallel",
+        cap=None,
+        isolation="async",
+        counts=True,
     ):
         self.ticket = Ticket(
             scope=scope,
@@ -26,6 +34,7 @@ class Visitor:
             concurrency=Concurrency(concurrency),
             isolation=Isolation(isolation),
             max_running=cap,
+            counts=counts,
         )
         self.tool = tool
         self.limiter = limiter
@@ -373,3 +382,22 @@ async def let_everybody_through(limiter, visitors):
 def test_whatever_comes_and_goes_limits_hold_and_nobody_starves(steps):
     with asyncio.Runner(loop_factory=ManualLoop) as runner:
         runner.run(play(steps))
+
+
+@on_manual_clock
+async def test_one_that_only_waits_for_others_takes_no_slot_from_them():
+    limiter = Limiter(Limits(max_running=1))
+    asking = await arrive(limiter, "a", "b", counts=False)
+    [work] = await arrive(limiter, "c")
+    [more] = await arrive(limiter, "d")
+    [asking_too] = await arrive(limiter, "e", counts=False)
+
+    assert all(visitor.is_in for visitor in (*asking, work, asking_too))
+    assert more.waits
+    assert limiter.running == 1
+    for visitor in (*asking, work, asking_too):
+        visitor.leave()
+    await settle()
+    assert more.is_in
+    more.leave()
+    assert limiter.running == 0

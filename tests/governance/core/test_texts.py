@@ -37,6 +37,7 @@ class TestTimeout:
 
     def test_of_a_silent_tool_says_so(self):
         assert "made no progress" in timeout_text(limit=Limit.IDLE)
+        assert "_meta.timeout_ms" not in timeout_text(limit=Limit.IDLE)  # that moves the other one
         assert "made no progress" not in timeout_text()
 
     def test_of_a_capped_call_says_so_and_does_not_advise_to_ask_for_more(self):

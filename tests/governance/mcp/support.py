@@ -11,7 +11,7 @@ from governance.mcp.specs import McpTiming, ServerSpec, Transport
 from governance.mcp.tools import McpTools
 from tests.governance.core.process_table import tagged
 from tests.governance.core.support import Recording
-from tests.support import eventually
+from tests.support import Unasked, eventually
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parents[2] / "node_modules"
@@ -51,6 +51,7 @@ class Scene:
         self.observer = Recording()
         self.executor = ToolExecutor(
             registry=self.registry,
+            policies=Unasked(),
             timing=Timing(cancel_grace=0.6, progress_interval=600, notice_interval=0.05),
             **options,
         )

@@ -119,6 +119,36 @@ async def test_a_server_that_does_not_survive_new_questions_is_asked_in_the_old_
     assert (await scene.run("unruly_echo", text="hello")).result == "hello"
 
 
+async def test_half_characters_in_an_answer_are_replaced(scene):
+    """JavaScript cuts texts in the middle of a character, and writes the half as an escape that strict readers refuse."""
+    await scene.begin(unruly())
+    outcome = await scene.run("unruly_halves")
+    assert outcome.status is CallStatus.SUCCEEDED
+    assert outcome.result.startswith("half a smile: ")
+    assert "\ud83d" not in outcome.result
+
+
+async def test_an_answer_that_makes_no_sense_leaves_open_what_the_tool_did(scene):
+    link = await scene.begin(unruly())
+    outcome = await scene.run("unruly_riddle")
+    assert outcome.status is CallStatus.FAILED
+    assert outcome.disposition is Disposition.INDETERMINATE
+    assert "it does not follow the protocol" in outcome.result
+    assert link.is_connected
+
+
+async def test_a_list_with_something_that_is_no_tool_is_named_as_the_reason(scene):
+    await scene.begin(unruly("shapeless"))
+    assert scene.health.failures == ["it does not follow the protocol"]
+
+
+async def test_a_tool_that_takes_too_much_to_say_is_left_out(scene):
+    await scene.begin(unruly("wordy"))
+    assert "unruly_wordy" not in scene.names()
+    assert "unruly_echo" in scene.names()
+    assert scene.health.connections[-1][1] == "left out: wordy"
+
+
 async def test_a_changed_list_of_tools_changes_the_registry(scene):
     await scene.begin(unruly())
     assert "unruly_crash" in scene.names()

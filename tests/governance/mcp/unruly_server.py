@@ -1,7 +1,8 @@
 """An MCP server without manners, spoken in bare JSON-RPC: each of its tools misbehaves in its own way.
 
 Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
-`banner` (greets on stdout), `old` (ends at a question from a newer protocol).
+`banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names a tool that is none),
+`wordy` (names a tool that takes too much to say).
 """
 
 import json
@@ -21,9 +22,11 @@ names = [
     "echo",
     "flood",
     "garbage",
+    "halves",
     "hang_up",
     "huge",
     "rename",
+    "riddle",
     "steps",
 ]
 cancelled: list[object] = []
@@ -79,6 +82,14 @@ def huge(request):
         sys.stdout.write("x" * 65536)
 
 
+def halves(request):
+    say(request, "half a smile: \ud83d, nothing: \0")
+
+
+def riddle(request):
+    send(id=request["id"], result={"content": 42})
+
+
 def hang_up(request):
     sys.stdout.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -103,6 +114,11 @@ def list_tools(request):
         {"name": name, "description": f"It can {name}.", "inputSchema": {"type": "object"}}
         for name in names
     ]
+    if "shapeless" in HABITS:
+        tools.append({"name": "shapeless", "inputSchema": {"type": "string"}})
+    if "wordy" in HABITS:
+        schema = {"type": "object", "description": "blah " * 30_000}
+        tools.append({"name": "wordy", "inputSchema": schema})
     send(id=request["id"], result={"tools": tools})
 
 

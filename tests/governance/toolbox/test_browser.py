@@ -18,7 +18,7 @@ from governance.core.ports import Host
 from tests.governance.core.process_table import tagged
 from tests.governance.toolbox.desk import Desk, browser_tags, page
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import eventually
+from tests.support import Unasked, eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -147,6 +147,35 @@ async def test_dialogs_are_dismissed_and_told(desk, server):
     said = await desk.call("open", url=server.url())
     assert "dialog, which was dismissed: 'Really?'" in said
     assert "went on" in said
+
+
+async def test_a_page_cannot_keep_its_visitor(desk, server):
+    stay = "onbeforeunload = event => { event.preventDefault(); event.returnValue = 'stay' }"
+    server.pages["/"] = page(f"<button>Go</button><script>{stay}</script>")
+    await desk.call("open", url=server.url())
+    await desk.call("click", target="Go")  # without it, a page is not even asked
+    assert "Here you are" in await desk.call("open", url=server.url("/second"))
+
+
+async def test_a_page_that_goes_on_all_the_time_is_left(desk, server):
+    server.pages["/"] = page("<script>setInterval(() => location.reload(), 5)</script>")
+    with contextlib.suppress(ToolFailed):  # or a moment of it is read
+        await desk.call("open", url=server.url())
+    assert "Here you are" in await desk.call("open", url=server.url("/second"))
+
+
+async def test_a_page_whose_script_never_ends_is_told_and_another_one_can_be_opened(desk, server):
+    desk.change(browser_action_timeout=0.5, browser_settle=0.2)
+    server.pages["/"] = page("<script>setTimeout(() => { for (;;) {} }, 1)</script>")
+    await desk.fails("does not respond|did not work in time", "open", url=server.url())
+    assert "Here you are" in await desk.call("open", url=server.url("/second"))
+
+
+async def test_a_page_that_is_far_too_long_is_not_read(desk, server):
+    title = "document.title = 'x'.repeat(21_000_000)"
+    forged = "Object.defineProperty(document, 'title', {value: 'short'})"
+    server.pages["/"] = page(f"<title>.</title><script>{title}; {forged}</script>")
+    await desk.fails("too long to be read", "open", url=server.url())
 
 
 async def test_new_windows_are_closed_and_told(desk, server):
@@ -344,7 +373,7 @@ async def test_the_gateway_checks_numbers_as_it_checks_names(desk, server):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def executor(desk):
-    made = ToolExecutor(registry=desk.registry)
+    made = ToolExecutor(registry=desk.registry, policies=Unasked())
     yield made
     await made.aclose()
 

@@ -281,6 +281,62 @@ async def test_no_configuration_of_the_repository_makes_git_run_a_program(
     assert not ran.exists()
 
 
+NESTED = """
+[core]
+    fsmonitor = {program}
+    hooksPath = {hooks}
+[diff]
+    external = {program}
+[filter "evil"]
+    clean = {program}
+"""
+
+
+@pytest.mark.parametrize("is_submodule", [False, True])
+async def test_no_configuration_of_a_repository_inside_makes_git_run_a_program(
+    bench, repository, is_submodule
+):
+    ran, program, inside = (repository / name for name in ("ran", "program.sh", "inside"))
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    inside.mkdir()
+    git(inside, "init", "--quiet")
+    git(inside, "commit", "--quiet", "--allow-empty", "--message=x")
+    if is_submodule:
+        named = '[submodule "inside"]\n\tpath = inside\n\turl = ./inside\n\tignore = none\n'
+        (repository / ".gitmodules").write_text(named)
+        git(repository, "add", "inside", ".gitmodules")
+    (inside / ".gitattributes").write_text("* filter=evil\n")
+    with (inside / ".git" / "config").open("a") as configuration:
+        configuration.write(NESTED.format(program=program, hooks=repository))
+    for name, arguments in (
+        ("git_status", {}),
+        ("git_diff", {}),
+        ("git_commit", {"message": "x"}),
+        ("git_diff", {"staged": True}),
+        ("git_log", {}),
+        ("git_status", {"directory": "inside"}),
+    ):
+        with contextlib.suppress(ToolFailed):
+            await bench.call(name, **arguments)
+    assert not ran.exists()
+    assert git(repository, "log", "-1", "--format=%s") == "x\n"
+
+
+async def test_odd_names_are_quoted_and_committed(bench, repository):
+    for name in ("a\nb", "-rf", ":(glob)*", "\x1b[31mred"):
+        (repository / name).write_text("x")
+    (repository / "link").symlink_to("/etc/passwd")
+    os.mkfifo(repository / "pipe")
+    assert '?? "a\\nb"\n' in await bench.call("git_status")
+    said = await bench.call("git_commit", message="Odd")
+    assert "5 files changed" in said
+    assert "\x1b" not in said
+    assert "root:" not in await bench.call("git_diff", revision="HEAD~1")
+    (repository / "-rf").write_text("y")
+    assert "1 file changed" in await bench.call("git_commit", message="One", paths=["-rf"])
+
+
 async def test_configuration_that_is_refused_is_named(bench, repository):
     git(repository, "config", "filter.evil.clean", "cat")
     assert "'filter.evil.clean'" in await fails(bench, "run a program")

@@ -12,7 +12,7 @@ from governance.core.executor import ToolExecutor
 from governance.core.policy import TimeoutSource
 from governance.core.ports import Host
 from tests.governance.core.process_table import runs
-from tests.support import eventually
+from tests.support import Unasked, eventually
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -23,7 +23,7 @@ pytestmark = [
 @pytest.fixture
 async def governed(bench):
     """Run a command under the executor, with limits of its own."""
-    executor = ToolExecutor(registry=bench.registry)
+    executor = ToolExecutor(registry=bench.registry, policies=Unasked())
 
     def run(command, *, token=None, idle_timeout=None, **arguments):
         tool = bench.registry.get("exec")

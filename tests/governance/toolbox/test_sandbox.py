@@ -23,7 +23,7 @@ from governance.core.ports import Host
 from governance.toolbox import SandboxChoice, ToolboxSettings
 from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, mode_in_force
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import eventually, eventually_sync
+from tests.support import Unasked, eventually, eventually_sync
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -227,7 +227,7 @@ async def test_cancel_before_the_sandbox_is_ready_ends_it(kept_in, mark):
 
 
 async def test_under_the_executor_it_ends_in_time_with_its_partial_output(kept_in, mark):
-    executor = ToolExecutor(registry=kept_in.registry)
+    executor = ToolExecutor(registry=kept_in.registry, policies=Unasked())
     try:
         call = ToolCall(
             id="call_1",

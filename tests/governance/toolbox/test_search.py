@@ -176,7 +176,16 @@ async def test_engine_that_cannot_be_reached_is_a_sentence(bench):
     async with HttpServer().serve() as gone:
         url = gone.url()
     bench.change(search_provider="searxng", search_url=url)
-    await fails(bench, "No secure or plain connection")
+    await fails(bench, "search engine cannot be reached.*GOVERNANCE_SEARCH_PROVIDER")
+
+
+async def test_engine_whose_name_is_not_found_is_a_sentence_about_the_engine(bench):
+    async def resolve(host, port):
+        return []
+
+    bench.change(search_provider="duckduckgo", web_resolve=resolve)
+    said = await fails(bench, "search engine cannot be reached")
+    assert "Check the address" not in said
 
 
 async def test_the_engine_may_be_private_but_not_where_it_redirects_to(bench, server, searxng):

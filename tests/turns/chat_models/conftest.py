@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.turns.chat_models.dialects import DIALECTS, KEY
+from tests.turns.chat_models.dialects import DIALECTS, KEY, PIECED
 from tests.turns.chat_models.servers import Server
 from turns.chat_models import close_connections
 from turns.chat_models.providers import PROVIDERS
@@ -11,6 +11,11 @@ from turns.chat_models.providers import PROVIDERS
 @pytest.fixture(params=list(DIALECTS))
 def dialect(request):
     return DIALECTS[request.param]
+
+
+@pytest.fixture(params=list(PIECED))
+def pieced(request):
+    return PIECED[request.param]
 
 
 @pytest.fixture(autouse=True)

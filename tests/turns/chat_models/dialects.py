@@ -1,10 +1,10 @@
-"""The two dialects that the local servers speak, so that one test holds for both."""
+"""The dialects that the local servers speak, so that one test holds for all of them."""
 
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from tests.turns.chat_models.servers import Break, Hold, Response, completions, messages
+from tests.turns.chat_models.servers import Break, Hold, Response, completions, gemini, messages
 from turns.chat_models.limits import StreamLimits
 from turns.chat_models.providers import PROVIDERS, ProviderChatModel
 from turns.chat_models.retries import RetryPolicy
@@ -22,10 +22,10 @@ class Dialect:
     path: str
 
     def answer(self, *parts: bytes | list[bytes], calls: bool = False) -> Response:
-        reason = {"messages": "tool_use", "completions": "tool_calls"}[self._dialect]
+        reasons = {"messages": "tool_use", "completions": "tool_calls", "gemini": "STOP"}
         if not calls:
             return self.wire.answer(*parts)
-        return self.wire.answer(*parts, **{self._reason: reason})
+        return self.wire.answer(*parts, **{self._reason: reasons[self._dialect]})
 
     def ended_by(self, reason: str, *parts: bytes | list[bytes]) -> Response:
         return self.wire.answer(*parts, **{self._reason: reason})
@@ -37,18 +37,24 @@ class Dialect:
 
     def unfinished(self, *parts: bytes | Hold | Break) -> Response:
         """A stream that ends where its parts end."""
-        return Response([self.wire.begin(), *parts])
+        return Response([*self._begin(), *parts])
 
     def open_text(self, text: str) -> list[bytes]:
         """A text that goes on."""
         if self._dialect == "messages":
             block = messages.start(0, {"type": "text", "text": ""})
             return [block, messages.delta(0, type="text_delta", text=text)]
-        return completions.text(text)
+        return self.wire.text(text)
 
     def open_call(self, id: str, name: str, arguments: str) -> list[bytes]:
         """A call whose arguments go on."""
+        if self._dialect == "gemini":
+            return [gemini.call_begun(id, name, arguments)]
         return [self.wire.call_start(1, id, name), self.wire.arguments(1, arguments)]
+
+    def _begin(self) -> list[bytes]:
+        """What comes before the first part; Google's first chunk has one already."""
+        return [] if self._dialect == "gemini" else [self.wire.begin()]
 
     @property
     def _dialect(self) -> str:
@@ -61,7 +67,9 @@ class Dialect:
 
 ANTHROPIC = Dialect("anthropic", "claude-sonnet-5-5", messages, "/v1/messages")
 OPENAI = Dialect("openai", "gpt-4o-mini", completions, "/v1/chat/completions")
-DIALECTS = {"anthropic": ANTHROPIC, "openai": OPENAI}
+GOOGLE = Dialect("google", gemini.MODEL, gemini, "/v1beta/models")
+PIECED = {"anthropic": ANTHROPIC, "openai": OPENAI}  # write a call's arguments piece by piece
+DIALECTS = {**PIECED, "google": GOOGLE}
 
 
 def model_of(dialect: Dialect, *, limits: StreamLimits | None = None, **policy: Any):

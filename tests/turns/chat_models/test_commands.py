@@ -32,6 +32,15 @@ def call_of(command):
         ("wait 250 ms", ("wait", {"seconds": 0.25})),
         ("wait 2min", ("wait", {"seconds": 120})),
         ("status", ("session_status", {})),
+        (
+            "ask assistant run date",
+            ("sessions_ask", {"agent": "assistant", "message": "run date"}),
+        ),
+        (
+            "ask digger\nrun date\nthen\nrun ls",
+            ("sessions_ask", {"agent": "digger", "message": "run date\nthen\nrun ls"}),
+        ),
+        ("spawn digger wait 60", ("sessions_spawn", {"agent": "digger", "message": "wait 60"})),
         ("call wait", ("wait", {})),
         ('call wait {"seconds": 3}', ("wait", {"seconds": 3})),
         ('call wait {\n  "seconds": 3\n}', ("wait", {"seconds": 3})),

@@ -11,11 +11,14 @@ from governance import Cancellation, CancelReason, Isolation, ToolExecutor, Tool
 from governance.core import texts
 from governance.core.invokers.thread import ThreadInvoker
 from governance.toolbox import ToolboxSettings
+from tests.support import Unasked
 from tests.turns.core.stage import BY_USER, Stage
 from turns.chat_models.local import LocalChatModel, compose
 from turns.core.chat_model import (
     ChatRequest,
     Reply,
+    Stop,
+    StopReason,
     TextDelta,
     ToolCallDelta,
     ToolSpec,
@@ -71,12 +74,12 @@ class TestPlan:
 
         asked = [[use.name for use in message.tool_uses] for message in messages]
         assert asked == [[], ["exec", "exec"], [], ["wait"], [], []]
-        assert messages[1].texts[0].text == "Step 1 of 2: running 2 tools…"
-        assert messages[3].texts[0].text == "Step 2 of 2: running `wait`…"
+        assert messages[1].texts[0].text == "Step 1 of 2: calling 2 tools…"
+        assert messages[3].texts[0].text == "Step 2 of 2: calling `wait`…"
         assert messages[-1].texts[0].text.startswith("3 of 3 calls succeeded.")
 
     async def test_one_step_is_announced_without_a_number(self):
-        assert (await reply_to(request_for("run ls"))).text == "Running `exec`…"
+        assert (await reply_to(request_for("run ls"))).text == "Calling `exec`…"
 
     async def test_what_the_user_has_to_say_takes_the_announcements_place(self):
         assert (await reply_to(request_for("say Off we go\nrun ls"))).text == "Off we go"
@@ -193,6 +196,7 @@ class TestTalk:
             "edit",
             "fetch",
             "wait",
+            "agents",
             "status",
             "say",
             "slowly",
@@ -270,6 +274,14 @@ class TestStream:
         assert long[-1].input_tokens >= short[-1].input_tokens + 1_000
         assert long[-1].output_tokens == short[-1].output_tokens > 0
 
+    async def test_it_says_no_more_than_it_may(self):
+        asked = replace(request_for("say " + "word " * 100), max_tokens=20)
+
+        said = await deltas_of(asked)
+
+        assert said[-1] == Stop(StopReason.LENGTH)
+        assert said[-2].output_tokens in range(20, 30)
+
     async def test_slowly_pauses_before_each_word(self):
         pauses = []
 
@@ -304,6 +316,7 @@ class TestWithTools:
         toolbox.register(stage.registry, settings=lambda: ToolboxSettings(exec_enabled=True))
         stage.executor = ToolExecutor(
             registry=stage.registry,
+            policies=Unasked(),
             invokers={Isolation.THREAD: ThreadInvoker(max_threads=4, max_abandoned=4)},
         )
         yield stage

@@ -79,6 +79,8 @@ def test_a_repeated_step_says_its_speech_once():
         ("Help!", Intent.HELP),
         ("?", Intent.HELP),
         ("What can you do?", Intent.HELP),
+        ("agents", Intent.AGENTS),
+        ("List the agents!", Intent.AGENTS),
         ("hello", Intent.GREETING),
         ("Good morning, Turnkeeper!", Intent.GREETING),
         ("thanks a lot", Intent.THANKS),

@@ -1,10 +1,11 @@
 """The vendors' real SDKs against servers that speak their streams: what is asked, and what comes of the answers."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.turns.chat_models.dialects import ANTHROPIC, KEY, OPENAI, model_of
-from tests.turns.chat_models.servers import Hold, Response, completions, messages, sse
-from turns.chat_models.providers import PROVIDERS, ProviderChatModel
+from tests.turns.chat_models.dialects import ANTHROPIC, GOOGLE, KEY, OPENAI, model_of
+from tests.turns.chat_models.servers import Hold, Response, completions, gemini, messages
 from turns.core.chat_model import (
     ChatRequest,
     Notice,
@@ -52,7 +53,7 @@ async def test_text_comes_piece_by_piece_with_usage_and_the_reason_of_the_end(se
     assert "".join(texts) == "Hello, world"
     assert len(texts) == 3
     assert said[-1] == Stop(StopReason.END)
-    tokens = {"anthropic": (25, 15), "openai": (19, 10)}[dialect.provider]
+    tokens = {"anthropic": (25, 15), "openai": (19, 10), "google": (8, 4)}[dialect.provider]
     assert (reply_of(said).usage.input_tokens, reply_of(said).usage.output_tokens) == tokens
 
 
@@ -68,12 +69,12 @@ async def test_the_text_is_passed_on_while_the_answer_is_still_being_written(ser
     assert [delta async for delta in stream][-1] == Stop(StopReason.END)
 
 
-async def test_parallel_calls_come_with_their_arguments_in_pieces(serve, dialect):
-    first = dialect.wire.call(1, "call_a", "get_weather", location="Paris")
-    second = dialect.wire.call(2, "call_b", "get_weather", location="Kyōto")
-    await serve(dialect.answer(dialect.text("Let me look."), first, second, calls=True))
+async def test_parallel_calls_come_with_their_arguments_in_pieces(serve, pieced):
+    first = pieced.wire.call(1, "call_a", "get_weather", location="Paris")
+    second = pieced.wire.call(2, "call_b", "get_weather", location="Kyōto")
+    await serve(pieced.answer(pieced.text("Let me look."), first, second, calls=True))
 
-    said = await deltas(model_of(dialect))
+    said = await deltas(model_of(pieced))
 
     pieces = [delta for delta in said if isinstance(delta, ToolCallDelta) and delta.arguments]
     assert len(pieces) > 4
@@ -88,33 +89,31 @@ async def test_parallel_calls_come_with_their_arguments_in_pieces(serve, dialect
 
 
 async def test_arguments_that_are_no_json_are_a_problem_of_the_call_and_not_of_the_stream(
-    serve, dialect
+    serve, pieced
 ):
-    broken = dialect.wire.call(1, "call_a", "get_weather", raw='{"location": "Par')
-    await serve(dialect.answer(broken, calls=True))
+    broken = pieced.wire.call(1, "call_a", "get_weather", raw='{"location": "Par')
+    await serve(pieced.answer(broken, calls=True))
 
-    (call,) = reply_of(await deltas(model_of(dialect))).calls(scope="s")
+    (call,) = reply_of(await deltas(model_of(pieced))).calls(scope="s")
 
     assert call.problem == "the arguments are not valid JSON"
     assert call.input == {}
 
 
-async def test_a_call_without_arguments_is_asked_for_with_none(serve, dialect):
-    await serve(dialect.answer(dialect.wire.call(1, "call_a", "get_weather", raw=""), calls=True))
+async def test_a_call_without_arguments_is_asked_for_with_none(serve, pieced):
+    await serve(pieced.answer(pieced.wire.call(1, "call_a", "get_weather", raw=""), calls=True))
 
-    (call,) = reply_of(await deltas(model_of(dialect))).calls(scope="s")
+    (call,) = reply_of(await deltas(model_of(pieced))).calls(scope="s")
 
     assert (call.problem, call.input) == ("", {})
 
 
-async def test_a_call_cut_off_before_its_first_argument_is_no_call_without_arguments(
-    serve, dialect
-):
-    reason = {"anthropic": "max_tokens", "openai": "length"}[dialect.provider]
-    parts = dialect.wire.call(1, "call_a", "get_weather", raw="")
-    await serve(dialect.ended_by(reason, parts))
+async def test_a_call_cut_off_before_its_first_argument_is_no_call_without_arguments(serve, pieced):
+    reason = {"anthropic": "max_tokens", "openai": "length"}[pieced.provider]
+    parts = pieced.wire.call(1, "call_a", "get_weather", raw="")
+    await serve(pieced.ended_by(reason, parts))
 
-    said = await deltas(model_of(dialect))
+    said = await deltas(model_of(pieced))
 
     (call,) = reply_of(said).calls(scope="s")
     assert "cut off" in call.problem
@@ -204,19 +203,10 @@ async def test_the_documented_chunks_are_understood_as_they_are_printed(serve):
 
 
 async def test_gemini_answers_through_its_own_sdk(serve):
-    def chunk(parts, **fields):
-        candidate = {"content": {"parts": parts, "role": "model"}, "index": 0, **fields}
-        usage = {"promptTokenCount": 8, "candidatesTokenCount": 4, "totalTokenCount": 12}
-        return sse({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini"})
+    weather = gemini.call(0, "c1", "get_weather", location="Paris")
+    server = await serve(gemini.answer(gemini.text("Let me look."), weather))
 
-    weather = {"functionCall": {"name": "get_weather", "args": {"location": "Paris"}}}
-    server = await serve(
-        Response(
-            [chunk([{"text": "Let me look."}]), chunk([weather]), chunk([], finishReason="STOP")]
-        )
-    )
-
-    reply = reply_of(await deltas(ProviderChatModel(PROVIDERS["google"], "gemini-2.5-flash")))
+    reply = reply_of(await deltas(model_of(GOOGLE)))
 
     (call,) = reply.calls(scope="s")
     assert (reply.text, call.tool_name, call.input) == (
@@ -317,6 +307,24 @@ async def test_openai_is_sent_the_whole_history(serve):
     (tool,) = request.body["tools"]
     assert tool["function"]["parameters"] == WEATHER.input_schema
     assert not tool["function"].get("strict")
+
+
+@pytest.mark.parametrize(("left", "sent"), [(700, 700), (1_000_000, None), (None, None)])
+async def test_what_is_left_of_a_token_limit_limits_the_answer(serve, dialect, left, sent):
+    """A number beyond what a model can say is not sent: some providers refuse it."""
+    server = await serve(dialect.answer(dialect.text("Hi.")))
+
+    await deltas(model_of(dialect), replace(ASKED, max_tokens=left))
+
+    (request,) = server.requests
+    name = {
+        "anthropic": "max_tokens",
+        "openai": "max_completion_tokens",
+        "google": "maxOutputTokens",
+    }[dialect.provider]
+    always = 128_000 if dialect is ANTHROPIC else None  # which has no request without it
+    body = request.body.get("generationConfig", {}) if dialect is GOOGLE else request.body
+    assert body.get(name) == (sent or always)
 
 
 async def test_one_connection_serves_several_requests(serve, dialect):

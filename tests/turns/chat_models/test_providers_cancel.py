@@ -104,18 +104,16 @@ async def test_what_was_said_before_the_connection_broke_is_kept(serve, dialect,
     assert (reply.message.texts[0].text, reply.interrupted) == ("Once upon a", True)
 
 
-async def test_a_turn_calls_tools_through_the_provider(serve, dialect, stage):
+async def test_a_turn_calls_tools_through_the_provider(serve, pieced, stage):
     """Two calls side by side, one with bad arguments, one of a tool that is not there; the model reads all of it."""
     calls = (
-        dialect.wire.call(1, "call_a", "echo", text="first"),
-        dialect.wire.call(2, "call_b", "echo", raw='{"text": '),
-        dialect.wire.call(3, "call_c", "teleport", place="Mars"),
+        pieced.wire.call(1, "call_a", "echo", text="first"),
+        pieced.wire.call(2, "call_b", "echo", raw='{"text": '),
+        pieced.wire.call(3, "call_c", "teleport", place="Mars"),
     )
-    server = await serve(
-        dialect.answer(*calls, calls=True), dialect.answer(dialect.text("All done."))
-    )
+    server = await serve(pieced.answer(*calls, calls=True), pieced.answer(pieced.text("All done.")))
 
-    ending = await stage.make_runner(model_of(dialect)).run()
+    ending = await stage.make_runner(model_of(pieced)).run()
 
     assert ending.status is TurnStatus.COMPLETED
     first, broken, unknown = stage.journal.history[-2].tool_results

@@ -1,15 +1,25 @@
 """What a person is told when a provider fails, that nothing of the provider's words is in it, and what is repeated."""
 
 import asyncio
+import json
 import logging
 
 import pytest
 
 from tests.support import eventually
-from tests.turns.chat_models.dialects import ANTHROPIC, KEY, OPENAI, model_of
-from tests.turns.chat_models.servers import Break, Hold, Response, completions, messages, refusal
+from tests.turns.chat_models.dialects import ANTHROPIC, DIALECTS, KEY, OPENAI, model_of
+from tests.turns.chat_models.servers import (
+    Break,
+    Hold,
+    Response,
+    completions,
+    gemini,
+    messages,
+    refusal,
+    sse,
+)
 from tests.turns.chat_models.test_providers import ASKED, deltas
-from turns.chat_models import get_chat_model
+from turns.chat_models import close_connections, get_chat_model
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
 from turns.core.chat_model import Notice, Stop, StopReason, TextDelta
@@ -30,28 +40,45 @@ async def failed(model, said=None):
     return raised.value
 
 
+BAD_KEY = {
+    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+    "reason": "API_KEY_INVALID",
+    "domain": "googleapis.com",
+    "metadata": {"service": "generativelanguage.googleapis.com"},
+}
+
+
+def of(dialect, responses):
+    """The response of this dialect's provider."""
+    return dict(zip(DIALECTS, responses, strict=True))[dialect.provider]
+
+
 REFUSALS = {
     "401": (
         messages.error("401 Unauthorized", "authentication_error", THEIR_WORDS),
         completions.error("401 Unauthorized", THEIR_WORDS, code="invalid_api_key"),
+        gemini.error("400 Bad Request", THEIR_WORDS, "INVALID_ARGUMENT", details=[BAD_KEY]),
         "chat_model_key_refused",
         "_API_KEY",
     ),
     "403": (
         messages.error("403 Forbidden", "permission_error", THEIR_WORDS),
         completions.error("403 Forbidden", THEIR_WORDS),
+        gemini.error("403 Forbidden", THEIR_WORDS, "PERMISSION_DENIED"),
         "chat_model_key_refused",
         "_API_KEY",
     ),
     "404": (
         messages.error("404 Not Found", "not_found_error", "model: claude-sonnet-5-5"),
         completions.error("404 Not Found", THEIR_WORDS, code="model_not_found"),
+        gemini.error("404 Not Found", THEIR_WORDS, "NOT_FOUND"),
         "chat_model_not_found",
         "correct its name",
     ),
     "400": (
         messages.error("400 Bad Request", "invalid_request_error", THEIR_WORDS),
         completions.error("400 Bad Request", THEIR_WORDS, type="invalid_request_error"),
+        gemini.error("400 Bad Request", THEIR_WORDS, "INVALID_ARGUMENT"),
         "chat_model_rejected",
         "new conversation",
     ),
@@ -68,12 +95,18 @@ REFUSALS = {
             param="messages",
             code="context_length_exceeded",
         ),
+        gemini.error(
+            "400 Bad Request",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "INVALID_ARGUMENT",
+        ),
         "context_too_long",
         "new conversation",
     ),
     "413": (
         messages.error("413 Request Entity Too Large", "request_too_large", THEIR_WORDS),
         completions.error("413 Request Entity Too Large", THEIR_WORDS),
+        gemini.error("413 Request Entity Too Large", THEIR_WORDS, "INVALID_ARGUMENT"),
         "context_too_long",
         "new conversation",
     ),
@@ -89,6 +122,7 @@ REFUSALS = {
             type="insufficient_quota",
             code="insufficient_quota",
         ),
+        None,  # Google says the same of a quota for a minute and of one for a month: it is busy
         "chat_model_quota",
         "credit",
     ),
@@ -97,8 +131,11 @@ REFUSALS = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 async def test_a_refusal_is_told_with_what_to_do_and_asked_only_once(serve, dialect, case, caplog):
-    anthropic, openai, code, advice = REFUSALS[case]
-    server = await serve({"anthropic": anthropic, "openai": openai}[dialect.provider])
+    *responses, code, advice = REFUSALS[case]
+    response = of(dialect, responses)
+    if response is None:
+        return
+    server = await serve(response)
 
     with caplog.at_level(logging.INFO):
         failure = await failed(model_of(dialect))
@@ -115,26 +152,27 @@ BUSY = {
     "429": (
         messages.error("429 Too Many Requests", "rate_limit_error", THEIR_WORDS, retry_after="0"),
         completions.error("429 Too Many Requests", THEIR_WORDS, headers={"retry_after": "0"}),
+        gemini.error("429 Too Many Requests", THEIR_WORDS, "RESOURCE_EXHAUSTED", retry_after="0"),
         "The model is busy; retrying in 1 s.",
     ),
     "529": (
         messages.error("529", "overloaded_error", "Overloaded"),
         completions.error("529", "Overloaded"),
+        gemini.error("503 Service Unavailable", "The model is overloaded.", "UNAVAILABLE"),
         "The model is not available; retrying in 1 s.",
     ),
     "500": (
         messages.error("500 Internal Server Error", "api_error", THEIR_WORDS),
         completions.error("500 Internal Server Error", THEIR_WORDS, type="server_error"),
+        gemini.error("500 Internal Server Error", THEIR_WORDS, "INTERNAL"),
         "The model is not available; retrying in 1 s.",
     ),
     "503 from a proxy": (
-        Response([b"<html>no healthy upstream</html>"], status="503 Service Unavailable"),
-        Response([b"<html>no healthy upstream</html>"], status="503 Service Unavailable"),
+        *[Response([b"<html>no healthy upstream</html>"], status="503 Service Unavailable")] * 3,
         "The model is not available; retrying in 1 s.",
     ),
     "broken before the first byte": (
-        Response([Break()], headers={}),
-        Response([Break()], headers={}),
+        *[Response([Break()], headers={})] * 3,
         "The model cannot be reached; retrying in 1 s.",
     ),
 }
@@ -142,8 +180,8 @@ BUSY = {
 
 @pytest.mark.parametrize("case", BUSY)
 async def test_what_passes_is_tried_again_and_the_person_is_told(serve, dialect, case):
-    anthropic, openai, sentence = BUSY[case]
-    bad = {"anthropic": anthropic, "openai": openai}[dialect.provider]
+    *responses, sentence = BUSY[case]
+    bad = of(dialect, responses)
     server = await serve(bad, bad, dialect.answer(dialect.text("Here I am.")))
 
     said = await deltas(model_of(dialect))
@@ -156,7 +194,7 @@ async def test_what_passes_is_tried_again_and_the_person_is_told(serve, dialect,
 
 
 async def test_the_retries_end(serve, dialect):
-    bad = BUSY["500"][0 if dialect is ANTHROPIC else 1]
+    bad = of(dialect, BUSY["500"][:-1])
     server = await serve(*[bad] * 5)
 
     said = []
@@ -167,10 +205,18 @@ async def test_the_retries_end(serve, dialect):
     assert [delta.code for delta in said] == ["retrying", "retrying"]
 
 
-async def test_a_provider_that_says_when_to_come_back_is_obeyed(serve):
-    bad = messages.error("429 Too Many Requests", "rate_limit_error", "…", retry_after="4")
-    await serve(bad)
-    stream = model_of(ANTHROPIC).stream(ASKED)
+COME_BACK = {
+    "anthropic": messages.error("429 Too Many Requests", "rate_limit_error", "…", retry_after="4"),
+    "openai": completions.error("429 Too Many Requests", "…", headers={"retry_after": "4"}),
+    "google": gemini.error(
+        "429 Too Many Requests", "…", "RESOURCE_EXHAUSTED", details=[gemini.come_back_in(4)]
+    ),
+}
+
+
+async def test_a_provider_that_says_when_to_come_back_is_obeyed(serve, dialect):
+    await serve(COME_BACK[dialect.provider])
+    stream = model_of(dialect).stream(ASKED)
 
     assert await anext(stream) == Notice(
         code="retrying", message="The model is busy; retrying in 4 s."
@@ -190,7 +236,7 @@ async def test_a_wait_that_is_too_long_is_not_begun(serve):
 
 
 async def test_cancelling_ends_the_wait_before_a_retry_at_once(serve, dialect):
-    bad = BUSY["500"][0 if dialect is ANTHROPIC else 1]
+    bad = of(dialect, BUSY["500"][:-1])
     server = await serve(bad, dialect.answer(dialect.text("Too late.")))
     said = []
 
@@ -230,7 +276,8 @@ async def test_a_connection_that_breaks_in_the_middle_is_not_repeated(serve, dia
 
 
 async def test_a_stream_that_ends_politely_but_too_early_is_no_answer(serve, dialect):
-    await serve(dialect.unfinished(*dialect.open_call("call_a", "get_weather", "")))
+    call = dialect.open_call("call_a", "get_weather", "")
+    await serve(dialect.unfinished(*dialect.open_text("Let me look."), *call))
 
     failure = await failed(model_of(dialect))
 
@@ -253,6 +300,57 @@ async def test_a_stream_of_garbage_is_told_as_unreadable(serve, dialect):
     failure = await failed(model_of(dialect, retries=1))
 
     assert failure.code == "chat_model_unreadable"
+
+
+ODD_EVENTS = {
+    "anthropic": [
+        "null",
+        '{"type":"message_start","message":null}',
+        '{"type":"message_start","message":{"id":"x"}}',
+        '{"type":"content_block_start","index":0,"content_block":null}',
+        '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}',
+        '{"type":"content_block_delta","index":9,"delta":{"type":"input_json_delta","partial_json":"x"}}',
+        '{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":null}',
+        '{"type":"error","error":"no"}',
+    ],
+    "openai": [
+        "null",
+        "[]",
+        '{"choices":null}',
+        '{"choices":"no"}',
+        '{"choices":[{"index":0,"delta":null}]}',
+        '{"choices":[{"index":0,"delta":"hey"}]}',
+        '{"choices":[{"index":0,"delta":{"tool_calls":[null]}}]}',
+        '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":{"a":1}}}]}}]}',
+        '{"choices":[],"usage":"lots"}',
+        '{"error":"boom"}',
+    ],
+    "google": [
+        "null",
+        "[]",
+        "{}",
+        '{"candidates":null}',
+        '{"candidates":"no"}',
+        '{"candidates":[null]}',
+        '{"candidates":[{"index":0,"content":null}]}',
+        '{"candidates":[{"index":0,"content":{"parts":[null]}}]}',
+        '{"candidates":[{"index":0,"content":{"parts":[{"functionCall":{"name":7}}]}}]}',
+        '{"candidates":[],"usageMetadata":"lots"}',
+        '{"error":"boom"}',
+    ],
+}
+
+
+async def test_events_of_no_known_shape_are_told_as_a_failure_of_the_model(serve, dialect):
+    """The SDKs fail at them in many ways; none of those is an error of this server."""
+    model = model_of(dialect, retries=0)
+    for event in ODD_EVENTS[dialect.provider]:
+        kind = json.loads(event).get("type", "") if event.startswith("{") else "message_start"
+        odd = sse(event, event=kind if dialect is ANTHROPIC else "")
+        await serve(Response([odd]) if kind == "message_start" else dialect.unfinished(odd))
+        await close_connections()
+
+        assert (await failed(model)).code in {"chat_model_unreadable", "chat_model_dropped"}
 
 
 async def test_an_overload_that_is_told_inside_the_stream_is_repeated_if_nothing_was_said(serve):
@@ -280,7 +378,8 @@ async def test_an_error_inside_a_stream_that_has_begun_is_not_repeated(serve):
 
 
 async def test_a_declined_answer_is_told(serve, dialect):
-    reason = {"anthropic": "refusal", "openai": "content_filter"}[dialect.provider]
+    reasons = {"anthropic": "refusal", "openai": "content_filter", "google": "SAFETY"}
+    reason = reasons[dialect.provider]
     await serve(dialect.ended_by(reason))
 
     assert (await failed(model_of(dialect))).code == "chat_model_declined"

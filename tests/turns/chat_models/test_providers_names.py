@@ -8,7 +8,7 @@ import pytest
 
 from tests.turns.chat_models.dialects import OPENAI, model_of
 from tests.turns.chat_models.test_providers_failures import failed
-from turns.chat_models import ProviderChatModel, get_chat_model, problem_of
+from turns.chat_models import ProviderChatModel, get_chat_model, problem_of, warm
 from turns.chat_models.providers import PROVIDERS
 from turns.core.exceptions import ChatModelError
 
@@ -81,6 +81,21 @@ def test_a_key_is_enough(monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "set")
 
     assert problem_of("google:gemini-3.8-flash") is None
+
+
+def test_a_provider_can_be_imported_before_it_is_asked(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "set")
+    monkeypatch.delitem(sys.modules, "turns.chat_models.vendors.openai", raising=False)
+
+    warm("openai:gpt-5.6-sol").join(50)
+
+    assert "turns.chat_models.vendors.openai" in sys.modules
+
+
+@pytest.mark.parametrize("name", ["local", "some.factory", "openai:gpt-5.6-sol"])
+def test_nothing_is_imported_in_vain(name):
+    """Without a key nothing could be asked."""
+    assert warm(name) is None
 
 
 def test_nothing_of_a_vendor_is_imported_with_the_site():

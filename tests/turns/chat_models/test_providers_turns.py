@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.turns.chat_models.dialects import PIECED
 from tests.turns.chat_models.servers import Break, Hold, Response
 from tests.turns.support import Stage
 from turns.chat_models import get_chat_model
@@ -23,6 +24,7 @@ def on(stage: Stage, settings, dialect):
     get_chat_model.cache_clear()
 
 
+@pytest.mark.parametrize("dialect", PIECED, indirect=True)
 async def test_a_turn_with_tools_and_a_retry_is_told_stored_and_valid(serve, dialect, on):
     calls = (
         dialect.wire.call(1, "call_a", "quick", text="sunny"),

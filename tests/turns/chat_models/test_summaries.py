@@ -125,3 +125,45 @@ def test_a_reason_is_no_markup():
 )
 def test_code(text, shown):
     assert code(text) == shown
+
+
+def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
+    summary = summarise([failed(texts.denied_text("exec", reason="Not today. *Ask* me.\nLater"))])
+
+    assert summary.startswith("**`sleep 60`** — `exec` was not run: a person denied this call.")
+    assert "The reason given: Not today. \\*Ask\\* me.\nLater" in summary
+    assert "find another way" not in summary
+    assert "[DENIED]" not in summary
+    assert "```" not in summary
+
+
+def test_a_question_that_expired_is_no_denial():
+    summary = summarise([failed(texts.expired_text("exec", seconds=600))])
+
+    assert "`exec` was not run: it needs a person to allow it, and nobody answered" in summary
+    assert "It was not denied and had no effect." in summary
+    assert "[EXPIRED]" not in summary
+
+
+def test_another_agents_answer_keeps_its_markdown_as_a_quotation():
+    result = CallResult(
+        tool_name="sessions_ask",
+        input={"agent": "researcher", "message": "run date"},
+        content="**done**\n\n```text\nSunday\n```",
+    )
+
+    assert summarise([result]) == (
+        "**`run date`** — `researcher` answered:\n\n> **done**\n>\n> ```text\n> Sunday\n> ```"
+    )
+
+
+def test_an_agent_that_was_set_to_work_is_told_without_the_advice_for_the_model():
+    result = CallResult(
+        tool_name="sessions_spawn",
+        input={"agent": "researcher", "message": "wait 60"},
+        content="Do not wait for it.",
+    )
+
+    assert summarise([result]) == (
+        "**`wait 60`** — `researcher` is at work; its report comes here when it is done."
+    )

@@ -3,6 +3,7 @@
 import asyncio
 from uuid import UUID
 
+from governance import Decision
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 
 
@@ -13,12 +14,14 @@ class MemoryStore:
         self.queued: list[ClaimedTurn] = []
         self.live: list[ClaimedTurn] = []
         self.orders: list[CancelOrder] = []
+        self.decided: list[Decision] = []
         self.endings: dict[UUID, TurnEnding] = {}
         self.totals: dict[UUID, tuple[int, dict[str, int]]] = {}
         self.claims: list[UUID] = []
         self.failures: list[Exception] = []
         self.attempts = 0
         self.swept: list[tuple[UUID, ...]] = []
+        self.dispatched_again = 0
         self.claiming = asyncio.Event()
         self._answering: asyncio.Event | None = None
         self._news = asyncio.Event()
@@ -61,6 +64,9 @@ class MemoryStore:
     async def open_orders(self, turn_ids) -> list[CancelOrder]:
         return [order for order in self.orders if order.turn_id in turn_ids]
 
+    async def decisions(self, questions) -> list[Decision]:
+        return [decision for decision in self.decided if decision.question in questions]
+
     async def end_turn(self, turn, ending, *, steps, usage) -> bool:
         self.attempts += 1
         if self.failures:
@@ -74,8 +80,11 @@ class MemoryStore:
         self._news.set()
         return is_first
 
-    async def end_lost(self, live) -> None:
+    async def sweep(self, live) -> None:
         self.swept.append(tuple(live))
+
+    async def dispatch_again(self) -> None:
+        self.dispatched_again += 1
 
     async def waiting_conversations(self) -> list[UUID]:
         return [turn.conversation_id for turn in self.queued]

@@ -25,7 +25,12 @@ BY_USER = Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by=
 
 
 def claimed(
-    message="do it", *, conversation_id: UUID | None = None, turn_timeout=None, step_limit=50
+    message="do it",
+    *,
+    conversation_id: UUID | None = None,
+    turn_timeout=None,
+    step_limit=50,
+    token_limit=None,
 ):
     return ClaimedTurn(
         id=uuid4(),
@@ -35,6 +40,7 @@ def claimed(
         user_message=message,
         turn_timeout=turn_timeout,
         step_limit=step_limit,
+        token_limit=token_limit,
     )
 
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from governance import CallStatus, CancelReason, Disposition, LoopDetector
+from governance import CallStatus, CancelReason, Disposition, ErrorType, LoopDetector
 from tests.support import eventually
 from tests.turns.core.stage import BY_USER, Stage, claimed
-from turns.core.chat_model import Usage
+from turns.core.chat_model import Stop, StopReason, Usage
 from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.messages import ToolUseBlock
 from turns.core.turns import TurnStatus
@@ -408,6 +408,97 @@ class TestLimits:
         assert "2 steps" in ending.error_message
         assert len(model.requests) == 2
         stage.assert_valid_history()
+
+
+class TestTokenLimit:
+    def turn(self):
+        return claimed(token_limit=100)
+
+    async def test_an_answer_may_have_what_is_left_of_the_limit(self, stage):
+        ending, model = await stage.run(
+            [call("c1", "echo"), Usage(input_tokens=50, output_tokens=10)],
+            [text("Done."), Usage(input_tokens=30, output_tokens=5)],
+            turn=self.turn(),
+        )
+
+        assert ending.status is TurnStatus.COMPLETED
+        assert [request.max_tokens for request in model.requests] == [100, 40]
+
+    async def test_without_a_limit_an_answer_is_as_long_as_the_chat_model_likes(self, stage):
+        _ending, model = await stage.run([text("Done.")])
+
+        assert model.requests[0].max_tokens is None
+
+    async def test_a_turn_that_used_it_up_asks_no_more(self, stage):
+        ending, model = await stage.run(
+            [call("c1", "echo", text="kept"), Usage(input_tokens=90, output_tokens=10)],
+            turn=self.turn(),
+        )
+
+        assert (ending.status, ending.error_code) == (TurnStatus.FAILED, "token_limit")
+        assert "100 tokens" in ending.error_message
+        assert len(model.requests) == 1
+        assert stage.results() == ["kept"]
+        stage.assert_valid_history()
+
+    async def test_an_answer_that_stands_counts_although_it_was_over_the_limit(self, stage):
+        ending, _model = await stage.run([text("Done."), Usage(input_tokens=500)], turn=self.turn())
+
+        assert ending.status is TurnStatus.COMPLETED
+
+    async def test_an_answer_that_the_limit_cut_off_is_kept_and_said_to_be_one(self, stage):
+        ending, _model = await stage.run(
+            [
+                text("The first half"),
+                Usage(input_tokens=40, output_tokens=60),
+                Stop(StopReason.LENGTH),
+            ],
+            turn=self.turn(),
+        )
+
+        assert ending.error_code == "token_limit"
+        assert stage.journal.text == "The first half"
+
+    async def test_a_cancel_comes_before_the_limit(self, stage):
+        task, _model = stage.start(
+            [call("c1", "hold", name="a"), Usage(input_tokens=100)], turn=self.turn()
+        )
+        await stage.until_begun("a")
+
+        stage.runner.cancel_after_step(BY_USER)
+        stage.release("a")
+
+        assert (await ended(task)).status is TurnStatus.CANCELLED
+
+
+class TestAllowedTools:
+    async def test_a_call_of_another_tool_is_refused_like_an_unknown_one(self, stage):
+        ending, _model = await stage.run(
+            [call("c1", "hold", name="a"), call("c2", "echo", text="mine"), call("c3", "nothing")],
+            [text("Done.")],
+            allowed={"echo"},
+        )
+
+        assert ending.status is TurnStatus.COMPLETED
+        assert "a" not in stage.began
+        outcomes = stage.journal.outcomes
+        assert outcomes["c1"].error_type is outcomes["c3"].error_type is ErrorType.UNKNOWN_TOOL
+        assert outcomes["c1"].result == outcomes["c3"].result.replace("nothing", "hold")
+        assert outcomes["c2"].result == "mine"
+
+
+class TestCallsAtOnce:
+    async def test_no_more_calls_than_allowed_run_at_once_and_the_rest_waits(self, stage):
+        task, _model = stage.start(THREE, [text("Done.")], max_parallel=2)
+        await stage.until_begun("a", "b")
+        third = stage.runner.find_call("c3")
+
+        assert (third.status, third.elapsed) == (CallStatus.PENDING, 0.0)
+        assert "c" not in stage.began
+        stage.release("a")
+        await stage.until_begun("c")
+        stage.release("b", "c")
+        assert (await ended(task)).status is TurnStatus.COMPLETED
 
 
 class TestLoops:

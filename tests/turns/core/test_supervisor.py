@@ -144,7 +144,7 @@ class TestClaims:
         assert house.contexts == ["none"]
 
     async def test_a_claim_that_fails_is_tried_again_by_the_sweep(self, make_house, caplog):
-        house = make_house(poll_interval=0.001)
+        house = make_house(sweep_interval=0.001)
         turn = house.queue("hello", [text("Hi.")])
         house.store.failures.append(OSError("away"))
 
@@ -356,6 +356,69 @@ class TestEndings:
 
         assert turn.id not in house.store.endings
         assert not house.supervisor.live_turns
+
+
+class TestFence:
+    async def test_drops_what_is_live_ends_its_tools_and_stores_nothing(self, house):
+        turn = house.queue("one", [call("c1", "hold", name="a")])
+        house.queue("two", [text("never")], conversation_id=turn.conversation_id)
+        house.supervisor.wake(turn.conversation_id)
+        await house.stage.until_begun("a")
+
+        await house.supervisor.fence()
+        house.supervisor.wake(turn.conversation_id)
+
+        assert house.supervisor.live_turns == ()
+        assert house.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
+        assert (house.store.attempts, house.store.claims) == (0, [turn.id])
+
+    async def test_leaves_a_runner_behind_that_does_not_end(self, house):
+        turn = house.queue("one", [text("One")])
+        held = house.journals["one"].hold("save_reply")
+        house.supervisor.wake(turn.conversation_id)
+        await house.journals["one"].until("save_reply", 1)
+
+        await house.supervisor.fence()
+
+        assert house.supervisor.live_turns == ()
+        assert house.store.attempts == 0
+        held.set()
+
+    async def test_gives_up_an_ending_that_the_store_does_not_take(self, house, monkeypatch):
+        monkeypatch.setattr(supervisor, "END_PAUSE", 0.001)
+        pause = asyncio.Event()
+        turn = house.queue("one", [gate(pause), text("Hi.")])
+        house.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: house.plays["one"].requests)
+        house.store.failures.extend(OSError("away") for _ in range(1_000_000))
+        pause.set()
+        await eventually(lambda: house.store.attempts > 3)
+
+        await house.supervisor.fence()
+
+        assert house.supervisor.live_turns == ()
+        assert turn.id not in house.store.endings
+
+    async def test_a_claim_that_was_under_way_is_dropped_and_others_begin_after_the_return(
+        self, house
+    ):
+        turn = house.queue("one", [text("never")])
+        answering = house.store.hold_next_answer()
+        house.supervisor.wake(turn.conversation_id)
+        await house.store.claiming.wait()
+
+        fencing = asyncio.create_task(house.supervisor.fence())
+        await asyncio.sleep(0)
+        answering.set()
+        await fencing
+        assert house.supervisor.live_turns == ()
+        assert house.contexts == []
+
+        other = house.queue("two", [text("Hi.")])
+        house.supervisor.resume()
+        house.supervisor.wake(other.conversation_id)
+        (ending,) = await house.store.until_ended(other)
+        assert ending.status is TurnStatus.COMPLETED
 
 
 class TestDrain:

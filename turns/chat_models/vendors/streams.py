@@ -26,6 +26,7 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import ModelResponseStreamEvent
 from pydantic_ai.models import Model, StreamedResponse, create_async_httpx2_client
+from pydantic_ai.settings import ModelSettings
 
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
@@ -35,6 +36,7 @@ from turns.core.chat_model import ChatDelta, ChatRequest, Stop, StopReason, Usag
 logger = logging.getLogger(__name__)
 
 _TOO_LARGE = 413
+_ANY_MODEL = 16_384  # tokens that every model may answer with; some providers refuse a limit beyond the model's own
 # The first that fits: the special ones before those that they are special cases of.
 _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (ModelContextWindowExceededError, FailureKind.CONTEXT_TOO_LONG),
@@ -49,6 +51,8 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (HTTPError, FailureKind.UNREACHABLE),
     (UserError, FailureKind.REJECTED),
 )
+# How the SDKs fail at a stream that follows no documentation: they look for what should be there.
+_NOT_UNDERSTOOD = (ValueError, AssertionError, AttributeError, LookupError, TypeError)
 _BROKEN = frozenset({FailureKind.UNREACHABLE, FailureKind.UNREADABLE})
 _STOP_REASONS = {
     "stop": StopReason.END,
@@ -106,7 +110,7 @@ class Connection:
                 yield last
         except TimeoutError as error:
             raise self._out_of_time(limits, progress) from error
-        except (AgentRunError, UserError, HTTPError, ValueError) as error:
+        except (AgentRunError, UserError, HTTPError, *_NOT_UNDERSTOOD) as error:
             raise self._failure(error, progress) from error
 
     async def _events(
@@ -133,6 +137,7 @@ class Connection:
         return model_request_stream(
             self._model,
             history_of(request.messages, instructions=request.instructions),
+            model_settings=_settings_of(request),
             model_request_parameters=parameters_of(request.tools),
             instrument=False,
         )
@@ -174,6 +179,13 @@ class _Progress:
             return Usage()
         used = self.response.usage
         return Usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens)
+
+
+def _settings_of(request: ChatRequest) -> ModelSettings | None:
+    """Limit the answer, unless the model's own limit is lower than what is left."""
+    if request.max_tokens is None or request.max_tokens > _ANY_MODEL:
+        return None
+    return ModelSettings(max_tokens=request.max_tokens)
 
 
 def _kind_of(error: Exception) -> FailureKind:

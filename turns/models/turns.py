@@ -1,10 +1,11 @@
-"""Rows of turns: conversations, turns, messages, the event log, requests to cancel, repairs, owning processes."""
+"""Rows of turns: the turns themselves, the requests to cancel them, the repairs of what they left behind."""
 
 import uuid
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from turns.core.turns import LIVE_STATUSES, TurnStatus
@@ -12,68 +13,28 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus
 _LIVE = [status.value for status in LIVE_STATUSES]
 
 
-class Process(models.Model):
-    """A server process that may own turns; `boot_id`, `pid` and `start_ticks` tell on the same host if it is alive."""
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
-    host = models.CharField(_("host"), max_length=255)
-    boot_id = models.CharField(_("boot"), max_length=64, blank=True)
-    pid = models.PositiveIntegerField(_("pid"))
-    start_ticks = models.BigIntegerField(_("start"), default=0)
-    started_at = models.DateTimeField(_("started at"), auto_now_add=True)
-    ended_at = models.DateTimeField(_("ended at"), null=True)
-
-    class Meta:
-        verbose_name = _("process")
-        verbose_name_plural = _("processes")
-        ordering = ["-started_at"]
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.pid}"
-
-
-class Conversation(models.Model):
-    """A series of turns of one user; `last_seq` numbers its events without a gap, `last_position` its messages."""
-
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("owner")
-    )
-    title = models.CharField(_("title"), max_length=200, blank=True)
-    agent = models.CharField(_("agent"), max_length=64, blank=True)
-    last_seq = models.PositiveBigIntegerField(_("last event"), default=0)
-    last_position = models.PositiveBigIntegerField(_("last message"), default=0)
-    last_number = models.PositiveBigIntegerField(_("last turn"), default=0)
-    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
-    updated_at = models.DateTimeField(_("updated at"), auto_now=True)
-
-    class Meta:
-        verbose_name = _("conversation")
-        verbose_name_plural = _("conversations")
-        ordering = ["-updated_at"]
-        indexes = [
-            models.Index(fields=["owner", "-updated_at"], name="turns_conversation_of_owner")
-        ]
-
-    def __str__(self) -> str:
-        return self.title or str(self.id)
-
-
 class Turn(models.Model):
     """One user message up to the end of the agent's answer.
 
     `number` orders the turns of a conversation; `epoch` grows with every change of owner and fences the writes of an
-    earlier one; at most one turn of a conversation is live.
+    earlier one; at most one turn of a conversation is live. A turn that was started by a tool call of another has that
+    one as its `parent`; what a detached one comes to is delivered to the parent's conversation, once.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     conversation = models.ForeignKey(
-        Conversation, models.CASCADE, related_name="turns", verbose_name=_("conversation")
+        "turns.Conversation", models.CASCADE, related_name="turns", verbose_name=_("conversation")
     )
     number = models.PositiveBigIntegerField(_("number"))
     parent = models.ForeignKey(
         "self", models.SET_NULL, null=True, related_name="children", verbose_name=_("parent turn")
     )
+    parent_tool_id = models.CharField(_("parent's tool call"), max_length=200, blank=True)
+    depth = models.PositiveSmallIntegerField(_("depth"), default=0)
+    is_detached = models.BooleanField(
+        _("detached"), default=False, help_text=_("Its parent does not wait for it.")
+    )
+    delivered_at = models.DateTimeField(_("delivered at"), null=True)
     agent = models.CharField(_("agent"), max_length=64, blank=True)
     user_message = models.TextField(_("user message"))
     source = models.CharField(_("source"), max_length=16, default="typed")
@@ -85,14 +46,16 @@ class Turn(models.Model):
         choices=[(s.value, s.value) for s in TurnStatus],
     )
     owner = models.ForeignKey(
-        Process, models.SET_NULL, null=True, related_name="turns", verbose_name=_("owner")
+        "turns.Process", models.SET_NULL, null=True, related_name="turns", verbose_name=_("owner")
     )
     epoch = models.PositiveIntegerField(_("epoch"), default=0)
     turn_timeout_ms = models.PositiveBigIntegerField(_("turn limit (ms)"), null=True)
     step_limit = models.PositiveIntegerField(_("step limit"), default=50)
+    token_limit = models.PositiveBigIntegerField(_("token limit"), null=True)
     steps = models.PositiveIntegerField(_("steps"), default=0)
     tool_call_count = models.PositiveIntegerField(_("tool calls"), default=0)
     queued_at = models.DateTimeField(_("queued at"))
+    dispatched_at = models.DateTimeField(_("dispatched at"), null=True)
     started_at = models.DateTimeField(_("started at"), null=True)
     ended_at = models.DateTimeField(_("ended at"), null=True)
     duration_ms = models.PositiveBigIntegerField(_("ran (ms)"), null=True)
@@ -110,6 +73,7 @@ class Turn(models.Model):
         permissions = [
             ("view_all", _("Can see the turns of everybody")),
             ("cancel_any", _("Can cancel the turns of everybody")),
+            ("decide_any", _("Can decide on the tool calls of everybody")),
         ]
         constraints = [
             models.UniqueConstraint(fields=["conversation", "number"], name="turns_number_once"),
@@ -122,70 +86,19 @@ class Turn(models.Model):
         ]
         indexes = [
             models.Index(fields=["status", "queued_at"], name="turns_by_status"),
+            models.Index(fields=["agent", "-queued_at"], name="turns_of_agent"),
             models.Index(
                 fields=["owner"], condition=Q(status__in=_LIVE), name="turns_live_of_owner"
+            ),
+            models.Index(
+                fields=["parent"],
+                condition=Q(is_detached=True, delivered_at=None),
+                name="turns_undelivered",
             ),
         ]
 
     def __str__(self) -> str:
         return f"{self.conversation_id} #{self.number}"
-
-
-class Message(models.Model):
-    """A piece of history: text and tool_use blocks. Results of calls live on the calls' own rows (invariant 10).
-
-    `content` holds blocks as in the protocol's `history`. While it streams, `is_streaming` is set and the text so far
-    is in `content`; `interrupted` marks an answer that was cut off (H2).
-    """
-
-    conversation = models.ForeignKey(
-        Conversation, models.CASCADE, related_name="messages", verbose_name=_("conversation")
-    )
-    turn = models.ForeignKey(Turn, models.CASCADE, related_name="messages", verbose_name=_("turn"))
-    position = models.PositiveBigIntegerField(_("position"))
-    step = models.PositiveIntegerField(_("step"), default=0)
-    role = models.CharField(
-        _("role"), max_length=16, choices=[("user", _("user")), ("assistant", _("assistant"))]
-    )
-    content = models.JSONField(_("content"), default=list)
-    is_streaming = models.BooleanField(_("is streaming"), default=False)
-    interrupted = models.BooleanField(_("interrupted"), default=False)
-    at = models.DateTimeField(_("at"))
-
-    class Meta:
-        verbose_name = _("message")
-        verbose_name_plural = _("messages")
-        ordering = ["conversation", "position"]
-        constraints = [
-            models.UniqueConstraint(fields=["conversation", "position"], name="turns_position_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.role} {self.position}"
-
-
-class Event(models.Model):
-    """A fact with a number: what sockets, tabs and processes see of a conversation, in order (append-only)."""
-
-    conversation = models.ForeignKey(
-        Conversation, models.CASCADE, related_name="+", verbose_name=_("conversation")
-    )
-    turn = models.ForeignKey(Turn, models.CASCADE, related_name="events", verbose_name=_("turn"))
-    seq = models.PositiveBigIntegerField(_("number"))
-    type = models.CharField(_("type"), max_length=32)
-    payload = models.JSONField(_("payload"), default=dict)
-    at = models.DateTimeField(_("at"))
-
-    class Meta:
-        verbose_name = _("event")
-        verbose_name_plural = _("events")
-        ordering = ["conversation", "seq"]
-        constraints = [
-            models.UniqueConstraint(fields=["conversation", "seq"], name="turns_seq_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.seq} {self.type}"
 
 
 class CancelRequest(models.Model):
@@ -228,32 +141,11 @@ class CancelRequest(models.Model):
         return f"{self.reason} {self.turn_id} {self.tool_id}".strip()
 
 
-class Operation(models.Model):
-    """What a client asked for under an id of its own, with its outcome: a repeated one gets the same answer.
-
-    `op_id` is the client's; that of a message that was a cancel word begins with "message:".
-    """
-
-    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="+")
-    turn = models.ForeignKey(Turn, models.CASCADE, related_name="+")
-    op_id = models.CharField(max_length=80)
-    outcome = models.CharField(max_length=20)
-    at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["conversation", "op_id"], name="turns_op_once")
-        ]
-
-    def __str__(self) -> str:
-        return self.op_id
-
-
 class Repair(models.Model):
     """One correction of a history, kept for the audit (H3)."""
 
     conversation = models.ForeignKey(
-        Conversation, models.CASCADE, related_name="repairs", verbose_name=_("conversation")
+        "turns.Conversation", models.CASCADE, related_name="repairs", verbose_name=_("conversation")
     )
     turn = models.ForeignKey(
         Turn, models.CASCADE, null=True, related_name="repairs", verbose_name=_("turn")
@@ -272,3 +164,30 @@ class Repair(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.tool_id}"
+
+
+class DeadlineOrder(models.Model):
+    """A stored wish to give a running call another limit, for the process that owns its turn to obey (T9, C12)."""
+
+    turn = models.ForeignKey(
+        Turn, models.CASCADE, related_name="deadline_orders", verbose_name=_("turn")
+    )
+    tool_id = models.CharField(_("tool call"), max_length=200)
+    timeout_ms = models.PositiveBigIntegerField(_("new limit (ms)"), null=True)
+    extend_ms = models.PositiveBigIntegerField(_("added to the limit (ms)"), null=True)
+    by_name = models.CharField(_("by"), max_length=150, blank=True)
+    requested_at = models.DateTimeField(_("requested at"), db_default=Now())
+    settled_at = models.DateTimeField(_("settled at"), null=True)
+
+    class Meta:
+        verbose_name = _("deadline order")
+        verbose_name_plural = _("deadline orders")
+        ordering = ["pk"]
+        indexes = [
+            models.Index(
+                fields=["turn"], condition=Q(settled_at=None), name="turns_open_deadline_orders"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.turn_id} {self.tool_id}"

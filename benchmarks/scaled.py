@@ -1,0 +1,108 @@
+"""Rows of the way through processes: from a click to the chat model, from a cancel to the end of the turn."""
+
+import time
+from collections.abc import Callable
+
+from benchmarks.clock_model import HOLD, NOW, moments
+from benchmarks.measurement import Effort, Spread, spread
+from benchmarks.rows import Bar, Row, latency
+from tests.faults.client import Client, Watcher
+from tests.faults.servers import Redis
+from tests.faults.site import Site
+
+BAR_CANCEL = Bar(most=1000)
+PATIENCE = 60.0
+
+
+def measure(site: Site, redis: Redis, effort: Effort, *, embedded: Spread) -> list[Row]:
+    """Return the rows of a web process and a runner; Redis is stopped in the end."""
+    rows = [
+        click_row(
+            "scaled",
+            "web process and runner, PostgreSQL; bare: one process",
+            clicks(site, effort.clicks),
+            embedded=embedded,
+        )
+    ]
+    heard = _cancels(site, effort.clicks, _seen)
+    rows.append(_cancel_row("heard", "runner, told by Redis", heard, bar=BAR_CANCEL))
+    dead = _cancels(site, effort.lost, _seen, kills=True)
+    rows.append(_cancel_row("dead", "its runner was killed (kill -9, same host)", dead))
+    site.run_turns()
+    redis.stop()
+    lost = _cancels(site, effort.lost, _stored)
+    rows.append(_cancel_row("lost", "runner, Redis is down: by the next poll", lost))
+    return rows
+
+
+def click_row(name: str, words: str, measured: Spread, *, embedded: Spread | None = None) -> Row:
+    """Return the row of a click."""
+    what = f"POST of a message → request to the chat model, {words}"
+    return latency(f"click_{name}", what, measured, bare=embedded)
+
+
+def clicks(site: Site, count: int) -> Spread:
+    """Say something so often; the first time warms up and does not count."""
+    client = site.client()
+    conversation = client.converse()
+    watcher = site.watch(conversation)
+    return spread([_click(client, watcher, conversation) for _ in range(count + 1)][1:])
+
+
+def _click(client: Client, watcher: Watcher, conversation: str) -> float:
+    asked_at = time.monotonic()
+    turn_id = client.say(conversation, NOW)
+    watcher.until("turn_end", turn_id=turn_id, within=PATIENCE)
+    delta = watcher.until("text_delta", turn_id=turn_id)
+    return moments(delta["text"])[0] - asked_at
+
+
+def _cancels(
+    site: Site, count: int, ended: "Callable[[Site, str, str], float]", *, kills: bool = False
+) -> Spread:
+    client = site.client()
+    delays = []
+    for number in range(count + 1):
+        if kills and number:
+            site.run_turns()
+        conversation = client.converse()
+        turn_id = client.say(conversation, HOLD)
+        client.until_running(turn_id, "affect", within=PATIENCE)
+        delays.append(
+            ended(site, conversation, turn_id)
+            if not kills
+            else _killed(site, conversation, turn_id)
+        )
+    return spread(delays[1:])
+
+
+def _killed(site: Site, conversation: str, turn_id: str) -> float:
+    watcher = site.watch(conversation)
+    site.processes["runner"].kill()
+    return _cancel(site, watcher, turn_id)
+
+
+def _seen(site: Site, conversation: str, turn_id: str) -> float:
+    return _cancel(site, site.watch(conversation), turn_id)
+
+
+def _cancel(site: Site, watcher: Watcher, turn_id: str) -> float:
+    asked_at = time.monotonic()
+    site.client().cancel(turn_id)
+    received: float = watcher.until("turn_end", turn_id=turn_id, within=PATIENCE)["_received"]
+    watcher.leave()
+    return received - asked_at
+
+
+def _stored(site: Site, conversation: str, turn_id: str) -> float:
+    """Without messages a socket learns of the end by its own look at the log, so what is stored counts."""
+    client = site.client()
+    asked_at = time.monotonic()
+    client.cancel(turn_id)
+    client.until_ended(turn_id, within=PATIENCE)
+    return time.monotonic() - asked_at
+
+
+def _cancel_row(name: str, words: str, measured: Spread, *, bar: Bar | None = None) -> Row:
+    what = f"cancel → `turn_end`, {words}"
+    return latency(f"cancel_{name}", what, measured, bar=bar or Bar())

@@ -1,0 +1,74 @@
+"""Sites of real server processes: those that the fault tests break, left whole here."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from tests.faults.nursery import Nursery
+from tests.faults.servers import Postgres, Redis, find_postgres, find_redis
+from tests.faults.site import Site, make_blank
+
+_SETTINGS: dict[str, Any] = {"TURNS_CHAT_MODEL": "benchmarks.clock_model.make"}
+
+
+class NotInstalled(Exception):
+    """A program or a package is missing, or this is no Linux."""
+
+
+@contextmanager
+def embedded_site(directory: Path, *, max_live: int = 50) -> Iterator[Site]:
+    """Run a site of one process with SQLite; its name is `web`."""
+    if sys.platform != "linux":
+        raise NotInstalled("processes are measured on Linux only")
+    with _site(directory, TURNS_MAX_LIVE=max_live) as site:
+        site.serve()
+        yield site
+
+
+@contextmanager
+def scaled_site(directory: Path) -> Iterator[tuple[Site, Redis]]:
+    """Run a site of a web process and a runner, `web` and `runner`, with PostgreSQL and Redis of its own."""
+    programs = find_postgres()
+    needed = {
+        "postgresql": programs,
+        "redis-server": find_redis(),
+        **{name: find_spec(name) for name in ("channels_redis", "procrastinate")},
+    }
+    missing = [name for name, found in needed.items() if not found]
+    if missing or programs is None:
+        raise NotInstalled(f"{', '.join(missing)} not installed")
+    servers = Postgres(programs, is_durable=True), Redis()
+    try:
+        for server in servers:
+            server.start()
+        postgres, redis = servers
+        with _site(directory, postgres=postgres, redis=redis) as site:
+            site.run_turns()
+            site.serve_uvicorn(role="web")
+            yield site, redis
+    finally:
+        for server in servers:
+            server.remove()
+
+
+@contextmanager
+def _site(directory: Path, *, postgres: Postgres | None = None, **how: Any) -> Iterator[Site]:
+    var = Path(mkdtemp(prefix="site-", dir=directory))
+    blank = Path(mkdtemp(prefix="blank-", dir=directory))
+    nursery = Nursery()
+    try:
+        made = make_blank(blank, postgres=postgres)
+        site = Site(var, blank=made, nursery=nursery, postgres=postgres, **_SETTINGS, **how)
+        try:
+            yield site
+        finally:
+            site.leave()
+    finally:
+        nursery.close()
+        shutil.rmtree(var, ignore_errors=True)
+        shutil.rmtree(blank, ignore_errors=True)

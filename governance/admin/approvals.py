@@ -1,0 +1,92 @@
+"""Admin of approvals: who was asked about which call, and who decided what when; nothing can be edited (D4)."""
+
+from django.contrib import admin
+from django.db.models import Q
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance.admin.calls import preformatted
+from governance.admin.cells import NOTHING, span
+from governance.admin.filters import ConditionFilter, ToolFilter
+from governance.admin.readonly import ReadOnlyAdmin
+from governance.models import Approval
+
+
+class DecisionFilter(ConditionFilter):
+    """What became of a question."""
+
+    title = gettext_lazy("decision")
+    parameter_name = "decided"
+    conditions = {
+        "open": (gettext_lazy("Waits for a person"), Q(decision="")),
+        "approved": (gettext_lazy("Approved"), Q(decision="approved")),
+        "remembered": (
+            gettext_lazy("Approved for the conversation"),
+            Q(decision="approved", remember=True),
+        ),
+        "denied": (gettext_lazy("Denied"), Q(decision="denied", is_late=False)),
+        "late": (gettext_lazy("Denied too late"), Q(is_late=True)),
+        "expired": (gettext_lazy("Nobody answered"), Q(decision="expired")),
+        "cancelled": (
+            gettext_lazy("Cancelled or interrupted"),
+            Q(decision__in=("cancelled", "interrupted")),
+        ),
+    }
+
+
+@admin.register(Approval)
+class ApprovalAdmin(ReadOnlyAdmin):
+    """Every question, newest first."""
+
+    list_display = ["requested_at", "tool_name", "state", "by_name", "reason", "took"]
+    list_filter = [DecisionFilter, "rule", ToolFilter]
+    search_fields = [
+        "tool_name",
+        "call_id__exact",
+        "group__exact",
+        "scope__exact",
+        "by_name__exact",
+    ]
+    search_help_text = gettext_lazy(
+        "Part of a tool's name, a whole id of a call, a turn or a conversation, or a whole user name"
+    )
+    date_hierarchy = "requested_at"
+    fields = [
+        "tool_name",
+        "input_text",
+        "state",
+        "by_name",
+        "reason",
+        "rule",
+        "remember",
+        "requested_at",
+        "expires_at",
+        "decided_at",
+        "took",
+        "call_id",
+        "group",
+        "scope",
+        "definition",
+    ]
+    readonly_fields = ["input_text", "state", "took"]
+
+    @admin.display(description=gettext_lazy("decision"), ordering="decision")
+    def state(self, obj: Approval) -> str:
+        """The decision in words; a late one changed nothing."""
+        if not obj.decision:
+            return _("waits for a person")
+        if obj.is_late:
+            return _("%(decision)s, too late") % {"decision": obj.decision}
+        return f"{obj.decision} ({_('for the conversation')})" if obj.remember else obj.decision
+
+    @admin.display(description=gettext_lazy("took"))
+    def took(self, obj: Approval) -> str:
+        """How long the question waited."""
+        if obj.decided_at is None:
+            return NOTHING
+        return span(round((obj.decided_at - obj.requested_at).total_seconds() * 1000))
+
+    @admin.display(description=gettext_lazy("input"))
+    def input_text(self, obj: Approval) -> str:
+        """The arguments as they were shown."""
+        return preformatted(obj.input)

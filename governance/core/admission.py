@@ -1,0 +1,120 @@
+"""Lets a call in, or refuses it: its tool, its policy, its arguments, and a person's word where the policy wants one.
+
+All of it happens before the call takes a place in the queue, and before its clock starts (T5).
+"""
+
+import logging
+from collections.abc import Container
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from governance.core import outcomes
+from governance.core.approvals import Decision, Question, Verdict
+from governance.core.calls import CallStatus, ToolOutcome
+from governance.core.exceptions import (
+    ApprovalUnavailable,
+    GovernanceError,
+    InvalidToolInput,
+    ToolDisabled,
+    ToolExecutionError,
+    UnknownTool,
+)
+from governance.core.live import LiveCall
+from governance.core.policy import ApprovalRule, Policy, resolve
+from governance.core.ports import Approver, Host, PolicySource
+from governance.core.tools import Isolation, Tool, ToolRegistry
+
+logger = logging.getLogger(__name__)
+
+Admitted: TypeAlias = tuple[Tool, dict[str, Any]]
+
+
+class Admission:
+    """The door of an executor. Tools of an isolation that is not in `isolations` cannot be run here."""
+
+    def __init__(
+        self, *, registry: ToolRegistry, policies: PolicySource, isolations: Container[Isolation]
+    ) -> None:
+        self._registry = registry
+        self._policies = policies
+        self._isolations = isolations
+
+    async def admit(self, live: LiveCall, host: Host) -> Admitted | ToolOutcome:
+        """Check the call, and ask a person where its policy wants that; again if the tool has changed since (D4).
+
+        Raises:
+            Exception: whatever the approver raised.
+        """
+        shown = ""
+        while True:
+            checked = self._checked(live, host)
+            if isinstance(checked, ToolOutcome):
+                return checked
+            tool, policy = checked[0], live.policy
+            if policy is None or policy.approval is ApprovalRule.NEVER or tool.definition == shown:
+                return checked
+            if host.approver is None:
+                return outcomes.refused(live, ApprovalUnavailable(tool.name))
+            decision = await _ask(live, tool, policy, approver=host.approver)
+            if decision.verdict is not Verdict.APPROVED:
+                return outcomes.not_allowed(live, decision)
+            shown = tool.definition
+
+    def take_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
+        """Put the policy of this moment in force for a call that does not run yet."""
+        policy = live.policy = self.policy_of(live, tool, host)
+        live.timeout_source = policy.timeout_source
+        return policy
+
+    def policy_of(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
+        """Return the policy that the call has at this moment."""
+        levels = self._policies.levels(tool)
+        if not tool.asks(live.call.input):
+            levels = replace(levels, declared=replace(levels.declared, approval=None))
+        return resolve(levels, hint=live.hint, at_least=host.approval)
+
+    def _checked(self, live: LiveCall, host: Host) -> Admitted | ToolOutcome:
+        try:
+            return self._check(live, host)
+        except GovernanceError as error:
+            return outcomes.refused(live, error)
+        except Exception as error:
+            logger.exception(
+                "A tool call could not be checked", extra=outcomes.facts(live, error=error)
+            )
+            return outcomes.refused(live, ToolExecutionError(live.call.tool_name, error))
+
+    def _check(self, live: LiveCall, host: Host) -> Admitted:
+        """Find the tool, its policy and the arguments: all that can be refused before anybody is asked."""
+        if host.allowed is not None and live.call.tool_name not in host.allowed:
+            raise UnknownTool(live.call.tool_name)
+        tool = live.tool = live.own_tool or self._registry.get(live.call.tool_name)
+        if live.call.problem:
+            raise InvalidToolInput(tool.name, live.call.problem)
+        live.hint = tool.hint(live.call.input)
+        if not self.take_policy(live, tool, host).enabled:
+            raise ToolDisabled(tool.name)
+        if tool.isolation not in self._isolations:
+            raise GovernanceError(f"The tool {tool.name!r} cannot be run here.")
+        arguments = {name: value for name, value in live.call.input.items() if name != "_meta"}
+        return tool, tool.validate(arguments)
+
+
+async def _ask(live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver) -> Decision:
+    """Put the question, wait for its end, and let the approver say what counts: it knows who was first (D4)."""
+    question = live.question = Question(
+        rule=policy.approval,
+        timeout=policy.approval_timeout,
+        definition=tool.definition,
+        description=tool.description,
+    )
+    earlier = await approver.ask(live)
+    if earlier is not None and earlier.verdict is Verdict.APPROVED:
+        return earlier
+    live.move(CallStatus.AWAITING_APPROVAL)
+    if earlier is not None:
+        return earlier
+    decision = await approver.conclude(live, await question.decided(live.token))
+    if decision.verdict is Verdict.APPROVED:
+        live.move(CallStatus.PENDING)
+    return decision

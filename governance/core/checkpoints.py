@@ -1,0 +1,116 @@
+"""Checkpoints: named places at which a test can make the process die, stop, sleep or fail.
+
+`TURNKEEPER_CRASH` holds orders, parted by commas: `after_claim:3` kills the process (SIGKILL) when it passes that place
+for the third time, `after_claim` alone the first time. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20`
+holds up its thread for 20 seconds, `after_claim:raise` raises; `after_claim:raise:3` does so the third time. `@` and the
+path of a file takes the orders from there, as they are at each pass. Without that variable a checkpoint is one truth test.
+"""
+
+import itertools
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+VARIABLE = "TURNKEEPER_CRASH"
+
+
+class CheckpointFailure(RuntimeError):
+    """Raised at a checkpoint that was told to fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to do at a place, at which of its passes."""
+
+    place: str
+    act: Callable[[], None]
+    at_pass: int = 1
+    passes: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+
+def read_orders(text: str) -> tuple[Order, ...]:
+    """Read the orders of the variable. Raise `ValueError` if they cannot be understood."""
+    return tuple(_read(part.strip()) for part in text.split(",") if part.strip())
+
+
+def checkpoint(place: str) -> None:
+    """Do here what the environment asks for; nothing, where it asks for nothing."""
+    if _source is not None:
+        carry_out(_source(), place)
+
+
+def carry_out(orders: tuple[Order, ...], place: str) -> None:
+    """Do what is ordered for this pass of a place."""
+    for order in orders:
+        if order.place == place and next(order.passes) == order.at_pass:
+            logger.warning("Failing on purpose at a checkpoint", extra={"place": place})
+            order.act()
+
+
+def _read(text: str) -> Order:
+    place, _, rest = text.partition(":")
+    word, _, number = rest.partition(":")
+    if word.isdecimal() and not number:
+        word, number = "", word
+    if not place or (number and not number.isdecimal()):
+        raise ValueError(f"{VARIABLE} is not understood: {text!r}")
+    return Order(place=place, act=_act_of(word), at_pass=int(number or 1))
+
+
+def _act_of(word: str) -> Callable[[], None]:
+    verb, _, argument = word.partition("=")
+    match verb:
+        case "" | "kill":
+            return lambda: os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            return _stand_still
+        case "sleep":
+            seconds = float(argument)
+            return lambda: time.sleep(seconds)
+        case "raise":
+            return _fail
+        case _:
+            raise ValueError(f"{VARIABLE} does not know {word!r}")
+
+
+def _stand_still() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.2)  # the other threads may stand still first; this one shall not get any further
+
+
+def _fail() -> None:
+    raise CheckpointFailure("a checkpoint was told to fail")
+
+
+class _OrderFile:
+    """Orders that may change while the process runs; passes are counted from the change."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = ""
+        self._orders: tuple[Order, ...] = ()
+
+    def __call__(self) -> tuple[Order, ...]:
+        try:
+            text = self._path.read_text("utf-8")
+        except FileNotFoundError:
+            text = ""
+        if text != self._text:
+            self._text, self._orders = text, read_orders(text)
+        return self._orders
+
+
+def _find_source(text: str) -> Callable[[], tuple[Order, ...]] | None:
+    if text.startswith("@"):
+        return _OrderFile(Path(text[1:]))
+    orders = read_orders(text)
+    return (lambda: orders) if orders else None
+
+
+_source = _find_source(os.environ.get(VARIABLE, ""))

@@ -1,0 +1,72 @@
+"""A person's decisions on tool calls that may not run without one (D1 to D4)."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from governance.core.policy import ApprovalRule
+
+
+class Approval(models.Model):
+    """One request to let a call through, and its one decision: blank until it is taken, by compare-and-set (D4).
+
+    `group` and `call_id` name the call, `definition` is the digest of the tool as it was shown. With `remember`, later
+    calls of the same tool, of the same definition and in the same `scope`, are let through too. `rule` is the one that
+    was in force when the question was put. `is_late` = a person said no after the question had expired: it changed
+    nothing, and is kept because it was said.
+    """
+
+    group = models.CharField(_("group"), max_length=64)
+    call_id = models.CharField(_("call id"), max_length=200)
+    scope = models.CharField(_("scope"), max_length=64)
+    tool_name = models.CharField(_("tool"), max_length=128)
+    input = models.JSONField(_("input"), default=dict)
+    definition = models.CharField(_("definition"), max_length=64)
+    rule = models.CharField(
+        _("rule"),
+        max_length=24,
+        default=ApprovalRule.ALWAYS.value,
+        choices=[(rule.value, rule.value) for rule in ApprovalRule],
+    )
+    requested_at = models.DateTimeField(_("requested at"))
+    expires_at = models.DateTimeField(_("expires at"), null=True)
+    decision = models.CharField(
+        _("decision"),
+        max_length=16,
+        blank=True,
+        choices=[
+            (name, name) for name in ("approved", "denied", "expired", "cancelled", "interrupted")
+        ],
+    )
+    decided_at = models.DateTimeField(_("decided at"), null=True)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", verbose_name=_("by")
+    )
+    by_name = models.CharField(_("by"), max_length=150, blank=True)
+    reason = models.CharField(_("reason"), max_length=500, blank=True)
+    remember = models.BooleanField(_("for the whole conversation"), default=False)
+    is_late = models.BooleanField(_("too late"), default=False)
+
+    class Meta:
+        verbose_name = _("approval")
+        verbose_name_plural = _("approvals")
+        ordering = ["-requested_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["group", "call_id"],
+                condition=Q(decision=""),
+                name="governance_one_open_approval",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["scope", "tool_name"],
+                condition=Q(decision="approved", remember=True),
+                name="governance_remembered_approval",
+            ),
+            models.Index(fields=["group"], name="governance_approval_group"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool_name} {self.decision or _('not decided')}"

@@ -1,0 +1,71 @@
+/** A person's decision on a call: what was asked and how it was answered, as the page knows it. */
+
+/** @typedef {import("./types.js").Approval} Approval */
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").Clock} Clock */
+/** @typedef {import("./types.js").Turn} Turn */
+
+/** Characters that hide or reorder others: whoever decides must see what would run. */
+const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+/**
+ * @param {Record<string, any>|null|undefined} wire
+ * @param {number} ageMs how long ago the server wrote it
+ * @param {Clock} clock
+ * @returns {Approval|null}
+ */
+export function approvalFromWire(wire, ageMs, clock) {
+  if (!wire) return null;
+  const left = wire.expires_in_ms ?? null;
+  return {
+    canRemember: Boolean(wire.can_remember),
+    description: String(wire.description ?? ""),
+    expiresAt: left === null ? null : clock.now + Number(left) - ageMs,
+    decision: String(wire.decision ?? ""),
+    by: String(wire.by ?? ""),
+    reason: String(wire.reason ?? ""),
+    remember: Boolean(wire.remember),
+  };
+}
+
+/** @param {Call} call @param {Record<string, any>} frame a `tool_decision` @returns {Call} */
+export function withDecision(call, frame) {
+  const decision = String(frame.decision ?? "");
+  const known = call.approval ?? { canRemember: false, description: "", expiresAt: null };
+  const approval = {
+    ...known,
+    decision,
+    by: String(frame.by ?? ""),
+    reason: String(frame.reason ?? ""),
+    remember: Boolean(frame.remember),
+  };
+  const goesOn = call.status === "awaiting_approval" && decision === "approved";
+  return { ...call, approval, isDeciding: false, status: goesOn ? "pending" : call.status };
+}
+
+/** Whether a person is asked about the call now. @param {Call} call */
+export const isAsked = (call) =>
+  call.status === "awaiting_approval" && !call.approval?.decision && call.stoppingAt === null;
+
+/** How many calls of these turns a person is asked about. @param {ReadonlyArray<Turn>} turns */
+export const askedCount = (turns) =>
+  turns.reduce((count, turn) => count + Object.values(turn.calls).filter(isAsked).length, 0);
+
+/**
+ * The arguments of a call, one by one, each as it would be used; what would hide something is written out.
+ * @param {unknown} input
+ * @returns {Array<{name: string, value: string}>}
+ */
+export function readableInput(input) {
+  if (input === null || typeof input !== "object" || Array.isArray(input)) {
+    return [{ name: "", value: readable(input) }];
+  }
+  return Object.entries(input).map(([name, value]) => ({ name: plain(name), value: readable(value) }));
+}
+
+/** @param {unknown} value */
+const readable = (value) => plain(typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? ""));
+
+/** @param {string} text */
+const plain = (text) =>
+  text.replace(DECEPTIVE, (hidden) => `\\u{${(hidden.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}}`);

@@ -1,0 +1,145 @@
+"""Servers of our own and sites on them; what a machine lacks is left out by name, unless nothing may be left out."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.nursery import Nursery
+from tests.faults.servers import Postgres, Redis, find_postgres, find_redis
+from tests.faults.site import Blank, Site, make_blank
+
+MakeSite = Callable[..., Site]
+
+# Short spans: what is promised holds for any, and a test shall not wait for long ones.
+QUICK: dict[str, Any] = {"TURNS_POLL_INTERVAL": 0.3}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long, unless it was asked for."""
+    if os.environ.get("FAULTS_LONG"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _need(found: object, package: str) -> None:
+    if not found:
+        message = f"needs the package {package}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+@pytest.fixture(autouse=True)
+def _tables_can_be_read(django_db_blocker: Any) -> Iterator[None]:
+    """Let the checker read the databases of sites; the tests' own one is not touched."""
+    with django_db_blocker.unblock():
+        yield
+
+
+@pytest.fixture(scope="session")
+def own_postgres() -> Iterator[Postgres]:
+    """Run a PostgreSQL for these tests alone."""
+    programs = find_postgres()
+    _need(programs, "postgresql")
+    assert programs is not None
+    made = Postgres(programs)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(scope="session")
+def own_redis() -> Iterator[Redis]:
+    """Run a Redis for these tests alone."""
+    _need(find_redis(), "redis-server")
+    made = Redis()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def postgres(own_postgres: Postgres) -> Postgres:
+    """Return a PostgreSQL that runs, whatever the test before has done to it."""
+    own_postgres.start()
+    return own_postgres
+
+
+@pytest.fixture
+def redis(own_redis: Redis) -> Redis:
+    """Return a Redis that runs, whatever the test before has done to it."""
+    own_redis.start()
+    return own_redis
+
+
+@pytest.fixture(scope="session")
+def blank_file(tmp_path_factory: pytest.TempPathFactory) -> Blank:
+    """Migrate a SQLite file once."""
+    return make_blank(tmp_path_factory.mktemp("blank"))
+
+
+@pytest.fixture(scope="session")
+def blank_database(own_postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Blank:
+    """Migrate a PostgreSQL database once."""
+    return make_blank(tmp_path_factory.mktemp("blank"), postgres=own_postgres)
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Run what starts processes quickly."""
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, blank_file: Blank, nursery: Nursery) -> Iterator[MakeSite]:
+    """Return a function that makes a site of one process: SQLite, messages in memory. Nothing is started yet."""
+    made: list[Site] = []
+
+    def make(**settings: Any) -> Site:
+        var = tmp_path / f"site{len(made)}"
+        var.mkdir()
+        made.append(Site(var, blank=blank_file, nursery=nursery, **{**QUICK, **settings}))
+        return made[-1]
+
+    yield make
+    for site in made:
+        site.leave()
+
+
+@pytest.fixture
+def scaled(
+    tmp_path: Path, blank_database: Blank, nursery: Nursery, postgres: Postgres, redis: Redis
+) -> Iterator[MakeSite]:
+    """Return a function that makes a site of many processes: PostgreSQL, Redis. Nothing is started yet."""
+    made: list[Site] = []
+
+    def make(**settings: Any) -> Site:
+        var = tmp_path / f"scaled_{os.getpid()}_{len(made)}_{tmp_path.name[-20:]}"
+        var.mkdir()
+        made.append(
+            Site(
+                var,
+                blank=blank_database,
+                nursery=nursery,
+                postgres=postgres,
+                redis=redis,
+                **{**QUICK, **settings},
+            )
+        )
+        return made[-1]
+
+    yield make
+    for site in made:
+        postgres.start()
+        site.leave()

@@ -1,0 +1,26 @@
+"""The places at which processes are killed, and what has to become of a turn whose process died there."""
+
+PLAN = 'slowly one two three\ncall affect {"key": "a"}\ncall affect {"key": "b"}'
+NEVER_BEGAN = ("before_claim", "in_claim")
+ALREADY_OVER = ("after_end",)
+PLACES = [
+    *NEVER_BEGAN,
+    "after_claim",
+    "mid_stream",
+    "after_reply",
+    "before_call_start",
+    "after_call_start",
+    "before_result",
+    "after_result:2",
+    "before_end",
+    "in_end",
+    *ALREADY_OVER,
+]
+
+
+OFTEN = ("in_claim", "mid_stream", "after_call_start", "before_result", "in_end")  # in every run
+
+
+def expected_status(place: str) -> str:
+    """Return how the turn ends: what never began runs as if nothing had been, what had begun is never run again."""
+    return "completed" if place in ("after_enqueue", *NEVER_BEGAN, *ALREADY_OVER) else "interrupted"

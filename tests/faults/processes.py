@@ -1,0 +1,108 @@
+"""One process of the product under test: started with a fault or without, signalled, read, and surely ended."""
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.faults.nursery import Nursery
+
+
+class Process:
+    """A Python process of the product; what it prints is kept in a file."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        nursery: Nursery,
+        environment: Mapping[str, str],
+        log: Path,
+    ) -> None:
+        self.name = name
+        self._log = log
+        self._log.touch()
+        self._exit_code: int | None = None
+        self.pid = nursery.spawn(arguments, environment=environment, log=log)
+
+    @property
+    def said(self) -> str:
+        """What it has printed, with what earlier processes of this name had."""
+        return self._log.read_text("utf-8", "replace")
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        if self._exit_code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._exit_code = os.waitstatus_to_exitcode(status)
+        return self._exit_code
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs (or is stopped)."""
+        return self.exit_code is None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it was stopped."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace")
+        return self.is_alive and stat.rpartition(")")[2].split()[0] == "T"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self.is_alive:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.signal(signal.SIGKILL)
+        self.wait(within=10)
+
+    def freeze(self) -> None:
+        """Stop it as a machine that hangs (SIGSTOP)."""
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on (SIGCONT)."""
+        self.signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM)."""
+        self.signal(signal.SIGTERM)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self.signal(signal.SIGINT)
+
+    def wait(self, *, within: float) -> int:
+        """Wait until it has ended and return its exit code; fail if it does not end in time."""
+        deadline = time.monotonic() + within
+        while (code := self.exit_code) is None:
+            said = self.said[-3000:]
+            assert time.monotonic() < deadline, f"{self.name} lives after {within} s:\n{said}"
+            time.sleep(0.01)
+        return code
+
+
+def owned_by(directory: Path) -> list[int]:
+    """Return the running processes that carry a site's directory in their environment or stand in it."""
+    where = str(directory).encode()
+    return [
+        pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _owns(pid, where)
+    ]
+
+
+def _owns(pid: int, where: bytes) -> bool:
+    entry = Path(f"/proc/{pid}")
+    try:
+        if (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X"):
+            return False
+        return where in (entry / "environ").read_bytes() or os.readlink(
+            entry / "cwd"
+        ).encode().startswith(where)
+    except OSError:  # gone in between, or another user's
+        return False

@@ -1,0 +1,256 @@
+"""A site under test: its database, its settings, and its processes, in embedded mode (one) or scaled (many)."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.faults import records
+from tests.faults.checker import violations
+from tests.faults.client import Client, Watcher
+from tests.faults.nursery import ROOT, Nursery
+from tests.faults.processes import Process, owned_by
+from tests.faults.records import Record
+from tests.faults.servers import Postgres, Redis, free_port
+from tests.faults.tools import EFFECTS
+from tests.support import eventually_sync
+
+SCALED = {"TURNS_DISPATCHER": "procrastinate"}
+START_BOUND = 60.0  # seconds; a machine that is busy with other tests takes its time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blank:
+    """A migrated database with users, to be copied for each site: a SQLite file, or a name in a cluster."""
+
+    file: Path | None = None
+    name: str = ""
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_blank(var: Path, *, postgres: Postgres | None = None) -> Blank:
+    """Prepare a database once."""
+    name = "blank"
+    if postgres is not None:
+        postgres.run(f"CREATE DATABASE {name}")
+    url = postgres.url(name) if postgres else f"sqlite:///{var / 'blank.sqlite3'}"
+    made = subprocess.run(
+        [sys.executable, "-m", "tests.faults.prepare"],
+        cwd=ROOT,
+        env=environment(var, database_url=url) | (SCALED if postgres else {}),
+        capture_output=True,
+        text=True,
+        timeout=START_BOUND,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    tokens = json.loads(made.stdout.splitlines()[-1])
+    if postgres is not None:
+        return Blank(name=name, tokens=tokens)
+    return Blank(file=var / "blank.sqlite3", tokens=tokens)
+
+
+def environment(var: Path, *, database_url: str, redis_url: str = "") -> dict[str, str]:
+    """Return what every process of a site has in its environment."""
+    return {
+        "PATH": os.environ["PATH"],
+        "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
+        "ENV_FILE": os.devnull,
+        "VAR_DIR": str(var),
+        "SECRET_KEY": "the-tests-keep-no-secrets-" + "x" * 40,
+        "HTTPS": "false",
+        "GOVERNANCE_EXEC_ENABLED": "true",
+        "GOVERNANCE_EXEC_SANDBOX": "none",
+        "SILENCED_SYSTEM_CHECKS": "governance.W007",
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis_url,
+    }
+
+
+class Site:
+    """The processes of one site. `settings` are Django settings of all of them."""
+
+    def __init__(
+        self,
+        var: Path,
+        *,
+        blank: Blank,
+        nursery: Nursery,
+        postgres: Postgres | None = None,
+        redis: Redis | None = None,
+        **settings: Any,
+    ) -> None:
+        self.var = var
+        self.settings = settings
+        self.tokens = blank.tokens
+        self.processes: dict[str, Process] = {}
+        self.ports: dict[str, int] = {}
+        self._clients: list[Client] = []
+        self._watchers: list[Watcher] = []
+        self._nursery = nursery
+        self._postgres = postgres
+        self.database = f"site_{var.name}".replace("-", "_").lower()
+        if postgres is not None:
+            postgres.run(f'CREATE DATABASE "{self.database}" TEMPLATE {blank.name}')
+            self.database_url = postgres.url(self.database)
+        else:
+            assert blank.file is not None
+            shutil.copy(blank.file, var / "db.sqlite3")
+            self.database_url = f"sqlite:///{var / 'db.sqlite3'}"
+        self.redis_url = redis.url if redis else ""
+
+    # Processes
+
+    def serve(self, name: str = "web", **faults: Any) -> Process:
+        """Start (again) a process that serves and runs turns: embedded mode."""
+        return self._web(name, ["manage.py", "serve"], role="embedded", **faults)
+
+    def serve_uvicorn(self, name: str = "web", *, role: str = "embedded", **faults: Any) -> Process:
+        """Start (again) uvicorn: embedded mode, or a web process of scaled mode."""
+        port = str(self._port(name))
+        command = ["-m", "uvicorn", "config.asgi:application", "--port", port, "--lifespan", "on"]
+        return self._web(name, [*command, "--log-level", "warning"], role=role, **faults)
+
+    def run_turns(self, name: str = "runner", **faults: Any) -> Process:
+        """Start (again) a runner of scaled mode, and wait until it can be seen in the database."""
+        process = self._start(name, ["manage.py", "runner"], role="runner", **faults)
+        eventually_sync(
+            lambda: not process.is_alive or self._is_registered(process), timeout=START_BOUND
+        )
+        assert process.is_alive, process.said
+        return process
+
+    def arm(self, name: str, crash: str) -> None:
+        """Let a process fail at its next passes of a checkpoint; empty: nowhere."""
+        self._orders(name).write_text(crash)
+
+    def owner_of(self, turn_id: str) -> Process:
+        """Return the process that owns a turn."""
+        pid = self.record().owner_pid(turn_id)
+        return next(process for process in self.processes.values() if process.pid == pid)
+
+    # People
+
+    def client(self, name: str = "web", *, user: str = "ada") -> Client:
+        """Return a user's client of a web process."""
+        made = Client(self.url(name), self.tokens[user])
+        self._clients.append(made)
+        return made
+
+    def watch(self, conversation_id: str, *names: str, user: str = "ada") -> Watcher:
+        """Open a tab."""
+        urls = [self.url(name) for name in names or ("web",)]
+        made = Watcher(urls, self.tokens[user], conversation_id)
+        self._watchers.append(made)
+        assert made.is_connected.wait(10)
+        return made
+
+    def url(self, name: str = "web") -> str:
+        """Return the address of a web process."""
+        return f"http://127.0.0.1:{self._port(name)}"
+
+    def is_ready(self, name: str = "web") -> bool:
+        """Return whether a web process says that it can work."""
+        return self._status(name, "/readyz") == 200
+
+    # What is left behind
+
+    def record(self) -> Record:
+        """Read the tables."""
+        return records.read(self.database_url)
+
+    def effects(self) -> list[str]:
+        """Return the effects that tools had: key, turn, call and pid of each."""
+        file = self.var / EFFECTS
+        return file.read_text().splitlines() if file.exists() else []
+
+    def set_policy(self, **fields: Any) -> None:
+        """Choose what happens to turns that nobody watches, as an administrator does."""
+        records.save(self.database_url, "turns", "DisconnectPolicy", pk=1, **fields)
+
+    def verdict(self, **bounds: Any) -> list[str]:
+        """Return what is wrong with the history of this site."""
+        return violations(self.record(), effects=self.effects(), **bounds)
+
+    def until_settled(self, *, within: float) -> None:
+        """Wait until no turn waits or runs."""
+        eventually_sync(lambda: not self.record().active_turns, timeout=within)
+
+    def leave(self) -> None:
+        """End whatever still runs of this site, whatever the test has found."""
+        for watcher in self._watchers:
+            watcher.leave()
+        for client in self._clients:
+            client.close()
+        for process in self.processes.values():
+            process.kill()
+        for pid in owned_by(self.var):
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                continue
+        if self._postgres is not None:
+            self._postgres.run(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
+
+    def _web(self, name: str, arguments: Iterable[str], **faults: Any) -> Process:
+        process = self._start(name, arguments, **faults)
+        eventually_sync(
+            lambda: not process.is_alive or self._status(name, "/healthz") == 200,
+            timeout=START_BOUND,
+        )
+        assert process.is_alive, process.said
+        return process
+
+    def _start(
+        self,
+        name: str,
+        arguments: Iterable[str],
+        *,
+        role: str,
+        crash: str = "",
+        layer: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Process:
+        before = self.processes.get(name)
+        if before is not None:
+            before.kill()
+        given = environment(self.var, database_url=self.database_url, redis_url=self.redis_url)
+        given |= {
+            "PORT": str(self._port(name)),
+            "FAULTS_SETTINGS": json.dumps({**self.settings, **(settings or {})}),
+            "FAULTS_LAYER": json.dumps(dict(layer)) if layer else "",
+            "TURNKEEPER_CRASH": f"@{self._orders(name)}",
+            **self._mode(role),
+            **(environ or {}),
+        }
+        self.arm(name, crash)
+        log = self.var / f"{name}.txt"
+        process = Process(name, [*arguments], nursery=self._nursery, environment=given, log=log)
+        self.processes[name] = process
+        return process
+
+    def _orders(self, name: str) -> Path:
+        return self.var / f"{name}.crash"
+
+    def _mode(self, role: str) -> dict[str, str]:
+        return {} if role == "embedded" else SCALED
+
+    def _port(self, name: str) -> int:
+        return self.ports.setdefault(name, free_port())
+
+    def _status(self, name: str, path: str) -> int:
+        try:
+            return httpx.get(self.url(name) + path, trust_env=False, timeout=3).status_code
+        except httpx.TransportError:
+            return 0
+
+    def _is_registered(self, process: Process) -> bool:
+        return any(row["pid"] == process.pid for row in self.record().processes)

@@ -1,0 +1,117 @@
+"""The database goes away, hangs, or drops connections: nothing runs twice, and what was lost is ended (G11)."""
+
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+
+from tests.faults import measures
+from tests.faults.conftest import MakeSite
+from tests.faults.fleet import LEASE, REAPED, start_scaled
+from tests.faults.servers import Postgres
+from tests.support import eventually_sync
+
+FENCE = LEASE["TURNS_LEASE_FENCE_AFTER"]
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_silent"),
+    [
+        pytest.param(5, False, marks=pytest.mark.long),
+        pytest.param(15, False, marks=pytest.mark.long),
+        pytest.param(60, False, marks=pytest.mark.long),
+        pytest.param(5, True, marks=pytest.mark.long),
+        pytest.param(60, True, marks=pytest.mark.long),
+    ],
+)
+def test_g11_a_database_that_is_away_for_longer_than_a_lease_ends_what_runs(
+    scaled: MakeSite, postgres: Postgres, seconds: float, is_silent: bool
+):
+    site = scaled(**LEASE)
+    start_scaled(site)
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 100}')
+    client.until_running(turn_id, "affect")
+    owner = site.owner_of(turn_id)
+    gone_at = time.monotonic()
+    if is_silent:
+        postgres.signal(signal.SIGSTOP)
+    else:
+        postgres.stop()
+    eventually_sync(lambda: "The lease is lost" in owner.said, timeout=FENCE + 3)
+    fenced_after = time.monotonic() - gone_at
+    measures.note("G11", f"owner fences itself, limit {FENCE:.1f} s", fenced_after)
+    time.sleep(max(0.0, seconds - fenced_after))
+    assert not site.is_ready()
+    if is_silent:
+        postgres.signal(signal.SIGCONT)
+    else:
+        postgres.start()
+    back_at = time.monotonic()
+    eventually_sync(lambda: site.is_ready(), timeout=15)
+    assert client.until_ended(turn_id, within=REAPED)["status"] == "interrupted"
+    measures.note("G11", "interrupted after the database was back", time.monotonic() - back_at)
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after, within=15)["status"] == "completed"
+    assert site.verdict() == []
+
+
+@pytest.mark.long
+def test_g11_a_database_that_is_away_for_a_moment_costs_no_turn(
+    scaled: MakeSite, postgres: Postgres
+):
+    site = scaled()  # the lease of production: 15 s
+    start_scaled(site, runners=1)
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 5}')
+    client.until_running(turn_id, "affect")
+    postgres.stop()
+    time.sleep(1)
+    postgres.start()
+    eventually_sync(lambda: site.is_ready(), timeout=15)
+    assert client.until_ended(turn_id, within=20)["status"] == "completed"
+    assert site.verdict() == []
+
+
+def test_g11_connections_that_are_cut_cost_no_turn(scaled: MakeSite, postgres: Postgres):
+    site = scaled()
+    start_scaled(site)
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 3}')
+    client.until_running(turn_id, "affect")
+    for _ in range(3):
+        assert postgres.cut_connections(site.database) > 0
+        time.sleep(0.4)
+    eventually_sync(lambda: site.is_ready(), timeout=15)
+    assert client.until_ended(turn_id, within=20)["status"] == "completed"
+    held = client.say(conversation, 'call affect {"key": "b", "seconds": 60}')
+    client.until_running(held, "affect", within=20)
+    assert client.cancel(held).is_success
+    assert client.until_ended(held)["status"] == "cancelled"
+    assert site.verdict() == []
+
+
+@pytest.mark.parametrize("hours", [pytest.param(-1, marks=pytest.mark.long), 1])
+def test_g11_a_wrong_clock_changes_nothing(scaled: MakeSite, hours: int):
+    site = scaled(**LEASE)
+    start_scaled(site, runners=1)
+    site.run_turns("wrong", environ={"FAULTS_CLOCK": str(hours * 3600)})
+    client = site.client()
+    conversation = client.converse()
+    owners = set()
+    for number in range(6):
+        turn_id = client.say(conversation, f'call affect {{"key": "{number}", "seconds": 0.2}}')
+        assert client.until_ended(turn_id, within=15)["status"] == "completed"
+        owners.add(site.owner_of(turn_id).name)
+    held = client.say(conversation, 'call affect {"key": "held", "seconds": 60}')
+    client.until_running(held, "affect")
+    assert client.cancel(held).is_success
+    assert client.until_ended(held)["status"] == "cancelled"
+    # Calls are dated by whoever runs them; nothing is decided by that.
+    assert site.verdict(cancel_within=3.0, slack=timedelta(hours=1.1)) == []

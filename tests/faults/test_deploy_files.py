@@ -1,0 +1,89 @@
+"""The files for deploying are true: their commands start what they say, and what they name is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.faults.conftest import MakeSite
+from tests.faults.nursery import ROOT
+from tests.faults.site import Site
+from tests.support import eventually_sync
+from turns.conf import TurnsSettings
+
+UNITS = sorted((ROOT / "deploy" / "systemd").iterdir())
+EXIT_BOUND = TurnsSettings.DRAIN_GRACE + 10
+
+
+def procfile() -> dict[str, str]:
+    lines = (ROOT / "Procfile").read_text("utf-8").splitlines()
+    return {name: command.strip() for name, _, command in (line.partition(":") for line in lines)}
+
+
+def start(site: Site, name: str, command: str) -> None:
+    words = shlex.split(command.replace("${PORT:-8000}", str(site.ports.setdefault(name, 0))))
+    assert words[0] == "python"
+    site._start(name, words[1:], role="runner")
+
+
+@pytest.mark.timeout(120)
+def test_the_procfile_starts_a_site(scaled: MakeSite):
+    site = scaled()
+    client = site.client("web")
+    commands = procfile()
+    assert set(commands) == {"release", "web", "runner"}
+    for name, command in commands.items():
+        start(site, name, command)
+    assert site.processes["release"].wait(within=60) == 0
+
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"{site.url('web')}/readyz", trust_env=False, timeout=5).is_success
+        except httpx.TransportError:
+            return False
+
+    eventually_sync(is_ready, timeout=60)
+    turn = client.say(client.converse(), "help")
+    assert client.until_ended(turn, within=30)["status"] == "completed"
+    assert site.owner_of(turn).name == "runner"
+
+
+@pytest.mark.parametrize(
+    "unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda unit: unit.name
+)
+def test_a_unit_starts_what_the_procfile_does(unit: Path):
+    text = unit.read_text("utf-8")
+    [command] = re.findall(r"^ExecStart=\S+/\.venv/bin/python (.+)$", text, re.MULTILINE)
+    known = {line.partition(" ")[2] for line in procfile().values()}
+    words = shlex.split(command)
+    assert words[0] in ("-m", "manage.py")
+    assert words[1] in ("uvicorn", "runner", "prune")
+    if words[1] == "uvicorn":
+        [web] = [line for line in known if "uvicorn" in line]
+        options = {word for word in shlex.split(web) if word.startswith("--")}
+        assert options <= set(words)
+    if "oneshot" not in text:
+        [limit] = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+        assert int(limit) > EXIT_BOUND
+
+
+def test_compose_gives_everybody_time_and_names_what_there_is():
+    text = (ROOT / "compose.yaml").read_text("utf-8")
+    assert int(re.findall(r"stop_grace_period: (\d+)s", text)[0]) > EXIT_BOUND
+    services = re.findall(r"^  ([\w-]+):", text.partition("\nservices:")[2], re.MULTILINE)
+    assert {"web-1", "web-2", "runner-1", "runner-2", "postgres", "redis", "proxy"} <= {*services}
+    proxy = (ROOT / "deploy" / "Caddyfile").read_text("utf-8")
+    assert {name for name in services if name.startswith("web-")} == {*re.findall(r"web-\d", proxy)}
+    for path in re.findall(r"- \./(\S+?):", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_image_is_made_of_files_that_exist():
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines()}
+    for path in copied:
+        assert (ROOT / path).exists(), path
+        assert path.partition("/")[0] in kept, path

@@ -1,0 +1,170 @@
+"""SIGTERM and Ctrl-C: what runs may end, what does not is ended, and the process leaves in time whatever hangs (G10).
+
+Acceptance 95. The spans are small here; by default a process has 15 s for its turns and has left after 25.
+"""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults import measures
+from tests.faults.conftest import MakeSite
+from tests.faults.processes import Process, owned_by
+from tests.faults.site import Site
+from tests.support import eventually_sync
+from turns.processes.draining import (
+    ABANDON_AFTER,
+    EXIT_UNCLEAN,
+    HURRY_BOUND,
+    LAST_BOUND,
+    WRITE_BOUND,
+)
+
+GRACE = 1.5
+EXIT_BOUND = GRACE + ABANDON_AFTER + WRITE_BOUND + 1.0
+TERMINATED = {0, -15}  # uvicorn ends by the signal that it was sent
+
+Start = Callable[[Site], Process]
+SERVERS = {"daphne": Site.serve, "uvicorn": Site.serve_uvicorn}
+DAPHNE_OFTEN = [
+    pytest.param(Site.serve, id="daphne"),
+    pytest.param(Site.serve_uvicorn, id="uvicorn", marks=pytest.mark.long),
+]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(params=SERVERS)
+def start(request: pytest.FixtureRequest) -> Start:
+    """Return what starts each of the servers."""
+    return SERVERS[request.param]
+
+
+def seconds_to_exit(process: Process) -> tuple[int, float]:
+    started = time.monotonic()
+    code = process.wait(within=EXIT_BOUND)
+    passed = time.monotonic() - started
+    measures.note("G10", f"exit with {code}, grace {GRACE} s", passed)
+    return code, passed
+
+
+def test_g10_what_ends_within_the_grace_is_not_cancelled_and_the_server_answers_meanwhile(
+    embedded: MakeSite, start: Start
+):
+    site = embedded(TURNS_DRAIN_GRACE=20.0)
+    process = start(site)
+    client = site.client()
+    conversation = client.converse()
+    watcher = site.watch(conversation)
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 2}')
+    client.until_running(turn_id, "affect")
+    process.terminate()
+    eventually_sync(lambda: not site.is_ready())
+    assert client.get("/healthz").is_success
+    [row] = site.record().processes
+    assert row["draining_at"] is not None
+    behind = client.say(conversation, 'call affect {"key": "behind"}')
+    code, _passed = seconds_to_exit(process)
+    assert code in TERMINATED, process.said
+    eventually_sync(lambda: watcher.close_codes[:1] == [1012])
+    assert watcher.find("turn_end", turn_id=turn_id)["status"] == "completed"
+    record = site.record()
+    assert record.turn(behind)["status"] == "queued"
+    assert all(row["ended_at"] for row in record.processes)
+    start(site)
+    assert site.client().until_ended(behind)["status"] == "completed"
+    assert site.verdict() == []
+
+
+@pytest.mark.long
+def test_g10_a_cancel_is_obeyed_while_the_process_drains(embedded: MakeSite, start: Start):
+    site = embedded(TURNS_DRAIN_GRACE=20.0)
+    process = start(site)
+    client = site.client()
+    turn_id = client.say(client.converse(), 'call affect {"key": "a", "seconds": 60}')
+    client.until_running(turn_id, "affect")
+    process.terminate()
+    eventually_sync(lambda: not site.is_ready())
+    assert client.cancel(turn_id).is_success
+    code, passed = seconds_to_exit(process)
+    assert (code in TERMINATED, passed < 5) == (True, True), (code, passed, process.said)
+    assert site.record().turn(turn_id)["status"] == "cancelled"
+    assert site.verdict(cancel_within=1.0) == []
+
+
+@pytest.mark.parametrize(
+    "tool",
+    ["swallow", *(pytest.param(t, marks=pytest.mark.long) for t in ("affect", "hang", "ignore"))],
+)
+def test_g10_what_does_not_end_within_the_grace_is_interrupted_by_the_shutdown(
+    embedded: MakeSite, start: Start, tool: str
+):
+    site = embedded(TURNS_DRAIN_GRACE=GRACE)
+    process = start(site)
+    client = site.client()
+    turn_id = client.say(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
+    client.until_running(turn_id, tool)
+    process.terminate()
+    code, passed = seconds_to_exit(process)
+    assert passed < GRACE + 1.0 + LAST_BOUND + WRITE_BOUND, process.said
+    assert code in (*TERMINATED, EXIT_UNCLEAN)
+    turn = site.record().turn(turn_id)
+    assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
+    [call] = site.record().calls_of(turn_id)
+    assert call["ended_by_reason"] == "shutdown"
+    assert site.verdict() == []
+    eventually_sync(lambda: not owned_by(site.var))
+
+
+@pytest.mark.parametrize("serve", DAPHNE_OFTEN)
+def test_g10_a_blocked_event_loop_cannot_keep_the_process(embedded: MakeSite, serve: Start):
+    site = embedded(TURNS_DRAIN_GRACE=GRACE)
+    process = serve(site)
+    client = site.client()
+    turn_id = client.say(client.converse(), 'call block {"key": "a", "seconds": 60}')
+    eventually_sync(lambda: site.effects())
+    process.terminate()
+    code, passed = seconds_to_exit(process)
+    assert (code, passed < EXIT_BOUND) == (EXIT_UNCLEAN, True)
+    turn = site.record().turn(turn_id)
+    assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
+    assert all(row["ended_at"] for row in site.record().processes)
+    assert site.verdict() == []
+
+
+def test_a_second_ctrl_c_leaves_at_once(embedded: MakeSite, start: Start):
+    site = embedded(TURNS_DRAIN_GRACE=60.0)
+    process = start(site)
+    client = site.client()
+    turn_id = client.say(client.converse(), 'call swallow {"key": "a", "seconds": 60}')
+    client.until_running(turn_id, "swallow")
+    process.interrupt()
+    eventually_sync(lambda: not site.is_ready())
+    process.interrupt()
+    _code, passed = seconds_to_exit(process)
+    assert passed < HURRY_BOUND + WRITE_BOUND + 1.0
+    turn = site.record().turn(turn_id)
+    assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
+    assert site.verdict() == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "codes"),
+    [("swallow", {0, EXIT_UNCLEAN}), pytest.param("block", {EXIT_UNCLEAN}, marks=pytest.mark.long)],
+)
+def test_g10_a_runner_leaves_in_time_whatever_hangs_in_it(
+    scaled: MakeSite, tool: str, codes: set[int]
+):
+    site = scaled(TURNS_DRAIN_GRACE=GRACE)
+    site.serve_uvicorn(role="web")
+    runner = site.run_turns()
+    client = site.client()
+    turn_id = client.say(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
+    eventually_sync(lambda: site.effects(), timeout=10)
+    runner.terminate()
+    code, _passed = seconds_to_exit(runner)
+    assert code in codes
+    turn = client.until_ended(turn_id)
+    assert (turn["status"], turn["ended_by"]["reason"]) == ("interrupted", "shutdown")
+    assert site.verdict() == []

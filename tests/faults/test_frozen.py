@@ -1,0 +1,102 @@
+"""SIGSTOP, longer than a lease lasts, then SIGCONT: who has lost a turn changes nothing of it any more (G5)."""
+
+import time
+
+import pytest
+
+from tests.faults import measures
+from tests.faults.conftest import MakeSite
+from tests.faults.fleet import LEASE, REAPED, TTL, other_runner, start_scaled
+from tests.support import eventually_sync
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.mark.long
+def test_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(scaled: MakeSite):
+    site = scaled(**LEASE)
+    start_scaled(site)
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 5}')
+    client.until_running(turn_id, "affect")
+    frozen = site.owner_of(turn_id)
+    frozen.freeze()
+    stopped_at = time.monotonic()
+    assert client.until_ended(turn_id, within=REAPED)["status"] == "interrupted"
+    measures.note("G5", f"frozen owner, lease of {TTL:g} s", time.monotonic() - stopped_at)
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after)["status"] == "completed"
+    assert site.owner_of(after) is other_runner(site, frozen)
+    time.sleep(max(0.0, 5.5 - (time.monotonic() - stopped_at)))  # until its tool would have ended
+    before = site.record()
+    frozen.thaw()
+    eventually_sync(lambda: "registered again" in frozen.said, timeout=10)
+    now = site.record()
+    assert (now.turns, now.events, now.calls) == (before.turns, before.events, before.calls)
+    other_runner(site, frozen).kill()
+    last = client.say(conversation, 'call affect {"key": "c"}')
+    assert client.until_ended(last)["status"] == "completed"
+    assert site.owner_of(last) is frozen
+    assert site.verdict() == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "in_end",
+        pytest.param("before_result", marks=pytest.mark.long),
+        pytest.param("before_end", marks=pytest.mark.long),
+        pytest.param("before_call_start", marks=pytest.mark.long),
+    ],
+)
+def test_g05_a_write_that_comes_after_the_lease_is_refused(scaled: MakeSite, place: str):
+    site = scaled(**LEASE)
+    start_scaled(site, runners=1)
+    site.arm("runner0", f"{place}:stop")
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a"}')
+    frozen = site.processes["runner0"]
+    eventually_sync(lambda: frozen.is_frozen, timeout=15)
+    site.run_turns("runner1")
+    assert client.until_ended(turn_id, within=REAPED + 5)["status"] == "interrupted"
+    assert client.until_ended(client.say(conversation, "help"))["status"] == "completed"
+    before = site.record()
+    frozen.thaw()
+    eventually_sync(lambda: "registered again" in frozen.said, timeout=15)
+    now = site.record()
+    assert (now.turns, now.events, now.calls) == (before.turns, before.events, before.calls)
+    assert site.verdict() == []
+
+
+@pytest.mark.long
+def test_g05_a_process_that_was_frozen_for_less_than_its_lease_goes_on(scaled: MakeSite):
+    site = scaled(**LEASE)
+    start_scaled(site, runners=1)
+    client = site.client()
+    turn_id = client.say(client.converse(), 'call affect {"key": "a", "seconds": 2}')
+    client.until_running(turn_id, "affect")
+    frozen = site.owner_of(turn_id)
+    frozen.freeze()
+    time.sleep(TTL / 4)
+    frozen.thaw()
+    assert client.until_ended(turn_id)["status"] == "completed"
+    assert site.verdict() == []
+
+
+@pytest.mark.long
+def test_g05_the_one_process_of_embedded_mode_fences_itself_when_it_goes_on(embedded: MakeSite):
+    site = embedded(**LEASE)
+    process = site.serve()
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
+    client.until_running(turn_id, "affect")
+    process.freeze()
+    time.sleep(TTL + 0.5)
+    process.thaw()
+    assert client.until_ended(turn_id)["status"] == "interrupted"
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after)["status"] == "completed"
+    assert site.verdict() == []

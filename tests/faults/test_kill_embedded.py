@@ -1,0 +1,72 @@
+"""kill -9 of the one process of embedded mode, at every named place; then its successor starts (G3, G4, G7)."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from tests.faults import measures
+from tests.faults.conftest import MakeSite
+from tests.faults.places import OFTEN, PLACES, PLAN, expected_status
+
+RESTART_BOUND = (
+    3.0  # seconds from the first answer of the successor to the end of what was interrupted
+)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "places",
+    [OFTEN, pytest.param(("after_enqueue", *PLACES), marks=pytest.mark.long)],
+    ids=["often", "all"],
+)
+def test_g03_g04_g07_after_a_kill_at_any_place_the_successor_ends_the_turn(
+    embedded: MakeSite, places: Sequence[str]
+):
+    site = embedded()
+    process = site.serve()
+    for place in places:
+        client = site.client()
+        conversation = client.converse()
+        site.arm("web", place)
+        client.say_to_the_dying(conversation, PLAN, client_id="first")
+        assert process.wait(within=10) == -9, place
+        process = site.serve()
+        ready_at = time.monotonic()
+        client = site.client()
+        turn = client.until_ended(client.say(conversation, PLAN, client_id="first"))
+        passed = time.monotonic() - ready_at
+        measures.note("G3", f"restart, {place}", passed)
+        assert passed < RESTART_BOUND, place
+        assert turn["status"] == expected_status(place), place
+        after = client.say(conversation, 'call affect {"key": "after"}')
+        assert client.until_ended(after)["status"] == "completed", place
+        assert site.verdict() == [], place
+
+
+@pytest.mark.timeout(120)
+def test_g01_a_cancel_that_was_stored_takes_effect_although_its_process_dies(embedded: MakeSite):
+    site = embedded()
+    process = site.serve()
+    client = site.client()
+    conversation = client.converse()
+    first = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
+    behind = client.say(conversation, 'call affect {"key": "behind"}')
+    client.until_running(first, "affect")
+    site.arm("web", "after_cancel_stored")
+    client.cancel_with_the_dying(first)
+    assert process.wait(within=10) == -9
+    site.serve()
+    client = site.client()
+    turn = client.until_ended(first)
+    assert turn["status"] in {"interrupted", "cancelled"}
+    assert client.until_ended(behind)["status"] == "cancelled"
+    assert [effect.split()[0] for effect in site.effects()] == ["a"]
+    [request] = site.record().requests
+    assert (request["by_name"], request["source"], request["running_tools"]) == (
+        "ada",
+        "api",
+        ["affect"],
+    )
+    assert request["settled_at"] is not None
+    assert site.verdict() == []

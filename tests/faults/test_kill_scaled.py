@@ -1,0 +1,106 @@
+"""kill -9 of a runner at every named place: a process that lives ends its turn, another runner goes on (G3, G4, G7)."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from tests.faults import measures
+from tests.faults.conftest import MakeSite
+from tests.faults.places import NEVER_BEGAN, OFTEN, PLACES, PLAN, expected_status
+from tests.faults.servers import Postgres
+from tests.support import eventually_sync
+
+SAME_HOST = 3.0  # seconds from the death of a process to the end of its turns
+TTL = 3.0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "places", [OFTEN, pytest.param(PLACES, marks=pytest.mark.long)], ids=["often", "all"]
+)
+def test_g03_g04_g07_after_a_kill_at_any_place_a_web_process_ends_the_turn(
+    scaled: MakeSite, places: Sequence[str]
+):
+    site = scaled()
+    site.serve_uvicorn(role="web")
+    runner = site.run_turns()
+    client = site.client()
+    for place in places:
+        conversation = client.converse()
+        site.arm("runner", place)
+        turn_id = client.say(conversation, PLAN)
+        assert runner.wait(within=15) == -9, place
+        died_at = time.monotonic()
+        if place not in NEVER_BEGAN:
+            turn = client.until_ended(turn_id, within=SAME_HOST)
+            measures.note("G3", f"same host, {place}", time.monotonic() - died_at)
+            assert turn["status"] == expected_status(place), place
+        runner = site.run_turns()
+        assert client.until_ended(turn_id)["status"] == expected_status(place), place
+        after = client.say(conversation, 'call affect {"key": "after"}')
+        assert client.until_ended(after)["status"] == "completed", place
+        assert site.verdict() == [], place
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease(
+    scaled: MakeSite, postgres: Postgres
+):
+    site = scaled(
+        TURNS_LEASE_TTL=TTL,
+        TURNS_LEASE_FENCE_AFTER=TTL * 2 / 3,
+        TURNS_LEASE_RENEW_INTERVAL=TTL / 5,
+        TURNS_SWEEP_INTERVAL=0.5,
+    )
+    site.serve_uvicorn(role="web")
+    runner = site.run_turns()
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
+    client.until_running(turn_id, "affect")
+    # Its row says what one of another machine says: nobody here can look for its pid.
+    postgres.run(
+        "UPDATE turns_process SET host = 'elsewhere', boot_id = 'another', pid_namespace = 'pid:[1]' "
+        "WHERE role = 'runner'",
+        database=site.database,
+    )
+    runner.kill()
+    died_at = time.monotonic()
+    assert client.until_ended(turn_id, within=TTL + 3)["status"] == "interrupted"
+    passed = time.monotonic() - died_at
+    measures.note("G3", f"another machine, lease of {TTL:g} s", passed)
+    assert passed > TTL / 2  # it was the lease that ran out: nothing else could tell
+    site.run_turns()
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after)["status"] == "completed"
+    assert site.verdict() == []
+
+
+@pytest.mark.timeout(120)
+def test_acceptance_93_a_cancel_whose_runner_dies_before_it_obeys_is_on_record(scaled: MakeSite):
+    site = scaled(TURNS_POLL_INTERVAL=30.0)
+    site.serve_uvicorn(role="web")
+    runner = site.run_turns()
+    client = site.client()
+    turn_id = client.say(client.converse(), 'call swallow {"key": "a", "seconds": 60}')
+    client.until_running(turn_id, "swallow")
+    runner.freeze()
+    assert client.cancel(turn_id, reason="wrong file").is_success
+    runner.kill()
+    turn = client.until_ended(turn_id, within=SAME_HOST)
+    assert turn["status"] in ("interrupted", "cancelled")
+    [request] = site.record().requests
+    assert (request["by_name"], request["source"], request["reason"], request["note"]) == (
+        "ada",
+        "api",
+        "user",
+        "wrong file",
+    )
+    assert request["running_tools"] == ["swallow"]
+    assert request["settled_at"] is not None
+    assert site.verdict() == []
+    site.run_turns()
+    eventually_sync(lambda: len(site.record().active_turns) == 0)
+    assert [effect.split()[0] for effect in site.effects()] == ["a"]  # 94b: nothing was resumed

@@ -1,0 +1,185 @@
+"""Owners that die, hang, come back or lose their database: their turns end once, and they write nothing more (G3, G5, G11)."""
+
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.conftest import MakeSite
+from tests.faults.processes import Process, owned_by
+from tests.faults.servers import Postgres
+from tests.faults.site import Site
+from tests.support import eventually_sync
+
+QUICK_LEASE: dict[str, Any] = {
+    "TURNS_LEASE_RENEW_INTERVAL": 0.4,
+    "TURNS_LEASE_FENCE_AFTER": 1.5,
+    "TURNS_LEASE_TTL": 2.0,
+    "TURNS_SWEEP_INTERVAL": 0.3,
+}
+REAP_BOUND = 2.0 + 0.3 * 1.2 + 6.0  # lease, sweep, slack of a busy machine
+WORK = 'call affect {"key": "a", "seconds": 300}\ncall ignore {"key": "deaf", "seconds": 300}'
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def two(site: Site) -> tuple[Process, Process]:
+    """Start two processes that serve and run turns on one database."""
+    return site.serve_uvicorn("one"), site.serve_uvicorn("two")
+
+
+def begin(site: Site, name: str = "one") -> tuple[str, str]:
+    """Let a turn with a call in the process and one in a worker run; return the conversation and the turn."""
+    client = site.client(name)
+    conversation = client.converse()
+    turn = client.say(conversation, WORK)
+    client.until_running(turn, "affect", "ignore")
+    eventually_sync(lambda: deaf(site), timeout=30)
+    eventually_sync(lambda: site.owner_of(turn) is site.processes[name])
+    return conversation, turn
+
+
+def deaf(site: Site) -> list[int]:
+    """Return the pids of the workers that run `ignore`: those that ignore SIGTERM."""
+    return [pid for pid in owned_by(site.var) if _ignores(pid, signal.SIGTERM)]
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    [ignored] = re.findall(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
+    return bool(int(ignored, 16) >> (number - 1) & 1)
+
+
+@pytest.fixture(params=["embedded", "scaled"])
+def site(request: pytest.FixtureRequest) -> Site:
+    """Return a site on SQLite, or on PostgreSQL, whose leases are short."""
+    make: MakeSite = request.getfixturevalue(request.param)
+    return make(**QUICK_LEASE)
+
+
+def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_back(site: Site):
+    frozen, _other = two(site)
+    conversation, turn = begin(site)
+    assert deaf(site)
+    frozen.freeze()
+    client = site.client("two")
+    reaped = client.until_ended(turn, within=REAP_BOUND)
+    assert reaped["status"] == "interrupted"
+    following = client.say(conversation, 'call affect {"key": "next"}')
+    assert client.until_ended(following)["status"] == "completed"
+    seen = client.events(turn)
+    frozen.thaw()
+    eventually_sync(lambda: "registered again" in frozen.said, timeout=10)
+    eventually_sync(lambda: not deaf(site), timeout=5)
+    assert client.events(turn) == seen
+    assert client.turn(turn) == reaped
+    rows = [row for row in site.record().processes if row["pid"] == frozen.pid]
+    assert sorted(row["ended_at"] is None for row in rows) == [False, True]
+    again = site.client("one")
+    turn = again.say(again.converse(), 'call affect {"key": "again"}')
+    assert again.until_ended(turn)["status"] == "completed"
+    assert site.verdict() == []
+
+
+def test_g03_a_process_that_was_killed_on_this_host_is_found_by_the_next_sweep(
+    embedded: MakeSite,
+):
+    site = embedded()  # with the times that are the default
+    killed, _other = two(site)
+    _conversation, turn = begin(site)
+    killed.kill()
+    client = site.client("two")
+    assert client.until_ended(turn, within=3.0)["status"] == "interrupted"
+    assert site.verdict() == []
+
+
+def test_g03_a_process_of_another_host_is_found_by_its_lease(scaled: MakeSite, postgres: Postgres):
+    site = scaled(**QUICK_LEASE)
+    killed, _other = two(site)
+    conversation, turn = begin(site)
+    postgres.run(
+        "UPDATE turns_process SET boot_id = 'there', host = 'elsewhere',"
+        f" pid_namespace = 'pid:[1]' WHERE pid = {killed.pid}",
+        database=site.database,
+    )
+    killed.kill()
+    client = site.client("two")
+    assert client.turn(turn)["status"] == "running"
+    killed_at = time.monotonic()
+    assert client.until_ended(turn, within=REAP_BOUND)["status"] == "interrupted"
+    assert time.monotonic() - killed_at > 1.0  # not by its pid, which tells nothing there
+    following = client.say(conversation, 'call affect {"key": "next"}')
+    assert client.until_ended(following)["status"] == "completed"
+    assert site.verdict() == []
+
+
+def test_g03_a_process_whose_loop_is_blocked_loses_its_lease(scaled: MakeSite):
+    site = scaled(**QUICK_LEASE)
+    blocked, _other = two(site)
+    client = site.client("one")
+    conversation = client.converse()
+    turn = client.say(conversation, 'call block {"key": "a", "seconds": 7}')
+    eventually_sync(lambda: site.effects())
+    client = site.client("two")
+    assert client.until_ended(turn, within=8)["status"] == "interrupted"
+    assert "The event loop has been held up" in blocked.said
+    assert "in block" in blocked.said  # the stack names the tool
+    following = client.say(conversation, 'call affect {"key": "next"}')
+    assert client.until_ended(following)["status"] == "completed"
+    eventually_sync(lambda: "registered again" in blocked.said, timeout=15)
+    assert site.verdict() == []
+
+
+@pytest.mark.parametrize("how", ["stopped", "silent"])
+def test_g11_a_process_without_its_database_gives_its_turns_up(
+    scaled: MakeSite, postgres: Postgres, how: str
+):
+    site = scaled(**QUICK_LEASE)
+    process = site.serve_uvicorn("one")
+    conversation, turn = begin(site)
+    assert deaf(site)
+    if how == "stopped":
+        postgres.stop()
+    else:
+        postgres.signal(signal.SIGSTOP)
+    eventually_sync(lambda: "The lease is lost" in process.said, timeout=1.5 + 1.0)
+    eventually_sync(lambda: not deaf(site), timeout=4)
+    if how == "stopped":
+        postgres.start()
+    else:
+        postgres.signal(signal.SIGCONT)
+    eventually_sync(lambda: "registered again" in process.said, timeout=20)
+    client = site.client("one")
+    assert client.until_ended(turn)["status"] == "interrupted"
+    following = client.say(conversation, 'call affect {"key": "next"}')
+    assert client.until_ended(following)["status"] == "completed"
+    assert site.verdict() == []
+
+
+def test_g05_a_process_that_stands_still_within_a_transaction_gives_its_lock_up(
+    scaled: MakeSite,
+):
+    site = scaled(**QUICK_LEASE)
+    impatient = {
+        "DATABASE_URL": f"{site.database_url}?options=-c%20idle_in_transaction_session_timeout%3D1500"
+    }
+    frozen = site.serve_uvicorn("one", environ=impatient)
+    client = site.client("one")
+    conversation = client.converse()
+    site.arm("one", "in_end:stop")
+    turn = client.say(conversation, "say hello")
+    eventually_sync(lambda: frozen.is_frozen)
+    site.serve_uvicorn("two")
+    client = site.client("two")
+    assert client.until_ended(turn, within=REAP_BOUND + 1.5)["status"] == "interrupted"
+    following = client.say(conversation, 'call affect {"key": "next"}')
+    assert client.until_ended(following)["status"] == "completed"
+    frozen.thaw()
+    eventually_sync(lambda: "registered again" in frozen.said, timeout=10)
+    assert site.verdict() == []

@@ -1,0 +1,126 @@
+"""Messages between processes get lost, doubled, late and out of order; sockets are cut: nobody misses anything (G2, G9)."""
+
+import time
+
+import pytest
+
+from tests.faults import measures
+from tests.faults.checker import view_violations
+from tests.faults.client import Client, Watcher
+from tests.faults.conftest import MakeSite
+from tests.faults.fleet import start_scaled
+from tests.faults.servers import Redis
+from tests.faults.site import Site
+from tests.support import eventually_sync
+
+LAYERS = {
+    "all lost": {"drop": 1.0},
+    "half lost": {"drop": 0.5, "seed": 1},
+    "doubled and late": {"duplicate": 0.3, "late": 0.5, "delay": 0.3, "seed": 2},
+}
+TALK = 'slowly one two three four five\ncall affect {"key": "a", "seconds": 0.3}\ncall affect {"key": "b"}'
+BY_POLL = 1.5
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def assert_all_was_seen(site: Site, watcher: Watcher, conversation: str) -> None:
+    """What a tab has seen, from its first moment on, is what is stored: in order, none twice, none missing."""
+    [row] = [row for row in site.record().conversations if str(row["id"]) == conversation]
+    eventually_sync(lambda: watcher.last_seq == row["last_seq"], timeout=10)
+    events = watcher.events()
+    assert [event["seq"] for event in events] == [*range(1, row["last_seq"] + 1)]
+    assert view_violations(events, site.record()) == []
+
+
+def talk(client: Client, conversation: str, *, times: int = 2) -> None:
+    for _ in range(times):
+        turn_id = client.say(conversation, TALK)
+        assert client.until_ended(turn_id, within=20)["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "half lost",
+        pytest.param("all lost", marks=pytest.mark.long),
+        pytest.param("doubled and late", marks=pytest.mark.long),
+    ],
+)
+def test_g02_g09_with_a_layer_that_fails_all_is_seen_and_a_cancel_takes_a_poll(
+    scaled: MakeSite, fault: str
+):
+    site = scaled(TURNS_POLL_INTERVAL=1.0, WEBCHAT_HEARTBEAT_INTERVAL=1.0)
+    start_scaled(site, runners=1, layer=LAYERS[fault])
+    client = site.client()
+    conversation = client.converse()
+    watcher = site.watch(conversation)
+    talk(client, conversation)
+    for _ in range(3):
+        held = client.say(conversation, 'call affect {"key": "held", "seconds": 60}')
+        client.until_running(held, "affect")
+        asked_at = time.monotonic()
+        assert client.cancel(held).is_success
+        assert client.until_ended(held)["status"] == "cancelled"
+        measures.note("G2", f"cancel, layer: {fault}", time.monotonic() - asked_at)
+    assert_all_was_seen(site, watcher, conversation)
+    assert site.verdict(cancel_within=BY_POLL + 1.0) == []
+
+
+def test_g09_a_socket_that_is_cut_every_moment_misses_nothing(embedded: MakeSite):
+    site = embedded()
+    site.serve()
+    client = site.client()
+    conversation = client.converse()
+    watcher = site.watch(conversation)
+    turns = [client.say(conversation, TALK) for _ in range(4)]
+    while not site.record().turn(turns[-1])["ended_at"]:
+        watcher.is_connected.wait(5)
+        time.sleep(0.05)
+        watcher.cut()
+    assert watcher.welcomes > 3
+    assert_all_was_seen(site, watcher, conversation)
+
+
+def test_g09_a_redis_that_comes_back_costs_no_event(scaled: MakeSite, redis: Redis):
+    site = scaled(WEBCHAT_HEARTBEAT_INTERVAL=1.0)
+    start_scaled(site, runners=1)
+    client = site.client()
+    conversation = client.converse()
+    watcher = site.watch(conversation)
+    turns = [client.say(conversation, TALK) for _ in range(3)]
+    client.until_running(turns[0], "affect")
+    redis.stop()
+    time.sleep(0.5)
+    redis.start()
+    for turn_id in turns:
+        assert client.until_ended(turn_id, within=20)["status"] == "completed"
+    assert_all_was_seen(site, watcher, conversation)
+    assert watcher.close_codes == []
+    assert site.verdict() == []
+
+
+def test_acceptance_51_52_53_56_who_comes_back_sees_all_that_happened(embedded: MakeSite):
+    site = embedded()
+    site.serve()
+    client = site.client()
+    conversation = client.converse()
+    first = site.watch(conversation)
+    turn_id = client.say(conversation, "slowly one two three four five six seven\n" + TALK)
+    first.until("text_delta", turn_id=turn_id)
+    first.leave()  # a reload, in the middle of the text
+    second = site.watch(conversation)
+    snapshot = second.until("snapshot")
+    assert [turn["turn_id"] for turn in snapshot["active_turns"]] == [turn_id]
+    second.leave()
+    assert client.until_ended(turn_id)["status"] == "completed"  # nobody looks
+    third = site.watch(conversation)
+    snapshot = third.until("snapshot")
+    assert snapshot["active_turns"] == []
+    assert snapshot["seq"] == site.record().conversations[0]["last_seq"]
+    held = client.say(conversation, 'call affect {"key": "held", "seconds": 60}')
+    client.until_running(held, "affect")
+    third.leave()
+    assert client.cancel(held).is_success  # alone, and yet no zombie
+    assert client.until_ended(held)["status"] == "cancelled"
+    assert site.verdict(cancel_within=1.0) == []

@@ -1,0 +1,138 @@
+"""What a machine runs out of: disk, file descriptors, and memory that a client who does not read would take (G12)."""
+
+import json
+import resource
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import measures
+from tests.faults.conftest import MakeSite
+from tests.faults.processes import Process
+from tests.faults.site import Site
+from tests.support import eventually_sync
+
+MEGABYTE = 1024 * 1024
+SLOW_READERS = 24
+TURNS = 16
+LONG = "say " + "word " * 9000
+ALLOWED_GROWTH = (
+    40 * MEGABYTE
+)  # a queue of 1 MiB for each who does not read, and what the work itself takes
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def resident_bytes(process: Process) -> int:
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def open_files(process: Process) -> int:
+    return len([*Path(f"/proc/{process.pid}/fd").iterdir()])
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(embedded: MakeSite):
+    site = embedded()
+    process = site.serve()
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 1.5}')
+    client.until_running(turn_id, "affect")
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1024, hard))
+    answer = client.post(f"/api/conversations/{conversation}/messages", {"text": "help"})
+    assert answer.status_code >= 500
+    assert set(answer.json()) == {"error", "code"}
+    time.sleep(2)  # the tool ends, and its result cannot be stored
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    turn = client.until_ended(turn_id, within=15)
+    assert turn["status"] in ("completed", "failed", "interrupted")
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after)["status"] == "completed"
+    assert site.verdict() == []
+
+
+@pytest.mark.long
+def test_a_process_without_free_file_descriptors_goes_on_when_it_has_some(embedded: MakeSite):
+    site = embedded()
+    process = site.serve()
+    client = site.client()
+    conversation = client.converse()
+    first = client.say(conversation, "help")
+    assert client.until_ended(first)["status"] == "completed"
+    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    turn_id = client.say(
+        conversation, 'call affect {"key": "a", "seconds": 1}\ncall ignore {"seconds": 0.1}'
+    )
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (open_files(process), hard))
+    time.sleep(2)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    assert client.until_ended(turn_id, within=15)["status"] in (
+        "completed",
+        "failed",
+        "interrupted",
+    )
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after)["status"] == "completed"
+    assert process.is_alive
+    assert site.verdict() == []
+
+
+class SlowReader:
+    """A client that opens a socket, says hello, and never reads again."""
+
+    def __init__(self, site: Site, conversation: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", site.ports["web"]), timeout=10)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lines = (
+            f"GET /ws/conversations/{conversation}/ HTTP/1.1",
+            "Host: 127.0.0.1",
+            f"Authorization: Bearer {site.tokens['ada']}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            "Sec-WebSocket-Version: 13",
+        )
+        self._socket.sendall("\r\n".join((*lines, "", "")).encode())
+        assert b" 101 " in self._socket.recv(4096)
+        hello = json.dumps({"type": "hello", "protocol": 1}).encode()
+        self._socket.sendall(bytes((0x81, 0x80 | len(hello))) + bytes(4) + hello)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(Site.serve, id="daphne"),
+        pytest.param(Site.serve_uvicorn, id="uvicorn", marks=pytest.mark.long),
+    ],
+)
+def test_g12_clients_that_do_not_read_take_no_memory_and_delay_nobody(embedded: MakeSite, start):
+    site = embedded(WEBCHAT_SEND_TIMEOUT=60.0, TURNS_MAX_QUEUED=TURNS)
+    process = start(site)
+    client = site.client()
+    loud, quiet = client.converse(), client.converse()
+    assert client.until_ended(client.say(loud, LONG), within=30)["status"] == "completed"
+    watcher = site.watch(loud)
+    readers = [SlowReader(site, loud) for _ in range(SLOW_READERS)]
+    before = resident_bytes(process)
+    turns = [client.say(loud, LONG) for _ in range(TURNS)]
+    asked_at = time.monotonic()
+    assert client.until_ended(client.say(quiet, "help"), within=20)["status"] == "completed"
+    measures.note("G12", "another conversation meanwhile", time.monotonic() - asked_at)
+    assert client.until_ended(turns[-1], within=90)["status"] == "completed"
+    growth = resident_bytes(process) - before
+    measures.note("G12", "growth in MB", growth / MEGABYTE)
+    eventually_sync(lambda: watcher.find("turn_end", turn_id=turns[-1]), timeout=15)
+    pushed = sum(len(json.dumps(frame)) for frame in watcher.frames) * SLOW_READERS
+    for reader in readers:
+        reader.close()
+    assert pushed > 2 * ALLOWED_GROWTH  # else this would prove nothing
+    assert growth < ALLOWED_GROWTH
+    eventually_sync(lambda: site.is_ready())
+    assert site.verdict() == []

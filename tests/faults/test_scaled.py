@@ -1,0 +1,197 @@
+"""Web processes, runners and what is between them: PostgreSQL, Redis, Procrastinate (C12, G1, G2, G6)."""
+
+import itertools
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.faults.conftest import MakeSite
+from tests.faults.nursery import ROOT
+from tests.faults.servers import Postgres, Redis
+from tests.faults.site import SCALED, Site, environment
+from tests.support import eventually_sync
+
+SLOW = 'call affect {"key": "%s", "seconds": 60}'
+BY_HINT = 2.0  # seconds from a wish to its effect; a tenth of it on a machine that does nothing else, and half a poll
+BY_POLL = 2.5  # with a poll every second
+
+
+def start(site: Site, *, webs: int = 1, runners: int = 1) -> None:
+    for number in range(runners):
+        site.run_turns(f"runner{number}")
+    for number in range(webs):
+        site.serve_uvicorn("web" if not number else f"web{number}", role="web")
+
+
+def cancel_and_time(site: Site, turn_id: str, *, web: str = "web") -> float:
+    watcher = site.watch(site.client().turn(turn_id)["conversation_id"], web)
+    asked_at = time.monotonic()
+    assert site.client(web).cancel(turn_id).status_code == 200
+    watcher.until("turn_end", turn_id=turn_id)
+    return time.monotonic() - asked_at
+
+
+def gaps_between_turns(site: Site, conversation: str) -> list[float]:
+    turns = [row for row in site.record().turns if str(row["conversation_id"]) == conversation]
+    turns.sort(key=lambda row: row["number"])
+    return [
+        (after["started_at"] - before["ended_at"]).total_seconds()
+        for before, after in itertools.pairwise(turns)
+    ]
+
+
+@pytest.mark.timeout(180)
+def test_c12_g1_g6_turns_run_in_runners_and_are_seen_and_cancelled_from_every_web_process(
+    scaled: MakeSite,
+):
+    site = scaled(TURNS_POLL_INTERVAL=4.0)
+    start(site, webs=2, runners=2)
+    client, other = site.client(), site.client("web1")
+    conversation = client.converse()
+    near, far = site.watch(conversation, "web"), site.watch(conversation, "web1")
+    turn_id = client.say(conversation, "slowly one two three")
+    for watcher in (near, far):
+        watcher.until("text_delta", turn_id=turn_id)
+        watcher.until("turn_end", turn_id=turn_id, status="completed")
+    assert site.owner_of(turn_id).name.startswith("runner")
+    roles = {row["role"]: row["has_shared_layer"] for row in site.record().processes}
+    assert roles == {"web": True, "runner": True}
+
+    held = client.say(conversation, SLOW % "held")
+    client.until_running(held, "affect")
+    [call] = client.turn(held)["calls"]
+    path = f"/api/turns/{held}/tools/{call['tool_id']}/deadline"
+    asked_at = time.monotonic()
+    assert client.post(path, {"timeout_ms": 90_000}).json()["timeout_ms"] == 90_000
+    far.until("tool_deadline", turn_id=held, timeout_ms=90_000, changed_by="ada")
+    assert time.monotonic() - asked_at < BY_HINT
+    assert cancel_and_time(site, held, web="web1") < BY_HINT
+
+    queue = client.converse()
+    for _ in range(6):
+        client.say(queue, 'call affect {"key": "queued"}')
+    site.until_settled(within=30)
+    gaps = gaps_between_turns(site, queue)
+    assert all(0 <= gap < 2 for gap in gaps), gaps
+
+    held = client.say(conversation, SLOW % "held")
+    client.until_running(held, "affect")
+    site.arm("web", "after_cancel_stored")
+    client.cancel_with_the_dying(held)
+    assert site.processes["web"].wait(within=10) == -9
+    assert other.until_ended(held, within=6)["status"] == "cancelled"
+    assert site.verdict() == []
+
+
+@pytest.mark.timeout(180)
+def test_g2_without_redis_a_cancel_takes_a_poll_and_turns_run_on(scaled: MakeSite, redis: Redis):
+    site = scaled(TURNS_POLL_INTERVAL=1.0)
+    start(site)
+    client = site.client()
+    conversation = client.converse()
+
+    def cancel_held(key: str, *, within: float) -> None:
+        asked_at = time.monotonic()
+        assert client.cancel(held[key]).status_code == 200
+        assert client.until_ended(held[key])["status"] == "cancelled"
+        assert time.monotonic() - asked_at < within
+
+    held = {}
+    for key in ("stopped", "hanging"):
+        held[key] = client.say(client.converse(), SLOW % key)
+        client.until_running(held[key], "affect")
+    redis.signal(signal.SIGSTOP)
+    try:
+        cancel_held("hanging", within=BY_POLL + 2)  # the answer may wait a second for the layer
+        began_at = time.monotonic()
+        turn = client.say(conversation, "slowly " + "word " * 40)
+        assert client.until_ended(turn, within=20)["status"] == "completed"
+        assert time.monotonic() - began_at < 10
+    finally:
+        redis.signal(signal.SIGCONT)
+    redis.stop()
+    cancel_held("stopped", within=BY_POLL)
+    assert client.until_ended(client.say(conversation, "help"))["status"] == "completed"
+    redis.start()
+    again = client.say(conversation, SLOW % "b")
+    client.until_running(again, "affect")
+    assert cancel_and_time(site, again) < BY_POLL
+    assert site.verdict() == []
+
+
+@pytest.mark.timeout(180)
+def test_p4_a_full_runner_leaves_what_comes_on_top_to_others_and_takes_it_when_it_has_room(
+    scaled: MakeSite,
+):
+    site = scaled(TURNS_MAX_LIVE=1)
+    start(site, runners=2)
+    client = site.client()
+    turns = [client.say(client.converse(), SLOW % key) for key in "abc"]
+    eventually_sync(lambda: len(site.effects()) == 2, timeout=15)
+    running = [effect.split()[1] for effect in site.effects()]
+    assert len({effect.split()[3] for effect in site.effects()}) == 2
+    [waiting] = set(turns) - set(running)
+    client.cancel(running[0])
+    client.until_running(waiting, "affect")
+    for turn_id in (running[1], waiting):
+        client.cancel(turn_id)
+    site.until_settled(within=10)
+    assert site.verdict() == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_runners_come_and_go_and_outlive_their_database(scaled: MakeSite, postgres: Postgres):
+    site = scaled(TURNS_DRAIN_GRACE=0.5)
+    start(site, runners=0)
+    client = site.client()
+    conversation = client.converse()
+    jobs = "SELECT count(*) FROM procrastinate_jobs"
+
+    early = client.say(conversation, "help")
+    first = site.record().turn(early)["dispatched_at"]
+    eventually_sync(
+        lambda: site.record().turn(early)["dispatched_at"] > first, timeout=20
+    )  # a web process sends it again
+    assert postgres.run(jobs, database=site.database) == [(1,)]
+    runner = site.run_turns("runner")
+    assert client.until_ended(early)["status"] == "completed"
+    eventually_sync(lambda: postgres.run(jobs, database=site.database) == [(0,)])
+
+    postgres.stop()
+    eventually_sync(lambda: "No turns can be fetched" in runner.said, timeout=30)
+    postgres.start()
+    eventually_sync(site.is_ready, timeout=20)
+    turn = client.say(conversation, "help")
+    assert client.until_ended(turn, within=20)["status"] == "completed"
+
+    held = client.say(conversation, SLOW % "held")
+    client.until_running(held, "affect")
+    runner.terminate()
+    behind = client.say(conversation, "help")
+    assert runner.wait(within=15) == 0, runner.said
+    ended = client.turn(held)
+    assert (ended["status"], ended["ended_by_reason"]) == ("interrupted", "shutdown")
+    assert client.turn(behind)["status"] == "queued"
+    site.run_turns("runner")
+    assert client.until_ended(behind, within=15)["status"] == "completed"
+    assert site.verdict() == []
+
+
+@pytest.mark.timeout(120)
+def test_a_job_is_stored_with_its_turn_or_not_at_all_and_never_breaks_it(scaled: MakeSite):
+    site = scaled()
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.faults.dispatching"],
+        cwd=ROOT,
+        env=environment(site.var, database_url=site.database_url) | SCALED,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "A turn was not dispatched" in run.stderr

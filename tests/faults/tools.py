@@ -1,0 +1,77 @@
+"""Tools that misbehave, for the processes under test; found because `tests.faults` is an installed app there."""
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from django.conf import settings
+
+from governance import ToolContext, tool
+
+EFFECTS = "effects.txt"
+
+
+def _note(context: ToolContext, key: str) -> None:
+    """Have an effect in the world that cannot be taken back: one line."""
+    line = f"{key} {context.metadata.get('turn_id', '')} {context.call_id} {os.getpid()}\n"
+    descriptor = os.open(Path(settings.VAR_DIR) / EFFECTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+@tool(side_effects=True, loop_exempt=True)
+async def affect(context: ToolContext, key: str = "", seconds: float = 0.0) -> str:
+    """Have an effect, then wait, obeying a cancel."""
+    _note(context, key)
+    await asyncio.sleep(seconds)
+    return f"affected {key}"
+
+
+@tool
+async def swallow(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
+    """Have an effect, then wait, swallowing every cancel."""
+    _note(context, key)
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(left)
+    return "never mind the cancel"
+
+
+@tool
+async def block(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
+    """Have an effect, then block the event loop."""
+    _note(context, key)
+    time.sleep(seconds)  # noqa: ASYNC251 - that is the fault
+    return "the loop goes on"
+
+
+@tool
+def hang(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
+    """Have an effect, then block a thread."""
+    _note(context, key)
+    time.sleep(seconds)
+    return "the thread goes on"
+
+
+@tool(isolation="process")
+def ignore(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
+    """Run in a worker process that ignores SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    context.progress(f"deaf {key}")
+    time.sleep(seconds)
+    return "the process goes on"
+
+
+@tool(loop_exempt=True)
+async def chatter(context: ToolContext, kilobytes: int = 16, times: int = 100) -> str:
+    """Report `times` pieces of output of this size, quickly."""
+    for number in range(times):
+        context.progress(f"{number} " + "x" * (kilobytes * 1024), progress=number, total=times)
+        await asyncio.sleep(0.01)
+    return "x" * (kilobytes * 1024)

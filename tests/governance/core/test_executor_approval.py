@@ -1,0 +1,295 @@
+"""Calls that wait for a person, on the core alone: what is asked, who is first, and what never runs (D1 to D4)."""
+
+import threading
+
+import pytest
+
+from governance import (
+    ApprovalExpired,
+    ApprovalRule,
+    CallStatus,
+    Decision,
+    Disposition,
+    ErrorType,
+    Host,
+    Limits,
+    PolicyLevels,
+    ToolCall,
+    ToolCallDenied,
+    ToolLimits,
+    Verdict,
+    make_tool,
+    resolve,
+)
+from tests.governance.core.support import (
+    BY_USER,
+    EditedLevels,
+    People,
+    Stage,
+    advance,
+    on_manual_clock,
+    settle,
+)
+
+NEVER, ONCE, ALWAYS = ApprovalRule
+
+
+def asking(**declared):
+    people = People()
+    stage = Stage(approver=people, limits=Limits(max_running=1))
+    stage.gated("asked", **{"approval": "always", "timeout": 5, **declared})
+    return stage, people
+
+
+@on_manual_clock
+async def test_a_call_waits_without_a_clock_and_without_a_place_and_runs_when_allowed():
+    stage, people = asking()
+    stage.gated("other")
+    act = stage.call("asked")
+    await settle()
+    assert act.live.status is CallStatus.AWAITING_APPROVAL
+    await advance(500)  # far beyond its limit
+    other = await stage.call("other").running()  # of one place there is
+    other.body.release()
+    await other.outcome()
+    people.say(act.live, Verdict.APPROVED, by="ada")
+    await act.running()
+    assert (act.live.elapsed, act.live.timeout) == (0.0, 5)
+    act.body.release("done")
+    outcome = await act.outcome()
+    assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "done")
+
+
+@on_manual_clock
+async def test_a_denied_call_never_runs_and_has_the_reason():
+    stage, people = asking()
+    act = stage.call("asked")
+    await settle()
+    people.say(act.live, Verdict.DENIED, reason="too risky")
+    outcome = await act.outcome()
+    assert (outcome.status, outcome.error_type, outcome.disposition) == (
+        CallStatus.DENIED,
+        ErrorType.DENIED,
+        Disposition.NOT_STARTED,
+    )
+    assert outcome.result.startswith("[DENIED]")
+    assert "too risky" in outcome.result
+    assert isinstance(outcome.error, ToolCallDenied)
+    assert act.body.runs == 0
+    assert stage.observer.names() == ["ended"]
+
+
+@on_manual_clock
+async def test_it_expires_after_its_approval_limit():
+    stage, _ = asking()
+    act = stage.call("asked")
+    await settle()
+    await advance(599)
+    assert not act.task.done()
+    await advance(1)
+    outcome = await act.outcome()
+    assert (outcome.status, outcome.error_type) == (CallStatus.EXPIRED, ErrorType.EXPIRED)
+    assert "nobody answered within 600s" in outcome.result
+    assert isinstance(outcome.error, ApprovalExpired)
+    assert act.body.runs == 0
+
+
+@on_manual_clock
+async def test_a_cancel_while_it_waits_is_cancelled_and_not_denied():
+    stage, _ = asking()
+    act = stage.call("asked")
+    await settle()
+    assert act.live.cancel(BY_USER)
+    outcome = await act.outcome()
+    assert (outcome.status, outcome.disposition, outcome.ended_by) == (
+        CallStatus.CANCELLED,
+        Disposition.NOT_STARTED,
+        BY_USER,
+    )
+    assert "was not started" in outcome.result
+
+
+@pytest.mark.parametrize("verdict", [Verdict.APPROVED, Verdict.DENIED])
+@on_manual_clock
+async def test_a_person_who_was_faster_than_the_cancel_counts_but_nothing_starts(verdict):
+    stage, people = asking()
+    act = stage.call("asked")
+    await settle()
+    people.say(act.live, verdict, tell=False)  # stored; the call has not heard of it yet
+    act.live.cancel(BY_USER)
+    outcome = await act.outcome()
+    expected = CallStatus.NOT_STARTED if verdict is Verdict.APPROVED else CallStatus.DENIED
+    assert outcome.status is expected
+    assert act.body.runs == 0
+
+
+@on_manual_clock
+async def test_a_person_who_was_faster_than_the_expiry_counts():
+    stage, people = asking()
+    act = stage.call("asked")
+    await settle()
+    people.say(act.live, Verdict.APPROVED, tell=False)
+    await advance(600)
+    await act.running()
+    act.body.release()
+    assert (await act.outcome()).status is CallStatus.SUCCEEDED
+
+
+@on_manual_clock
+async def test_a_decision_on_another_question_is_none():
+    stage, people = asking()
+    act = stage.call("asked")
+    await settle()
+    act.live.answer(Decision(verdict=Verdict.APPROVED, question="another"))
+    await settle()
+    assert act.live.status is CallStatus.AWAITING_APPROVAL
+    people.say(act.live, Verdict.DENIED)
+    await act.outcome()
+
+
+async def test_an_answer_may_come_from_any_thread():
+    stage, people = asking()
+    act = stage.call("asked")
+    await people.asked.wait()
+    threading.Thread(target=people.say, args=(act.live, Verdict.DENIED)).start()
+    assert (await act.outcome()).status is CallStatus.DENIED
+
+
+async def test_an_earlier_decision_lets_it_through_without_a_question():
+    stage, people = asking()
+    people.earlier = Decision(verdict=Verdict.APPROVED, remember=True)
+    act = await stage.call("asked").running()
+    act.body.release()
+    assert (await act.outcome()).status is CallStatus.SUCCEEDED
+    assert not people.calls
+
+
+async def test_without_anybody_to_ask_it_is_refused_in_words():
+    stage = Stage()
+    stage.gated("asked", approval="once_per_conversation")
+    outcome = await stage.run("asked")
+    assert (outcome.status, outcome.error_type, outcome.disposition) == (
+        CallStatus.FAILED,
+        ErrorType.NO_APPROVER,
+        Disposition.NOT_STARTED,
+    )
+    assert "nobody can be asked here" in outcome.result
+
+
+async def test_an_approver_that_fails_ends_the_call_before_it_runs():
+    stage, people = asking()
+    people.error = RuntimeError("the database is away")
+    act = stage.call("asked")
+    with pytest.raises(RuntimeError):
+        await act.outcome()
+    assert act.body.runs == 0
+
+
+async def test_wrong_arguments_are_refused_before_anybody_is_asked():
+    stage, people = asking()
+    outcome = await stage.run("asked", input={"nonsense": 1})
+    assert outcome.error_type is ErrorType.INVALID_INPUT
+    assert not people.calls
+
+
+@on_manual_clock
+async def test_a_tool_that_changed_while_it_waited_is_asked_about_again():
+    stage, people = asking()
+    act = stage.call("asked")
+    await settle()
+    first = act.live.question
+    stage.registry.unregister("asked")
+    stage.gated("asked", approval="always", description="Another.")
+    people.say(act.live, Verdict.APPROVED)
+    await settle()
+    assert act.live.question is not first
+    assert act.live.question.definition != first.definition
+    assert act.body.runs == 0
+    people.say(act.live, Verdict.APPROVED)
+    await act.running()
+    act.body.release()
+    await act.outcome()
+
+
+@on_manual_clock
+async def test_a_tool_that_went_away_while_it_waited_is_unknown():
+    stage, people = asking()
+    act = stage.call("asked")
+    await settle()
+    stage.registry.unregister("asked")
+    people.say(act.live, Verdict.APPROVED)
+    assert (await act.outcome()).error_type is ErrorType.UNKNOWN_TOOL
+
+
+@on_manual_clock
+async def test_a_tool_that_was_switched_off_while_it_waited_does_not_run():
+    people, policies = People(), EditedLevels()
+    stage = Stage(approver=people, policies=policies)
+    stage.gated("asked", approval="always")
+    act = stage.call("asked")
+    await settle()
+    policies.edit(override=ToolLimits(enabled=False))
+    people.say(act.live, Verdict.APPROVED)
+    assert (await act.outcome()).error_type is ErrorType.DISABLED
+
+
+async def test_a_tool_may_ask_for_some_inputs_only():
+    people = People()
+    stage = Stage(approver=people)
+
+    async def touch(path: str) -> str:
+        return path
+
+    made = make_tool(touch, approval="always", asks_for=lambda given: given["path"] != "safe")
+    stage.registry.register(made)
+    assert (await stage.run("touch", input={"path": "safe"})).result == "safe"
+    act = stage.call("touch", input={"path": "other"})
+    await people.asked.wait()
+    people.say(act.live, Verdict.DENIED)
+    assert (await act.outcome()).status is CallStatus.DENIED
+    assert not made.asks({"path": "safe"})
+    assert made.asks({})  # it cannot tell: a person is asked
+
+
+async def test_a_host_can_make_the_rule_stricter():
+    people = People()
+    stage = Stage()
+    stage.gated("plain")
+    live = stage.executor.prepare(ToolCall(id="1", tool_name="plain"))
+    people.earlier = Decision(verdict=Verdict.DENIED)
+    host = Host(approver=people, approval=ApprovalRule.ALWAYS)
+    assert (await stage.executor.execute(live, host=host)).status is CallStatus.DENIED
+
+
+@pytest.mark.parametrize(
+    ("levels", "at_least", "expected"),
+    [
+        ({}, NEVER, NEVER),
+        ({"declared": ONCE}, NEVER, ONCE),
+        ({"setting": ALWAYS, "declared": NEVER}, NEVER, ALWAYS),
+        ({"setting": NEVER, "declared": ALWAYS}, NEVER, NEVER),
+        ({"default": ALWAYS}, NEVER, ALWAYS),
+        ({"default": ALWAYS, "declared": ONCE}, NEVER, ALWAYS),
+        ({"default": ONCE, "declared": ALWAYS}, NEVER, ALWAYS),
+        ({"default": NEVER, "declared": ONCE}, NEVER, ONCE),
+        ({"default": ALWAYS, "setting": NEVER}, NEVER, ALWAYS),
+        ({"override": NEVER, "default": ALWAYS, "setting": ALWAYS}, NEVER, NEVER),
+        ({"override": NEVER}, ONCE, ONCE),
+        ({"override": ALWAYS}, ONCE, ALWAYS),
+        ({"declared": ONCE}, ALWAYS, ALWAYS),
+    ],
+)
+def test_which_rule_counts(levels, at_least, expected):
+    said = {level: ToolLimits(approval=rule) for level, rule in levels.items()}
+    assert resolve(PolicyLevels(**said), at_least=at_least).approval is expected
+
+
+def test_which_approval_limit_counts():
+    def limit(**levels):
+        said = {name: ToolLimits(approval_timeout=seconds) for name, seconds in levels.items()}
+        return resolve(PolicyLevels(**said)).approval_timeout
+
+    assert limit() == 600.0
+    assert limit(setting=30.0) == 30.0
+    assert limit(default=20.0, setting=30.0) == 20.0
+    assert limit(override=0.0, default=20.0) is None

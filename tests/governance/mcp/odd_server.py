@@ -1,0 +1,99 @@
+"""An MCP server over HTTP, written out byte by byte, whose answers to calls are as odd as its `habit` says."""
+
+import asyncio
+import gzip
+import json
+
+VERSION = "2025-06-18"
+BOMB = gzip.compress(b" " * 30_000_000)
+
+
+class OddServer:
+    """Listens on loopback while it is entered."""
+
+    def __init__(self, habit):
+        self.habit = habit
+        self._server = None
+        self._open = {}
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *exc_info):
+        self._server.close()
+        serving = list(self._open)
+        for writer in self._open.values():
+            writer.transport.abort()
+        if serving:
+            await asyncio.wait(serving)
+        await self._server.wait_closed()
+
+    async def _serve(self, reader, writer):
+        self._open[asyncio.current_task()] = writer
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                lengths = [line for line in head.split("\r\n") if line.startswith("content-length")]
+                size = int(lengths[0].partition(":")[2]) if lengths else 0
+                self._answer(writer, json.loads(await reader.readexactly(size) or b"{}"))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            del self._open[asyncio.current_task()]
+            writer.close()
+
+    def _answer(self, writer, message):
+        method, id = message.get("method"), message.get("id")
+        if method == "initialize" and self.habit == "bomb":
+            _send(writer, BOMB, **{"content-encoding": "gzip"})
+        elif method == "initialize":
+            about = {"name": "odd", "version": "1"}
+            _result(writer, id, protocolVersion=VERSION, capabilities={}, serverInfo=about)
+        elif method == "tools/list":
+            _result(writer, id, tools=[{"name": "tool", "inputSchema": {"type": "object"}}])
+        elif method == "tools/call":
+            self._call(writer, id)
+        elif id is not None:
+            _error(writer, id, -32601, "Method not found")
+        else:
+            _send(writer, b"", status="202 Accepted" if method else "405 Method Not Allowed")
+
+    def _call(self, writer, id):
+        match self.habit:
+            case "refuses":
+                _error(writer, id, -32602, "There is no such tool here")
+            case "fails":
+                _send(writer, b"<html>a proxy</html>", status="502 Bad Gateway")
+            case "page":
+                _send(writer, b"<html>please sign in</html>", **{"content-type": "text/html"})
+            case "nonsense":
+                _send(writer, b"[42]")
+            case "forwards":
+                _send(writer, b"", status="307 T", location="http://169.254.169.254/")
+            case "falls silent":
+                _send(writer, b": wait\n\n", **{"content-type": "text/event-stream"})
+            case "breaks":
+                writer.transport.abort()
+            case _:
+                _result(writer, id, content=[{"type": "text", "text": "fine"}])
+
+
+def _result(writer, id, **result):
+    _send(writer, json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode())
+
+
+def _error(writer, id, code, words):
+    error = {"code": code, "message": words}
+    _send(writer, json.dumps({"jsonrpc": "2.0", "id": id, "error": error}).encode())
+
+
+def _send(writer, body, *, status="200 OK", **headers):
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    writer.write(f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body)

@@ -1,0 +1,51 @@
+"""Answers over HTTP that are none: told at once, with what is known of the call, and the next one is tried (G2, C13)."""
+
+import pytest
+
+from governance.core.calls import CallStatus, Disposition
+from tests.governance.mcp.odd_server import OddServer
+from tests.governance.mcp.support import address
+from tests.support import eventually
+
+
+@pytest.mark.parametrize(
+    ("habit", "words"),
+    [
+        ("fails", "answered with an error (-32603)"),
+        ("page", "Unexpected content type"),
+        ("nonsense", "The answer of the MCP server 'odd' could not be read."),
+        ("forwards", "not followed"),
+        ("falls silent", "broke off before it had answered"),
+        ("breaks", "the connection broke"),
+    ],
+)
+async def test_an_answer_that_is_none_is_told_at_once_and_honestly(scene, habit, words):
+    async with OddServer(habit) as server:
+        link = await scene.begin(address("odd", server.url))
+        outcome = await scene.run("odd_tool")
+        assert outcome.status is CallStatus.FAILED
+        assert outcome.disposition is Disposition.INDETERMINATE
+        assert words in outcome.result
+        assert "It may have been applied" in outcome.result
+        assert "pydantic" not in outcome.result
+        assert outcome.duration < 5
+        server.habit = ""
+        await eventually(lambda: link.connect_soon() or link.is_connected)
+        assert (await scene.run("odd_tool")).result == "fine"
+        await scene.tools.aclose()
+
+
+async def test_a_call_that_the_server_refuses_did_not_run(scene):
+    async with OddServer("refuses") as server:
+        await scene.begin(address("odd", server.url))
+        outcome = await scene.run("odd_tool")
+        assert outcome.disposition is Disposition.SETTLED
+        assert "refused the call (error -32602): There is no such tool here." in outcome.result
+        await scene.tools.aclose()
+
+
+async def test_compressed_answers_are_not_unfolded(scene):
+    async with OddServer("bomb") as server:
+        await scene.begin(address("odd", server.url))
+        assert scene.health.failures == ["it sends compressed answers, which are not read"]
+        await scene.tools.aclose()

@@ -1,0 +1,181 @@
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+
+import { Conversation } from "../../static/webchat/js/conversation.js";
+import { GRACE_MS } from "../../static/webchat/js/heartbeat.js";
+
+const TURN = "t1";
+const START = { type: "turn_start", seq: 1, turn_id: TURN, user_message: "hi", agent: "", client_id: "c" };
+
+/** Sockets as the page opens them. */
+class Line {
+  /** @type {Array<Line>} */
+  static all = [];
+  static OPEN = 1;
+  readyState = 0;
+  /** @type {Array<any>} */
+  sent = [];
+  onopen = () => {};
+  onmessage = (/** @type {{data: string}} */ _message) => {};
+  onclose = (/** @type {{code: number}} */ _closing) => {};
+
+  constructor() {
+    Line.all.push(this);
+  }
+
+  /** @param {string} text */
+  send(text) {
+    this.sent.push(JSON.parse(text));
+  }
+
+  close() {
+    this.readyState = 3;
+  }
+
+  /** @param {number} lastSeq */
+  welcome(lastSeq) {
+    this.readyState = 1;
+    this.onopen();
+    this.bring({ type: "welcome", protocol: 1, last_seq: lastSeq });
+  }
+
+  /** @param {object} frame */
+  bring(frame) {
+    this.onmessage({ data: JSON.stringify(frame) });
+  }
+
+  static get last() {
+    return /** @type {Line} */ (Line.all.at(-1));
+  }
+}
+
+/** @param {(conversation: Conversation) => void} body */
+function inConversation(body) {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  Object.assign(globalThis, { WebSocket: Line });
+  Line.all = [];
+  try {
+    const conversation = new Conversation(
+      "ws://test/",
+      () => {},
+      () => {},
+    );
+    conversation.connection.start();
+    Line.last.welcome(0);
+    Line.last.bring({ type: "snapshot", seq: 0, messages: [], calls: [], turns: [], active_turns: [] });
+    body(conversation);
+  } finally {
+    mock.timers.reset();
+  }
+}
+
+test("after a gap in the numbers it asks from the last event, and for everything if that did not help", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
+    assert.equal(conversation.state.connection.status, "resuming");
+    Line.last.welcome(4);
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, after: 1 });
+    Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
+    Line.last.welcome(4);
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1 });
+    assert.equal(Line.all.length, 3);
+  });
+});
+
+test("after a gap in the text it asks for all of it, once, and shows what comes", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    const delta = { type: "text_delta", turn_id: TURN };
+    Line.last.bring({ ...delta, text: "Hello", offset: 0 });
+    Line.last.bring({ ...delta, text: "ld", offset: 10 });
+    Line.last.bring({ ...delta, text: "!", offset: 12 });
+    const asked = Line.last.sent.filter((frame) => frame.type === "resync");
+    assert.deepEqual(asked, [{ type: "resync", turn_id: TURN }]);
+    assert.equal(conversation.state.turns[0]?.partial, "Hello");
+    Line.last.bring({ ...delta, text: "Hello, world!", offset: 0 });
+    assert.equal(conversation.state.turns[0]?.partial, "Hello, world!");
+    assert.equal(conversation.state.turns[0]?.needsResync, false);
+    assert.equal(Line.all.length, 1);
+  });
+});
+
+test("a heartbeat that knows of more makes it ask for that, unless it comes by itself", () => {
+  inConversation((conversation) => {
+    Line.last.bring({ type: "heartbeat", last_seq: 1, active: [TURN] });
+    Line.last.bring(START);
+    mock.timers.tick(GRACE_MS);
+    assert.equal(Line.all.length, 1);
+    Line.last.bring({ type: "heartbeat", last_seq: 2, active: [] });
+    mock.timers.tick(GRACE_MS);
+    assert.equal(Line.all.length, 2);
+    Line.last.welcome(2);
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, after: 1 });
+    Line.last.bring({ type: "turn_end", seq: 2, turn_id: TURN, status: "completed" });
+    assert.equal(conversation.state.connection.status, "online");
+  });
+});
+
+/** @param {object} messages @param {boolean} hasEarlier */
+const page = (messages, hasEarlier) => ({
+  type: "snapshot",
+  seq: 0,
+  messages,
+  calls: [],
+  turns: [],
+  active_turns: [],
+  has_earlier: hasEarlier,
+});
+/** @param {number} position */
+const line = (position) => ({ id: position, turn_id: `t${position}`, position, role: "user", content: "hi" });
+
+/** @param {() => Promise<object>} answer @returns {Array<string>} */
+function answering(answer) {
+  /** @type {Array<string>} */
+  const asked = [];
+  mock.method(globalThis, "fetch", async (/** @type {string} */ url) => {
+    asked.push(url);
+    return answer();
+  });
+  return asked;
+}
+
+test("earlier messages are asked for once at a time, from the first one that is shown", async () => {
+  const asked = answering(async () => ({ ok: true, json: async () => page([line(3), line(4)], false) }));
+  let counts = Promise.resolve([0]);
+  inConversation((conversation) => {
+    Line.last.bring(page([line(5)], true));
+    counts = Promise.all([conversation.showEarlier("/messages"), conversation.showEarlier("/messages")]);
+    assert.equal(conversation.state.isLoadingEarlier, true);
+    counts = counts.then(async (known) => [...known, await conversation.showEarlier("/messages")]);
+    counts = counts.then((known) => {
+      assert.deepEqual(
+        conversation.state.turns.map((turn) => turn.id),
+        ["t3", "t4", "t5"],
+      );
+      return known;
+    });
+  });
+  assert.deepEqual(await counts, [2, 0, 0]);
+  assert.deepEqual(asked, ["/messages?before=5"]);
+  mock.restoreAll();
+});
+
+test("earlier messages that cannot be fetched are said, and can be asked for again", async () => {
+  const asked = answering(async () => ({ ok: false, status: 503 }));
+  let known = Promise.resolve();
+  inConversation((conversation) => {
+    Line.last.bring(page([line(5)], true));
+    known = conversation
+      .showEarlier("/messages")
+      .then((count) => {
+        assert.deepEqual([count, conversation.state.notice?.key], [0, "earlier_failed"]);
+        assert.equal(conversation.state.isLoadingEarlier, false);
+        return conversation.showEarlier("/messages");
+      })
+      .then(() => {});
+  });
+  await known;
+  assert.equal(asked.length, 2);
+  mock.restoreAll();
+});

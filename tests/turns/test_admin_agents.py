@@ -1,0 +1,293 @@
+"""Agents in the real admin: made and edited in words and units, audited, one default always, nobody overwritten."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from governance.models import McpServer
+from turns.agents import edits
+from turns.models import Agent, AgentChange, Conversation, Turn
+
+pytestmark = pytest.mark.django_db
+
+LIST = reverse("admin:turns_agent_changelist")
+ADD = reverse("admin:turns_agent_add")
+
+
+@pytest.fixture
+def boss():
+    return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
+
+
+@pytest.fixture
+def clerk():
+    """Staff that may edit agents, but not run code on this machine."""
+    user = get_user_model().objects.create_user("clerk", password="pw", is_staff=True)
+    user.user_permissions.set(
+        Permission.objects.filter(codename__in=["view_agent", "change_agent"])
+    )
+    return user
+
+
+@pytest.fixture
+def browser(boss):
+    browser = Client()
+    browser.force_login(boss)
+    return browser
+
+
+def url_of(name):
+    return reverse("admin:turns_agent_change", args=[Agent.objects.get(name=name).pk])
+
+
+def filled_in(page, **values):
+    """The fields of the page's form as a browser would send them back, with some of them changed."""
+    form = page.context["adminform"].form
+    fields = {}
+    for name in form.fields:
+        value = form[name].value()
+        if value is True:
+            value = "on"
+        if value not in (None, False):
+            fields[name] = value
+    merged = {**fields, **values}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def save(browser, url, **values):
+    return browser.post(url, filled_in(browser.get(url), **values), follow=True)
+
+
+def said(page):
+    return [str(message) for message in page.context["messages"]]
+
+
+def errors(page):
+    return page.context["adminform"].form.errors
+
+
+def test_an_agent_is_made_with_what_the_form_asks_first(browser, boss):
+    page = save(browser, ADD, name="librarian", description="Knows books.")
+
+    assert page.status_code == 200
+    agent = Agent.objects.get(name="librarian")
+    assert (agent.tools, agent.is_enabled, agent.is_default) == (None, True, False)
+    assert AgentChange.objects.get().by == boss
+    assert any("Turns that begin from now on obey" in text for text in said(page))
+
+
+def test_limits_are_written_in_units_and_read_back_in_words(browser):
+    save(
+        browser, ADD, name="librarian", turn_timeout_ms="2 min", step_limit="9", token_limit="5000"
+    )
+
+    assert Agent.objects.get(name="librarian").turn_timeout_ms == 120_000
+    assert b'value="2 min"' in browser.get(url_of("librarian")).content
+    assert "2 min, 9 steps, 5000 tokens" in browser.get(LIST).content.decode()
+
+
+def test_tools_are_ticked_from_all_that_the_site_and_its_servers_offer(browser):
+    McpServer.objects.create(
+        name="github",
+        command="github-mcp",
+        tools_found=[
+            {"name": "search", "text": "Search <b>code</b>."},
+            {"name": "merge", "text": ""},
+        ],
+        allowed_tools=["search"],
+    )
+    page = browser.get(ADD).content.decode()
+    assert "<code>read_file</code>" in page
+    assert "<code>github_search</code> Search &lt;b&gt;code&lt;/b&gt;." in page
+    assert "MCP server github" in page
+    assert "github_merge" not in page
+
+    made = save(
+        browser,
+        ADD,
+        name="librarian",
+        which_tools="some",
+        ticked_tools=["read_file", "github_search"],
+        named_tools="wiki_*\n",
+    )
+
+    assert Agent.objects.get(name="librarian").tools == ["github_search", "read_file", "wiki_*"]
+    assert any("“wiki_*”" in text and "counts once there is one" in text for text in said(made))
+    form = browser.get(url_of("librarian")).context["adminform"].form
+    assert form["which_tools"].value() == "some"
+    assert sorted(form["ticked_tools"].value()) == ["github_search", "read_file"]
+    assert form["named_tools"].value() == "wiki_*"
+
+
+def test_a_form_that_nobody_touched_saves_nothing(browser):
+    save(
+        browser,
+        ADD,
+        name="librarian",
+        which_tools="some",
+        ticked_tools=["read_file"],
+        named_tools="x_*",
+    )
+    save(browser, url_of("librarian"))
+
+    assert AgentChange.objects.count() == 1
+
+
+def test_ticks_do_not_count_where_all_tools_are_chosen(browser):
+    save(browser, ADD, name="librarian", which_tools="all", ticked_tools=["read_file"])
+
+    assert Agent.objects.get(name="librarian").tools is None
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "words"),
+    [
+        ({"chat_model": "gpt-5"}, "chat_model", "no chat model named “gpt-5”"),
+        ({"turn_timeout_ms": "soon"}, "turn_timeout_ms", "is not a duration"),
+        ({"turn_timeout_ms": "9 d"}, "turn_timeout_ms", "longer than a week"),
+        ({"token_limit": "0"}, "token_limit", "greater than or equal to 1"),
+        ({"name": "Big Agent"}, "name", "Lower-case letters"),
+        ({"name": "assistant"}, "name", "There is an agent of this name already"),
+        ({"named_tools": "rm -rf", "which_tools": "some"}, "named_tools", "is no name of a tool"),
+        ({"ticked_tools": ["nonsense"], "which_tools": "some"}, "ticked_tools", "nonsense"),
+        ({"is_default": "on", "is_enabled": None}, "is_enabled", "cannot be switched off"),
+    ],
+)
+def test_what_makes_no_sense_is_a_form_error_in_words(browser, values, field, words):
+    page = save(browser, ADD, **{"name": "librarian", **values})
+
+    assert words in " ".join(errors(page)[field])
+    assert Agent.objects.count() == 1
+
+
+def test_a_missing_key_or_package_is_a_warning_not_an_error(browser, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    page = save(browser, ADD, name="librarian", chat_model="anthropic:claude-sonnet-5-5")
+
+    assert Agent.objects.get(name="librarian").chat_model == "anthropic:claude-sonnet-5-5"
+    assert any("ANTHROPIC_API_KEY" in text for text in said(page))
+
+
+def test_the_name_stays(browser):
+    save(browser, url_of("assistant"), name="renamed", description="Helps.")
+
+    agent = Agent.objects.get()
+    assert (agent.name, agent.description) == ("assistant", "Helps.")
+
+
+def test_the_default_moves_and_never_goes_away(browser):
+    save(browser, ADD, name="librarian", is_default="on")
+    assert [agent.name for agent in Agent.objects.filter(is_default=True)] == ["librarian"]
+
+    page = save(browser, url_of("librarian"), is_default=None)
+    assert any("Make another one the default instead" in text for text in said(page))
+    page = save(browser, url_of("librarian"), is_enabled=None)
+    assert "cannot be switched off" in " ".join(errors(page)["is_enabled"])
+    delete = reverse("admin:turns_agent_delete", args=[Agent.objects.get(name="librarian").pk])
+    assert browser.post(delete, {"post": "yes"}).status_code == 403
+
+    assert Agent.objects.get(is_default=True).name == "librarian"
+
+
+def test_the_default_moves_by_an_action_too(browser):
+    save(browser, ADD, name="librarian")
+    pk = Agent.objects.get(name="librarian").pk
+    page = browser.post(LIST, {"action": "make_default", "_selected_action": [pk]}, follow=True)
+
+    assert said(page) == ["“librarian” is the default agent now."]
+    everybody = [agent.pk for agent in Agent.objects.all()]
+    page = browser.post(
+        LIST, {"action": "make_default", "_selected_action": everybody}, follow=True
+    )
+    assert said(page) == ["Select one agent."]
+    Agent.objects.filter(name="assistant").update(is_enabled=False)
+    pk = Agent.objects.get(name="assistant").pk
+    page = browser.post(LIST, {"action": "make_default", "_selected_action": [pk]}, follow=True)
+    assert "cannot be switched off" in said(page)[0]
+
+
+def test_an_agent_is_deleted_with_a_trace_and_its_conversations_stay(browser, boss):
+    save(browser, ADD, name="librarian")
+    conversation = Conversation.objects.create(owner=boss, agent="librarian")
+    delete = reverse("admin:turns_agent_delete", args=[Agent.objects.get(name="librarian").pk])
+    browser.post(delete, {"post": "yes"})
+
+    assert not Agent.objects.filter(name="librarian").exists()
+    assert AgentChange.objects.first().action == "delete"
+    conversation.refresh_from_db()
+
+
+def test_an_edit_on_top_of_a_newer_one_is_refused_with_what_the_other_changed(browser, boss):
+    save(browser, ADD, name="librarian")
+    page = browser.get(url_of("librarian"))
+    edits.save_agent(name="librarian", values={"description": "Theirs."}, by=boss)
+
+    answer = browser.post(url_of("librarian"), filled_in(page, step_limit="5"))
+
+    assert "Changed meanwhile by boss" in " ".join(errors(answer)["__all__"])
+    assert "Theirs." in " ".join(errors(answer)["__all__"])
+    assert Agent.objects.get(name="librarian").step_limit is None
+    again = browser.post(url_of("librarian"), filled_in(answer, step_limit="5"), follow=True)
+    assert again.status_code == 200
+    agent = Agent.objects.get(name="librarian")
+    assert agent.step_limit == 5
+
+
+def test_a_clerk_may_not_name_a_path_and_it_is_not_even_imported(clerk, tmp_path, monkeypatch):
+    (tmp_path / "planted_code.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    browser = Client()
+    browser.force_login(clerk)
+
+    page = save(browser, url_of("assistant"), chat_model="planted_code:factory")
+
+    assert "Only a superuser" in " ".join(errors(page)["chat_model"])
+    assert save(browser, url_of("assistant"), chat_model="local").status_code == 200
+    assert Agent.objects.get().chat_model == "local"
+
+
+def test_who_may_only_look_reads_the_values_in_words(clerk):
+    clerk.user_permissions.set(Permission.objects.filter(codename="view_agent"))
+    Agent.objects.update(turn_timeout_ms=90_000, tools=["read_file"])
+    browser = Client()
+    browser.force_login(clerk)
+
+    page = browser.get(url_of("assistant")).content.decode()
+
+    assert "1 min 30 s" in page
+    assert "read_file" in page
+    assert "which_tools" not in page
+
+
+def test_the_list_says_when_each_was_used_last_in_few_queries(browser, boss):
+    conversation = Conversation.objects.create(owner=boss)
+    for number in range(3):
+        Turn.objects.create(
+            conversation=conversation, number=number, agent="assistant", queued_at=timezone.now()
+        )
+    with CaptureQueriesContext(connection) as few:
+        row = browser.get(LIST).context["cl"].result_list[0]
+    assert row.used_at is not None
+    for number in range(10):
+        edits.save_agent(name=f"agent-{number}", values={}, by=None)
+    with CaptureQueriesContext(connection) as many:
+        assert browser.get(LIST).status_code == 200
+    assert len(many) == len(few)
+
+
+def test_the_edits_are_a_list_that_nobody_edits(browser):
+    save(browser, ADD, name="librarian", description="<b>Knows</b> books.")
+
+    page = browser.get(reverse("admin:turns_agentchange_changelist")).content.decode()
+
+    assert "description: not set → &lt;b&gt;Knows&lt;/b&gt; books." in page
+    change = AgentChange.objects.get()
+    assert (
+        browser.get(reverse("admin:turns_agentchange_change", args=[change.pk])).status_code == 200
+    )
+    assert browser.get(reverse("admin:turns_agentchange_add")).status_code == 403

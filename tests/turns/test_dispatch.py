@@ -1,0 +1,193 @@
+"""What every dispatcher keeps to: nothing before the commit, nothing after a rollback, duplicates and losses harmless."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.db import transaction
+from django.db.models.functions import Now
+
+from governance import CancelSource
+from tests.support import eventually
+from tests.turns.rows import Planted
+from tests.turns.support import Stage, in_database, row
+from turns import dispatch, requests, runtime, store
+from turns.dispatch import hints
+from turns.models import Process, Turn
+from turns.testing import call, gate, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Waking:
+    """Remembers which conversations were woken here."""
+
+    def __init__(self) -> None:
+        self.woken: list[object] = []
+
+    def wake(self, conversation_id) -> None:
+        self.woken.append(conversation_id)
+
+
+@pytest.fixture
+async def waking():
+    waking = Waking()
+    dispatch.attach(waking.wake)
+    yield waking
+    dispatch.detach()
+
+
+def enqueue(conversation_id) -> Turn:
+    return store.enqueue(conversation_id, text="x", source="typed", client_id=None).turn
+
+
+async def test_the_embedded_one_wakes_this_process_after_the_commit_and_not_after_a_rollback(
+    stage: Stage, waking: Waking
+):
+    def roll_back():
+        with transaction.atomic():
+            enqueue(stage.id)
+            transaction.set_rollback(True)
+
+    await in_database(roll_back)
+    await in_database(lambda: enqueue(stage.id))
+    await eventually(lambda: waking.woken)
+    assert waking.woken == [stage.id]
+
+
+async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
+    stage: Stage, waking: Waking
+):
+    turn = await in_database(lambda: enqueue(stage.id))
+    assert await in_database(store.dispatch_again) == 0
+    old = Now() - store.DISPATCH_PATIENCE - timedelta(seconds=1)
+    await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
+    waking.woken.clear()
+    assert await in_database(store.dispatch_again) == 1
+    assert await in_database(store.dispatch_again) == 0
+    await eventually(lambda: waking.woken == [stage.id])
+
+
+async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(stage: Stage, waking: Waking):
+    planted = await in_database(lambda: Planted(stage.user))
+    await in_database(lambda: planted.turn("running"))
+    await in_database(lambda: planted.turn("queued"))
+    assert await in_database(store.dispatch_again) == 0
+
+
+async def test_a_lost_dispatch_is_made_up_for_by_the_sweep(stage: Stage, settings):
+    settings.TURNS_POLL_INTERVAL = 0.01
+    stage.play([text("Here.")])
+    await runtime.ensure_started()
+    planted = await in_database(lambda: Planted(stage.user))
+    turn = await in_database(lambda: planted.turn("queued"))
+    await stage.listener.until_ended(turn.pk)
+
+
+async def test_a_process_that_leaves_turns_to_runners_owns_none(stage: Stage, settings):
+    settings.TURNS_DISPATCHER = "tests.turns.test_dispatch.Nowhere"
+    settings.TURNS_POLL_INTERVAL = 0.01
+    turn_id = await stage.say()
+    running = await runtime.ensure_started()
+    process = await row(Process, pk=running.process.pk)
+    assert (process.role, process.turn_limit) == ("web", 0)
+    await runtime.wake(stage.id)
+    planted = await in_database(lambda: Planted(stage.user))
+    turn = await in_database(lambda: planted.turn("queued", dispatched_at=None))
+    dispatched = dispatch.get_dispatcher().dispatched
+    await eventually(lambda: (planted.id, turn.pk) in dispatched)
+    assert (stage.id, turn_id) in dispatched
+    assert (await row(Turn, pk=turn_id)).status == "queued"
+
+
+class Nowhere:
+    """A dispatcher of somebody else."""
+
+    is_embedded = False
+
+    def __init__(self) -> None:
+        self.dispatched: list[object] = []
+
+    def dispatch(self, conversation_id, turn_id) -> None:
+        self.dispatched.append((conversation_id, turn_id))
+
+
+class Bus:
+    """A bus in memory, to the processes that it is told of."""
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        self.sent: list[object] = []
+        self.heard: dict[object, object] = {}
+
+    async def send(self, process_id) -> None:
+        self.sent.append(process_id)
+        if process_id in self.heard:
+            await self.heard[process_id]()
+
+    async def listen(self, process_id, heard) -> None:
+        self.heard[process_id] = heard
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+def bus():
+    bus = Bus()
+    hints.register(bus)
+    yield bus
+    hints.unregister(bus)
+
+
+async def test_the_owner_of_a_turn_gets_a_hint_of_a_cancel(stage: Stage, bus: Bus):
+    stage.play([gate()])
+    turn_id = await stage.say()
+    here = (await runtime.ensure_started()).process
+    assert (await row(Process, pk=here.pk)).has_shared_layer
+    other = await in_database(lambda: Process.objects.create(host="elsewhere", pid=1))
+    planted = await in_database(lambda: Planted(stage.user))
+    theirs = await in_database(lambda: planted.turn("running", owner=other))
+    receipt = await stage.cancel(theirs.pk)
+    assert (receipt.outcome, bus.sent) == ("accepted", [other.pk])
+    await eventually(lambda: here.pk in bus.heard)
+    await stage.cancel(turn_id)
+    assert bus.sent == [other.pk]
+    await stage.listener.until_ended(turn_id)
+
+
+async def test_a_hint_is_obeyed_at_once(stage: Stage, bus: Bus, settings):
+    settings.TURNS_POLL_INTERVAL = 60.0
+    stage.play([call("a", "held")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "a")
+    here = (await runtime.ensure_started()).process
+    await eventually(lambda: here.pk in bus.heard)
+    wish = requests.CancelWish(user=stage.user, source=CancelSource.BUTTON)
+    await in_database(lambda: requests.request_turn_cancel(turn_id, wish))
+    await hints.send(here.pk)
+    assert (await stage.ended(turn_id)).status == "cancelled"
+
+
+async def test_a_bus_that_hangs_or_fails_is_given_up_and_nobody_is_told(monkeypatch, caplog):
+    class Dead:
+        is_shared = True
+
+        async def send(self, process_id) -> None:
+            raise ConnectionError("no broker")
+
+    class Deaf:
+        is_shared = False
+
+        async def send(self, process_id) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(hints, "SEND_LIMIT", 0.01)
+    buses = [Dead(), Deaf()]
+    for bus in buses:
+        hints.register(bus)
+    try:
+        await hints.send(uuid4())
+    finally:
+        for bus in buses:
+            hints.unregister(bus)

@@ -1,0 +1,94 @@
+"""A server with two sockets, run by a test: one client never reads what is pushed to it, the other one does.
+
+Prints as JSON how much memory the process has gained, how many frames were taken, and the longest delay of the other
+client's frames in seconds.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import django
+from django.conf import settings
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+django.setup()
+settings.WEBCHAT_SEND_TIMEOUT = float(sys.argv[2])
+
+from webchat.outbox import Outbox  # noqa: E402
+from webchat.server import TurnServer  # noqa: E402
+
+FRAME = "x" * 32_000
+FRAMES = 6_000  # about 190 MB
+PEER_FRAMES = 200
+
+
+def memory() -> int:
+    """Return how many bytes of memory the process holds."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * 4096
+
+
+class FloodServer(TurnServer):
+    """Runs no turns."""
+
+    async def _start(self) -> None:
+        self._say("started")
+
+
+class Application:
+    """Accepts a socket that never reads, then one that does; floods the first."""
+
+    def __init__(self) -> None:
+        self.slow: Outbox | None = None
+        self.code = 0
+        self.is_closed = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one socket."""
+        await receive()
+        await send({"type": "websocket.accept"})
+
+        async def send_text(text: str) -> None:
+            await send({"type": "websocket.send", "text": text})
+
+        async def close(code: int) -> None:
+            self.code = code
+            self.is_closed.set()
+            await send({"type": "websocket.close", "code": code})
+
+        async def on_room() -> None:
+            """Have nothing more."""
+
+        outbox = Outbox(send=send_text, close=close)
+        writing = asyncio.create_task(outbox.run(on_room), name="outbox")
+        if self.slow is None:
+            self.slow = outbox
+        else:
+            await self.flood(self.slow, peer=outbox)
+        await writing
+
+    async def flood(self, slow: Outbox, *, peer: Outbox) -> None:
+        """Push to both; tell what came of it."""
+        before, taken = memory(), 0
+        for number in range(FRAMES):
+            taken += slow.offer(FRAME)
+            if number % (FRAMES // PEER_FRAMES) == 0:
+                peer.put(json.dumps({"sent_at": time.monotonic()}))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.2)
+        peer.put(json.dumps({"gained": memory() - before, "taken": taken}))
+        await self.is_closed.wait()
+        peer.put(json.dumps({"closed": self.code}))
+
+
+def say(text: str) -> None:
+    """Tell the test."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+FloodServer(Application(), host="127.0.0.1", port=int(sys.argv[1]), say=say).run()

@@ -1,0 +1,154 @@
+"""A channel layer that loses, repeats and reorders: sockets show the log all the same, soon and without a reload (G9)."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.faults.servers import Redis, find_redis
+from tests.support import eventually
+from tests.webchat.sockets import Socket
+from turns import selectors
+from turns.services import ConversationSummary
+from webchat import lookout as lookout_module
+from webchat.lookout import lookout
+
+pytestmark = pytest.mark.usefixtures("site")
+
+Connect = Callable[..., Socket]
+MEMORY = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+
+
+def use_layer(settings: Any, **faults: Any) -> None:
+    backend = "tests.faults.layer.FaultyLayer"
+    settings.CHANNEL_LAYERS = {
+        "default": {"BACKEND": backend, "CONFIG": {"inner": MEMORY, **faults}}
+    }
+
+
+async def say(socket: Socket, text: str) -> None:
+    await socket.send(type="message", client_id=str(uuid4()), text=text)
+    await socket.read("turn_end")
+
+
+async def test_a_layer_that_loses_everything_delays_events_by_one_look_at_the_log(
+    connect: Connect, settings: Any
+):
+    use_layer(settings, drop=1.0)
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 0.05
+    socket = await connect().open()
+    await say(socket, "wait 0.01")
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+    assert all(frame["type"] != "heartbeat" for frame in socket.seen)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_the_layer_does_two_tabs_see_the_log_as_it_is(
+    connect: Connect, conversation: ConversationSummary, settings: Any, seed: int
+):
+    use_layer(settings, seed=seed, drop=0.3, duplicate=0.4, late=0.5, delay=0.05)
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 0.05
+    tabs = [await connect().open(), await connect().open()]
+    await say(tabs[0], "wait 0.02\nwait 0.01\nwait 0.03")
+    await say(tabs[0], "help")
+    log = await selectors.conversation_events(conversation_id=conversation.id, after=0)
+    for tab in tabs:
+        while not tab.seqs or tab.seqs[-1] < log[-1]["seq"]:
+            await tab.next()
+        assert tab.seqs == [event["seq"] for event in log]
+        assert [event["type"] for event in tab.events] == [event["type"] for event in log]
+
+
+@pytest.fixture
+def redis(settings: Any) -> Iterator[Redis]:
+    if find_redis() is None:
+        pytest.skip("no redis-server is installed")
+    server = Redis()
+    try:
+        server.start()
+        settings.CHANNEL_LAYERS = {
+            "default": {
+                "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+                "CONFIG": {"hosts": [server.url]},
+            }
+        }
+        yield server
+    finally:
+        server.remove()
+
+
+async def test_after_a_restart_of_redis_streamed_text_comes_again_and_no_event_is_missing(
+    connect: Connect, settings: Any, redis: Redis
+):
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 0.1
+    settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.2  # at each of which membership is renewed
+    socket = await connect().open()
+    await say(socket, "help")
+    assert any(frame["type"] == "text_delta" for frame in socket.seen)
+    await asyncio.to_thread(redis.stop)
+    await say(socket, "wait 0.01")
+    await asyncio.to_thread(redis.start)
+    seen = len(socket.seen)
+
+    async def hears_text() -> bool:
+        await say(socket, "help")
+        return any(frame["type"] == "text_delta" for frame in socket.seen[seen:])
+
+    await eventually(hears_text, timeout=15)
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+
+
+async def test_a_page_that_opens_while_redis_is_away_sees_the_log_and_hears_the_layer_when_it_is_back(
+    connect: Connect, settings: Any, redis: Redis
+):
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.1
+    await asyncio.to_thread(redis.stop)
+    socket = await connect().open()
+    await say(socket, "help")
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+    assert all(frame["type"] != "text_delta" for frame in socket.seen)
+    await asyncio.to_thread(redis.start)
+    assert await socket.close_code() == 1013
+    again = await connect().open(after=max(socket.seqs))
+    await say(again, "help")
+    assert any(frame["type"] == "text_delta" for frame in again.seen)
+
+
+async def test_one_query_looks_for_all_sockets(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, settings: Any
+):
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 3_600
+    asked: list[Any] = []
+    last_seqs = selectors.last_seqs
+
+    async def counted(*, conversation_ids: Any) -> Any:
+        asked.append(set(conversation_ids))
+        return await last_seqs(conversation_ids=conversation_ids)
+
+    for _ in range(5):
+        await connect().open()
+    monkeypatch.setattr(lookout_module.selectors, "last_seqs", counted)
+    await lookout.look()
+    assert [len(ids) for ids in asked] == [1]
+
+
+async def test_a_look_that_fails_is_not_the_last_one(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, settings: Any
+):
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 0.02
+    failures: list[int] = []
+    last_seqs = selectors.last_seqs
+
+    async def unlucky(*, conversation_ids: Any) -> Any:
+        if len(failures) < 3:
+            failures.append(1)
+            raise OSError("no database")
+        return await last_seqs(conversation_ids=conversation_ids)
+
+    monkeypatch.setattr(lookout_module.selectors, "last_seqs", unlucky)
+    use_layer(settings, drop=1.0)
+    socket = await connect().open()
+    await say(socket, "wait 0.01")
+    await eventually(lambda: len(failures) == 3)

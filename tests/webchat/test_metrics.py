@@ -1,0 +1,153 @@
+"""`/metrics`: who may see it, what it counts, and that a scrape reads no history."""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.test import AsyncClient
+from django.test.utils import CaptureQueriesContext
+from prometheus_client.parser import text_string_to_metric_families
+
+from governance.doors import database_door
+from tests.turns.rows import Planted
+from tests.webchat.sockets import Socket
+from turns import metrics as numbers
+from turns import processes
+from turns.metrics import MAX_TOOL_NAMES, ToolNames
+from webchat import metrics, tokens
+from webchat.outbox import Outbox
+
+pytestmark = pytest.mark.usefixtures("site")
+
+Connect = Callable[..., Socket]
+Samples = dict[tuple[Any, ...], float]
+
+
+@pytest.fixture
+async def watcher(stranger: User) -> str:
+    """Return the token of staff who may see everything."""
+
+    @database_door
+    def promote() -> str:
+        stranger.is_staff = True
+        stranger.save()
+        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
+        return tokens.issue(user=stranger, name="prometheus")[1]
+
+    return await promote()
+
+
+async def scrape(token: str) -> Samples:
+    answer = await AsyncClient().get("/metrics", headers={"authorization": f"Bearer {token}"})
+    assert answer.status_code == 200, answer.content
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.content.decode())
+        for sample in family.samples
+    }
+
+
+async def test_only_who_may_see_everybodys_turns_may_scrape(
+    browser: AsyncClient, person: User, watcher: str
+):
+    nobody = await AsyncClient().get("/metrics")
+    assert (nobody.status_code, nobody.json()["code"]) == (401, "signed_out")
+    wrong = await AsyncClient().get("/metrics", headers={"authorization": "Bearer tk_x"})
+    assert wrong.status_code == 401
+    mine = await browser.get("/metrics")
+    assert (mine.status_code, mine.json()["code"]) == (403, "denied")
+    assert await scrape(watcher)
+    assert (await browser.post("/metrics")).status_code == 405
+
+
+async def test_without_the_extra_it_is_404_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(metrics, "find_spec", lambda _name: None)
+    answer = await AsyncClient().get("/metrics")
+    assert (answer.status_code, answer.json()["code"]) == (404, "metrics_not_installed")
+    assert "django-turnkeeper[metrics]" in answer.json()["error"]
+
+
+async def test_turns_calls_cancels_and_sockets_are_counted(connect: Connect, watcher: str):
+    before = await scrape(watcher)
+    page = await connect().open()
+    await page.send(type="message", client_id="a", text="wait 0.01")
+    await page.read("turn_end")
+    await page.send(type="message", client_id="b", text="wait 60")
+    turn_id = (await page.read("tool_start"))["turn_id"]
+    during = await scrape(watcher)
+    assert during["turnkeeper_turns_live",] == 1
+    assert during["turnkeeper_turns_active", "running"] == 1
+    assert during["turnkeeper_tool_calls_live", "running"] == 1
+    assert during["turnkeeper_sockets",] == before["turnkeeper_sockets",] + 1
+    [age] = [value for key, value in during.items() if key[0] == "turnkeeper_lease_age_seconds"]
+    assert 0 <= age < 60
+    await page.send(type="cancel_turn", op_id="o", turn_id=turn_id)
+    await page.read("turn_end")
+    after = await scrape(watcher)
+    for key, more in (
+        (("turnkeeper_turns_total", "completed"), 1),
+        (("turnkeeper_turns_total", "cancelled"), 1),
+        (("turnkeeper_tool_calls_total", "succeeded", "wait"), 1),
+        (("turnkeeper_tool_calls_total", "cancelled", "wait"), 1),
+        (("turnkeeper_tool_duration_seconds_count", "wait"), 2),
+        (("turnkeeper_cancel_duration_seconds_count", "button", "turn"), 1),
+    ):
+        assert after[key] == before.get(key, 0) + more, key
+    assert after["turnkeeper_turns_active", "running"] == 0
+
+
+async def test_a_client_that_cannot_keep_up_is_counted_once_for_each_time(
+    watcher: str, settings: Any
+):
+    settings.WEBCHAT_OUTBOX_FRAMES = 1
+    before = await scrape(watcher)
+
+    async def never(_: Any) -> None:
+        raise AssertionError("nothing is sent")
+
+    outbox = Outbox(send=never, close=never)
+    for _ in range(5):
+        outbox.offer("x")
+    after = await scrape(watcher)
+    key = ("turnkeeper_outbox_overflows_total",)
+    assert after[key] == before[key] + 1
+
+
+def test_a_scrape_asks_the_database_little_however_long_its_history_is(person: User):
+    processes.register()
+    planted = Planted(person)
+    for status in ("completed", "failed", "running", "queued"):
+        planted.turn(status)
+    with CaptureQueriesContext(connection) as queries:
+        numbers.look.__wrapped__()
+    assert len(queries) <= 4
+    assert not any("completed" in query["sql"] for query in queries)
+
+
+def test_the_names_of_tools_are_bounded():
+    names = ToolNames()
+    labels = {names.label(f"tool {number}") for number in range(1000)}
+    assert len(labels) == MAX_TOOL_NAMES + 1
+    assert "other" in labels
+    assert names.label("tool 1") == "tool 1"
+
+
+def test_a_runner_answers_on_a_port_of_its_own():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            numbers.serve(port, host="127.0.0.1")
+    server = numbers.serve(port, host="127.0.0.1")
+    try:
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "turnkeeper_turns_live" in text

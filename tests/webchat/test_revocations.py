@@ -1,0 +1,229 @@
+"""Rights that end while a socket is open: by signal at once, by the next frame or heartbeat where none is sent."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, get_args
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.test import AsyncClient
+from django.urls import reverse
+
+from governance.doors import database_door
+from tests.webchat.sockets import Frame, Socket
+from turns.models import Turn
+from turns.services import ConversationSummary
+from webchat import tokens
+from webchat.models import ApiToken
+from webchat.protocol import CLIENT_FRAMES
+
+pytestmark = pytest.mark.usefixtures("site")
+
+Connect = Callable[..., Socket]
+TYPES = [get_args(frame.__annotations__["type"])[0] for frame in CLIENT_FRAMES]
+FIELDS = {
+    "protocol": 1,
+    "client_id": "c",
+    "op_id": "o",
+    "turn_id": "00000000-0000-0000-0000-000000000007",
+    "tool_id": "t",
+    "text": "wait 60",
+    "timeout_ms": 1000,
+    "decision": "approve",
+}
+
+
+def frame_of(kind: str) -> Frame:
+    shape = next(frame for frame, name in zip(CLIENT_FRAMES, TYPES, strict=True) if name == kind)
+    names = set(shape.__dataclass_fields__) & set(FIELDS)
+    return {"type": kind, **{name: FIELDS[name] for name in names}}
+
+
+@pytest.fixture
+async def operator(connect: Connect, stranger: User, watchers: Group) -> Socket:
+    """Return the open socket of staff who sees everything by way of a group."""
+
+    @database_door
+    def promote() -> None:
+        stranger.is_staff = True
+        stranger.save()
+        stranger.groups.add(watchers)
+
+    await promote()
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    return await connect(session=client.cookies["sessionid"].value).open()
+
+
+@pytest.fixture
+def watchers(transactional_db: None) -> Group:
+    group = Group.objects.create(name="watchers")
+    group.permissions.set(Permission.objects.filter(codename="view_all"))
+    return group
+
+
+@pytest.fixture
+async def program(connect: Connect, person: User) -> Socket:
+    _, token = await database_door(tokens.issue)(user=person, name="script")
+    return await connect(session=None, token=token, origin=None).open()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+async def test_every_kind_of_frame_asks_anew_who_sends_it(
+    connect: Connect, person: User, kind: str
+):
+    socket = await connect().open()
+    await User.objects.filter(pk=person.pk).aupdate(is_active=False)  # sends no signal
+    await socket.send(**frame_of(kind))
+    assert await socket.close_code() == 4401
+    assert not await Turn.objects.aexists()
+
+
+async def deactivate(user: User) -> None:
+    user.is_active = False
+    await user.asave()
+
+
+async def change_password(user: User) -> None:
+    user.set_password("another")
+    await user.asave()
+
+
+async def delete(user: User) -> None:
+    await user.adelete()
+
+
+@pytest.mark.parametrize("what", [deactivate, change_password, delete])
+async def test_a_user_who_may_not_be_here_any_more_is_let_go_at_once(
+    connect: Connect, person: User, what: Callable[[User], Awaitable[None]]
+):
+    socket = await connect().open()
+    await what(person)
+    assert await socket.close_code() == 4401
+
+
+async def test_what_takes_no_right_away_closes_nothing(
+    connect: Connect, person: User, browser: AsyncClient
+):
+    socket = await connect().open()
+    person.first_name = "Ada"
+    await person.asave()
+    await AsyncClient().aforce_login(person)
+    await database_door(lambda: person.groups.add(Group.objects.create(name="any")))()
+    await socket.ping()
+
+
+async def demote(user: User, group: Group) -> None:
+    user.is_staff = False
+    await user.asave()
+
+
+async def leave_group(user: User, group: Group) -> None:
+    await user.groups.aremove(group)
+
+
+async def expel(user: User, group: Group) -> None:
+    await group.user_set.aremove(user)
+
+
+async def empty(user: User, group: Group) -> None:
+    await group.user_set.aclear()
+
+
+async def weaken(user: User, group: Group) -> None:
+    await group.permissions.aclear()
+
+
+async def withdraw(user: User, group: Group) -> None:
+    permission = await Permission.objects.aget(codename="view_all")
+    await permission.group_set.aremove(group)
+
+
+async def dissolve(user: User, group: Group) -> None:
+    await group.adelete()
+
+
+@pytest.mark.parametrize("what", [demote, leave_group, expel, empty, weaken, withdraw, dissolve])
+async def test_staff_who_may_not_look_any_more_is_let_go_at_once(
+    operator: Socket, stranger: User, watchers: Group, what: Callable[..., Awaitable[None]]
+):
+    await operator.ping()
+    await what(stranger, watchers)
+    assert await operator.close_code() == 4404
+
+
+async def test_a_permission_of_one_s_own_counts_too(connect: Connect, stranger: User):
+    @database_door
+    def grant() -> None:
+        stranger.is_staff = True
+        stranger.save()
+        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
+
+    await grant()
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    operator = await connect(session=client.cookies["sessionid"].value).open()
+    await stranger.user_permissions.aclear()
+    assert await operator.close_code() == 4404
+
+
+async def test_a_token_that_is_revoked_in_the_admin_ends_its_sockets_at_once(
+    program: Socket, connect: Connect
+):
+    @database_door
+    def revoke() -> None:
+        from django.test import Client
+
+        client = Client()
+        client.force_login(User.objects.create_superuser("root"))
+        chosen = {"action": "revoke", "_selected_action": [ApiToken.objects.get().pk]}
+        client.post(reverse("admin:webchat_apitoken_changelist"), chosen)
+
+    page = await connect().open()
+    await revoke()
+    assert await program.close_code() == 4401
+    await page.ping()
+
+
+async def test_a_token_that_is_deleted_ends_its_sockets_at_once(program: Socket):
+    await ApiToken.objects.all().adelete()
+    assert await program.close_code() == 4401
+
+
+async def test_a_change_that_is_rolled_back_tells_nobody(
+    connect: Connect, person: User, monkeypatch: pytest.MonkeyPatch
+):
+    from django.db import transaction
+
+    from webchat import revocations
+
+    told: list[Any] = []
+    monkeypatch.setattr(revocations, "_send", lambda user_id, _message: told.append(user_id))
+
+    @database_door
+    def try_it() -> None:
+        with transaction.atomic():
+            person.is_active = False
+            person.save()
+            transaction.set_rollback(True)
+
+    await try_it()
+    assert told == []
+
+
+async def test_a_dead_broker_keeps_nobody_from_saving(
+    connect: Connect,
+    person: User,
+    conversation: ConversationSummary,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+):
+    from channels.layers import InMemoryChannelLayer
+
+    async def dead(*_: Any) -> None:
+        raise ConnectionError("no broker")
+
+    settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.05
+    socket = await connect().open()
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", dead)
+    await deactivate(person)
+    assert await socket.close_code() == 4401  # by the heartbeat

@@ -1,0 +1,180 @@
+"""The form of an agent: durations with their unit, tools to tick, and no edit that overwrites somebody else's."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
+from django.utils.text import Truncator, format_lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance import selectors
+from governance.admin.fields import UNITS_HELP, DurationField, LinesField
+from governance.audit import Editor
+from governance.selectors import OfferedTool
+from turns.agents.edits import FIELDS, check_may_name
+from turns.conf import app_settings
+from turns.models import Agent, AgentChange
+from turns.validation import tools_problem
+
+if TYPE_CHECKING:
+    AgentModelForm = forms.ModelForm[Agent]
+else:
+    AgentModelForm = forms.ModelForm
+
+ALL, SOME = "all", "some"
+WIDE = {"class": "radiolist"}  # the admin's own style for labels that may have a whole line
+DESCRIPTION_SHOWN = 90
+
+
+class AgentForm(AgentModelForm):
+    """One agent. Its list of tools is entered in three fields: whether it has one, ticks, and further names."""
+
+    editor: Editor = None
+
+    turn_timeout_ms = DurationField(
+        required=False,
+        label=gettext_lazy("Turn limit"),
+        help_text=format_lazy(
+            "{} {}", gettext_lazy("0 = no limit. Blank = as the project says."), UNITS_HELP
+        ),
+    )
+    which_tools = forms.ChoiceField(
+        label=gettext_lazy("Tools"),
+        widget=forms.RadioSelect(attrs=WIDE),
+        choices=[
+            (ALL, gettext_lazy("all tools, also those that come later")),
+            (SOME, gettext_lazy("only these")),
+        ],
+        initial=ALL,
+    )
+    ticked_tools = forms.MultipleChoiceField(
+        required=False,
+        label=gettext_lazy("Only these"),
+        widget=forms.CheckboxSelectMultiple(attrs=WIDE),
+    )
+    named_tools = LinesField(
+        label=gettext_lazy("And these"),
+        help_text=gettext_lazy(
+            "Names of tools that come later, one in each line. An asterisk at the end stands for every ending: "
+            "“github_*”."
+        ),
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = Agent
+        fields = ["name", *(name for name in FIELDS if name != "tools")]
+        widgets = {
+            "description": forms.TextInput(attrs={"size": 80}),
+            "instructions": forms.Textarea(attrs={"rows": 8, "cols": 80}),
+            "chat_model": forms.TextInput(attrs={"size": 40, "spellcheck": "false"}),
+        }
+        error_messages = {
+            "name": {"unique": gettext_lazy("There is an agent of this name already.")}
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._fill_in_tools()
+        self.initial["seen"] = self.instance.updated_at.isoformat() if self.instance.pk else ""
+        if (chat_model := self.fields.get("chat_model")) is not None:
+            chat_model.widget.attrs["placeholder"] = app_settings.CHAT_MODEL
+
+    @property
+    def edited(self) -> list[str]:
+        """The names of the agent's fields that the editor has changed."""
+        names = [name for name in self.changed_data if name in FIELDS]
+        return [*names, *(["tools"] if self._has_other_tools() else [])]
+
+    @property
+    def seen_at(self) -> datetime | None:
+        """The moment of the last edit that the editor has seen."""
+        try:
+            return parse_datetime(self.cleaned_data.get("seen") or "")
+        except ValueError:
+            return None
+
+    def clean_chat_model(self) -> str:
+        """Refuse a path before it is imported, if the editor may not name one."""
+        name: str = self.cleaned_data["chat_model"].strip()
+        if name != self.instance.chat_model:
+            try:
+                check_may_name(name, by=self.editor)
+            except ValidationError as refused:
+                raise ValidationError(refused.messages) from None
+        return name
+
+    def clean_named_tools(self) -> list[str]:
+        """Refuse what cannot be the name of a tool."""
+        names: list[str] = self.cleaned_data["named_tools"]
+        if problem := tools_problem(names):
+            raise ValidationError(problem)
+        return names
+
+    def clean(self) -> dict[str, Any] | None:
+        """Put the list of tools together, and compare the edit that the editor has seen with the last one."""
+        cleaned = super().clean()
+        if "named_tools" in self.cleaned_data and "ticked_tools" in self.cleaned_data:
+            self.cleaned_data["tools"] = self._tools()
+        if self.instance.pk and self.seen_at not in (None, self.instance.updated_at):
+            self._refuse_conflict()
+        return cleaned
+
+    def _get_validation_exclusions(self) -> set[str]:
+        # A second default agent is no error here: the service takes the default from the first one.
+        excluded: set[str] = super()._get_validation_exclusions()  # type: ignore[misc]  # not in the stubs
+        return excluded | {"is_default"}
+
+    def _fill_in_tools(self) -> None:
+        if "ticked_tools" not in self.fields:  # the reader may only look
+            return
+        offered = selectors.offered_tools()
+        self.fields["ticked_tools"].choices = list(_choices(offered))  # type: ignore[attr-defined]  # it has choices
+        names = {tool.name for tool in offered}
+        tools = self.instance.tools
+        self.initial["which_tools"] = ALL if tools is None else SOME
+        self.initial["ticked_tools"] = [name for name in tools or () if name in names]
+        self.initial["named_tools"] = [name for name in tools or () if name not in names]
+
+    def _tools(self) -> list[str] | None:
+        if self.cleaned_data.get("which_tools") != SOME:
+            return None
+        return sorted({*self.cleaned_data["ticked_tools"], *self.cleaned_data["named_tools"]})
+
+    def _has_other_tools(self) -> bool:
+        if "tools" not in self.cleaned_data:
+            return False
+        before, after = self.instance.tools, self.cleaned_data["tools"]
+        return bool((None if before is None else sorted(before)) != after)
+
+    def _refuse_conflict(self) -> None:
+        last = AgentChange.objects.filter(agent_name=self.instance.name).first()
+        problem = _(
+            "Changed meanwhile by %(who)s: %(what)s. Nothing was saved; save again to set your values."
+        )
+        who = last.by_name if last and last.by_name else _("somebody")
+        self.add_error(None, problem % {"who": who, "what": last.summary if last else "…"})
+        # The editor knows of it now: the next save counts.
+        self.data = {name: self.data.get(name) for name in self.data} | {
+            self.add_prefix("seen"): self.instance.updated_at.isoformat(),
+            self.add_prefix("ticked_tools"): self.cleaned_data.get("ticked_tools", []),
+        }
+
+
+def _choices(offered: Iterable[OfferedTool]) -> Iterable[tuple[Any, Sequence[tuple[str, Any]]]]:
+    """The tools in groups: those of this site, then those of each MCP server."""
+    groups: dict[str, list[tuple[str, Any]]] = {}
+    for tool in offered:
+        label = format_html(
+            "<code>{}</code> {}",
+            tool.name,
+            Truncator(tool.description).chars(DESCRIPTION_SHOWN),
+        )
+        groups.setdefault(tool.server, []).append((tool.name, label))
+    for server, tools in groups.items():
+        yield (_("MCP server %(name)s") % {"name": server} if server else _("This site"), tools)

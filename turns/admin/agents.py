@@ -1,0 +1,252 @@
+"""Admin of agents: who answers, with what, and how much of it. Every edit is audited and counts for the next turn."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from django.contrib import admin, messages
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from governance import selectors
+from governance.admin.cells import NOTHING
+from governance.admin.readonly import ReadOnlyAdmin
+from governance.durations import format_duration, format_limit
+from turns.admin.agent_forms import AgentForm
+from turns.agents import edits
+from turns.chat_models import problem_of
+from turns.conf import app_settings
+from turns.core.tool_names import ToolNames
+from turns.models import Agent, AgentChange, Turn
+
+if TYPE_CHECKING:
+    AgentModelAdmin = admin.ModelAdmin[Agent]
+else:
+    AgentModelAdmin = admin.ModelAdmin
+
+
+@admin.register(Agent)
+class AgentAdmin(AgentModelAdmin):
+    """The agents. What is saved here counts for the turns that begin from then on."""
+
+    form = AgentForm
+    list_display = [
+        "name",
+        "description",
+        "model_in_force",
+        "tool_list",
+        "limits",
+        "is_enabled",
+        "is_default",
+        "last_used",
+    ]
+    search_fields = ["name", "description"]
+    actions = ["make_default"]
+    readonly_fields = ["turn_limit", "tool_list", "last_used"]
+    fieldsets = [
+        (None, {"fields": ["name", "description", "is_enabled", "is_default", "seen"]}),
+        (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
+        (
+            gettext_lazy("What it may use"),
+            {"fields": ["which_tools", "ticked_tools", "named_tools", "approval"]},
+        ),
+        (
+            gettext_lazy("How much"),
+            {"fields": ["turn_timeout_ms", "step_limit", "max_parallel_calls", "token_limit"]},
+        ),
+    ]
+    readable_fieldsets = [
+        (None, {"fields": ["name", "description", "is_enabled", "is_default", "last_used"]}),
+        (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
+        (gettext_lazy("What it may use"), {"fields": ["tool_list", "approval"]}),
+        (
+            gettext_lazy("How much"),
+            {"fields": ["turn_limit", "step_limit", "max_parallel_calls", "token_limit"]},
+        ),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
+        """Add when each was used last, in the same query."""
+        turns = Turn.objects.filter(agent=OuterRef("name")).order_by("-queued_at")
+        return (
+            super().get_queryset(request).annotate(used_at=Subquery(turns.values("queued_at")[:1]))
+        )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        """Show those who may not edit the values in words."""
+        may_edit = self.has_change_permission(request, obj) if obj else True
+        return self.fieldsets if may_edit else self.readable_fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        """An agent keeps its name: conversations and other agents call it so."""
+        return [*self.readonly_fields, *(["name"] if obj else [])]
+
+    def get_form(
+        self,
+        request: HttpRequest,
+        obj: Agent | None = None,
+        change: bool = False,  # noqa: FBT001, FBT002 - Django's signature
+        **kwargs: Any,
+    ) -> Any:
+        """Let the form know who edits."""
+        form = super().get_form(request, obj, change, **kwargs)
+        return type(form.__name__, (form,), {"editor": request.user})
+
+    def has_delete_permission(self, request: HttpRequest, obj: Agent | None = None) -> bool:
+        """The default agent stays."""
+        is_default = obj is not None and obj.is_default
+        return not is_default and super().has_delete_permission(request, obj)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Answer an edit that came between the form's check and its save with words."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except ValidationError as refused:
+            return self._refused(request, refused)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Answer a deletion that is refused with words."""
+        try:
+            return super().changelist_view(request, extra_context)
+        except ValidationError as refused:
+            return self._refused(request, refused)
+
+    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:  # noqa: FBT001
+        """Save what the editor has changed, and only that."""
+        form = cast(AgentForm, form)
+        values: Any = {name: form.cleaned_data[name] for name in form.edited}
+        saved = edits.save_agent(
+            name=obj.name, values=values, by=_editor(request), seen=form.seen_at
+        )
+        stored = Agent.objects.get(name=obj.name)
+        obj.pk = stored.pk
+        if saved is not None:
+            text = _("Agent “%(name)s”: %(changes)s. Turns that begin from now on obey.")
+            words = {"name": obj.name, "changes": saved.summary.rstrip(".") or _("added")}
+            self.message_user(request, text % words, messages.INFO)
+        for warning in _warnings(stored):
+            self.message_user(request, warning, messages.WARNING)
+
+    def delete_model(self, request: HttpRequest, obj: Agent) -> None:
+        """Delete through the service."""
+        edits.delete_agent(name=obj.name, by=_editor(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
+        """Delete every agent through the service, all or none."""
+        with transaction.atomic():
+            for name in list(queryset.values_list("name", flat=True)):
+                edits.delete_agent(name=name, by=_editor(request))
+
+    def log_addition(self, request: HttpRequest, obj: Agent, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_change(self, request: HttpRequest, obj: Agent, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Agent]) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    @admin.action(
+        permissions=["change"], description=gettext_lazy("Make the selected agent the default one")
+    )
+    def make_default(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
+        """Take the default from the agent that has it."""
+        names = list(queryset.values_list("name", flat=True))
+        if len(names) != 1:
+            self.message_user(request, _("Select one agent."), messages.ERROR)
+            return
+        try:
+            edits.save_agent(name=names[0], values={"is_default": True}, by=_editor(request))
+        except ValidationError as refused:
+            self._refused(request, refused)
+        else:
+            text = _("“%(name)s” is the default agent now.")
+            self.message_user(request, text % {"name": names[0]}, messages.SUCCESS)
+
+    @admin.display(description=gettext_lazy("chat model"))
+    def model_in_force(self, obj: Agent) -> str:
+        """The chat model that answers, and whose choice it is."""
+        if obj.chat_model:
+            return obj.chat_model
+        return _("%(name)s (the project's)") % {"name": app_settings.CHAT_MODEL}
+
+    @admin.display(description=gettext_lazy("tools"))
+    def tool_list(self, obj: Agent) -> str:
+        """The tools that it may use."""
+        return AgentChange.in_words("tools", obj.tools)
+
+    @admin.display(description=gettext_lazy("turn limit"))
+    def turn_limit(self, obj: Agent) -> str:
+        """The turn limit with its unit."""
+        return format_limit(obj.turn_timeout_ms)
+
+    @admin.display(description=gettext_lazy("limits"))
+    def limits(self, obj: Agent) -> str:
+        """Its own limits; a dash where the project's count."""
+        return ", ".join(_limits(obj)) or NOTHING
+
+    @admin.display(description=gettext_lazy("last used"), ordering="used_at")
+    def last_used(self, obj: Agent) -> Any:
+        """When it was asked last."""
+        return getattr(obj, "used_at", None)
+
+    def _refused(self, request: HttpRequest, refused: ValidationError) -> HttpResponse:
+        for sentence in refused.messages:
+            self.message_user(request, sentence, messages.ERROR)
+        return HttpResponseRedirect(request.get_full_path())
+
+
+@admin.register(AgentChange)
+class AgentChangeAdmin(ReadOnlyAdmin):
+    """Every edit of an agent, newest first."""
+
+    list_display = ["at", "agent_name", "action", "summary", "by_name"]
+    list_filter = ["action", "at"]
+    search_fields = ["agent_name", "by_name"]
+    search_help_text = gettext_lazy("Agent, or who made the change")
+    date_hierarchy = "at"
+    fields = ["at", "agent_name", "action", "summary", "by_name"]
+    readonly_fields = ["summary"]
+
+    @admin.display(description=gettext_lazy("old → new"))
+    def summary(self, obj: AgentChange) -> str:
+        """The changes in words."""
+        return obj.summary
+
+
+def _editor(request: HttpRequest) -> AbstractBaseUser:
+    return cast(AbstractBaseUser, request.user)  # the admin lets nobody else in
+
+
+def _limits(agent: Agent) -> list[str]:
+    words = []
+    if agent.turn_timeout_ms is not None:
+        words.append(
+            format_duration(agent.turn_timeout_ms) if agent.turn_timeout_ms else _("no turn limit")
+        )
+    for value, text in (
+        (agent.step_limit, _("%(n)d steps")),
+        (agent.max_parallel_calls, _("%(n)d calls at once")),
+        (agent.token_limit, _("%(n)d tokens")),
+    ):
+        if value is not None:
+            words.append(text % {"n": value})
+    return words
+
+
+def _warnings(agent: Agent) -> list[str]:
+    """What does not keep an agent from being saved, but may keep it from answering as it is meant to."""
+    found = []
+    if agent.is_enabled and (problem := problem_of(agent.chat_model or app_settings.CHAT_MODEL)):
+        found.append(str(problem))
+    known = [tool.name for tool in selectors.offered_tools()]
+    unknown = [
+        name for name in agent.tools or () if not any(tool in ToolNames([name]) for tool in known)
+    ]
+    if unknown:
+        text = _("No tool is named %(names)s now; it counts once there is one.")
+        found.append(text % {"names": ", ".join(f"“{name}”" for name in unknown)})
+    return found

@@ -1,0 +1,122 @@
+"""What a turn writes of the questions that people are asked about its calls, and how clients see them (sync ORM)."""
+
+from datetime import datetime
+from typing import Any
+
+from governance import ApprovalRule, Decision, LiveCall, Verdict, registry
+from governance import approvals as governance
+from governance.approvals import ApprovalRow
+from governance.storable import storable_json
+from turns.core.events import EventType, TurnEvent
+from turns.core.turns import TurnStatus
+from turns.models import Turn
+
+Events = list[TurnEvent]
+DESCRIPTION_LENGTH = 500
+
+
+class Asking:
+    """Puts the question of a call, unless an earlier decision covers it: then that is `earlier`."""
+
+    def __init__(self, call: LiveCall) -> None:
+        self._call = call
+        self.earlier: Decision | None = None
+
+    def __call__(self, turn: Turn) -> Events:
+        """Store it and return its event; nothing is asked any more once the turn is to end."""
+        call, question = self._call, self._call.question
+        if turn.status == TurnStatus.CANCELLING or question is None:
+            return []
+        if (grant := governance.grant_for(call)) is not None:
+            self.earlier = governance.decision_of(grant)
+            return []
+        row = governance.ask(call, group=str(turn.pk))
+        if row is None:
+            return []
+        question.id = str(row.pk)
+        return [_question_event(row, call)]
+
+
+class Concluding:
+    """Notes that a question ended without a person's word; `decision` is what counts, a person may have been faster."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+
+    def __call__(self, turn: Turn) -> Events:
+        """Store it and return its event; a cancel is told with the call's result."""
+        row = governance.find(self.decision.question)
+        if row is None:  # nobody was asked
+            return []
+        is_ours = governance.end(row, self.decision.verdict)
+        self.decision = governance.decision_of(row)
+        if is_ours and self.decision.verdict is Verdict.EXPIRED:
+            return [decision_event(row)]
+        return []
+
+
+def decision_event(row: ApprovalRow) -> TurnEvent:
+    """Return the event of a question that was decided."""
+    return TurnEvent(
+        type=EventType.TOOL_DECISION,
+        payload={
+            "tool_id": row.call_id,
+            "decision": row.decision,
+            "by": row.by_name,
+            "reason": row.reason,
+            "remember": row.remember,
+        },
+    )
+
+
+def describe(row: ApprovalRow, *, at: datetime) -> dict[str, Any]:
+    """Return a question as the snapshot and the API show it with its call."""
+    return {
+        "rule": row.rule,
+        "requested_at": row.requested_at.isoformat(),
+        "expires_at": row.expires_at.isoformat() if row.expires_at else None,
+        "expires_in_ms": _expires_in_ms(row, at=at),
+        "can_remember": row.rule == ApprovalRule.ONCE_PER_CONVERSATION,
+        "description": _description(row),
+        "decision": row.decision or None,
+        "decided_at": row.decided_at.isoformat() if row.decided_at else None,
+        "by": row.by_name,
+        "reason": row.reason,
+        "remember": row.remember,
+    }
+
+
+def _question_event(row: ApprovalRow, call: LiveCall) -> TurnEvent:
+    shown = describe(row, at=row.requested_at)
+    described = (
+        "rule",
+        "requested_at",
+        "expires_at",
+        "expires_in_ms",
+        "can_remember",
+        "description",
+    )
+    return TurnEvent(
+        type=EventType.TOOL_APPROVAL,
+        payload={
+            "tool_id": call.id,
+            "tool_name": call.call.tool_name,
+            "input": storable_json(dict(call.call.input)),
+            "position": call.call.position,
+            **{name: shown[name] for name in described},
+        },
+    )
+
+
+def _expires_in_ms(row: ApprovalRow, *, at: datetime) -> int | None:
+    if row.expires_at is None:
+        return None
+    return max(round((row.expires_at - at).total_seconds() * 1000), 0)
+
+
+def _description(row: ApprovalRow) -> str:
+    """What the tool says of itself, if it is the one that was shown."""
+    tool = registry.get(row.tool_name) if row.tool_name in registry else None
+    if tool is None or tool.definition != row.definition:
+        return ""
+    return tool.description[:DESCRIPTION_LENGTH]

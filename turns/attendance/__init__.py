@@ -1,0 +1,98 @@
+"""The viewers of this process: they come, they go, and the turns that nobody comes back to are cancelled (C11)."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from governance.doors import database_door
+from turns import sinks
+from turns.attendance import viewers
+from turns.attendance.viewers import Ended
+from turns.models import Process
+
+logger = logging.getLogger(__name__)
+
+SWEEP_INTERVAL = 2.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Viewing:
+    """An open socket that shows a conversation to its owner."""
+
+    key: str
+    conversation_id: UUID
+
+
+class Attendance:
+    """Counts the open sockets of one process as rows, so that every process and every tab counts.
+
+    `nudge` lets the turns of this process obey at once; others look within a second.
+    """
+
+    def __init__(self, process: Process, *, nudge: Callable[[], Awaitable[None]]) -> None:
+        self._process = process
+        self._nudge = nudge
+        self._present: dict[str, UUID] = {}
+        self._lock = asyncio.Lock()  # the list here and the rows change together
+        self._swept_at = float("-inf")
+
+    def move(self, process: Process) -> None:
+        """Write the viewers under another row of this process from now on; the next sweep puts the list right."""
+        self._process = process
+        self._swept_at = float("-inf")
+
+    async def arrive(self, conversation_id: UUID, *, user_id: object) -> Viewing | None:
+        """Note that a socket shows a conversation; None if it is not its owner's."""
+        viewing = Viewing(key=uuid4().hex, conversation_id=conversation_id)
+        async with self._lock:
+            is_owner = await _arrive(
+                self._process, conversation_id, key=viewing.key, user_id=user_id
+            )
+            if is_owner:
+                self._present[viewing.key] = conversation_id
+        return viewing if is_owner else None
+
+    async def depart(self, viewing: Viewing, *, comes_back: bool = False) -> None:
+        """Note that a socket has gone, and whether another one follows; what cannot be written, the next sweep writes."""
+        async with self._lock:
+            self._present.pop(viewing.key, None)
+            try:
+                ended = await _depart(viewing.key, comes_back=comes_back)
+            except Exception:
+                logger.exception("A viewer who has left is still on the list")
+                return
+        await self._tell(ended)
+
+    async def poll(self) -> None:
+        """Sweep if the last time was a while ago."""
+        if time.monotonic() - self._swept_at >= SWEEP_INTERVAL:
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Put the list right, and cancel what was left alone for too long."""
+        self._swept_at = time.monotonic()
+        async with self._lock:
+            ended = await _sweep(self._process, dict(self._present))
+        await self._tell(ended)
+
+    async def _tell(self, ended: Ended) -> None:
+        for conversation_id, events in ended:
+            await sinks.publish(conversation_id, events)
+        if ended:
+            await self._nudge()
+
+
+_arrive = database_door(viewers.arrive)
+_depart = database_door(viewers.depart)
+
+
+@database_door
+def _sweep(process: Process, present: dict[str, UUID]) -> Ended:
+    ended: Ended = []
+    if process.role != "runner":  # which nobody can come back to
+        ended += viewers.reconcile(process, present)
+        viewers.forget_lost()
+    return ended + viewers.end_overdue()

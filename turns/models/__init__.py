@@ -1,0 +1,23 @@
+"""Rows of turns: agents, conversations with their messages and events, turns, owning processes."""
+
+from turns.models.agents import Agent, AgentChange
+from turns.models.conversations import Conversation, Event, Message, Operation, Viewer
+from turns.models.disconnects import DisconnectPolicy
+from turns.models.processes import Process
+from turns.models.turns import CancelRequest, DeadlineOrder, Repair, Turn
+
+__all__ = [
+    "Agent",
+    "AgentChange",
+    "CancelRequest",
+    "Conversation",
+    "DeadlineOrder",
+    "DisconnectPolicy",
+    "Event",
+    "Message",
+    "Operation",
+    "Process",
+    "Repair",
+    "Turn",
+    "Viewer",
+]

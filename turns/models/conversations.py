@@ -1,0 +1,149 @@
+"""Rows of conversations: their messages, their event log, what clients asked for, who is looking."""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class Conversation(models.Model):
+    """A series of turns of one user; `last_seq` numbers its events without a gap, `last_position` its messages.
+
+    `agent` is an agent's name, blank = the default one. A parked conversation starts no turn until a person lets it.
+    `unattended_since` is set when its last viewer has left turns behind, those up to `attended_number` (C11).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("owner")
+    )
+    title = models.CharField(_("title"), max_length=200, blank=True)
+    agent = models.CharField(_("agent"), max_length=64, blank=True)
+    parent = models.ForeignKey(
+        "self",
+        models.CASCADE,
+        null=True,
+        related_name="children",
+        verbose_name=_("parent conversation"),
+        help_text=_("Set where a sub-agent works here for a turn of another conversation."),
+    )
+    last_seq = models.PositiveBigIntegerField(_("last event"), default=0)
+    last_position = models.PositiveBigIntegerField(_("last message"), default=0)
+    last_number = models.PositiveBigIntegerField(_("last turn"), default=0)
+    unattended_since = models.DateTimeField(_("unattended since"), null=True)
+    attended_number = models.PositiveBigIntegerField(_("last turn that had a viewer"), default=0)
+    parked_at = models.DateTimeField(_("parked at"), null=True)
+    parked_reason = models.CharField(_("parked because"), max_length=200, blank=True)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    updated_at = models.DateTimeField(_("updated at"), auto_now=True)
+
+    class Meta:
+        verbose_name = _("conversation")
+        verbose_name_plural = _("conversations")
+        ordering = ["-updated_at"]
+        indexes = [
+            models.Index(fields=["owner", "-updated_at"], name="turns_conversation_of_owner"),
+            models.Index(
+                fields=["unattended_since"],
+                condition=models.Q(unattended_since__isnull=False),
+                name="turns_unattended",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.title or str(self.id)
+
+
+class Message(models.Model):
+    """A piece of history: text and tool_use blocks. Results of calls live on the calls' own rows (invariant 10).
+
+    `content` holds blocks as in the protocol's `history`. While it streams, `is_streaming` is set and the text so far
+    is in `content`; `interrupted` marks an answer that was cut off (H2).
+    """
+
+    conversation = models.ForeignKey(
+        Conversation, models.CASCADE, related_name="messages", verbose_name=_("conversation")
+    )
+    turn = models.ForeignKey(
+        "turns.Turn", models.CASCADE, related_name="messages", verbose_name=_("turn")
+    )
+    position = models.PositiveBigIntegerField(_("position"))
+    step = models.PositiveIntegerField(_("step"), default=0)
+    role = models.CharField(
+        _("role"), max_length=16, choices=[("user", _("user")), ("assistant", _("assistant"))]
+    )
+    content = models.JSONField(_("content"), default=list)
+    is_streaming = models.BooleanField(_("is streaming"), default=False)
+    interrupted = models.BooleanField(_("interrupted"), default=False)
+    at = models.DateTimeField(_("at"))
+
+    class Meta:
+        verbose_name = _("message")
+        verbose_name_plural = _("messages")
+        ordering = ["conversation", "position"]
+        constraints = [
+            models.UniqueConstraint(fields=["conversation", "position"], name="turns_position_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.position}"
+
+
+class Event(models.Model):
+    """A fact with a number: what sockets, tabs and processes see of a conversation, in order (append-only)."""
+
+    conversation = models.ForeignKey(
+        Conversation, models.CASCADE, related_name="+", verbose_name=_("conversation")
+    )
+    turn = models.ForeignKey(
+        "turns.Turn", models.CASCADE, related_name="events", verbose_name=_("turn")
+    )
+    seq = models.PositiveBigIntegerField(_("number"))
+    type = models.CharField(_("type"), max_length=32)
+    payload = models.JSONField(_("payload"), default=dict)
+    at = models.DateTimeField(_("at"))
+
+    class Meta:
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        ordering = ["conversation", "seq"]
+        constraints = [
+            models.UniqueConstraint(fields=["conversation", "seq"], name="turns_seq_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.type}"
+
+
+class Operation(models.Model):
+    """What a client asked for under an id of its own, with its outcome: a repeated one gets the same answer.
+
+    `op_id` is the client's; that of a message that was a cancel word begins with "message:".
+    """
+
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="+")
+    turn = models.ForeignKey("turns.Turn", models.CASCADE, related_name="+")
+    op_id = models.CharField(max_length=80)
+    outcome = models.CharField(max_length=20)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["conversation", "op_id"], name="turns_op_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.op_id
+
+
+class Viewer(models.Model):
+    """An open socket that looks at a conversation, in whatever process it ends (C11)."""
+
+    process = models.ForeignKey("turns.Process", models.CASCADE, related_name="viewers")
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="viewers")
+    key = models.CharField(max_length=100, unique=True)
+    since = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.key

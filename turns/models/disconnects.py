@@ -1,0 +1,38 @@
+"""The administrators' choice of what happens to a turn that nobody watches any more (C11)."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class DisconnectPolicy(models.Model):
+    """The one row of it. A detached turn goes on, but no longer than `unattended_limit_ms` (0 = as long as it likes)."""
+
+    CANCEL_AFTER_GRACE = "cancel_after_grace"
+    CANCEL_AT_ONCE = "cancel_at_once"
+    DETACH = "detach"
+
+    policy = models.CharField(
+        _("when the last viewer has left"),
+        max_length=24,
+        default=CANCEL_AFTER_GRACE,
+        choices=[
+            (CANCEL_AFTER_GRACE, _("cancel after a grace")),
+            (CANCEL_AT_ONCE, _("cancel at once")),
+            (DETACH, _("let it go on")),
+        ],
+    )
+    grace_ms = models.PositiveBigIntegerField(_("grace"), default=30_000)
+    unattended_limit_ms = models.PositiveBigIntegerField(
+        _("unattended limit"), default=3_600_000, help_text=_("0 = no limit.")
+    )
+    updated_at = models.DateTimeField(_("changed at"), auto_now=True)
+
+    class Meta:
+        verbose_name = _("disconnect policy")
+        verbose_name_plural = _("disconnect policy")
+        constraints = [
+            models.CheckConstraint(condition=models.Q(pk=1), name="turns_one_disconnect_policy")
+        ]
+
+    def __str__(self) -> str:
+        return str(self._meta.verbose_name)

@@ -1,0 +1,49 @@
+"""Rows of the processes that may own turns."""
+
+import uuid
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class Process(models.Model):
+    """A server process that may own turns, and its lease: renewed in `seen_at` by the database's clock (H4).
+
+    `boot_id`, `pid_namespace`, `pid` and `start_ticks` tell on the same host at once whether it is alive.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    host = models.CharField(_("host"), max_length=255)
+    boot_id = models.CharField(_("boot"), max_length=64, blank=True)
+    pid = models.PositiveIntegerField(_("pid"))
+    start_ticks = models.BigIntegerField(_("start"), default=0)
+    pid_namespace = models.CharField(_("pid namespace"), max_length=64, blank=True)
+    role = models.CharField(
+        _("role"),
+        max_length=16,
+        default="embedded",
+        choices=[(name, name) for name in ("embedded", "web", "runner")],
+    )
+    turn_limit = models.PositiveIntegerField(_("turns at once"), default=0)
+    has_shared_layer = models.BooleanField(_("hears other processes"), default=False)
+    started_at = models.DateTimeField(_("started at"), auto_now_add=True)
+    seen_at = models.DateTimeField(
+        _("seen at"),
+        null=True,
+        help_text=_("When it last renewed its lease, by the database's clock."),
+    )
+    draining_at = models.DateTimeField(_("draining since"), null=True)
+    ended_at = models.DateTimeField(_("ended at"), null=True)
+
+    class Meta:
+        verbose_name = _("process")
+        verbose_name_plural = _("processes")
+        ordering = ["-started_at"]
+        indexes = [
+            models.Index(
+                fields=["seen_at"], condition=models.Q(ended_at=None), name="turns_processes_alive"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"

@@ -1,0 +1,48 @@
+"""Orders for another limit of a running call, stored for the process that owns its turn (T9, C12)."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from governance import LiveCall
+from governance.doors import database_door
+from governance.runtime import get_executor
+from turns.core.supervisor import TurnSupervisor
+from turns.models import DeadlineOrder
+
+
+async def obey(supervisor: TurnSupervisor) -> None:
+    """Carry out the open orders for the turns that run here, each once."""
+    live = [live.turn.id for live in supervisor.live_turns]
+    for order in await _open(live) if live else ():
+        call = supervisor.find_call(order.turn_id, order.tool_id)
+        if await _take(order.pk) and call is not None:
+            await move(
+                call, timeout_ms=order.timeout_ms, extend_ms=order.extend_ms, by=order.by_name
+            )
+
+
+async def move(call: LiveCall, *, timeout_ms: int | None, extend_ms: int | None, by: str) -> bool:
+    """Give a call its new limit, from its start on if it waits; one without a limit has nothing to extend.
+
+    False if it has ended.
+    """
+    if call.status.is_terminal:
+        return False
+    executor = await get_executor()
+    if timeout_ms is not None:
+        return executor.set_deadline(call, timeout_ms / 1000, by=by)
+    if call.timeout is None:
+        return True
+    return executor.set_deadline(call, call.timeout + (extend_ms or 0) / 1000, by=by)
+
+
+@database_door
+def _open(turn_ids: Sequence[UUID]) -> list[DeadlineOrder]:
+    return list(DeadlineOrder.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by("pk"))
+
+
+@database_door
+def _take(pk: int) -> bool:
+    return bool(DeadlineOrder.objects.filter(pk=pk, settled_at=None).update(settled_at=Now()))

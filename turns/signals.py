@@ -1,0 +1,7 @@
+"""What turns tell the outside: sent after commit, never used to come in."""
+
+from django.dispatch import Signal
+
+# Sent when a request to cancel has come true and that is committed, in the process and the thread that wrote it.
+# Arguments: sender (the model class of the requests), source (by what means), what ("turn" or "call"), seconds.
+cancel_settled = Signal()

@@ -1,0 +1,78 @@
+"""The supervisor's store on Django's ORM: persists, then publishes."""
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from governance import Decision, approvals, checkpoint
+from governance.doors import database_door
+from turns import endings, sinks, store
+from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
+from turns.dispatch import hints
+from turns.processes import recovery
+from turns.processes.ownership import Ownership
+from turns.sub_agents import deliveries
+
+_claim_next = database_door(store.claim_next)
+_decisions = database_door(approvals.decided)
+_open_orders = database_door(store.open_orders)
+_end_turn = database_door(endings.end_turn)
+_sweep = database_door(recovery.sweep)
+_deliver_after = database_door(deliveries.after)
+_dispatch_again = database_door(store.dispatch_again)
+_waiting_conversations = database_door(store.waiting_conversations)
+
+
+class DatabaseStore:
+    """Keeps turns in the database; publishes what it has persisted."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
+
+    async def claim_next(self, conversation_id: UUID) -> ClaimedTurn | None:
+        """Make the next queued turn ours."""
+        checkpoint("before_claim")
+        claimed = await _claim_next(conversation_id, process=self._ownership.process)
+        if claimed is None:
+            return None
+        checkpoint("after_claim")
+        turn, events = claimed
+        await sinks.publish(conversation_id, events)
+        return turn
+
+    async def open_orders(self, turn_ids: Sequence[UUID]) -> list[CancelOrder]:
+        """Return the unsettled cancel requests of these turns."""
+        return await _open_orders(turn_ids)
+
+    async def decisions(self, questions: Sequence[str]) -> list[Decision]:
+        """Return what people have decided of these questions."""
+        return await _decisions(questions)
+
+    async def end_turn(
+        self, turn: ClaimedTurn, ending: TurnEnding, *, steps: int, usage: dict[str, int]
+    ) -> bool:
+        """End the turn if it is still ours."""
+        checkpoint("before_end")
+        ended = await _end_turn(turn.id, ending, epoch=turn.epoch, steps=steps, usage=usage)
+        checkpoint("after_end")
+        if ended is None:
+            return False
+        for conversation_id, events in ended.batches:
+            await sinks.publish(conversation_id, events)
+        for owner_id in ended.owner_ids - {self._ownership.process.pk}:
+            await hints.send(owner_id)
+        for conversation_id, events in await _deliver_after(turn.id):
+            await sinks.publish(conversation_id, events)
+        return True
+
+    async def sweep(self, live: Collection[UUID]) -> None:
+        """End what has no live owner, and tell of it."""
+        for conversation_id, events in await _sweep(self._ownership.process, live):
+            await sinks.publish(conversation_id, events)
+
+    async def dispatch_again(self) -> None:
+        """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
+        await _dispatch_again()
+
+    async def waiting_conversations(self) -> list[UUID]:
+        """Return the conversations with a queued turn and no live one."""
+        return await _waiting_conversations()

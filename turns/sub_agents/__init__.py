@@ -1,0 +1,1 @@
+"""Agents that work for agents: their turns, how they are followed, cancelled and reported (C10)."""

@@ -1,0 +1,207 @@
+"""Cascades: the cancel of a turn reaches all that it has started, in one transaction and from the top down (C10).
+
+The rows are the truth: each descendant gets a request of its own, which its owner obeys like any other. One that cannot
+be reached keeps nobody else waiting; the sweep stores its request later.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from governance import CallStatus, Cancellation, CancelReason, selectors
+from governance.moments import database_now
+from turns import log
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.models import CancelRequest, Turn
+from turns.store import cancel_queued, settle_requests
+
+logger = logging.getLogger(__name__)
+
+LOCK_PATIENCE_MS = 500  # how long one descendant's row may keep the others waiting
+CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it looks before
+    TurnStatus.CANCELLING,
+    TurnStatus.CANCELLED,
+    TurnStatus.FAILED,
+    TurnStatus.TIMED_OUT,
+    TurnStatus.INTERRUPTED,
+)
+
+
+@dataclass(slots=True)
+class Cascade:
+    """What became of the descendants of a turn: how many were asked to stop, whose they are, what is to be told."""
+
+    count: int = 0
+    owner_ids: set[UUID] = field(default_factory=set)
+    batches: list[log.Batch] = field(default_factory=list)
+
+    def add(self, other: "Cascade") -> None:
+        """Take in what became of others."""
+        self.count += other.count
+        self.owner_ids |= other.owner_ids
+        self.batches += other.batches
+
+
+def cancel_descendants(
+    turn_id: UUID, cancellation: Cancellation, *, tool_id: str | None = None
+) -> Cascade:
+    """Store a request for every turn that this one has started, directly or not, and that is not over.
+
+    With `tool_id` only what that call has started. The caller holds the lock of the turn's conversation, so nothing
+    can be started meanwhile.
+    """
+    passed_on = inherited(cancellation)
+    cascade = Cascade()
+    children = Turn.objects.filter(parent_id=turn_id)
+    if tool_id is not None:
+        children = children.filter(parent_tool_id=tool_id)
+    frontier = list(children.order_by("queued_at", "pk"))
+    while frontier:
+        for child in frontier:
+            cascade.add(_cancel(child, passed_on))
+        started = Turn.objects.filter(parent_id__in=[child.pk for child in frontier])
+        frontier = list(started.order_by("queued_at", "pk"))
+    return cascade
+
+
+def ask_for_report(turns: "QuerySet[Turn, Turn]", cancellation: Cancellation) -> Cascade:
+    """Store for turns that they are out of time: what waits never begins.
+
+    Those that run report what they have, to the conversation, since nobody waits for them any more.
+    """
+    cascade = Cascade()
+    for turn in turns.order_by("queued_at", "pk"):
+        cascade.add(_cancel(turn, cancellation, mode="report"))
+    return cascade
+
+
+def complete(*, limit: int = 100) -> Cascade:
+    """Store the requests that a cascade could not: of what is not over although what has started it was cut off."""
+    asked = CancelRequest.objects.filter(turn=OuterRef("pk"), tool_id="", mode="now")
+    missed = Turn.objects.filter(
+        ~Exists(asked), status__in=ACTIVE_STATUSES, parent__status__in=CUT_OFF
+    )
+    cascade = Cascade()
+    for turn in missed.order_by("queued_at", "pk")[:limit]:
+        with transaction.atomic():
+            cascade.add(cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT)))
+    return cascade
+
+
+def cancel_with_descendants(turn: Turn, cancellation: Cancellation) -> Cascade:
+    """Store a request for a sub-agent's turn and for all that it has started; inside a transaction."""
+    cascade = _cancel(turn, cancellation)
+    cascade.add(cancel_descendants(turn.pk, cancellation))
+    return cascade
+
+
+def cancel_waited_for(turn_id: UUID) -> Cascade:
+    """Store a request for the sub-agents that a completed turn should have waited for: their calls have failed (C10).
+
+    The caller holds the lock of the turn's conversation. Detached ones go on.
+    """
+    left = Turn.objects.filter(parent=turn_id, is_detached=False, status__in=ACTIVE_STATUSES)
+    cascade = Cascade()
+    for turn in left.order_by("queued_at", "pk"):
+        cascade.add(cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT)))
+    return cascade
+
+
+def inherited(cancellation: Cancellation) -> Cancellation:
+    """Return a cancellation as the turns see it that the cancelled one has started."""
+    return Cancellation(
+        reason=CancelReason.PARENT,
+        source=cancellation.source,
+        by=cancellation.by,
+        note=cancellation.note,
+    )
+
+
+def reached(turn_id: UUID) -> int:
+    """Return how many descendants of a turn were asked to stop because of what they belong to."""
+    count, frontier = 0, [turn_id]
+    while frontier:
+        children = Turn.objects.filter(parent_id__in=frontier)
+        asked = CancelRequest.objects.filter(
+            turn__parent_id__in=frontier, tool_id="", reason=CancelReason.PARENT.value
+        )
+        count += asked.count()
+        frontier = list(children.values_list("pk", flat=True))
+    return count
+
+
+def _cancel(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Cascade:
+    """Ask one descendant to stop. What fails here is left to the sweep: it must not undo the others (90)."""
+    if turn.status not in ACTIVE_STATUSES:
+        return Cascade()
+    try:
+        with transaction.atomic(), _patience():
+            return _ask(turn, cancellation, mode=mode, at=database_now())
+    except DatabaseError:
+        logger.exception("A sub-agent's turn could not be asked to stop", extra=_ids(turn))
+        return Cascade()
+
+
+def _ask(turn: Turn, cancellation: Cancellation, *, mode: str, at: datetime) -> Cascade:
+    conversation = log.locked(turn.conversation_id)
+    turn.refresh_from_db(fields=["status", "owner"])
+    if turn.status not in ACTIVE_STATUSES:
+        return Cascade()
+    _write_request(turn, cancellation, mode=mode, at=at)
+    if turn.status == TurnStatus.QUEUED:
+        events = cancel_queued(conversation, [turn], cancellation, at=at)
+        settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+        return Cascade(count=1, batches=[(turn.conversation_id, events)])
+    if mode == "now":
+        running = Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING)
+        running.update(status=TurnStatus.CANCELLING)
+    else:
+        Turn.objects.filter(pk=turn.pk).update(is_detached=True)
+    return Cascade(count=1, owner_ids={turn.owner_id} if turn.owner_id else set())
+
+
+def _write_request(turn: Turn, cancellation: Cancellation, *, mode: str, at: datetime) -> None:
+    """One row for each turn: who asked first stays, but it counts at once from now on."""
+    request, is_new = CancelRequest.objects.get_or_create(
+        turn=turn,
+        tool_id="",
+        defaults={
+            "reason": cancellation.reason.value,
+            "source": cancellation.source.value,
+            "mode": mode,
+            "by_name": cancellation.by,
+            "note": cancellation.note,
+            "requested_at": at,
+            "running_tools": running_tools(turn),
+        },
+    )
+    if not is_new and request.mode != mode == "now":
+        CancelRequest.objects.filter(pk=request.pk).update(mode="now")
+
+
+def running_tools(turn: Turn) -> list[str]:
+    """Return the names of the tools whose calls are not over."""
+    calls = selectors.calls_of_group(str(turn.pk))
+    return [call.tool_name for call in calls if not CallStatus(call.status).is_terminal]
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Wait for a descendant's row no longer than that, where the database can be told so."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = {LOCK_PATIENCE_MS}")
+        yield
+        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+
+
+def _ids(turn: Turn) -> dict[str, str]:
+    return {"turn_id": str(turn.pk), "conversation_id": str(turn.conversation_id)}

@@ -1,0 +1,209 @@
+"""Children: the turns of sub-agents, each started by a tool call of another turn (C10, T10; sync ORM).
+
+A child is an ordinary turn in a conversation of its own, which belongs to the owner of the parent's. It is created
+under the lock of the parent's conversation, so nothing is started once a cancel of the parent was accepted, and
+whatever was started before is found by the cascade.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import transaction
+
+from governance import Cancellation, CancelReason
+from governance.moments import database_now
+from governance.storable import storable_text
+from turns import log, store
+from turns.agents import enabled_agents, find_agent
+from turns.conf import app_settings
+from turns.core.events import EventType, TurnEvent
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.exceptions import AgentUnavailable
+from turns.models import Agent, CancelRequest, Conversation, Turn
+from turns.sub_agents.cascades import (
+    Cascade,
+    ask_for_report,
+    cancel_descendants,
+    cancel_with_descendants,
+)
+
+SOURCE = "agent"  # of a message that an agent wrote to a sub-agent
+
+
+class ChildRefused(Exception):
+    """A sub-agent was not set to work; the sentence tells the model why."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The tool call that starts a sub-agent; `time_left` of its turn in seconds, None = no limit."""
+
+    turn_id: UUID
+    epoch: int
+    tool_id: str
+    time_left: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A turn that was started, and what is to be published of that."""
+
+    turn_id: UUID
+    conversation_id: UUID
+    agent: str
+    batches: list[log.Batch]
+
+
+def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Child:
+    """Queue the turn of a sub-agent. Raise `ChildRefused` with a sentence for the model if that may not be."""
+    text = _checked(message)
+    with transaction.atomic():
+        conversation = log.locked_of(origin.turn_id)
+        ours = Turn.objects.filter(pk=origin.turn_id, epoch=origin.epoch, status=TurnStatus.RUNNING)
+        parent = ours.first()
+        if conversation is None or parent is None or _is_ending(parent, origin.tool_id):
+            raise ChildRefused("This turn is being ended, so no sub-agent was started.")
+        _check_limits(parent)
+        found = _find(agent)
+        place = Conversation.objects.create(
+            owner_id=conversation.owner_id, parent=conversation, agent=found.name
+        )
+        queued = store.enqueue(place.pk, text=text, source=SOURCE, client_id=None, parent=parent)
+        turn = queued.turn
+        limit_ms = _limit_ms(turn.turn_timeout_ms, origin.time_left)
+        Turn.objects.filter(pk=turn.pk).update(
+            parent_tool_id=origin.tool_id,
+            depth=parent.depth + 1,
+            is_detached=is_detached,
+            turn_timeout_ms=limit_ms,
+        )
+        told = log.append(
+            conversation, parent.pk, _started(turn, origin.tool_id, is_detached=is_detached)
+        )
+    return Child(
+        turn_id=turn.pk,
+        conversation_id=place.pk,
+        agent=turn.agent,
+        batches=[(conversation.pk, told), (place.pk, queued.events)],
+    )
+
+
+def cancel_started_by(turn_id: UUID, tool_id: str, cancellation: Cancellation) -> Cascade:
+    """End what a call has started: it does not wait for it any more."""
+    with transaction.atomic():
+        if log.locked_of(turn_id) is None:
+            return Cascade()
+        return cancel_descendants(turn_id, cancellation, tool_id=tool_id)
+
+
+def cancel_session(conversation_id: UUID, turn_id: UUID) -> Cascade:
+    """End a sub-agent of a conversation and what it has started; whoever asked for that gets no report."""
+    with transaction.atomic():
+        log.locked(conversation_id)
+        turn = Turn.objects.filter(pk=turn_id, parent__conversation=conversation_id).first()
+        if turn is None or turn.status not in ACTIVE_STATUSES:
+            return Cascade()
+        cascade = cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))
+        if cascade.count:  # its row only after its conversation's lock: its owner may be writing it
+            Turn.objects.filter(pk=turn.pk, delivered_at=None).update(delivered_at=database_now())
+        return cascade
+
+
+def wind_up_started_by(turn_id: UUID, tool_id: str) -> Cascade:
+    """Let what a call has started report what it has: the call is out of time. The report is delivered (17)."""
+    with transaction.atomic():
+        if log.locked_of(turn_id) is None:
+            return Cascade()
+        out_of_time = Cancellation(reason=CancelReason.TIMEOUT)
+        started = Turn.objects.filter(parent=turn_id, parent_tool_id=tool_id)
+        return ask_for_report(started, out_of_time)
+
+
+def line_of(conversation_id: UUID) -> list[UUID]:
+    """Return the conversation that everything began in, those that led to this one, and this one."""
+    line = [conversation_id]
+    while True:
+        above = Conversation.objects.values_list("parent_id", flat=True).filter(pk=line[0]).first()
+        if above is None:
+            return line
+        line.insert(0, above)
+
+
+def rules_above(turn_id: UUID) -> list[str]:
+    """Return the approval rules of the agents that a sub-agent works for, from its parent's turn upwards."""
+    names = []
+    above: UUID | None = turn_id
+    while above is not None:
+        found = Turn.objects.filter(pk=above).values_list("agent", "parent_id").first()
+        name, above = found or ("", None)
+        names.append(name)
+    return list(Agent.objects.filter(name__in=names).values_list("approval", flat=True))
+
+
+def _checked(message: str) -> str:
+    limit = app_settings.MAX_MESSAGE_LENGTH
+    if not message.strip():
+        raise ChildRefused("The message to the sub-agent is empty: say what it shall do.")
+    if len(message) > limit:
+        raise ChildRefused(f"The message to the sub-agent is longer than {limit} characters.")
+    return storable_text(message)
+
+
+def _is_ending(parent: Turn, tool_id: str) -> bool:
+    """Whether a cancel of the turn or of this call is stored."""
+    asked = CancelRequest.objects.filter(turn=parent, tool_id__in=["", tool_id], mode="now")
+    return asked.exists()
+
+
+def _check_limits(parent: Turn) -> None:
+    depth, children = app_settings.MAX_DEPTH, app_settings.MAX_CHILDREN
+    if parent.depth >= depth:
+        raise ChildRefused(
+            f"Sub-agents may be nested {depth} deep at most, and this one is at that depth. Do the work yourself."
+        )
+    live = Turn.objects.filter(parent=parent, status__in=ACTIVE_STATUSES).count()
+    if live >= children:
+        raise ChildRefused(
+            f"This turn has {live} sub-agents at work, and {children} is the limit. Wait until one of them has ended."
+        )
+
+
+def _find(name: str) -> Agent:
+    try:
+        return find_agent(name.strip())
+    except AgentUnavailable:
+        known = enabled_agents()
+        listed = "; ".join(
+            f"{agent.name} ({agent.description})" if agent.description else agent.name
+            for agent in known
+        )
+        shown = storable_text(name, limit=64)
+        raise ChildRefused(
+            f'There is no agent named "{shown}", or it is switched off. You may ask: {listed or "none"}.'
+        ) from None
+
+
+def _limit_ms(own_ms: int | None, time_left: float | None) -> int | None:
+    """The agent's own limit, but not more than is left of the parent's time, its report included (T10)."""
+    if time_left is None:
+        return own_ms
+    for_report = min(app_settings.REPORT_GRACE, time_left / 4)
+    left_ms = max(round((time_left - for_report) * 1000), 1)
+    return left_ms if own_ms is None else min(own_ms, left_ms)
+
+
+def _started(turn: Turn, tool_id: str, *, is_detached: bool) -> TurnEvent:
+    return TurnEvent(
+        type=EventType.SUB_AGENT,
+        payload={
+            "tool_id": tool_id,
+            "agent": turn.agent,
+            "child_turn_id": str(turn.pk),
+            "child_conversation_id": str(turn.conversation_id),
+            "is_detached": is_detached,
+        },
+    )

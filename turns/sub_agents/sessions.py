@@ -1,0 +1,184 @@
+"""The tools that set other agents to work: one waits for the answer, one does not (C10).
+
+A session is a sub-agent's turn; its id is the turn's. Both tools govern themselves: what they start has its own limits
+(T3, T10).
+"""
+
+import asyncio
+from uuid import UUID
+
+from governance import (
+    Cancellation,
+    Cancelled,
+    CancelReason,
+    Deadline,
+    ToolContext,
+    ToolFailed,
+    tool,
+)
+from governance.doors import database_door
+from turns import runtime, sinks
+from turns.core.clock import TurnClock
+from turns.core.turns import TurnStatus
+from turns.models import Turn
+from turns.sub_agents import children, reports
+from turns.sub_agents.cascades import Cascade
+from turns.sub_agents.children import Child, ChildRefused, Origin
+from turns.sub_agents.following import Follower
+from turns.sub_agents.reports import Report
+
+_TO_BE_DELIVERED = (
+    "The sub-agent was told to report what it has; that is delivered to this conversation."
+)
+_FAULTS = {
+    TurnStatus.TIMED_OUT: "[TIMEOUT]",
+    TurnStatus.FAILED: "[ERROR]",
+    TurnStatus.INTERRUPTED: "[INTERRUPTED]",
+}
+
+
+@tool(timeout=0, only_waits=True)
+async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
+    """Set another agent to work on a message and wait for its answer; several calls in one step work side by side.
+
+    The agent knows nothing of this conversation, so say all that it needs.
+    """
+    try:
+        child = await _start(context, agent, message, is_detached=False)
+        clocks = _clocks_of(context)
+        follower = Follower(
+            child.turn_id,
+            child.conversation_id,
+            say=lambda words: context.progress(f"{child.agent}: {words}"),
+            pause=lambda: [clock.pause() for clock in clocks],
+            resume=lambda: [clock.resume() for clock in clocks],
+        )
+        await follower.until_ended()
+    except asyncio.CancelledError:
+        await _give_up(context)
+        raise
+    return _answer(context, await _report(child))
+
+
+@tool(timeout=0)
+async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
+    """Set another agent to work on a message and do not wait: its report reaches this conversation when it has ended.
+
+    The agent knows nothing of this conversation, so say all that it needs.
+    """
+    try:
+        child = await _start(context, agent, message, is_detached=True)
+    except asyncio.CancelledError:
+        await _give_up(context)
+        raise
+    return (
+        f'The sub-agent "{child.agent}" works as session {child.turn_id}. Its report is delivered to this conversation '
+        "when it has ended. Do not wait for it and do not do its work yourself; end your answer if nothing else is to "
+        "be done."
+    )
+
+
+@tool
+async def sessions_cancel(context: ToolContext, session: str) -> str:
+    """End a sub-agent that works for this conversation, and all that it has set to work; no report is delivered."""
+    try:
+        wanted = UUID(session)
+    except ValueError:
+        raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
+    cascade = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
+    await _carry_out(cascade)
+    if not cascade.count:
+        return "There is no such session at work for this conversation: it has ended, or never was."
+    return f"The session was told to end, {cascade.count} sub-agents in all."
+
+
+async def _start(context: ToolContext, agent: str, message: str, *, is_detached: bool) -> Child:
+    try:
+        child = await _start_child(
+            _origin(context), agent=agent, message=message, is_detached=is_detached
+        )
+    except ChildRefused as refused:
+        raise ToolFailed(f"[ERROR] {refused.sentence}") from None
+    for conversation_id, events in child.batches:
+        await sinks.publish(conversation_id, events)
+    return child
+
+
+def _origin(context: ToolContext) -> Origin:
+    facts = context.metadata
+    if "turn_epoch" not in facts:
+        raise ToolFailed("[ERROR] A sub-agent can only be set to work from within a turn.")
+    live = runtime.find_turn(UUID(facts["turn_id"]))
+    clock = live.runner.clock if live and live.runner else None
+    return Origin(
+        turn_id=UUID(facts["turn_id"]),
+        epoch=facts["turn_epoch"],
+        tool_id=context.call_id,
+        time_left=clock.time_left if clock else None,
+    )
+
+
+def _clocks_of(context: ToolContext) -> "list[TurnClock | Deadline]":
+    """What stands still while the sub-agent waits for a person, as its own clock does (T5)."""
+    live = runtime.find_turn(UUID(context.metadata["turn_id"]))
+    if live is None or live.runner is None:
+        return []
+    call = live.find_call(context.call_id)
+    clocks = (live.runner.clock, call.deadline if call else None)
+    return [clock for clock in clocks if clock is not None]
+
+
+async def _give_up(context: ToolContext) -> None:
+    """The call is over before its sub-agent is: that one ends, too, and whatever was just being started.
+
+    If the call is out of time, the sub-agent may still report, which is then delivered (17).
+    """
+    turn_id, tool_id = UUID(context.metadata["turn_id"]), context.call_id
+    cancellation = context.token.cancellation or Cancellation(reason=CancelReason.ERROR)
+    live = runtime.find_turn(turn_id)
+    goes_on = live is not None and live.runner is not None and not live.runner.is_ending
+    if goes_on and cancellation.reason is CancelReason.TIMEOUT:
+        cascade = await _wind_up_started_by(turn_id, tool_id)
+        if cascade.owner_ids:
+            context.progress(output=_TO_BE_DELIVERED)
+    else:
+        cascade = await _cancel_started_by(turn_id, tool_id, cancellation)
+    await _carry_out(cascade)
+
+
+async def _carry_out(cascade: Cascade) -> None:
+    for conversation_id, events in cascade.batches:
+        await sinks.publish(conversation_id, events)
+    for owner_id in cascade.owner_ids:
+        await runtime.nudge(owner_id)
+
+
+def _answer(context: ToolContext, report: Report | None) -> str:
+    """Return what a sub-agent has answered.
+
+    Raises:
+        Cancelled: it was cancelled, and so is this call; the turn goes on (91).
+        ToolFailed: it did not come to its end; its report is part of the sentence.
+    """
+    if report is None:
+        raise ToolFailed("[ERROR] The sub-agent's conversation was deleted while it worked.")
+    if report.status is TurnStatus.COMPLETED:
+        return report.text or "The sub-agent has ended without a word."
+    words = reports.in_words(report)
+    if report.cancellation is not None:
+        context.progress(output=words)
+        context.token.cancel(report.cancellation)
+        raise Cancelled(report.cancellation)
+    raise ToolFailed(f"{_FAULTS.get(report.status, '[ERROR]')} {words}")
+
+
+_start_child = database_door(children.start)
+_cancel_session = database_door(children.cancel_session)
+_wind_up_started_by = database_door(children.wind_up_started_by)
+_cancel_started_by = database_door(children.cancel_started_by)
+
+
+@database_door
+def _report(child: Child) -> Report | None:
+    turn = Turn.objects.filter(pk=child.turn_id).first()
+    return None if turn is None else reports.report_of(turn)

@@ -1,0 +1,54 @@
+"""Hints between processes through Channels' layer: each process listens to a group of its own."""
+
+import asyncio
+from contextlib import suppress
+from uuid import UUID
+
+from channels.layers import InMemoryChannelLayer, get_channel_layer
+
+from turns.dispatch.hints import Heard
+from webchat import broadcast
+from webchat.conf import app_settings
+
+RENEWAL = 3_600.0  # seconds; a layer forgets a member of a group after a day
+
+
+class ChannelLayerHints:
+    """Sends a hint to a process's group, and hears those to this one."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the layer knows other processes."""
+        layer = get_channel_layer()
+        return layer is not None and not isinstance(layer, InMemoryChannelLayer)
+
+    async def send(self, process_id: UUID) -> None:
+        """Tell a process to look into the database."""
+        await broadcast.send_to_group(process_group(process_id), {"type": "process.hint"})
+
+    async def listen(self, process_id: UUID, heard: Heard) -> None:
+        """Await `heard` for every hint to this process, for an hour at most. Raises what the layer raises."""
+        layer = get_channel_layer()
+        if layer is None:
+            await asyncio.Event().wait()
+            return
+        group = process_group(process_id)
+        async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
+            # A broker that is away says so here already: a channel that could not be opened would be left over.
+            await layer.group_send(group, {"type": "process.hint"})
+            channel = await layer.new_channel()
+        try:
+            async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
+                await layer.group_add(group, channel)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RENEWAL):
+                    while True:
+                        await layer.receive(channel)
+                        await heard()
+        finally:
+            await broadcast.leave(channel, group)
+
+
+def process_group(process_id: UUID) -> str:
+    """Return the name of the group that a process listens to."""
+    return f"p.{process_id.hex}"

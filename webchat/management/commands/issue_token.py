@@ -1,0 +1,32 @@
+"""Makes an API token for a user, where the admin is out of reach."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError
+
+from webchat import tokens
+
+
+class Command(BaseCommand):
+    """Prints the token alone on standard output, so that it can be piped into a file."""
+
+    help = "Makes an API token for a user and prints it, this once: it is not stored and cannot be shown again."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take the user and what the token is for."""
+        parser.add_argument("username")
+        parser.add_argument("name", help="What it is for, so that you know what you revoke.")
+
+    def handle(self, *args: Any, username: str, name: str, **options: Any) -> None:
+        """Make and print the token."""
+        user_model = get_user_model()
+        user = user_model._default_manager.filter(
+            **{user_model.USERNAME_FIELD: username}, is_active=True
+        ).first()
+        if user is None:
+            raise CommandError(f"There is no active user {username!r}.")
+        row, token = tokens.issue(user=user, name=name[:100])
+        self.stderr.write(f"“{row.name}” for {username}; revoke it in the admin under API tokens.")
+        self.stdout.write(token)

@@ -1,0 +1,42 @@
+"""What a user may do in a minute, in this process: frames, messages, requests; with the sentence for who does more.
+
+A cancel is never refused for something else that the same user does: stopping must always be possible.
+"""
+
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from webchat.conf import app_settings
+from webchat.exceptions import Refused
+from webchat.limits import user_rates
+from webchat.protocol import CancelTool, CancelTurn, ClientFrame
+
+TOO_MANY_MESSAGES = gettext_lazy(
+    "Too many messages in a minute. Wait a moment, then send it again."
+)
+TOO_MANY_FRAMES = gettext_lazy("Too many frames in a minute. Wait a moment, then connect again.")
+
+
+def may_send(user_id: Any, frame: ClientFrame) -> bool:
+    """Count a frame of a user's socket; return False if all of his sockets have sent too many."""
+    if isinstance(frame, CancelTurn | CancelTool):
+        return True
+    return user_rates.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
+
+
+def may_write(user_id: Any) -> bool:
+    """Count a message of a user; return False if there were too many."""
+    return user_rates.allow(user_id, "messages", limit=app_settings.MAX_MESSAGES_PER_MINUTE)
+
+
+def check_posts(request: HttpRequest, user: AbstractBaseUser) -> None:
+    """Count a request that changes something, for its address alone. Raise `Refused` if there were too many."""
+    if request.method != "POST":
+        return
+    address = request.resolver_match.route if request.resolver_match else ""
+    if not user_rates.allow(user.pk, f"POST {address}", limit=app_settings.MAX_POSTS_PER_MINUTE):
+        raise Refused(429, "too_many_requests", _("Too many requests in a minute. Wait a moment."))

@@ -1,0 +1,139 @@
+"""Tells open sockets at once that the rights of their user have changed; each then asks the database what is left.
+
+Receivers of Django's signals, after the commit, over the channel layer: so they reach the sockets of other processes.
+What sends no signal (`queryset.update`, another program) is found by the heartbeat.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser, Group, PermissionsMixin
+from django.contrib.auth.signals import user_logged_out
+from django.db import transaction
+from django.db.models import Model
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete
+from django.http import HttpRequest
+
+from webchat import broadcast
+from webchat.identity import fingerprint
+from webchat.models import ApiToken
+
+UNRELATED = {"last_login"}  # what a sign-in writes on the user's row
+M2M_CHANGES = {"post_add", "post_remove", "pre_clear"}
+
+
+def connect() -> None:
+    """Listen to whatever may take a right away."""
+    user_model = get_user_model()
+    _connect(post_save, on_user_saved, sender=user_model)
+    _connect(post_delete, on_user_deleted, sender=user_model)
+    _connect(post_save, on_token_changed, sender=ApiToken)
+    _connect(post_delete, on_token_changed, sender=ApiToken)
+    _connect(user_logged_out, on_signed_out, sender=None)
+    if issubclass(user_model, PermissionsMixin):
+        _connect(m2m_changed, on_rights_changed, sender=user_model.user_permissions.through)
+        _connect(m2m_changed, on_rights_changed, sender=user_model.groups.through)
+        _connect(m2m_changed, on_group_changed, sender=Group.permissions.through)
+        _connect(pre_delete, on_group_deleted, sender=Group)
+
+
+def tell(user_ids: Iterable[Any]) -> None:
+    """Let the sockets of these users look again, once the transaction is committed."""
+    for user_id in set(user_ids):
+        message = {"type": "user.changed"}
+        transaction.on_commit(partial(_send, user_id, message), robust=True)
+
+
+def on_signed_out(
+    sender: object, *, request: HttpRequest | None, user: AbstractBaseUser | None, **_: Any
+) -> None:
+    """Let go the sockets of the session that ends."""
+    if request is not None and user is not None:
+        session = fingerprint(request.session.session_key)
+        _send(user.pk, {"type": "user.signed_out", "session": session})
+
+
+def on_user_saved(
+    sender: object,
+    *,
+    instance: AbstractBaseUser,
+    created: bool,
+    update_fields: frozenset[str] | None = None,
+    **_: Any,
+) -> None:
+    """A user may have been switched off, or have another password, or be no staff any more."""
+    if not created and not (update_fields and set(update_fields) <= UNRELATED):
+        tell([instance.pk])
+
+
+def on_user_deleted(sender: object, *, instance: AbstractBaseUser, **_: Any) -> None:
+    """A user is gone."""
+    tell([instance.pk])
+
+
+def on_token_changed(sender: object, *, instance: ApiToken, **_: Any) -> None:
+    """A token was made, revoked or deleted."""
+    tell([instance.user_id])
+
+
+def on_rights_changed(
+    sender: object,
+    *,
+    instance: Model,
+    action: str,
+    reverse: bool,
+    pk_set: set[Any] | None,
+    **_: Any,
+) -> None:
+    """A user got or lost a permission or a group, from whichever side it was changed."""
+    if action not in M2M_CHANGES:
+        return
+    if not reverse:
+        tell([instance.pk])
+    elif pk_set is not None:
+        tell(pk_set)
+    else:  # a group or a permission loses all its users: who they are is known before only
+        tell(instance.user_set.values_list("pk", flat=True))  # type: ignore[attr-defined]  # Django's name for it
+
+
+def on_group_changed(
+    sender: object,
+    *,
+    instance: Model,
+    action: str,
+    reverse: bool,
+    pk_set: set[Any] | None,
+    **_: Any,
+) -> None:
+    """A group got or lost a permission, from whichever side it was changed."""
+    if action not in M2M_CHANGES:
+        return
+    if not reverse:
+        groups = [instance.pk]
+    else:
+        groups = list(pk_set or instance.group_set.values_list("pk", flat=True))  # type: ignore[attr-defined]  # as above
+    _tell_members(groups)
+
+
+def on_group_deleted(sender: object, *, instance: Group, **_: Any) -> None:
+    """A group is about to go, and with it what its members could do."""
+    _tell_members([instance.pk])
+
+
+def _tell_members(group_ids: Iterable[Any]) -> None:
+    user_model = get_user_model()
+    members = user_model._default_manager.filter(groups__in=group_ids)
+    if hasattr(user_model, "is_staff"):  # nobody else sees more than his own, whatever his groups
+        members = members.filter(is_staff=True)
+    tell(members.values_list("pk", flat=True))
+
+
+def _send(user_id: Any, message: dict[str, Any]) -> None:
+    async_to_sync(broadcast.tell_user)(user_id, message)
+
+
+def _connect(signal: Any, receiver: Any, *, sender: Any) -> None:
+    signal.connect(receiver, sender=sender, dispatch_uid=f"webchat.{receiver.__name__}")
