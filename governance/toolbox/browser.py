@@ -127,9 +127,8 @@ class Browser:
         if action == "open":
             address = str(parse(url))
             context.progress(f"Opening {shown(address)}")
-            tab = await self._open(browsing, context.scope, address)
-        else:
-            tab = _require(browsing, context)
+            return await self._open(browsing, context.scope, address)
+        tab = _require(browsing, context)
         with tab.used():
             match action:
                 case "click":
@@ -140,21 +139,26 @@ class Browser:
                     return await self._screenshot(tab, context)
             return await self._describe(tab, browsing)
 
-    async def _open(self, browsing: Browsing, scope: str, address: str) -> Tab:
-        """Lead the scope's page to the address; a page that does not let itself be led gives way to a new one."""
-        tab = await browsing.open(scope)
-        if await tab.responds(within=self._settings().browser_settle):
-            try:
-                await _go(tab, address)
-            except browsing.playwright.Error as error:
-                if not goes_on(error):
-                    raise
-            else:
-                return tab
-        await asyncio.wait({browsing.close(scope)})
-        tab = await browsing.open(scope)
-        await _go(tab, address)
-        return tab
+    async def _open(self, browsing: Browsing, scope: str, address: str) -> str:
+        """Lead the scope's page to the address and read it; one that does not let itself be led gives way to a new one."""
+        errors, left = browsing.playwright, browsing.find(scope)
+        if left is not None:
+            if await left.responds(within=self._settings().browser_settle):
+                try:
+                    return await self._visit(left, address, browsing)
+                except errors.Error as error:
+                    # What the last page had under way can reach into the new one, which then never comes to rest.
+                    if not (goes_on(error) or isinstance(error, errors.TimeoutError)):
+                        raise
+            await asyncio.wait({browsing.close(scope)})
+        return await self._visit(await browsing.open(scope), address, browsing)
+
+    async def _visit(self, tab: Tab, address: str, browsing: Browsing) -> str:
+        with tab.used():
+            tab.gateway.problems.clear()
+            # How long that may take is the executor's to say.
+            await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
+            return await self._describe(tab, browsing)
 
     async def _describe(self, tab: Tab, browsing: Browsing) -> str:
         """Return the page as text, once it has come to rest; it may have led itself somewhere else."""
@@ -200,13 +204,6 @@ class Browser:
                 *tab.take_notes(),
             ]
         )
-
-
-async def _go(tab: Tab, address: str) -> None:
-    with tab.used():
-        tab.gateway.problems.clear()
-        # How long that may take is the executor's to say.
-        await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
 
 
 def _require(browsing: Browsing, context: ToolContext) -> Tab:
