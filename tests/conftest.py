@@ -14,7 +14,6 @@ from tests.support import browser_path
 _PACKAGES = ("config", "governance", "turns", "webchat")
 _BROWSER_TESTS = Path(__file__).parent / "e2e"
 _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
-_LEFT_OUT = pytest.StashKey[int]()
 
 
 @pytest.fixture(autouse=True)
@@ -49,21 +48,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(_BROWSER_TESTS):
             item.add_marker("browser")
-    if browser_path() or os.environ.get("CI") == "true":
+    if not _has_no_browser():
         return
     left_out = [item for item in items if item.get_closest_marker("browser")]
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
-        config.stash[_LEFT_OUT] = len(left_out)
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was left out."""
-    if count := config.stash.get(_LEFT_OUT, 0):
+    if _has_no_browser():
         terminalreporter.section("left out", yellow=True)
         terminalreporter.line(
-            f"{count} browser tests: no Chromium was found. Install the package `chromium`."
+            "Tests with a browser: no Chromium was found. Install the package `chromium`."
         )
+
+
+def _has_no_browser() -> bool:
+    return not browser_path() and os.environ.get("CI") != "true"

@@ -40,7 +40,7 @@ def test_a_step_that_fails_is_named_at_the_end_and_the_next_one_still_runs():
 
 
 @pytest.mark.parametrize(
-    ("ci", "expected"), [("", "2 browser tests: no Chromium"), ("true", "2 failed, 1 passed")]
+    ("ci", "expected"), [("", "Tests with a browser: no Chromium"), ("true", "2 failed, 1 passed")]
 )
 def test_without_a_browser_its_tests_are_left_out_in_so_many_words(tmp_path, ci, expected):
     file = tmp_path / "test_page.py"

@@ -58,6 +58,7 @@ export class ChatTranscriptElement extends HTMLElement {
   follow() {
     this.#isFollowing = true;
     this.scrollTop = this.scrollHeight;
+    this.#lastTop = this.scrollTop;
   }
 
   /** Only a move upwards is a wish to read elsewhere: new lines, too, change the distance from the end. */

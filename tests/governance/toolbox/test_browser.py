@@ -166,7 +166,7 @@ async def test_a_page_that_goes_on_all_the_time_is_left(desk, server):
 
 async def test_a_page_whose_script_never_ends_is_told_and_another_one_can_be_opened(desk, server):
     desk.change(browser_action_timeout=0.5, browser_settle=0.2)
-    server.pages["/"] = page("<script>setTimeout(() => { for (;;) {} }, 1)</script>")
+    server.pages["/"] = page("<script>onload = () => setTimeout(() => { for (;;) {} })</script>")
     await desk.fails("does not respond|did not work in time", "open", url=server.url())
     assert "Here you are" in await desk.call("open", url=server.url("/second"))
 
