@@ -10,6 +10,7 @@ from benchmarks import core, deadlines, report
 from benchmarks.measurement import FULL, QUICK, Effort
 from benchmarks.rows import Row
 from benchmarks.site import scratch_site
+from scripts.servers import NotInstalled
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -85,7 +86,7 @@ def _measure_processes(effort: Effort, directory: Path) -> list[Row]:
         with sites.scaled_site(directory) as (site, redis):
             _say("a web process and a runner, with PostgreSQL and Redis")
             rows += scaled.measure(site, redis, effort, embedded=click)
-    except sites.NotInstalled as missing:
+    except NotInstalled as missing:
         _say(f"nothing of what is left: {missing}")
     return rows
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from benchmarks.clock_model import HOLD, NOW, moments
 from benchmarks.measurement import Effort, Spread, spread
 from benchmarks.rows import Bar, Row, latency
+from scripts.servers import Redis
 from tests.faults.client import Client, Watcher
-from tests.faults.servers import Redis
 from tests.faults.site import Site
 
 BAR_CANCEL = Bar(most=1000)
@@ -29,7 +29,7 @@ def measure(site: Site, redis: Redis, effort: Effort, *, embedded: Spread) -> li
     dead = _cancels(site, effort.lost, _seen, kills=True)
     rows.append(_cancel_row("dead", "its runner was killed (kill -9, same host)", dead))
     site.run_turns()
-    redis.stop()
+    redis.crash()
     lost = _cancels(site, effort.lost, _stored)
     rows.append(_cancel_row("lost", "runner, Redis is down: by the next poll", lost))
     return rows

@@ -9,15 +9,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from scripts.servers import NotInstalled, Postgres, Redis, passing
 from tests.faults.nursery import Nursery
-from tests.faults.servers import Postgres, Redis, find_postgres, find_redis
 from tests.faults.site import Site, make_blank
 
 _SETTINGS: dict[str, Any] = {"TURNS_CHAT_MODEL": "benchmarks.clock_model.make"}
-
-
-class NotInstalled(Exception):
-    """A program or a package is missing, or this is no Linux."""
 
 
 @contextmanager
@@ -33,27 +29,17 @@ def embedded_site(directory: Path, *, max_live: int = 50) -> Iterator[Site]:
 @contextmanager
 def scaled_site(directory: Path) -> Iterator[tuple[Site, Redis]]:
     """Run a site of a web process and a runner, `web` and `runner`, with PostgreSQL and Redis of its own."""
-    programs = find_postgres()
-    needed = {
-        "postgresql": programs,
-        "redis-server": find_redis(),
-        **{name: find_spec(name) for name in ("channels_redis", "procrastinate")},
-    }
-    missing = [name for name, found in needed.items() if not found]
-    if missing or programs is None:
+    missing = [name for name in ("channels_redis", "procrastinate") if not find_spec(name)]
+    if missing:
         raise NotInstalled(f"{', '.join(missing)} not installed")
-    servers = Postgres(programs, is_durable=True), Redis()
-    try:
-        for server in servers:
-            server.start()
-        postgres, redis = servers
-        with _site(directory, postgres=postgres, redis=redis) as site:
-            site.run_turns()
-            site.serve_uvicorn(role="web")
-            yield site, redis
-    finally:
-        for server in servers:
-            server.remove()
+    with (
+        passing(Postgres) as postgres,
+        passing(Redis) as redis,
+        _site(directory, postgres=postgres, redis=redis) as site,
+    ):
+        site.run_turns()
+        site.serve_uvicorn(role="web")
+        yield site, redis
 
 
 @contextmanager

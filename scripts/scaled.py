@@ -153,6 +153,14 @@ def prepare(environment: Mapping[str, str], *, var: Path) -> None:
             raise RuntimeError(f"manage.py {arguments[0]} failed")
 
 
+def own(kind: type[Postgres | Redis], directory: Path, *, instead: str) -> Server:
+    """Make a server of our own, which is used where the variable `instead` names none. Raise `RuntimeError`."""
+    try:
+        return kind(directory / kind.__name__.lower())
+    except NotInstalled as missing:
+        raise RuntimeError(f"{missing}, or set {instead}.") from missing
+
+
 def main() -> int:
     """Start what is needed, run until Ctrl-C, and stop what was started."""
     environ.Env.read_env(os.environ.get("ENV_FILE", str(ROOT / ".env")))
@@ -164,7 +172,7 @@ def main() -> int:
     try:
         for variable, kind in (("DATABASE_URL", Postgres), ("REDIS_URL", Redis)):
             if not environment.get(variable):
-                server: Server = kind(var / "scaled" / kind.__name__.lower())
+                server = own(kind, var / "scaled", instead=variable)
                 started.append(server)
                 server.start()
                 environment[variable] = server.url
@@ -173,7 +181,7 @@ def main() -> int:
             print(f"Serving on http://{host}:{port + number}", flush=True)
         print("Behind a proxy any of them may get any request. Ctrl-C ends all of it.", flush=True)
         return asyncio.run(Site(members(environment, host=host, port=port)).run())
-    except (NotInstalled, RuntimeError) as problem:
+    except RuntimeError as problem:
         print(problem, file=sys.stderr)
         return 1
     finally:

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.measurement import spread
 from benchmarks.report import BEGIN, END, write_into
 from benchmarks.rows import Bar, latency, per_call
-from tests.faults.servers import find_postgres, find_redis
+from scripts.servers import are_installed
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
@@ -34,9 +34,8 @@ def expected_rows() -> set[str]:
     """Those that this machine can fill."""
     if sys.platform != "linux":
         return ROWS
-    programs = find_postgres() and find_redis()
     packages = find_spec("procrastinate") and find_spec("channels_redis")
-    return ROWS | PROCESSES | (SCALED if programs and packages else set())
+    return ROWS | PROCESSES | (SCALED if are_installed() and packages else set())
 
 
 def is_compared(row: str) -> bool:

@@ -68,6 +68,10 @@ class Client:
         with suppress(httpx.TransportError):
             self.cancel(turn_id)
 
+    def resume(self, conversation_id: str) -> httpx.Response:
+        """Let a parked conversation go on."""
+        return self.post(f"/api/conversations/{conversation_id}/resume")
+
     def approve(self, turn_id: str, *, within: float = 10.0) -> None:
         """Let the first call that waits for a decision run."""
 

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts.servers import NotInstalled, Postgres, Redis, find_postgres, find_redis, passing
 from tests.faults.nursery import Nursery
-from tests.faults.servers import Postgres, Redis, find_postgres, find_redis
 from tests.faults.site import Blank, Site, make_blank
 
 MakeSite = Callable[..., Site]
@@ -26,12 +27,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
-def _need(found: object, package: str) -> None:
-    if not found:
-        message = f"needs the package {package}"
+def _need(find: Callable[[], object]) -> None:
+    try:
+        find()
+    except NotInstalled as missing:
         if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(autouse=True)
@@ -44,27 +46,17 @@ def _tables_can_be_read(django_db_blocker: Any) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def own_postgres() -> Iterator[Postgres]:
     """Run a PostgreSQL for these tests alone."""
-    programs = find_postgres()
-    _need(programs, "postgresql")
-    assert programs is not None
-    made = Postgres(programs)
-    try:
-        made.start()
+    _need(find_postgres)
+    with passing(partial(Postgres, is_durable=False)) as made:
         yield made
-    finally:
-        made.remove()
 
 
 @pytest.fixture(scope="session")
 def own_redis() -> Iterator[Redis]:
     """Run a Redis for these tests alone."""
-    _need(find_redis(), "redis-server")
-    made = Redis()
-    try:
-        made.start()
+    _need(find_redis)
+    with passing(Redis) as made:
         yield made
-    finally:
-        made.remove()
 
 
 @pytest.fixture

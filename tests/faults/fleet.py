@@ -1,5 +1,6 @@
-"""A site's usual processes, and spans that are short enough to wait for."""
+"""A site's usual processes, spans that are short enough to wait for, and the one way to let time pass."""
 
+import time
 from typing import Any
 
 from tests.faults.processes import Process
@@ -20,6 +21,15 @@ def start_scaled(site: Site, *, runners: int = 2, **faults: Any) -> None:
     for number in range(runners):
         site.run_turns(f"runner{number}", **faults)
     site.serve_uvicorn(role="web", **faults)
+
+
+def let_pass(seconds: float, *, since: float | None = None) -> None:
+    """Let a fault last, from now or from a moment of the monotonic clock on.
+
+    Only where the time that passes is the fault: who waits for something waits for that.
+    """
+    gone = 0.0 if since is None else time.monotonic() - since
+    time.sleep(max(0.0, seconds - gone))
 
 
 def other_runner(site: Site, than: Process) -> Process:

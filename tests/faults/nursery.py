@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ class Nursery:
     """The forking process, seen from the tests."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # one question at a time, and one who adopts
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.nursery"],
             cwd=ROOT,
@@ -68,13 +70,14 @@ class Nursery:
             "log": str(log),
             "parent": os.getpid(),
         }
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        try:
-            self._process.stdin.write(json.dumps(wanted) + "\n")
-            self._process.stdin.flush()
-            return int(self._process.stdout.readline())
-        finally:
-            _prctl(_PR_SET_CHILD_SUBREAPER, 0)
+        with self._lock:
+            _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            try:
+                self._process.stdin.write(json.dumps(wanted) + "\n")
+                self._process.stdin.flush()
+                return int(self._process.stdout.readline())
+            finally:
+                _prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
     def close(self) -> None:
         """End it; what it has started goes on."""
@@ -149,7 +152,6 @@ def _become(wanted: Mapping[str, Any]) -> None:
 def _leave(code: int | str | None) -> None:
     """End as an interpreter does: threads that are no daemons, what was registered for the end, buffers."""
     import atexit
-    import threading
 
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

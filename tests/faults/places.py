@@ -16,7 +16,7 @@ PLACES = [
     "in_end",
     *ALREADY_OVER,
 ]
-
+WEB_PLACES = ["after_enqueue", "after_cancel_stored"]  # where runners have the turns
 
 OFTEN = ("in_claim", "mid_stream", "after_call_start", "before_result", "in_end")  # in every run
 

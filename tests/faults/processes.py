@@ -2,11 +2,11 @@
 
 import os
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.faults.nursery import Nursery
+from tests.support import eventually_sync
 
 
 class Process:
@@ -78,14 +78,19 @@ class Process:
         """Press Ctrl-C."""
         self.signal(signal.SIGINT)
 
+    def has_ended(self, *, within: float) -> bool:
+        """Wait for its end, and return whether it came in time."""
+        try:
+            eventually_sync(lambda: not self.is_alive, timeout=within)
+        except AssertionError:
+            return False
+        return True
+
     def wait(self, *, within: float) -> int:
         """Wait until it has ended and return its exit code; fail if it does not end in time."""
-        deadline = time.monotonic() + within
-        while (code := self.exit_code) is None:
-            said = self.said[-3000:]
-            assert time.monotonic() < deadline, f"{self.name} lives after {within} s:\n{said}"
-            time.sleep(0.01)
-        return code
+        if not self.has_ended(within=within) or self.exit_code is None:
+            raise AssertionError(f"{self.name} lives after {within} s:\n{self.said[-3000:]}")
+        return self.exit_code
 
 
 def owned_by(directory: Path) -> list[int]:

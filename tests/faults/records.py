@@ -51,11 +51,6 @@ class Record:
         """The tool calls of each turn."""
         return _grouped(self.calls, "group")
 
-    @property
-    def active_turns(self) -> list[Row]:
-        """The turns that wait or run."""
-        return [turn for turn in self.turns if turn["status"] in ACTIVE]
-
     def turn(self, turn_id: str) -> Row:
         """Return one turn."""
         return self.turns_by_id[turn_id]
@@ -83,6 +78,13 @@ def read(url: str) -> Record:
             repairs=_rows(alias, "turns", "Repair"),
             processes=_rows(alias, "turns", "Process"),
         )
+
+
+def keys(url: str, app: str, model: str, **fields: Any) -> list[Any]:
+    """Return the keys of the rows with these fields, without reading anything else."""
+    with _connected(url) as alias:
+        rows = apps.get_model(app, model)._default_manager.using(alias)
+        return list(rows.filter(**fields).values_list("pk", flat=True))
 
 
 def save(url: str, app: str, model: str, *, pk: int, **fields: Any) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import httpx
 
+from scripts.servers import Postgres, Redis, free_port
 from tests.faults import records
 from tests.faults.checker import violations
 from tests.faults.client import Client, Watcher
 from tests.faults.nursery import ROOT, Nursery
 from tests.faults.processes import Process, owned_by
-from tests.faults.records import Record
-from tests.faults.servers import Postgres, Redis, free_port
+from tests.faults.records import ACTIVE, Record
 from tests.faults.tools import EFFECTS
 from tests.support import eventually_sync
 
@@ -40,7 +40,7 @@ def make_blank(var: Path, *, postgres: Postgres | None = None) -> Blank:
     name = "blank"
     if postgres is not None:
         postgres.run(f"CREATE DATABASE {name}")
-    url = postgres.url(name) if postgres else f"sqlite:///{var / 'blank.sqlite3'}"
+    url = postgres.database_url(name) if postgres else f"sqlite:///{var / 'blank.sqlite3'}"
     made = subprocess.run(
         [sys.executable, "-m", "tests.faults.prepare"],
         cwd=ROOT,
@@ -99,7 +99,7 @@ class Site:
         self.database = f"site_{var.name}".replace("-", "_").lower()
         if postgres is not None:
             postgres.run(f'CREATE DATABASE "{self.database}" TEMPLATE {blank.name}')
-            self.database_url = postgres.url(self.database)
+            self.database_url = postgres.database_url(self.database)
         else:
             assert blank.file is not None
             shutil.copy(blank.file, var / "db.sqlite3")
@@ -179,9 +179,17 @@ class Site:
         """Return what is wrong with the history of this site."""
         return violations(self.record(), effects=self.effects(), **bounds)
 
+    def active_turns(self) -> list[Any]:
+        """Return the ids of the turns that wait or run."""
+        return records.keys(self.database_url, "turns", "Turn", status__in=ACTIVE)
+
+    def parked_conversations(self) -> list[Any]:
+        """Return the ids of the conversations that wait for a person."""
+        return records.keys(self.database_url, "turns", "Conversation", parked_at__isnull=False)
+
     def until_settled(self, *, within: float) -> None:
         """Wait until no turn waits or runs."""
-        eventually_sync(lambda: not self.record().active_turns, timeout=within)
+        eventually_sync(lambda: not self.active_turns(), timeout=within)
 
     def leave(self) -> None:
         """End whatever still runs of this site, whatever the test has found."""
@@ -253,4 +261,4 @@ class Site:
             return 0
 
     def _is_registered(self, process: Process) -> bool:
-        return any(row["pid"] == process.pid for row in self.record().processes)
+        return bool(records.keys(self.database_url, "turns", "Process", pid=process.pid))

@@ -1,10 +1,10 @@
-"""The soak: a site under load whose processes are killed, stopped and told to go at random, then the checker.
+"""The soak: a site under load whose processes and servers are broken at random, then the checker.
 
     python -m tests.faults.soak
 
 Parameters by environment: SOAK_MODE (embedded, scaled), SOAK_SEED (printed; the same seed makes the same plan),
-SOAK_SEEDS (how many one after another), SOAK_TURNS, SOAK_RUNNERS, SOAK_CONVERSATIONS, SOAK_PAUSE (longest seconds between
-two faults), SOAK_KEEP (keep what a failed one has left).
+SOAK_SEEDS (how many one after another), SOAK_TURNS, SOAK_FAULTS (at least so many), SOAK_RUNNERS, SOAK_CONVERSATIONS,
+SOAK_PAUSE (longest seconds between two faults of one process), SOAK_KEEP (keep what a failed one has left).
 """
 
 import os
@@ -15,20 +15,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import django
-import httpx
 
-from tests.faults.client import Client
+from scripts.servers import Postgres, Redis, passing
+from tests.faults.breaking import DRAIN_GRACE, Breaker, Fault, Shaken, Unlucky
 from tests.faults.nursery import Nursery
-from tests.faults.places import PLACES
+from tests.faults.people import People, Tally
+from tests.faults.places import PLACES, WEB_PLACES
 from tests.faults.processes import Process
-from tests.faults.servers import Postgres, Redis, find_postgres
 from tests.faults.site import Blank, Site, make_blank
 
 SPANS = {
@@ -37,22 +37,10 @@ SPANS = {
     "TURNS_LEASE_FENCE_AFTER": 2.7,
     "TURNS_LEASE_RENEW_INTERVAL": 0.5,
     "TURNS_SWEEP_INTERVAL": 0.5,
-    "TURNS_DRAIN_GRACE": 1.0,
+    "TURNS_DRAIN_GRACE": DRAIN_GRACE,
     "TURNS_MAX_QUEUED": 1000,
 }
-LONGEST_FREEZE = 6.0  # seconds: sometimes shorter than a lease, sometimes longer
-SETTLE_BOUND = 60.0
-CANCELLED = 0.2  # of the turns
-MESSAGES = (
-    "help",
-    "slowly one two three four",
-    'call affect {"key": "a"}',
-    'call affect {"key": "b", "seconds": 0.5}',
-    'call affect {"key": "c", "seconds": 0.2}\ncall affect {"key": "d"}\ncall affect {"key": "e", "seconds": 0.4}',
-    'call hang {"key": "f", "seconds": 0.5}',
-    'call swallow {"key": "g", "seconds": 2}',
-    "status",
-)
+CANCEL_BOUND = 30.0  # seconds: a lease, a sweep, outages, and a machine that is never idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,54 +50,57 @@ class Plan:
     seed: int
     mode: str = "scaled"
     turns: int = 500
+    faults: int = 50
     runners: int = 4
     conversations: int = 12
     longest_pause: float = 5.0
 
 
-@dataclass(slots=True)
-class Tally:
-    """What has happened."""
-
-    accepted: dict[str, str] = field(default_factory=dict)
-    cancelled: list[str] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-
-
 class Soak:
     """One run against one site."""
 
-    def __init__(self, plan: Plan, site: Site, *, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, site: Site, *, servers: tuple[Postgres, Redis] | None) -> None:
         self._plan = plan
         self._site = site
-        self._say = say
+        self._servers = servers
         self._is_over = threading.Event()
-        self._faults = random.Random(plan.seed)
-        self._talk = random.Random(plan.seed + 1)
-        self._problem: Exception | None = None
         self.tally = Tally()
 
     def run(self) -> list[str]:
         """Run it and return what is wrong."""
-        self._start_all()
-        breaking = threading.Thread(target=self._break, name="faults", daemon=True)
-        breaking.start()
-        try:
-            self._converse()
-        finally:
-            self._is_over.set()
-            breaking.join()
-        if self._problem is not None:
-            raise self._problem
-        self._start_all()
-        return self._judge()
+        for name in self._names:
+            self._start(name)
+        breakers = [self._breaker(name, self._unlucky) for name in self._names]
+        of_servers = self._breaker("servers", self._shaken) if self._servers else None
+        every = [*breakers, of_servers] if of_servers else breakers
+        people = People(
+            self._site,
+            conversations=self._plan.conversations,
+            luck=random.Random(f"{self._plan.seed} people"),
+            tally=self.tally,
+        )
+        threads = [threading.Thread(target=breaker.run, daemon=True) for breaker in breakers]
+        talk = partial(people.run, self._is_over, is_enough=partial(self._is_enough, every))
+        threads.append(threading.Thread(target=talk, daemon=True))
+        for thread in threads:
+            thread.start()
+        if of_servers:
+            of_servers.run()  # in this thread: a server ends with the one that has started it
+        for thread in threads:
+            thread.join()
+        self.tally.faults = [fault for breaker in every for fault in breaker.done]
+        for who in (*every, people):
+            if who.problem is not None:
+                raise who.problem
+        return self._judge(people)
 
-    def _judge(self) -> list[str]:
-        try:
-            self._site.until_settled(within=SETTLE_BOUND)
-        except AssertionError:
-            self._say("Not all turns came to an end.")
-        found = self._site.verdict()
+    def _is_enough(self, breakers: Sequence[Breaker], turns: int) -> bool:
+        faults = sum(len(breaker.done) for breaker in breakers)
+        return turns >= self._plan.turns and faults >= self._plan.faults
+
+    def _judge(self, people: People) -> list[str]:
+        found = [] if people.until_settled() else ["not all turns came to an end"]
+        found += self._site.verdict(cancel_within=CANCEL_BOUND)
         known = self._site.record().turns_by_id
         found += [
             f"turn {turn}: accepted, then lost" for turn in self.tally.accepted if turn not in known
@@ -121,81 +112,25 @@ class Soak:
         ]
         return found
 
-    # People
+    def _breaker(self, name: str, make: Callable[[str, random.Random], Sequence[Fault]]) -> Breaker:
+        luck = random.Random(f"{self._plan.seed} {name}")
+        pause = self._plan.longest_pause
+        return Breaker(
+            name, make(name, luck), luck=luck, longest_pause=pause, is_over=self._is_over
+        )
 
-    def _converse(self) -> None:
-        client = self._site.client()
-        conversations = [self._until(client.converse) for _ in range(self._plan.conversations)]
-        for number in range(self._plan.turns):
-            conversation = self._talk.choice(conversations)
-            text = self._talk.choice(MESSAGES)
-            name = f"{self._plan.seed}-{number}"
-            turn_id = self._until(partial(client.say, conversation, text, client_id=name))
-            self.tally.accepted[turn_id] = text
-            if self._talk.random() < CANCELLED:
-                self._is_over.wait(self._talk.uniform(0, 0.5))
-                self._cancel(client, turn_id)
-            self._is_over.wait(self._talk.uniform(0, 0.1))
-            self._hold_back(conversations)
+    def _unlucky(self, name: str, luck: random.Random) -> Sequence[Fault]:
+        start = partial(self._start, name)
+        places = PLACES if self._plan.mode == "embedded" or name != "web" else WEB_PLACES
+        process = Unlucky(
+            name, self._site, start=start, places=places, luck=luck, is_over=self._is_over
+        )
+        return process.faults
 
-    def _cancel(self, client: Client, turn_id: str) -> None:
-        with suppress(httpx.TransportError):
-            if client.cancel(turn_id).status_code == 200:
-                self.tally.cancelled.append(turn_id)
-
-    def _hold_back(self, conversations: list[str]) -> None:
-        """Leave no more waiting than a few for each conversation, so that faults meet work until the end."""
-        while len(self._site.record().active_turns) > 3 * len(conversations):
-            time.sleep(0.2)
-
-    def _until(self, ask: Callable[[], str]) -> str:
-        """Ask until there is an answer: web processes die too, and a message may be sent again."""
-        deadline = time.monotonic() + SETTLE_BOUND
-        while True:
-            try:
-                return ask()
-            except (httpx.TransportError, AssertionError) as problem:
-                if time.monotonic() > deadline:
-                    raise AssertionError(f"no answer: {problem}") from problem
-                time.sleep(0.1)
-
-    # Faults
-
-    def _break(self) -> None:
-        try:
-            self._break_on()
-        except Exception as problem:  # noqa: BLE001 - told by the main thread
-            self._problem = problem
-
-    def _break_on(self) -> None:
-        while not self._is_over.wait(self._faults.uniform(1.0, self._plan.longest_pause)):
-            name = self._faults.choice(self._names)
-            kind = self._faults.choice(("kill", "freeze", "terminate", "place"))
-            span = self._faults.uniform(0.5, LONGEST_FREEZE)
-            place = self._faults.choice(PLACES)
-            self.tally.faults.append(f"{kind} {name}")
-            process = self._site.processes[name]
-            match kind:
-                case "kill":
-                    process.kill()
-                case "freeze":
-                    process.freeze()
-                    self._is_over.wait(span)
-                    process.thaw()
-                case "terminate":
-                    process.terminate()
-                    self._wait_for(process, 6.0)
-                case "place":
-                    self._site.arm(name, place)
-                    self._wait_for(process, 3.0)
-                    self._site.arm(name, "")
-            if not process.is_alive:
-                self._start(name)
-
-    def _wait_for(self, process: Process, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while process.is_alive and time.monotonic() < deadline:
-            time.sleep(0.05)
+    def _shaken(self, _name: str, luck: random.Random) -> Sequence[Fault]:
+        assert self._servers is not None
+        database = self._site.database
+        return Shaken(*self._servers, database=database, luck=luck, is_over=self._is_over).faults
 
     @property
     def _names(self) -> list[str]:
@@ -203,21 +138,12 @@ class Soak:
             return ["web"]
         return [*(f"runner{number}" for number in range(self._plan.runners)), "web"]
 
-    def _start_all(self) -> None:
-        for name in self._names:
-            process = self._site.processes.get(name)
-            if process is not None and process.is_alive:
-                process.thaw()
-                continue
-            self._start(name)
-
-    def _start(self, name: str) -> None:
+    def _start(self, name: str) -> Process:
         if self._plan.mode == "embedded":
-            self._site.serve(name)
-        elif name == "web":
-            self._site.serve_uvicorn(name, role="web")
-        else:
-            self._site.run_turns(name)
+            return self._site.serve(name)
+        if name == "web":
+            return self._site.serve_uvicorn(name, role="web")
+        return self._site.run_turns(name)
 
 
 class Ground:
@@ -227,44 +153,37 @@ class Ground:
         self.mode = mode
         self.nursery = Nursery()
         stack.callback(self.nursery.close)
-        self.postgres: Postgres | None = None
-        self.redis: Redis | None = None
+        self.servers: tuple[Postgres, Redis] | None = None
         if mode == "scaled":
-            programs = find_postgres()
-            assert programs is not None, "needs PostgreSQL"
-            self.postgres, self.redis = Postgres(programs), Redis()
-            for server in (self.postgres, self.redis):
-                stack.callback(server.remove)
-                server.start()
+            postgres = stack.enter_context(passing(partial(Postgres, is_durable=False)))
+            self.servers = (postgres, stack.enter_context(passing(Redis)))
         self.var = Path(tempfile.mkdtemp(prefix="turnkeeper-soak-"))
         if not os.environ.get("SOAK_KEEP"):
             stack.callback(shutil.rmtree, self.var, ignore_errors=True)
-        self.blank: Blank = make_blank(self.var, postgres=self.postgres)
+        self.blank: Blank = make_blank(self.var, postgres=self.servers and self.servers[0])
 
-    def soak(self, plan: Plan, *, say: Callable[[str], None]) -> tuple[list[str], Tally]:
+    def soak(self, plan: Plan) -> tuple[list[str], Tally]:
         """Run one plan on a new site."""
         var = self.var / f"{plan.mode}_{plan.seed}"
         var.mkdir()
+        postgres, redis = self.servers or (None, None)
         site = Site(
-            var,
-            blank=self.blank,
-            nursery=self.nursery,
-            postgres=self.postgres,
-            redis=self.redis,
-            **SPANS,
+            var, blank=self.blank, nursery=self.nursery, postgres=postgres, redis=redis, **SPANS
         )
-        soak = Soak(plan, site, say=say)
-        found: list[str] | None = None
+        soak = Soak(plan, site, servers=self.servers)
+        found = ["it did not come to its end"]
         try:
             found = soak.run()
-            return found, soak.tally
+        except Exception as problem:  # noqa: BLE001 - the other seeds are still to come
+            found = [f"{type(problem).__name__}: {problem}"]
         finally:
-            if found != [] and os.environ.get("SOAK_KEEP"):
-                say(f"Kept: {var}")
+            if found and os.environ.get("SOAK_KEEP"):
+                _say(f"Kept: {var}")
                 for process in site.processes.values():
                     process.kill()
             else:
                 site.leave()
+        return found, soak.tally
 
 
 def main() -> None:
@@ -273,8 +192,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     mode = os.environ.get("SOAK_MODE", "scaled")
     first = int(os.environ.get("SOAK_SEED") or random.SystemRandom().randrange(1_000_000))
-    passed = 0
     seeds = range(first, first + int(os.environ.get("SOAK_SEEDS", "1")))
+    passed = 0
     with ExitStack() as stack:
         ground = Ground(stack, mode)
         for seed in seeds:
@@ -282,18 +201,17 @@ def main() -> None:
                 seed=seed,
                 mode=mode,
                 turns=int(os.environ.get("SOAK_TURNS", "500")),
+                faults=int(os.environ.get("SOAK_FAULTS", "50")),
                 runners=int(os.environ.get("SOAK_RUNNERS", "4")),
                 conversations=int(os.environ.get("SOAK_CONVERSATIONS", "12")),
                 longest_pause=float(os.environ.get("SOAK_PAUSE", "5")),
             )
             _say(f"SOAK_SEED={seed} {plan}")
             began_at = time.monotonic()
-            found, tally = ground.soak(plan, say=_say)
+            found, tally = ground.soak(plan)
             passed += not found
-            _say(
-                f"{len(tally.accepted)} turns, {len(tally.cancelled)} cancels, {len(tally.faults)} faults in "
-                f"{time.monotonic() - began_at:.0f} s: {'all promises kept' if not found else 'BROKEN'}"
-            )
+            verdict = "BROKEN" if found else "all promises kept"
+            _say(f"{tally} in {time.monotonic() - began_at:.0f} s: {verdict}")
             for sentence in found:
                 _say(f"  {sentence}")
     _say(f"{passed} of {len(seeds)} seeds passed")

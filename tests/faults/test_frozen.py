@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults import measures
 from tests.faults.conftest import MakeSite
-from tests.faults.fleet import LEASE, REAPED, TTL, other_runner, start_scaled
+from tests.faults.fleet import LEASE, REAPED, TTL, let_pass, other_runner, start_scaled
 from tests.support import eventually_sync
 
 pytestmark = pytest.mark.timeout(180)
@@ -28,7 +28,7 @@ def test_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(scal
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after)["status"] == "completed"
     assert site.owner_of(after) is other_runner(site, frozen)
-    time.sleep(max(0.0, 5.5 - (time.monotonic() - stopped_at)))  # until its tool would have ended
+    let_pass(5.5, since=stopped_at)  # until its tool would have ended
     before = site.record()
     frozen.thaw()
     eventually_sync(lambda: "registered again" in frozen.said, timeout=10)
@@ -79,7 +79,7 @@ def test_g05_a_process_that_was_frozen_for_less_than_its_lease_goes_on(scaled: M
     client.until_running(turn_id, "affect")
     frozen = site.owner_of(turn_id)
     frozen.freeze()
-    time.sleep(TTL / 4)
+    let_pass(TTL / 4)
     frozen.thaw()
     assert client.until_ended(turn_id)["status"] == "completed"
     assert site.verdict() == []
@@ -94,7 +94,7 @@ def test_g05_the_one_process_of_embedded_mode_fences_itself_when_it_goes_on(embe
     turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
     client.until_running(turn_id, "affect")
     process.freeze()
-    time.sleep(TTL + 0.5)
+    let_pass(TTL + 0.5)
     process.thaw()
     assert client.until_ended(turn_id)["status"] == "interrupted"
     after = client.say(conversation, 'call affect {"key": "b"}')

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from scripts.servers import Postgres
 from tests.faults import measures
 from tests.faults.conftest import MakeSite
 from tests.faults.places import NEVER_BEGAN, OFTEN, PLACES, PLAN, expected_status
-from tests.faults.servers import Postgres
-from tests.support import eventually_sync
 
 SAME_HOST = 3.0  # seconds from the death of a process to the end of its turns
 TTL = 3.0
@@ -102,5 +101,5 @@ def test_acceptance_93_a_cancel_whose_runner_dies_before_it_obeys_is_on_record(s
     assert request["settled_at"] is not None
     assert site.verdict() == []
     site.run_turns()
-    eventually_sync(lambda: len(site.record().active_turns) == 0)
+    site.until_settled(within=5)
     assert [effect.split()[0] for effect in site.effects()] == ["a"]  # 94b: nothing was resumed

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from scripts.servers import Postgres
 from tests.faults.conftest import MakeSite
 from tests.faults.processes import Process, owned_by
-from tests.faults.servers import Postgres
 from tests.faults.site import Site
 from tests.support import eventually_sync
 
@@ -145,7 +145,7 @@ def test_g11_a_process_without_its_database_gives_its_turns_up(
     conversation, turn = begin(site)
     assert deaf(site)
     if how == "stopped":
-        postgres.stop()
+        postgres.crash()
     else:
         postgres.signal(signal.SIGSTOP)
     eventually_sync(lambda: "The lease is lost" in process.said, timeout=1.5 + 1.0)

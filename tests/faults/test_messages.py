@@ -4,12 +4,12 @@ import time
 
 import pytest
 
+from scripts.servers import Redis
 from tests.faults import measures
 from tests.faults.checker import view_violations
 from tests.faults.client import Client, Watcher
 from tests.faults.conftest import MakeSite
-from tests.faults.fleet import start_scaled
-from tests.faults.servers import Redis
+from tests.faults.fleet import let_pass, start_scaled
 from tests.faults.site import Site
 from tests.support import eventually_sync
 
@@ -76,7 +76,7 @@ def test_g09_a_socket_that_is_cut_every_moment_misses_nothing(embedded: MakeSite
     turns = [client.say(conversation, TALK) for _ in range(4)]
     while not site.record().turn(turns[-1])["ended_at"]:
         watcher.is_connected.wait(5)
-        time.sleep(0.05)
+        let_pass(0.05)
         watcher.cut()
     assert watcher.welcomes > 3
     assert_all_was_seen(site, watcher, conversation)
@@ -90,8 +90,8 @@ def test_g09_a_redis_that_comes_back_costs_no_event(scaled: MakeSite, redis: Red
     watcher = site.watch(conversation)
     turns = [client.say(conversation, TALK) for _ in range(3)]
     client.until_running(turns[0], "affect")
-    redis.stop()
-    time.sleep(0.5)
+    redis.crash()
+    let_pass(0.5)
     redis.start()
     for turn_id in turns:
         assert client.until_ended(turn_id, within=20)["status"] == "completed"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.faults import measures
 from tests.faults.conftest import MakeSite
+from tests.faults.fleet import let_pass
 from tests.faults.processes import Process
 from tests.faults.site import Site
 from tests.support import eventually_sync
@@ -46,7 +47,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(embedd
     answer = client.post(f"/api/conversations/{conversation}/messages", {"text": "help"})
     assert answer.status_code >= 500
     assert set(answer.json()) == {"error", "code"}
-    time.sleep(2)  # the tool ends, and its result cannot be stored
+    let_pass(2.0)  # the tool ends, and its result cannot be stored
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
     turn = client.until_ended(turn_id, within=15)
     assert turn["status"] in ("completed", "failed", "interrupted")
@@ -68,7 +69,7 @@ def test_a_process_without_free_file_descriptors_goes_on_when_it_has_some(embedd
         conversation, 'call affect {"key": "a", "seconds": 1}\ncall ignore {"seconds": 0.1}'
     )
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (open_files(process), hard))
-    time.sleep(2)
+    let_pass(2.0)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
     assert client.until_ended(turn_id, within=15)["status"] in (
         "completed",

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from scripts.servers import Postgres, Redis
 from tests.faults.conftest import MakeSite
 from tests.faults.nursery import ROOT
-from tests.faults.servers import Postgres, Redis
 from tests.faults.site import SCALED, Site, environment
 from tests.support import eventually_sync
 
@@ -112,7 +112,7 @@ def test_g2_without_redis_a_cancel_takes_a_poll_and_turns_run_on(scaled: MakeSit
         assert time.monotonic() - began_at < 10
     finally:
         redis.signal(signal.SIGCONT)
-    redis.stop()
+    redis.crash()
     cancel_held("stopped", within=BY_POLL)
     assert client.until_ended(client.say(conversation, "help"))["status"] == "completed"
     redis.start()
@@ -161,7 +161,7 @@ def test_runners_come_and_go_and_outlive_their_database(scaled: MakeSite, postgr
     assert client.until_ended(early)["status"] == "completed"
     eventually_sync(lambda: postgres.run(jobs, database=site.database) == [(0,)])
 
-    postgres.stop()
+    postgres.crash()
     eventually_sync(lambda: "No turns can be fetched" in runner.said, timeout=30)
     postgres.start()
     eventually_sync(site.is_ready, timeout=20)

@@ -5,13 +5,13 @@ import signal
 import psycopg
 import pytest
 
+from scripts.servers import Postgres, Redis
 from tests.faults.conftest import MakeSite
-from tests.faults.servers import Postgres, Redis
 
 
 def test_a_postgres_that_was_ended_keeps_what_it_had(postgres: Postgres):
     postgres.run("CREATE TABLE IF NOT EXISTS kept (n int)")
-    postgres.stop()
+    postgres.crash()
     with pytest.raises(psycopg.OperationalError):
         postgres.run("SELECT 1")
     postgres.start()
@@ -21,7 +21,7 @@ def test_a_postgres_that_was_ended_keeps_what_it_had(postgres: Postgres):
 def test_a_redis_comes_back_on_its_port(redis: Redis):
     port = redis.port
     redis.signal(signal.SIGSTOP)
-    redis.stop()
+    redis.crash()
     redis.start()
     assert redis.port == port
 

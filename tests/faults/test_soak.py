@@ -1,7 +1,10 @@
 """A short soak for every change; `make soak` takes its time. Seeds that have failed once stay here."""
 
+from typing import Any
+
 import pytest
 
+from scripts.servers import Postgres, Redis
 from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 from tests.faults.soak import SPANS, Plan, Soak
@@ -9,17 +12,18 @@ from tests.faults.soak import SPANS, Plan, Soak
 SEEDS = [7]
 
 
-def soak(site: Site, **plan: object) -> None:
-    run = Soak(Plan(conversations=5, longest_pause=3.0, **plan), site, say=print)
-    found = run.run()
-    assert found == [], (run.tally.faults, site.var)
-    assert run.tally.faults
+def soak(site: Site, *, servers: tuple[Postgres, Redis] | None = None, **plan: Any) -> None:
+    run = Soak(Plan(conversations=5, faults=8, longest_pause=3.0, **plan), site, servers=servers)
+    assert run.run() == [], (run.tally.faults, site.var)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_g06_many_turns_many_faults_one_at_a_time_and_in_order(scaled: MakeSite, seed: int):
-    soak(scaled(**SPANS), seed=seed, mode="scaled", turns=40, runners=2)
+def test_g06_many_turns_many_faults_one_at_a_time_and_in_order(
+    scaled: MakeSite, postgres: Postgres, redis: Redis, seed: int
+):
+    site = scaled(**SPANS)
+    soak(site, servers=(postgres, redis), seed=seed, mode="scaled", turns=40, runners=2)
 
 
 @pytest.mark.long

@@ -15,11 +15,9 @@ import httpx
 import pytest
 
 from governance.core import procfs
-from tests.faults.servers import find_postgres, find_redis, free_port
+from scripts.servers import are_installed, free_port
 from tests.setup.test_start import ROOT
 from tests.support import eventually_sync
-
-NEEDED = find_postgres() and find_redis()
 
 
 @contextmanager
@@ -54,7 +52,8 @@ def var() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(
-    not NEEDED and os.environ.get("CI") != "true", reason="needs postgresql and redis-server"
+    not are_installed() and os.environ.get("CI") != "true",
+    reason="needs postgresql and redis-server",
 )
 @pytest.mark.timeout(180)
 def test_a_message_to_one_process_is_answered_in_another_and_ctrl_c_ends_all_of_it(var: Path):

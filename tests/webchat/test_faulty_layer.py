@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.faults.servers import Redis, find_redis
+from scripts.servers import NotInstalled, Redis, find_redis, passing
 from tests.support import eventually
 from tests.webchat.sockets import Socket
 from turns import selectors
@@ -63,11 +63,11 @@ async def test_whatever_the_layer_does_two_tabs_see_the_log_as_it_is(
 
 @pytest.fixture
 def redis(settings: Any) -> Iterator[Redis]:
-    if find_redis() is None:
-        pytest.skip("no redis-server is installed")
-    server = Redis()
     try:
-        server.start()
+        find_redis()
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+    with passing(Redis) as server:
         settings.CHANNEL_LAYERS = {
             "default": {
                 "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
@@ -75,8 +75,6 @@ def redis(settings: Any) -> Iterator[Redis]:
             }
         }
         yield server
-    finally:
-        server.remove()
 
 
 async def test_after_a_restart_of_redis_streamed_text_comes_again_and_no_event_is_missing(
@@ -87,7 +85,7 @@ async def test_after_a_restart_of_redis_streamed_text_comes_again_and_no_event_i
     socket = await connect().open()
     await say(socket, "help")
     assert any(frame["type"] == "text_delta" for frame in socket.seen)
-    await asyncio.to_thread(redis.stop)
+    await asyncio.to_thread(redis.crash)
     await say(socket, "wait 0.01")
     await asyncio.to_thread(redis.start)
     seen = len(socket.seen)
@@ -104,7 +102,7 @@ async def test_a_page_that_opens_while_redis_is_away_sees_the_log_and_hears_the_
     connect: Connect, settings: Any, redis: Redis
 ):
     settings.WEBCHAT_LOG_CHECK_INTERVAL = settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.1
-    await asyncio.to_thread(redis.stop)
+    await asyncio.to_thread(redis.crash)
     socket = await connect().open()
     await say(socket, "help")
     assert socket.seqs == list(range(1, len(socket.seqs) + 1))
