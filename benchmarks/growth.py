@@ -1,28 +1,47 @@
-"""Rows of growth: what a turn takes in a long conversation, and in a database with a long past."""
+"""Rows of growth: what a turn and a look take in a long conversation, and in a database with a long past."""
 
-import sqlite3
 import time
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from uuid import UUID
 
 from benchmarks.clock_model import CALL, NOW
 from benchmarks.measurement import Effort, Spread, spread
+from benchmarks.planting import plant_into
+from benchmarks.progress import say
 from benchmarks.rows import Row, latency
 from tests.faults.client import Client, Watcher
 from tests.faults.site import Site
-from tests.past import Past, plant
+from tests.past import Past
 
 MESSAGES_OF_A_TURN = 3  # a question, a call, an answer
 TURNS_EACH = 10
 PATIENCE = 120.0
 _OF_PAST = 100_000_000  # where the ids of the long past begin
+_TURN = "POST of a message → `turn_end`"
+_LOOK = "GET of the list, then the snapshot of one"
 
 
-def measure(site: Site, effort: Effort) -> list[Row]:
-    """Return the rows: of conversations, then of databases."""
-    template = _template(site)
-    lengths = {
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """A site that can be planted: how its processes are started again, and how its rows are called."""
+
+    site: Site
+    start: Callable[[], object]
+    name: str
+    what: str
+
+    def plant(self, template: UUID, pasts: Iterable[Past]) -> None:
+        """Plant while nobody is at work: a server that does not get to its database lets its turns go."""
+        for process in self.site.processes.values():
+            process.kill()
+        plant_into(self.site, template, pasts)
+        self.start()
+
+
+def of_lengths(ground: Ground, effort: Effort) -> list[Row]:
+    """Return the rows of conversations, from the shortest to the longest."""
+    pasts = {
         count: Past(
             conversations=1,
             turns_each=max(round(count / MESSAGES_OF_A_TURN), 1),
@@ -30,37 +49,46 @@ def measure(site: Site, effort: Effort) -> list[Row]:
         )
         for number, count in enumerate(effort.messages)
     }
-    _plant(site, template, list(lengths.values()))
-    conversations = {count: str(past.conversation_id()) for count, past in lengths.items()}
-    measured = _in_turn(site, conversations, effort.clicks)
-    shortest = measured[effort.messages[0]]
-    rows = [
-        latency(
-            f"messages_{count}",
-            f"POST of a message → `turn_end`, after {count:,} messages",
-            of_length,
-            bare=shortest,
-        )
-        for count, of_length in measured.items()
+    ground.plant(_template(ground.site), pasts.values())
+    conversations = {count: str(past.conversation_id()) for count, past in pasts.items()}
+    measured = _measure(ground.site, conversations, effort.clicks)
+    smallest = measured[effort.messages[0]]
+    return [
+        row
+        for count, times in measured.items()
+        for row in times.rows(f"messages_{count}", f"after {count:,} messages", bare=smallest)
     ]
-    return rows + _of_pasts(site, template, effort)
 
 
-def _of_pasts(site: Site, template: UUID, effort: Effort) -> list[Row]:
+def of_pasts(ground: Ground, effort: Effort) -> list[Row]:
+    """Return the rows of databases, from the youngest to the oldest."""
+    template = _template(ground.site)
     there, rows, smallest = 0, list[Row](), None
     for count in effort.finished:
-        past = Past(
-            conversations=(count - there) // TURNS_EACH,
-            turns_each=TURNS_EACH,
-            first=_OF_PAST + there,
-        )
-        _plant(site, template, [past])
+        say(f"{count:,} finished turns, {ground.what}")
+        added = (count - there) // TURNS_EACH
+        past = Past(conversations=added, turns_each=TURNS_EACH, first=_OF_PAST + there)
+        ground.plant(template, [past])
         there = count
-        [measured] = _in_turn(site, {count: site.client().converse()}, effort.clicks).values()
-        smallest = smallest or measured
-        what = f"POST of a message → `turn_end`, {count:,} finished turns in the database"
-        rows.append(latency(f"finished_{count}", what, measured, bare=smallest))
+        [times] = _measure(
+            ground.site, {count: ground.site.client().converse()}, effort.clicks
+        ).values()
+        smallest = smallest or times
+        what = f"{count:,} finished turns, {ground.what}"
+        rows += times.rows(f"finished_{count}_{ground.name}", what, bare=smallest)
     return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    turn: Spread
+    look: Spread
+
+    def rows(self, row_id: str, what: str, *, bare: "_Times") -> list[Row]:
+        return [
+            latency(row_id, f"{_TURN}, {what}", self.turn, bare=bare.turn),
+            latency(f"{row_id}_look", f"{_LOOK}, {what}", self.look, bare=bare.look),
+        ]
 
 
 def _template(site: Site) -> UUID:
@@ -70,27 +98,23 @@ def _template(site: Site) -> UUID:
     return UUID(conversation)
 
 
-def _plant(site: Site, template: UUID, pasts: list[Past]) -> None:
-    """Plant while nobody is at work: it takes long, and a server without its database lets its turns go."""
-    site.processes["web"].kill()
-    with closing(sqlite3.connect(Path(site.var) / "db.sqlite3")) as connection:
-        for past in pasts:
-            plant(connection.execute, "sqlite", template, past)
-        connection.commit()
-    site.serve()
-
-
-def _in_turn(site: Site, conversations: dict[int, str], rounds: int) -> dict[int, Spread]:
-    """Run a turn in each conversation, round by round; the first round warms up and does not count."""
+def _measure(site: Site, conversations: dict[int, str], rounds: int) -> dict[int, _Times]:
+    """Run a turn in each conversation, round by round, and look at each; the first round warms up and does not count."""
     client = site.client()
-    watchers = {count: site.watch(key) for count, key in conversations.items()}
-    seconds: dict[int, list[float]] = {count: [] for count in conversations}
+    turns: dict[int, list[float]] = {count: [] for count in conversations}
+    looks: dict[int, list[float]] = {count: [] for count in conversations}
     for _ in range(rounds + 1):
         for count, conversation in conversations.items():
-            seconds[count].append(_turn(client, watchers[count], conversation))
-    for watcher in watchers.values():
-        watcher.leave()
-    return {count: spread(values[1:]) for count, values in seconds.items()}
+            asked_at = time.monotonic()
+            assert client.get("/api/conversations").is_success
+            watcher = site.watch(conversation)
+            looks[count].append(time.monotonic() - asked_at)
+            turns[count].append(_turn(client, watcher, conversation))
+            watcher.leave()
+    return {
+        count: _Times(turn=spread(turns[count][1:]), look=spread(looks[count][1:]))
+        for count in conversations
+    }
 
 
 def _turn(client: Client, watcher: Watcher, conversation: str) -> float:

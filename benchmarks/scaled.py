@@ -14,7 +14,7 @@ BAR_CANCEL = Bar(most=1000)
 PATIENCE = 60.0
 
 
-def measure(site: Site, redis: Redis, effort: Effort, *, embedded: Spread) -> list[Row]:
+def measure(site: Site, redis: Redis, effort: Effort, *, embedded: Spread | None) -> list[Row]:
     """Return the rows of a web process and a runner; Redis is stopped in the end."""
     rows = [
         click_row(

@@ -37,9 +37,14 @@ def scaled_site(directory: Path) -> Iterator[tuple[Site, Redis]]:
         passing(Redis) as redis,
         _site(directory, postgres=postgres, redis=redis) as site,
     ):
-        site.run_turns()
-        site.serve_uvicorn(role="web")
+        start_scaled(site)
         yield site, redis
+
+
+def start_scaled(site: Site) -> None:
+    """Start (again) the web process and the runner."""
+    site.run_turns()
+    site.serve_uvicorn(role="web")
 
 
 @contextmanager

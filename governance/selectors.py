@@ -110,6 +110,11 @@ def calls_of_group(group: str) -> list[ToolCall]:
     return calls_of_groups([group])
 
 
+def count_of_group(group: str) -> int:
+    """Return how many calls a group has."""
+    return ToolCall.objects.filter(group=group).count()
+
+
 def health(scope: str) -> ScopeHealth:
     """Return how the calls of a scope went so far, in one query."""
     rows = (

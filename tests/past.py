@@ -1,4 +1,4 @@
-"""A long past: one finished turn, multiplied by SQL with its messages, events and calls."""
+"""A long past: one finished turn, multiplied by SQL with all that belongs to it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from django.apps import apps
 _SPREAD = 2654435761  # ids lie all over an index, as random ones do
 _CONVERSATION, _TURN = "c", "d"
 Execute = Callable[[str], Any]
+Changes = Mapping[str, str]  # expressions by column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,50 +33,78 @@ def plant(execute: Execute, vendor: str, template: UUID, past: Past) -> None:
     """
     ids = _Ids(vendor)
     own = ids.literal(template)
-    each = past.turns_each
-    place, turn, within = f"({past.first} + n / {each})", f"({past.first} + n)", f"(n % {each})"
-
-    def of_template(column: str) -> str:
-        return f"(SELECT {column} FROM turns_conversation WHERE id = {own})"
+    turn = f"({past.first} + n)"
+    place, within = f"({past.first} + n / {past.turns_each})", f"(n % {past.turns_each})"
 
     def grown(column: str, last: str) -> str:
-        return f"t.{column} + {within} * {of_template(last)}"
+        return f"t.{column} + {within} * (SELECT {last} FROM turns_conversation WHERE id = {own})"
 
     conversation = {
-        name: f"t.{name} * {each}" for name in ("last_number", "last_position", "last_seq")
+        "id": ids.column(_CONVERSATION, f"({past.first} + n)"),
+        **{
+            name: f"t.{name} * {past.turns_each}"
+            for name in ("last_number", "last_position", "last_seq")
+        },
     }
-    conversation["id"] = ids.column(_CONVERSATION, turn)
-    of_both = {
-        "conversation_id": ids.column(_CONVERSATION, place),
-        "turn_id": ids.column(_TURN, turn),
+    of_turn = {"turn_id": ids.column(_TURN, turn)}
+    of_both = {"conversation_id": ids.column(_CONVERSATION, place), **of_turn}
+    of_call = {"scope": ids.text(_CONVERSATION, place), "group": ids.text(_TURN, turn)}
+    turns = {
+        "id": of_turn["turn_id"],
+        "conversation_id": of_both["conversation_id"],
+        "number": f"{within} + 1",
+        "client_id": "NULL",
     }
-    turns = {"id": of_both["turn_id"], "number": f"{within} + 1", "client_id": "NULL"}
-    turns["conversation_id"] = of_both["conversation_id"]
-    message = {**of_both, "position": grown("position", "last_position")}
-    event = {**of_both, "seq": grown("seq", "last_seq")}
-    call = {"scope": ids.text(_CONVERSATION, place), "group": ids.text(_TURN, turn)}
-    many, here = past.conversations * each, f"conversation_id = {own}"
-    _multiply(execute, "turns.Conversation", f"id = {own}", past.conversations, conversation)
-    _multiply(execute, "turns.Turn", here, many, turns)
-    _multiply(execute, "turns.Message", here, many, message)
-    _multiply(execute, "turns.Event", here, many, event)
-    _multiply(execute, "governance.ToolCall", f"scope = '{template}'", many, call)
-
-
-def _multiply(
-    execute: Execute, name: str, where: str, times: int, changes: Mapping[str, str]
-) -> None:
-    model = apps.get_model(name)
-    columns = [field.column for field in model._meta.concrete_fields]
-    if "id" not in changes:
-        columns.remove("id")
-    names = ", ".join(f'"{column}"' for column in columns)
-    values = ", ".join(changes.get(column, f't."{column}"') for column in columns)
-    execute(
-        f'INSERT INTO "{model._meta.db_table}" ({names}) '
-        f"WITH RECURSIVE series(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n < {times - 1}) "
-        f'SELECT {values} FROM (SELECT * FROM "{model._meta.db_table}" WHERE {where}) t, series'
+    here, of_call_here = f"conversation_id = {own}", f"scope = '{template}'"
+    of_turn_here = f"turn_id IN (SELECT id FROM turns_turn WHERE {here})"
+    rows = _Rows(execute)
+    rows.count(past.conversations, order=conversation["id"])
+    rows.multiply("turns.Conversation", f"id = {own}", conversation)
+    # In the order in which the largest indexes have them.
+    rows.count(past.conversations * past.turns_each, order=of_both["conversation_id"])
+    rows.multiply("turns.Turn", here, turns)
+    rows.multiply(
+        "turns.Message", here, {**of_both, "position": grown("position", "last_position")}
     )
+    rows.multiply("turns.Event", here, {**of_both, "seq": grown("seq", "last_seq")})
+    rows.multiply("turns.CancelRequest", of_turn_here, of_turn)
+    rows.multiply("turns.DeadlineOrder", of_turn_here, of_turn)
+    rows.multiply("turns.Operation", here, {**of_both, "op_id": of_call["group"]})
+    rows.multiply("governance.ToolCall", of_call_here, of_call)
+    rows.multiply("governance.Approval", of_call_here, of_call)
+
+
+class _Rows:
+    """Inserts each row of a template as often as it has counted."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+
+    def count(self, times: int, *, order: str) -> None:
+        """Have a number `n` for each copy, in an order."""
+        self._make(
+            "copies",
+            f"WITH RECURSIVE series(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n < {times - 1}) "
+            f"SELECT n FROM series ORDER BY {order}",
+        )
+
+    def multiply(self, model_name: str, where: str, changes: Changes) -> None:
+        """Insert copies of those rows of a model, with what is different in each."""
+        model = apps.get_model(model_name)
+        table = model._meta.db_table
+        columns = [field.column for field in model._meta.concrete_fields]
+        if "id" not in changes:
+            columns.remove("id")
+        names = ", ".join(f'"{column}"' for column in columns)
+        values = ", ".join(changes.get(column, f't."{column}"') for column in columns)
+        self._make("template", f'SELECT * FROM "{table}" WHERE {where}')
+        self._execute(
+            f'INSERT INTO "{table}" ({names}) SELECT {values} FROM copies CROSS JOIN template t'
+        )
+
+    def _make(self, name: str, query: str) -> None:
+        self._execute(f"DROP TABLE IF EXISTS {name}")
+        self._execute(f"CREATE TEMPORARY TABLE {name} AS {query}")
 
 
 class _Ids:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import models, transaction
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 
 from governance import recorder, selectors
 from governance.moments import database_now
@@ -68,7 +68,8 @@ def prune(
             _delete_events(turn.pk)
             _empty(turn)
             time.sleep(pause)
-    gone = Process.objects.filter(ended_at__lt=before, turns=None)
+    owned = Turn.objects.filter(owner=OuterRef("pk"))
+    gone = Process.objects.filter(~Exists(owned), ended_at__lt=before)
     pruned.processes = gone.count() if is_dry_run else gone.delete()[0]
     return pruned
 
@@ -83,13 +84,18 @@ def _old_turns(before: object) -> Iterator[Turn]:
         .exclude(status__in=ACTIVE_STATUSES)
         .exclude(user_message="")
         .exclude(is_detached=True, delivered_at=None, parent__status=TurnStatus.COMPLETED)
-        .order_by("queued_at", "pk")
+        .order_by("ended_at", "pk")
     )
-    after = Q()
-    while batch := list(old.filter(after).only("queued_at", "conversation_id")[:BATCH]):
+    batch = list(_few(old))
+    while batch:
         yield from batch
         last = batch[-1]
-        after = Q(queued_at__gt=last.queued_at) | Q(queued_at=last.queued_at, pk__gt=last.pk)
+        later = Q(ended_at__gt=last.ended_at) | Q(pk__gt=last.pk)
+        batch = list(_few(old.filter(later, ended_at__gte=last.ended_at)))
+
+
+def _few(turns: "models.QuerySet[Turn]") -> "models.QuerySet[Turn]":
+    return turns.only("ended_at", "conversation_id")[:BATCH]
 
 
 def _quiet_conversations(before: object) -> list[UUID]:
@@ -113,13 +119,10 @@ def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
 
 
 def _add(pruned: Pruned, turn_id: UUID) -> None:
-    counted = Turn.objects.filter(pk=turn_id).aggregate(
-        events=Count("events", distinct=True), messages=Count("messages", distinct=True)
-    )
     pruned.turns += 1
-    pruned.events += counted["events"]
-    pruned.messages += counted["messages"]
-    pruned.calls += len(selectors.calls_of_group(str(turn_id)))
+    pruned.events += Event.objects.filter(turn_id=turn_id).count()
+    pruned.messages += Message.objects.filter(turn_id=turn_id).count()
+    pruned.calls += selectors.count_of_group(str(turn_id))
 
 
 def _delete_events(turn_id: UUID) -> None:

@@ -58,7 +58,9 @@ def active_turns(*, user: User) -> list[Json]:
     """Return the turns that wait or run, with what their tools are doing (V5)."""
     turns = Turn.objects.filter(status__in=ACTIVE_STATUSES).select_related("owner")
     if not sees_all(user):
-        turns = turns.filter(conversation__owner_id=user.pk)
+        # Not by a join, which SQLite would begin with all that the user has ever said.
+        own = Conversation.objects.filter(pk=OuterRef("conversation"), owner_id=user.pk)
+        turns = turns.filter(Exists(own))
     rows = list(turns.order_by("queued_at")[:LIST_LENGTH])
     at = timezone.now()
     running = calls.DescribedCalls((row.pk for row in rows), at=at)
@@ -209,14 +211,11 @@ def _turns_of(
     """The turns of the messages shown, those that wait, and those that were ended before they began."""
     wanted = Q(pk__in={message.turn_id for message in messages})
     if with_active:
-        wanted |= Q(status__in=ACTIVE_STATUSES)
+        here = Q(conversation=conversation)
+        wanted |= here & Q(status__in=ACTIVE_STATUSES)
         # … unless what they said has been pruned.
-        wanted |= Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
-    turns = (
-        Turn.objects.filter(wanted, conversation=conversation)
-        .select_related("owner")
-        .order_by("-number")
-    )
+        wanted |= here & Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
+    turns = Turn.objects.filter(wanted).select_related("owner").order_by("-number")
     return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]
 
 

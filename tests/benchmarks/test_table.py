@@ -25,9 +25,11 @@ ROWS = {
     "mcp_call",
 }
 STREAMS = {f"streams_{n}_{what}" for n in (1, 2, 3) for what in ("delay", "rate", "core", "busy")}
-GROWTH = {*(f"messages_{n}" for n in (10, 20, 30)), *(f"finished_{n}" for n in (10, 100))}
-PROCESSES = {"click_embedded", *STREAMS, "socket_memory", "turn_memory", *GROWTH}
+LENGTHS = {f"messages_{n}{what}" for n in (10, 20, 30) for what in ("", "_look")}
+PASTS = {f"finished_{n}_sqlite{what}" for n in (10, 100) for what in ("", "_look")}
+PROCESSES = {"click_embedded", *STREAMS, "socket_memory", "turn_memory", *LENGTHS, *PASTS}
 SCALED = {"click_scaled", "cancel_heard", "cancel_dead", "cancel_lost"}
+SCALED |= {row.replace("sqlite", "postgres") for row in PASTS}
 
 
 def expected_rows() -> set[str]:
@@ -79,6 +81,20 @@ def test_a_quick_run_fills_every_row(tmp_path, options):
     assert all(row["what"] in table for row in record["rows"])
     assert table.strip() in run.stdout
     assert str(ROOT) not in json.dumps(record)
+
+
+def test_a_part_of_the_rows_is_not_written_into_the_page():
+    options = ["--quick", "--only", "core", "--write-docs"]
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert "--write-docs wants a whole run" in run.stderr
 
 
 def test_the_spread_of_many_measurements():

@@ -1,4 +1,7 @@
-"""Rows of conversations: their messages, their event log, what clients asked for, who is looking."""
+"""Rows of conversations: their messages, their event log, what clients asked for, who is looking.
+
+A foreign key has no index of its own where a rule or another index begins with it: each row costs one less.
+"""
 
 import uuid
 
@@ -63,7 +66,11 @@ class Message(models.Model):
     """
 
     conversation = models.ForeignKey(
-        Conversation, models.CASCADE, related_name="messages", verbose_name=_("conversation")
+        Conversation,
+        models.CASCADE,
+        related_name="messages",
+        verbose_name=_("conversation"),
+        db_index=False,
     )
     turn = models.ForeignKey(
         "turns.Turn", models.CASCADE, related_name="messages", verbose_name=_("turn")
@@ -81,7 +88,7 @@ class Message(models.Model):
     class Meta:
         verbose_name = _("message")
         verbose_name_plural = _("messages")
-        ordering = ["conversation", "position"]
+        ordering = ["conversation_id", "position"]
         constraints = [
             models.UniqueConstraint(fields=["conversation", "position"], name="turns_position_once")
         ]
@@ -94,7 +101,11 @@ class Event(models.Model):
     """A fact with a number: what sockets, tabs and processes see of a conversation, in order (append-only)."""
 
     conversation = models.ForeignKey(
-        Conversation, models.CASCADE, related_name="+", verbose_name=_("conversation")
+        Conversation,
+        models.CASCADE,
+        related_name="+",
+        verbose_name=_("conversation"),
+        db_index=False,
     )
     turn = models.ForeignKey(
         "turns.Turn", models.CASCADE, related_name="events", verbose_name=_("turn")
@@ -107,7 +118,7 @@ class Event(models.Model):
     class Meta:
         verbose_name = _("event")
         verbose_name_plural = _("events")
-        ordering = ["conversation", "seq"]
+        ordering = ["conversation_id", "seq"]
         constraints = [
             models.UniqueConstraint(fields=["conversation", "seq"], name="turns_seq_once")
         ]
@@ -122,7 +133,7 @@ class Operation(models.Model):
     `op_id` is the client's; that of a message that was a cancel word begins with "message:".
     """
 
-    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="+")
+    conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="+", db_index=False)
     turn = models.ForeignKey("turns.Turn", models.CASCADE, related_name="+")
     op_id = models.CharField(max_length=80)
     outcome = models.CharField(max_length=20)

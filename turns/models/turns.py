@@ -1,4 +1,8 @@
-"""Rows of turns: the turns themselves, the requests to cancel them, the repairs of what they left behind."""
+"""Rows of turns: the turns themselves, the requests to cancel them, the repairs of what they left behind.
+
+An index is found by its first columns, and by conditions of `= NULL` if it is a partial one: SQLite, which has no
+statistics and does not compare lists, finds no other.
+"""
 
 import uuid
 
@@ -23,7 +27,11 @@ class Turn(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     conversation = models.ForeignKey(
-        "turns.Conversation", models.CASCADE, related_name="turns", verbose_name=_("conversation")
+        "turns.Conversation",
+        models.CASCADE,
+        related_name="turns",
+        verbose_name=_("conversation"),
+        db_index=False,
     )
     number = models.PositiveBigIntegerField(_("number"))
     parent = models.ForeignKey(
@@ -86,14 +94,18 @@ class Turn(models.Model):
         ]
         indexes = [
             models.Index(fields=["status", "queued_at"], name="turns_by_status"),
+            models.Index(fields=["conversation", "status"], name="turns_of_conversation"),
             models.Index(fields=["agent", "-queued_at"], name="turns_of_agent"),
             models.Index(
-                fields=["owner"], condition=Q(status__in=_LIVE), name="turns_live_of_owner"
+                fields=["owner", "status"], condition=Q(ended_at=None), name="turns_live_of_owner"
             ),
             models.Index(
                 fields=["parent"],
                 condition=Q(is_detached=True, delivered_at=None),
                 name="turns_undelivered",
+            ),
+            models.Index(
+                fields=["ended_at", "id"], condition=~Q(user_message=""), name="turns_to_prune"
             ),
         ]
 
@@ -105,7 +117,11 @@ class CancelRequest(models.Model):
     """A stored wish to end a turn or one of its calls: who, how, why, and how long it took to come true (C2, C12)."""
 
     turn = models.ForeignKey(
-        Turn, models.CASCADE, related_name="cancel_requests", verbose_name=_("turn")
+        Turn,
+        models.CASCADE,
+        related_name="cancel_requests",
+        verbose_name=_("turn"),
+        db_index=False,
     )
     tool_id = models.CharField(
         _("tool call"), max_length=200, blank=True, help_text=_("Blank = the whole turn.")

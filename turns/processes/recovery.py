@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from governance import Cancellation, CancelReason
 from governance.moments import ago
@@ -40,16 +40,14 @@ def end_lost(process: Process, live: Collection[UUID]) -> Recovered:
     That happens where a commit came through and its answer did not. A turn that was claimed a moment ago may not be in
     `live` yet, so it is left alone.
     """
-    lost = Turn.objects.filter(
-        owner=process, status__in=LIVE_STATUSES, started_at__lt=ago(CLAIM_GRACE)
-    )
-    return _end(lost.exclude(pk__in=live), "A turn was lost by its owner")
+    lost = _live_of(process).filter(started_at__lt=ago(CLAIM_GRACE)).exclude(pk__in=live)
+    return _end(lost, "A turn was lost by its owner")
 
 
 def end_abandoned(process: Process) -> None:
     """End whatever `process` still owns as interrupted by its shutdown, and let it retire."""
     ending = ending_of(Cancellation(reason=CancelReason.SHUTDOWN))
-    for turn in Turn.objects.filter(owner=process, status__in=LIVE_STATUSES):
+    for turn in _live_of(process):
         end_turn(turn.pk, ending)
     processes.retire(process)
 
@@ -75,6 +73,10 @@ def end_orphaned() -> Recovered:
         Q(owner=None) | Q(owner__ended_at__isnull=False), status__in=LIVE_STATUSES
     )
     return _end(without_owner, "A turn was interrupted: its process is gone")
+
+
+def _live_of(process: Process) -> "QuerySet[Turn]":
+    return Turn.objects.filter(owner=process, status__in=LIVE_STATUSES, ended_at=None)
 
 
 def _end(turns: Iterable[Turn], complaint: str) -> Recovered:

@@ -15,7 +15,7 @@ from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnsError
 from turns.models import CancelRequest, Conversation, Turn
 from turns.sub_agents.cascades import CUT_OFF
-from turns.sub_agents.reports import undelivered
+from turns.sub_agents.reports import OWED, undelivered
 
 
 def after(turn_id: UUID) -> list[log.Batch]:
@@ -47,10 +47,8 @@ def carry_all(*, limit: int = 100) -> list[log.Batch]:
         ~Exists(overtaken),
         ~Q(status=TurnStatus.CANCELLED),
         Q(parent__parent=None) | ~Q(parent__parent__status__in=CUT_OFF),
-        parent__status=TurnStatus.COMPLETED,
+        OWED,
         parent__conversation__parked_at=None,
-        is_detached=True,
-        delivered_at=None,
         ended_at__isnull=False,
     )
     places = due.order_by().values_list("parent__conversation_id", flat=True).distinct()[:limit]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from governance import Cancellation, CancelReason, CancelSource
 from governance.durations import format_duration
@@ -17,6 +17,10 @@ from turns.models import Conversation, Message, Turn
 REPORT_LENGTH = 20_000
 
 _ENDED = [status.value for status in TurnStatus if status.is_terminal]
+# The statuses that it may not have are named, since there are few turns of those that SQLite would begin with.
+OWED = Q(is_detached=True, delivered_at=None, parent__isnull=False) & ~Q(
+    parent__status__in=[status.value for status in TurnStatus if status is not TurnStatus.COMPLETED]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +65,7 @@ def undelivered(conversation_id: UUID) -> "QuerySet[Turn, Turn]":
     Those of a turn that was cut off are not: their work was cancelled with it (C7).
     """
     return Turn.objects.filter(
-        parent__conversation=conversation_id,
-        parent__status=TurnStatus.COMPLETED,
-        is_detached=True,
-        delivered_at=None,
-        status__in=_ENDED,
+        OWED, parent__conversation=conversation_id, status__in=_ENDED
     ).order_by("ended_at", "pk")
 
 
