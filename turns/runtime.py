@@ -19,9 +19,10 @@ from turns.agents.casting import cast_of
 from turns.attendance import Attendance
 from turns.chat_models import close_connections, warm
 from turns.conf import app_settings
+from turns.core.live import LiveTurn
 from turns.core.ports import ClaimedTurn
 from turns.core.runner import TurnRunner
-from turns.core.supervisor import LiveTurn, TurnSupervisor
+from turns.core.supervisor import TurnSupervisor
 from turns.dispatch import hints
 from turns.dispatch.hints import Ear
 from turns.journal import DatabaseJournal

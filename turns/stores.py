@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from governance import Decision, approvals, checkpoint
-from governance.doors import database_door
+from governance.doors import database_door, reading_door
 from turns import endings, sinks, store
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 from turns.dispatch import hints
@@ -14,7 +14,7 @@ from turns.sub_agents import deliveries
 
 _claim_next = database_door(store.claim_next)
 _decisions = database_door(approvals.decided)
-_open_orders = database_door(store.open_orders)
+_open_orders = reading_door(store.open_orders)  # a cancel waits behind nothing else (C12)
 _end_turn = database_door(endings.end_turn)
 _sweep = database_door(recovery.sweep)
 _deliver_after = database_door(deliveries.after)

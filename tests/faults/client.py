@@ -115,6 +115,47 @@ class Client:
         return eventually_sync(ended, timeout=within)
 
 
+class Administrator:
+    """Somebody who has signed in to the admin of one web process; the password is the name."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._http = httpx.Client(base_url=url, trust_env=False, timeout=15, follow_redirects=True)
+        self.read("/admin/login/")
+        self.submit("/admin/login/?next=/admin/", username=name, password=name)
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._http.close()
+
+    def read(self, path: str, **query: str) -> str:
+        """Return a page."""
+        answer = self._http.get(path, params=query)
+        assert answer.is_success, (answer.status_code, path)
+        return answer.text
+
+    def submit(self, path: str, **fields: str) -> None:
+        """Send a form, which the admin accepts: it shows another page then."""
+        token = self._http.cookies["csrftoken"]
+        answer = self._http.post(path, data=fields, headers={"X-CSRFToken": token})
+        assert answer.is_success, (answer.status_code, path)
+        assert answer.history, answer.text
+
+    def limit(self, tool_name: str, **limits: str) -> None:
+        """Give a tool limits of its own, as a person writes them."""
+        self.submit(
+            "/admin/governance/toolpolicy/add/",
+            **{
+                **dict.fromkeys(("timeout_ms", "idle_timeout_ms", "ceiling_ms", "max_running"), ""),
+                "note": "",
+                "revision": "",
+                "is_active": "on",
+                "tool_enabled": "on",
+                "tool_name": tool_name,
+                **limits,
+            },
+        )
+
+
 class Watcher(threading.Thread):
     """A tab that is open: collects frames, and after a break goes on where it was, at the next address."""
 

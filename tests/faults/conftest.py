@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def _need(find: Callable[[], object]) -> None:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _tables_can_be_read(django_db_blocker: Any) -> Iterator[None]:
     """Let the checker read the databases of sites; the tests' own one is not touched."""
     with django_db_blocker.unblock():
@@ -96,17 +97,8 @@ def nursery() -> Iterator[Nursery]:
 @pytest.fixture
 def embedded(tmp_path: Path, blank_file: Blank, nursery: Nursery) -> Iterator[MakeSite]:
     """Return a function that makes a site of one process: SQLite, messages in memory. Nothing is started yet."""
-    made: list[Site] = []
-
-    def make(**settings: Any) -> Site:
-        var = tmp_path / f"site{len(made)}"
-        var.mkdir()
-        made.append(Site(var, blank=blank_file, nursery=nursery, **{**QUICK, **settings}))
-        return made[-1]
-
-    yield make
-    for site in made:
-        site.leave()
+    with _sites(tmp_path, blank=blank_file, nursery=nursery) as make:
+        yield make
 
 
 @pytest.fixture
@@ -114,24 +106,51 @@ def scaled(
     tmp_path: Path, blank_database: Blank, nursery: Nursery, postgres: Postgres, redis: Redis
 ) -> Iterator[MakeSite]:
     """Return a function that makes a site of many processes: PostgreSQL, Redis. Nothing is started yet."""
+    servers = {"postgres": postgres, "redis": redis}
+    with _sites(tmp_path, blank=blank_database, nursery=nursery, **servers) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared_embedded(
+    tmp_path_factory: pytest.TempPathFactory, blank_file: Blank, nursery: Nursery
+) -> Iterator[MakeSite]:
+    """Return what `embedded` returns, for a site that does for all tests of a module."""
+    directory = tmp_path_factory.mktemp("shared")
+    with _sites(directory, blank=blank_file, nursery=nursery) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared_scaled(
+    tmp_path_factory: pytest.TempPathFactory,
+    blank_database: Blank,
+    nursery: Nursery,
+    own_postgres: Postgres,
+    own_redis: Redis,
+) -> Iterator[MakeSite]:
+    """Return what `scaled` returns, for a site that does for all tests of a module: none of them breaks its servers."""
+    own_postgres.start()
+    own_redis.start()
+    directory = tmp_path_factory.mktemp("shared")
+    servers = {"postgres": own_postgres, "redis": own_redis}
+    with _sites(directory, blank=blank_database, nursery=nursery, **servers) as make:
+        yield make
+
+
+@contextmanager
+def _sites(directory: Path, **parts: Any) -> Iterator[MakeSite]:
+    """Give a function that makes sites of these parts, and end them afterwards."""
     made: list[Site] = []
 
     def make(**settings: Any) -> Site:
-        var = tmp_path / f"scaled_{os.getpid()}_{len(made)}_{tmp_path.name[-20:]}"
+        var = directory / f"{os.getpid()}_{len(made)}_{directory.name[-20:]}"
         var.mkdir()
-        made.append(
-            Site(
-                var,
-                blank=blank_database,
-                nursery=nursery,
-                postgres=postgres,
-                redis=redis,
-                **{**QUICK, **settings},
-            )
-        )
+        made.append(Site(var, **parts, **{**QUICK, **settings}))
         return made[-1]
 
-    yield make
-    for site in made:
-        postgres.start()
-        site.leave()
+    try:
+        yield make
+    finally:
+        for site in made:
+            site.leave()

@@ -59,6 +59,13 @@ class Record:
         """Return the calls of one turn."""
         return self.calls_by_turn.get(turn_id, [])
 
+    def cancel_seconds(self, turn_id: str) -> float:
+        """Return how long the cancel of a turn has taken, from its row to the end of the turn, by the database's clock."""
+        [request] = [
+            row for row in self.requests if str(row["turn_id"]) == turn_id and not row["tool_id"]
+        ]
+        return float(request["settled_ms"]) / 1000
+
     def owner_pid(self, turn_id: str) -> int:
         """Return the pid of the process that owns a turn; 0 if none does."""
         owner = self.turn(turn_id)["owner_id"]

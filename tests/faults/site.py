@@ -15,7 +15,7 @@ import httpx
 from scripts.servers import Postgres, Redis, free_port
 from tests.faults import records
 from tests.faults.checker import violations
-from tests.faults.client import Client, Watcher
+from tests.faults.client import Administrator, Client, Watcher
 from tests.faults.nursery import ROOT, Nursery
 from tests.faults.processes import Process, owned_by
 from tests.faults.records import ACTIVE, Record
@@ -92,7 +92,7 @@ class Site:
         self.tokens = blank.tokens
         self.processes: dict[str, Process] = {}
         self.ports: dict[str, int] = {}
-        self._clients: list[Client] = []
+        self._clients: list[Client | Administrator] = []
         self._watchers: list[Watcher] = []
         self._nursery = nursery
         self._postgres = postgres
@@ -114,13 +114,13 @@ class Site:
 
     def serve_uvicorn(self, name: str = "web", *, role: str = "embedded", **faults: Any) -> Process:
         """Start (again) uvicorn: embedded mode, or a web process of scaled mode."""
-        port = str(self._port(name))
+        port = str(self.port(name))
         command = ["-m", "uvicorn", "config.asgi:application", "--port", port, "--lifespan", "on"]
         return self._web(name, [*command, "--log-level", "warning"], role=role, **faults)
 
-    def run_turns(self, name: str = "runner", **faults: Any) -> Process:
+    def run_turns(self, name: str = "runner", *options: str, **faults: Any) -> Process:
         """Start (again) a runner of scaled mode, and wait until it can be seen in the database."""
-        process = self._start(name, ["manage.py", "runner"], role="runner", **faults)
+        process = self._start(name, ["manage.py", "runner", *options], role="runner", **faults)
         eventually_sync(
             lambda: not process.is_alive or self._is_registered(process), timeout=START_BOUND
         )
@@ -144,6 +144,12 @@ class Site:
         self._clients.append(made)
         return made
 
+    def administrator(self, name: str = "web") -> Administrator:
+        """Sign in to the admin of a web process."""
+        made = Administrator(self.url(name), "root")
+        self._clients.append(made)
+        return made
+
     def watch(self, conversation_id: str, *names: str, user: str = "ada") -> Watcher:
         """Open a tab."""
         urls = [self.url(name) for name in names or ("web",)]
@@ -154,7 +160,11 @@ class Site:
 
     def url(self, name: str = "web") -> str:
         """Return the address of a web process."""
-        return f"http://127.0.0.1:{self._port(name)}"
+        return f"http://127.0.0.1:{self.port(name)}"
+
+    def port(self, name: str = "web") -> int:
+        """Return the port that is kept for a process."""
+        return self.ports.setdefault(name, free_port())
 
     def is_ready(self, name: str = "web") -> bool:
         """Return whether a web process says that it can work."""
@@ -205,6 +215,7 @@ class Site:
             except ProcessLookupError:
                 continue
         if self._postgres is not None:
+            self._postgres.start()  # whatever the test has done to it
             self._postgres.run(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
 
     def _web(self, name: str, arguments: Iterable[str], **faults: Any) -> Process:
@@ -232,7 +243,7 @@ class Site:
             before.kill()
         given = environment(self.var, database_url=self.database_url, redis_url=self.redis_url)
         given |= {
-            "PORT": str(self._port(name)),
+            "PORT": str(self.port(name)),
             "FAULTS_SETTINGS": json.dumps({**self.settings, **(settings or {})}),
             "FAULTS_LAYER": json.dumps(dict(layer)) if layer else "",
             "TURNKEEPER_CRASH": f"@{self._orders(name)}",
@@ -250,9 +261,6 @@ class Site:
 
     def _mode(self, role: str) -> dict[str, str]:
         return {} if role == "embedded" else SCALED
-
-    def _port(self, name: str) -> int:
-        return self.ports.setdefault(name, free_port())
 
     def _status(self, name: str, path: str) -> int:
         try:

@@ -1,11 +1,10 @@
 """Messages between processes get lost, doubled, late and out of order; sockets are cut: nobody misses anything (G2, G9)."""
 
-import time
-
 import pytest
 
 from scripts.servers import Redis
 from tests.faults import measures
+from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.checker import view_violations
 from tests.faults.client import Client, Watcher
 from tests.faults.conftest import MakeSite
@@ -19,7 +18,6 @@ LAYERS = {
     "doubled and late": {"duplicate": 0.3, "late": 0.5, "delay": 0.3, "seed": 2},
 }
 TALK = 'slowly one two three four five\ncall affect {"key": "a", "seconds": 0.3}\ncall affect {"key": "b"}'
-BY_POLL = 1.5
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -59,12 +57,11 @@ def test_g02_g09_with_a_layer_that_fails_all_is_seen_and_a_cancel_takes_a_poll(
     for _ in range(3):
         held = client.say(conversation, 'call affect {"key": "held", "seconds": 60}')
         client.until_running(held, "affect")
-        asked_at = time.monotonic()
         assert client.cancel(held).is_success
         assert client.until_ended(held)["status"] == "cancelled"
-        measures.note("G2", f"cancel, layer: {fault}", time.monotonic() - asked_at)
+        measures.note("G2", f"cancel, layer: {fault}", site.record().cancel_seconds(held))
     assert_all_was_seen(site, watcher, conversation)
-    assert site.verdict(cancel_within=BY_POLL + 1.0) == []
+    assert site.verdict(cancel_within=CANCEL_BY_POLL + BUSY) == []
 
 
 def test_g09_a_socket_that_is_cut_every_moment_misses_nothing(embedded: MakeSite):
@@ -98,29 +95,3 @@ def test_g09_a_redis_that_comes_back_costs_no_event(scaled: MakeSite, redis: Red
     assert_all_was_seen(site, watcher, conversation)
     assert watcher.close_codes == []
     assert site.verdict() == []
-
-
-def test_acceptance_51_52_53_56_who_comes_back_sees_all_that_happened(embedded: MakeSite):
-    site = embedded()
-    site.serve()
-    client = site.client()
-    conversation = client.converse()
-    first = site.watch(conversation)
-    turn_id = client.say(conversation, "slowly one two three four five six seven\n" + TALK)
-    first.until("text_delta", turn_id=turn_id)
-    first.leave()  # a reload, in the middle of the text
-    second = site.watch(conversation)
-    snapshot = second.until("snapshot")
-    assert [turn["turn_id"] for turn in snapshot["active_turns"]] == [turn_id]
-    second.leave()
-    assert client.until_ended(turn_id)["status"] == "completed"  # nobody looks
-    third = site.watch(conversation)
-    snapshot = third.until("snapshot")
-    assert snapshot["active_turns"] == []
-    assert snapshot["seq"] == site.record().conversations[0]["last_seq"]
-    held = client.say(conversation, 'call affect {"key": "held", "seconds": 60}')
-    client.until_running(held, "affect")
-    third.leave()
-    assert client.cancel(held).is_success  # alone, and yet no zombie
-    assert client.until_ended(held)["status"] == "cancelled"
-    assert site.verdict(cancel_within=1.0) == []

@@ -7,7 +7,6 @@ within their graces, and if they do not, the supervisor ends the turn without th
 import asyncio
 import contextvars
 import logging
-import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from itertools import count
 from typing import Any
@@ -22,7 +21,9 @@ from governance import (
     ScopeRegistry,
 )
 from turns.core.exceptions import Fenced, TurnRefused
+from turns.core.live import LiveTurn
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding, TurnStore
+from turns.core.rounds import begin_rounds
 from turns.core.runner import TurnRunner, ending_of
 from turns.core.turns import TurnStatus
 
@@ -35,31 +36,11 @@ END_ATTEMPTS = 4  # of a process that goes down
 END_PAUSE = 3.0  # seconds at most between two attempts
 
 
-class LiveTurn:
-    """A turn that this process runs."""
-
-    def __init__(self, turn: ClaimedTurn) -> None:
-        self.turn = turn
-        self.token = CancellationToken()
-        self.runner: TurnRunner | None = None
-        self.is_fenced = False
-        self.overdue: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def find_call(self, tool_id: str) -> LiveCall | None:
-        """Return the call of this id if it waits or runs now."""
-        return self.runner.find_call(tool_id) if self.runner else None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it only waits for a person or for another turn."""
-        return self.runner is not None and self.runner.is_waiting
-
-
 class TurnSupervisor:
     """Starts, cancels and ends turns on one event loop.
 
     `cancel_bound` is how many seconds after a cancel a turn is ended whatever its runner does; `poll_interval` how
-    often the stored requests are read, in case a nudge was lost (C12). `also_poll` is awaited at each poll. While
+    often the stored requests are read, in case a nudge was lost (C12). `also_poll` is awaited as often. While
     `max_live` turns are busy here no other begins; what was woken meanwhile begins in that order (P4). 0 = none ever.
     About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
     """
@@ -123,9 +104,18 @@ class TurnSupervisor:
         """Begin to poll and to sweep."""
         self._fill()
         if not self._watching:
+            # The wishes are read in rounds of their own: nothing else that takes its time makes a cancel late (C12).
             self._watching = (
-                asyncio.create_task(self._poll_for_ever(), name="turn supervisor poll"),
-                asyncio.create_task(self._sweep_for_ever(), name="turn supervisor sweep"),
+                begin_rounds(
+                    self.nudge, name="turn supervisor wishes", interval=self._poll_interval
+                ),
+                begin_rounds(self._poll, name="turn supervisor poll", interval=self._poll_interval),
+                begin_rounds(
+                    self._sweep,
+                    name="turn supervisor sweep",
+                    interval=self._sweep_interval,
+                    jitter=SWEEP_JITTER,
+                ),
             )
 
     def wake(self, conversation_id: UUID) -> None:
@@ -386,25 +376,10 @@ class TurnSupervisor:
         else:
             live.token.cancel(order.cancellation)
 
-    async def _poll_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._poll_interval)
-            try:
-                self._fill()  # a turn may wait for a person now, which nobody tells
-                await self.nudge()
-                if self._also_poll is not None:
-                    await self._also_poll()
-            except Exception:
-                logger.exception("A poll of the turn supervisor failed")
-
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            jitter = random.uniform(1 - SWEEP_JITTER, 1 + SWEEP_JITTER)  # noqa: S311 - no secret
-            await asyncio.sleep(self._sweep_interval * jitter)
-            try:
-                await self._sweep()
-            except Exception:
-                logger.exception("A sweep of the turn supervisor failed")
+    async def _poll(self) -> None:
+        self._fill()  # a turn may wait for a person now, which nobody tells
+        if self._also_poll is not None:
+            await self._also_poll()
 
     async def _sweep(self) -> None:
         await self._store.sweep(tuple(self._live))

@@ -184,6 +184,28 @@ class TestCancel:
         (ending,) = await house.store.until_ended(turn)
         assert ending.status is TurnStatus.CANCELLED
 
+    async def test_a_poll_that_hangs_does_not_hold_up_a_request_whose_nudge_was_lost(
+        self, make_house
+    ):
+        hangs = asyncio.Event()
+
+        async def also_poll():
+            hangs.set()
+            await asyncio.Event().wait()
+
+        house = make_house(poll_interval=0.001, also_poll=also_poll)
+        house.supervisor.start()
+        pause = gate()
+        turn = house.queue("hello", [pause])
+        house.supervisor.wake(turn.conversation_id)
+        await pause.reached.wait()
+        await hangs.wait()
+
+        house.order(turn)
+
+        (ending,) = await house.store.until_ended(turn)
+        assert ending.status is TurnStatus.CANCELLED
+
     async def test_a_request_from_before_the_start_counts(self, house):
         turn = house.queue("hello", [text("never")])
         house.order(turn)
@@ -491,4 +513,4 @@ class TestDrain:
         async with asyncio.timeout(5):
             await again.wait()
 
-        assert "A poll of the turn supervisor failed" in caplog.text
+        assert "A round failed: turn supervisor poll" in caplog.text

@@ -1,6 +1,7 @@
 """`sessions_ask`: a sub-agent works in a turn of its own, its answer is the result of the call (C10, T10)."""
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from django.db import OperationalError
@@ -15,6 +16,8 @@ from turns.sub_agents import following
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+IDLE = 1.5  # seconds; many times the interval of signs of life, for a busy machine
 
 
 async def an_agent(name: str, **fields):
@@ -249,6 +252,51 @@ async def test_a_sub_agent_whose_call_is_out_of_time_reports_and_that_is_deliver
     started = await stage.listener.until("turn_start", source="sub_agent")
     assert started["reports"][0]["text"] == "Half way."
     await stage.ended(started["turn_id"])
+
+
+async def test_a_sub_agent_at_work_keeps_its_call_alive(stage: Stage, settings, props):
+    settings.GOVERNANCE_PROGRESS_INTERVAL = 0.05
+    cast(stage, go=[[ask("a1", "dig")], [text("Good.")]], dig=[[call("c1", "held")], [text("G")]])
+    turn_id = await stage.say()
+    await running_with_idle_limit(stage, turn_id, IDLE)
+    await eventually(lambda: longest_progress(stage, "a1") > 1.3 * IDLE, timeout=20)
+    props.open("c1")
+
+    assert (await stage.ended(turn_id)).status == "completed"
+    assert (await stage.calls(turn_id))["a1"].result == "G"
+
+
+async def test_a_sub_agent_that_shows_no_sign_of_life_is_out_of_time(stage: Stage, settings):
+    settings.GOVERNANCE_PROGRESS_INTERVAL = 60
+    cast(
+        stage,
+        go=[[ask("a1", "dig")], [text("On.")]],
+        dig=[[call("c1", "held")]],
+        **{"[TIME_IS_UP]": [[text("Half way.")]], "[SUB-AGENT]": [[text("I see.")]]},
+    )
+    turn_id = await stage.say()
+    await running_with_idle_limit(stage, turn_id, IDLE)
+    assert (await stage.ended(turn_id)).status == "completed"
+
+    result = (await stage.calls(turn_id))["a1"]
+    assert (result.status, result.error_type) == ("timed_out", "timeout")
+    assert "made no progress" in result.result
+    carrier = await stage.listener.until("turn_start", source="sub_agent")
+    await stage.ended(carrier["turn_id"])
+
+
+async def running_with_idle_limit(stage: Stage, turn_id: UUID, seconds: float) -> None:
+    """Wait until the sub-agent is at work, then give the call that waits for it an idle limit."""
+    await stage.listener.until("tool_start", tool_id="c1")
+    runtime.find_turn(turn_id).find_call("a1").change_limits(
+        None, idle_timeout=seconds, source=TimeoutSource.OVERRIDE
+    )
+
+
+def longest_progress(stage: Stage, tool_id: str) -> float:
+    """How many seconds a call ran when it was last told that it does."""
+    told = [e for e in stage.listener.events if e["type"] == "tool_progress"]
+    return max((e["elapsed_ms"] / 1000 for e in told if e["tool_id"] == tool_id), default=0.0)
 
 
 async def test_both_clocks_stand_still_while_a_sub_agent_asks_a_person(stage: Stage, settings):

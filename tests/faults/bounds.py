@@ -1,0 +1,4 @@
+"""The bounds that docs/reliability.md promises, in seconds, and what a test adds to them on a machine that is busy."""
+
+CANCEL_BY_POLL = 1.5  # G2: from the wish to the end of the turn, whatever was lost
+BUSY = 0.5  # several test runs may share two cores
