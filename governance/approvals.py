@@ -23,6 +23,7 @@ from governance.storable import storable_json, storable_text
 
 INTERRUPTED = "interrupted"
 REASON_LENGTH = 500
+MOST_OPEN = 1_000
 _NAME_LENGTH = 128
 
 # The row of a question, for the types of those who may read it but not import the models.
@@ -131,6 +132,11 @@ def of_groups(groups: Iterable[str]) -> dict[tuple[str, str], Approval]:
     """Return the last question about each call of these groups that was asked about, in one query."""
     rows = Approval.objects.filter(group__in=list(groups), is_late=False).order_by("pk")
     return {(row.group, row.call_id): row for row in rows}
+
+
+def open_questions() -> list[Approval]:
+    """Return the questions that nobody has decided yet, whoever asks, oldest first; so many that a person can read them."""
+    return list(_open().order_by("pk")[:MOST_OPEN])
 
 
 def all_of(group: str) -> list[Approval]:

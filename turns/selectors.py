@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from governance import CallStatus
 from governance.doors import database_door, reading_door
-from turns import calls, histories, log, processes
+from turns import calls, histories, log, overviews, processes
 from turns.agents import AgentSummary, enabled_agents, find_agent
 from turns.conf import app_settings
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
@@ -35,12 +35,17 @@ def list_agents(*, user: User) -> list[AgentSummary]:
 @database_door
 def list_conversations(*, user: User) -> list[ConversationSummary]:
     """Return the user's conversations, the latest first; not those in which sub-agents work."""
+    owner_id = reload(user).pk
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
-    rows = Conversation.objects.filter(owner_id=reload(user).pk, parent=None).annotate(
+    rows = Conversation.objects.filter(owner_id=owner_id, parent=None).annotate(
         is_active=Exists(active)
     )
     default = find_agent().name
-    return [_summary(row, default=default) for row in rows.order_by("-updated_at")[:LIST_LENGTH]]
+    marks = overviews.read(owners={owner_id}).marks[owner_id]
+    return [
+        _summary(row, default=default, mark=marks.get(row.pk))
+        for row in rows.order_by("-updated_at")[:LIST_LENGTH]
+    ]
 
 
 @database_door
@@ -219,13 +224,17 @@ def _turns_of(
     return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]
 
 
-def _summary(row: Conversation, *, default: str) -> ConversationSummary:
+def _summary(
+    row: Conversation, *, default: str, mark: overviews.Mark | None = None
+) -> ConversationSummary:
     return ConversationSummary(
         id=row.pk,
         title=row.title,
         agent=row.agent or default,
         updated_at=row.updated_at,
         is_active=getattr(row, "is_active", False),
+        standing=mark.standing if mark else "",
+        asked=len(mark.asked_in) if mark else 0,
     )
 
 

@@ -48,7 +48,8 @@ __all__ = [
 class ConversationSummary:
     """A conversation in a list; `agent` names who answers in it now, the default one where nobody was chosen.
 
-    `parent_id` is the conversation that it works for, where it is a sub-agent's.
+    `standing` says how it stands where it is not at rest, and `asked` how many decisions it waits for. `parent_id` is
+    the conversation that it works for, where it is a sub-agent's.
     """
 
     id: UUID
@@ -56,6 +57,8 @@ class ConversationSummary:
     agent: str
     updated_at: datetime
     is_active: bool = False
+    standing: str = ""
+    asked: int = 0
     parent_id: UUID | None = None
     parent_title: str = ""
 

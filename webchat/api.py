@@ -297,6 +297,8 @@ def summary(conversation: Any) -> dict[str, Any]:
         "agent": conversation.agent,
         "updated_at": conversation.updated_at,
         "is_active": conversation.is_active,
+        "standing": conversation.standing or None,
+        "asked": conversation.asked,
     }
 
 

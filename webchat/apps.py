@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class WebchatConfig(AppConfig):
-    """Registers the checks, the sink through which events reach the sockets, and the bus of hints."""
+    """Registers the checks, the sinks through which events reach the sockets, and the bus of hints."""
 
     name = "webchat"
     verbose_name = _("Web chat")
@@ -19,9 +19,11 @@ class WebchatConfig(AppConfig):
         from webchat import checks, revocations, sockets
         from webchat.broadcast import ChannelLayerSink
         from webchat.hints import ChannelLayerHints
+        from webchat.lookout import lookout
 
         checks.register_all()
         draining.at_the_end(sockets.close_all)
         sinks.register(ChannelLayerSink())
+        sinks.register(lookout)
         hints.register(ChannelLayerHints())
         revocations.connect()

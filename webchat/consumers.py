@@ -18,8 +18,10 @@ from governance import CancelSource
 from turns import runtime, selectors
 from turns.attendance import Viewing
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnsError
+from turns.overviews import Overview
 from webchat import __version__, broadcast, operations, sockets
 from webchat.conf import app_settings
+from webchat.elsewhere import Elsewhere
 from webchat.exceptions import ProtocolError, SignedOut
 from webchat.feed import Feed, encode
 from webchat.frames import Frame, Heartbeat, Welcome
@@ -124,6 +126,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if not self.outbox.is_closing and last_seq > (self.feed.sent or 0):
             await self._guarded(self.feed.catch_up())
 
+    def see(self, overview: Overview) -> None:
+        """Tell the client how things stand elsewhere, where that is new to it and it reads at all."""
+        if self.outbox.has_room and (frame := self.elsewhere.news(overview)) is not None:
+            self._put(frame)
+
     async def say_goodbye(self) -> None:
         """Send what the log has, and let the client come back to another process, or to this one's successor."""
         if self.groups_joined:
@@ -138,6 +145,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         ) or UUID(int=0)
         await selectors.get_conversation(conversation_id=self.conversation_id, user=user)
         self.feed = Feed(conversation_id=self.conversation_id, outbox=self.outbox)
+        self.elsewhere = Elsewhere(user_id=user.pk, conversation_id=self.conversation_id)
         self.groups_joined = (
             broadcast.conversation_group(self.conversation_id),
             broadcast.user_group(user.pk),

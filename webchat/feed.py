@@ -14,7 +14,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 
 from turns import selectors
-from webchat.markdown import with_html
+from webchat.markdown import with_html, with_report_html
 from webchat.outbox import Outbox
 
 PAGE = 200
@@ -109,12 +109,17 @@ class Feed:
 
 
 async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the events as clients get them: messages with their HTML."""
+    """Return the events as clients get them: messages, and reports that begin a turn, with their HTML."""
     messages = [event for event in events if event["type"] == "message"]
-    if not messages:
+    carriers = [event for event in events if event["type"] == "turn_start" and event.get("reports")]
+    if not messages and not carriers:
         return events
-    rendered = {event["seq"]: event for event in await with_html(messages)}
-    return [rendered.get(event["seq"], event) for event in events]
+    rendered = [
+        *(await with_html(messages) if messages else ()),
+        *(await with_report_html(carriers) if carriers else ()),
+    ]
+    complete = {event["seq"]: event for event in rendered}
+    return [complete.get(event["seq"], event) for event in events]
 
 
 def encode(frame: Mapping[str, Any]) -> str:

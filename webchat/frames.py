@@ -69,6 +69,19 @@ class Heartbeat(Frame):
     active: list[str]
 
 
+class Overview(Frame):
+    """What goes on elsewhere, whole, whenever it has changed; forget it with a new `welcome`.
+
+    `conversations`: your other conversations that are not at rest, `standing` as `asking`, `parked`, `working` or
+    `interrupted`; `asked_in` names the conversation of each of their open questions. `questions`: what sub-agents ask that
+    work for this conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question.
+    """
+
+    type: Literal["overview"] = "overview"
+    conversations: list[dict[str, Any]]
+    questions: list[dict[str, Any]]
+
+
 class Problem(Frame):
     """Your frame had no effect: why, and which frame it was where that is known."""
 
@@ -272,7 +285,7 @@ class TurnError(Event):
     message: str
 
 
-ANSWERS = (Welcome, Snapshot, MessageResult, OpResult, Heartbeat, Problem, TextDelta)
+ANSWERS = (Welcome, Snapshot, MessageResult, OpResult, Heartbeat, Overview, Problem, TextDelta)
 EVENTS = (
     TurnQueued,
     TurnStart,

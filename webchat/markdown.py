@@ -76,7 +76,30 @@ def html_of(message: Mapping[str, Any]) -> str:
 
 
 async def with_html(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with their HTML, rendered in a worker thread."""
+    """Return the messages with their HTML and that of the reports in them, rendered in a worker thread."""
+    return await asyncio.to_thread(lambda: [_message_with_html(message) for message in messages])
+
+
+async def with_report_html(starts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return `turn_start` events with the HTML of their reports, rendered in a worker thread."""
     return await asyncio.to_thread(
-        lambda: [{**message, "html": html_of(message)} for message in messages]
+        lambda: [
+            {**start, "reports": [_report_with_html(report) for report in start["reports"]]}
+            for start in starts
+        ]
     )
+
+
+def _message_with_html(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = [
+        {**block, "sub_agent": _report_with_html(block["sub_agent"])}
+        if block.get("sub_agent")
+        else block
+        for block in message.get("content") or ()
+    ]
+    return {**message, "content": content, "html": html_of(message)}
+
+
+def _report_with_html(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sub-agent has reported is an agent's text, like an answer."""
+    return {**report, "html": render_markdown(str(report.get("text", "")))}

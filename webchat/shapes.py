@@ -178,13 +178,15 @@ class AgentsAnswer(Schema):
 
 
 class ConversationAnswer(Schema):
-    """One conversation."""
+    """One conversation; `standing` null = it is at rest, `asked` = how many decisions it waits for."""
 
     conversation_id: str
     title: str
     agent: str
     updated_at: str
     is_active: bool
+    standing: Literal["asking", "parked", "working", "interrupted"] | None
+    asked: int
 
 
 class ConversationsAnswer(Schema):

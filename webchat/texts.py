@@ -60,6 +60,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "not_cancellable": _("This call cannot be cancelled alone; Cancel Turn ends the turn."),
     # A decision on a call
     "approval_title": _("{tool} wants to run. Allow it?"),
+    "approval_title_of": _("{agent} wants to run {tool}. Allow it?"),
     "approval_no_input": _("(no arguments)"),
     "approval_about": _("About this tool"),
     "approval_still": _("It has not run; its clock and the turn’s stand still."),
@@ -69,13 +70,18 @@ CHAT_TEXTS: dict[str, Promise] = {
     "allow_once_tool": _("Allow {tool} once"),
     "allow_conversation": _("Allow for this conversation"),
     "allow_conversation_tool": _("Allow {tool} for this conversation"),
+    "allow_sub_agent": _("Allow for the work of {agent}"),
+    "allow_sub_agent_tool": _("Allow {tool} for the work of {agent}"),
     "deny": _("Deny"),
     "deny_tool": _("Deny {tool}"),
     "verdict_approved": _("Allowed {who}"),
     "verdict_remembered": _("Allowed {who} for this conversation"),
     "verdict_denied": _("Denied {who}"),
     "verdict_reason": _("{said}: {reason}"),
-    "title_asked": _("● Decision needed: {title}"),
+    "title_asked": _("({n}) Waits for you · {title}"),
+    "questions": _("Questions of sub-agents"),
+    "show_question": _("Show"),
+    "show_question_of": _("Show {k} of {n}"),
     "limit_none": _("no limit"),
     "limit_hint": _("limit asked for by the agent"),
     "limit_argument": _("limit from the call’s own arguments"),
@@ -114,6 +120,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     # Messages
     "author_you": _("You"),
     "author_agent": _("Agent"),
+    "author_parent": _("from the agent that this one works for"),
     "message_interrupted": _("cut off here"),
     "message_continued": _("sent by the button “Continue”"),
     "message_queued": _("Queued: starts when the running turn has ended"),
@@ -131,6 +138,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "bar_queue_other": _("{n} messages queued"),
     "cancel_turn": _("Cancel Turn"),
     "send": _("Send"),
+    "not_ready": _("The page was still loading: press Enter again to send this."),
     "queue": _("Queue"),
     # The connection
     "connection_connecting": _("Connecting…"),
@@ -176,8 +184,19 @@ CHAT_TEXTS: dict[str, Promise] = {
     "continue_turn_not_found": _("That turn is not there any more."),
     "continue_turn_denied": _("You may not continue this turn."),
     "resume_conversation_not_found": _("You may not let this conversation go on."),
+    # Marks of conversations in a list
+    "mark_asking_one": _("waits for your decision"),
+    "mark_asking_other": _("waits for {n} decisions"),
+    "mark_parked": _("parked"),
+    "mark_working": _("working"),
+    "mark_interrupted": _("interrupted, can go on"),
+    "back": _("All conversations"),
+    "back_asked_one": _("All conversations: another one waits for your decision"),
+    "back_asked_other": _("All conversations: others wait for {n} decisions"),
     # Spoken by the live regions
     "say_asked": _("{tool} waits for your decision."),
+    "say_asked_by": _("{agent} waits for your decision on {tool}."),
+    "say_asked_elsewhere": _("Another conversation waits for your decision."),
     "say_started": _("The agent is working."),
     "say_finished_one": _("Agent finished. {n} word."),
     "say_finished_other": _("Agent finished. {n} words."),
@@ -190,4 +209,9 @@ CHAT_TEXTS: dict[str, Promise] = {
     "say_earlier_other": _("{n} earlier messages shown."),
     "earlier_failed": _("Earlier messages could not be fetched. Try again."),
     "say_connected": _("Connected again."),
+}
+
+# What the list of conversations needs of them.
+LIST_TEXTS = {
+    key: text for key, text in CHAT_TEXTS.items() if key.startswith("mark_") or key == "title_asked"
 }

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from turns import selectors, services
 from turns.exceptions import AgentUnavailable, ConversationNotFound
-from webchat.texts import CHAT_TEXTS
+from webchat.texts import CHAT_TEXTS, LIST_TEXTS
 
 RECENT = 30  # conversations in the sidebar of the chat page
 
@@ -66,13 +66,14 @@ async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpRe
         shown = await selectors.get_conversation(conversation_id=conversation_id, user=user)
     except ConversationNotFound:
         raise Http404(_("There is no such conversation.")) from None
-    recent = await selectors.list_conversations(user=user)
+    known = await selectors.list_conversations(user=user)
+    urgent = [item for item in known[RECENT:] if item.standing == "asking"]
     return await _page(
         request,
         "webchat/chat.html",
         viewer=user,
         conversation=shown,
-        conversations=recent[:RECENT],
+        conversations=known[:RECENT] + urgent,
         agents=await selectors.list_agents(user=user),
         texts=CHAT_TEXTS,
         socket_path=f"/ws/conversations/{conversation_id}/",
@@ -89,6 +90,7 @@ async def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -
         viewer=user,
         conversations=await selectors.list_conversations(user=user),
         agents=await selectors.list_agents(user=user),
+        texts=LIST_TEXTS,
         problem=problem,
     )
 

@@ -45,11 +45,11 @@ async def test_the_card_shows_all_that_would_run_and_nothing_of_it_is_html(visit
     await expect(card.locator(".approval-description")).to_be_hidden()
     await card.get_by_text("About this tool").click()
     await expect(card.locator(".approval-description")).to_be_visible()
-    assert (await chat.page.title()).startswith("● Decision needed: ")
+    assert (await chat.page.title()).startswith("(1) Waits for you · ")
     await expect(chat.page.locator("#alert")).to_have_text("list_files waits for your decision.")
     await button(card, "Deny list_files").click()
     await chat.has_ended()
-    assert "Decision" not in await chat.page.title()
+    assert "Waits" not in await chat.page.title()
 
 
 async def test_a_no_with_a_reason_is_shown_and_survives_a_reload(visitor):

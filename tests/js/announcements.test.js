@@ -44,6 +44,11 @@ test("several ends at once are one sentence", () => {
   assert.deepEqual(both, [{ text: "2 tools finished", urgent: false }]);
 });
 
+test("the calls of a turn that is being ended are not told one by one", () => {
+  const aborted = { type: "turn_abort", reason: "user", source: "button", by: "ada" };
+  assert.deepEqual(said(numbered([...running, aborted]), numbered([results("a", "cancelled")], 6)), []);
+});
+
 test("a cancelled turn is said calmly, a failed one is urgent", () => {
   assert.equal(said(numbered(running), numbered([ends("cancelled")], 5))[0]?.urgent, false);
   assert.deepEqual(said(numbered(running), numbered([ends("failed")], 5)), [

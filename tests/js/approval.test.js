@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { announcementsOf } from "../../static/webchat/js/announcements.js";
-import { askedCount, isAsked, readableInput } from "../../static/webchat/js/approval.js";
+import { isAsked, readableInput } from "../../static/webchat/js/approval.js";
+import { openQuestions } from "../../static/webchat/js/elsewhere.js";
 import { canBeCancelled } from "../../static/webchat/js/status.js";
 import { verdictWords, Words } from "../../static/webchat/js/words.js";
 import { asks, CLOCK, EMPTY_SNAPSHOT, ends, numbered, opened, play, results, START, starts, TURN } from "./fixtures.js";
@@ -39,14 +40,14 @@ test("a question makes the card ask, with what is left of its time", () => {
   const call = callOf(state);
   assert.ok(isAsked(call));
   assert.ok(canBeCancelled(call));
-  assert.equal(askedCount(state.turns), 1);
+  assert.equal(openQuestions(state).length, 1);
   assert.equal(call.approval?.expiresAt, CLOCK.now + 600_000);
 });
 
 test("a call that was allowed goes on, and stays known as allowed when it starts and ends", () => {
   const state = opened(...numbered([START, asks("a"), QUESTION, decided("approved", { remember: true })]));
   assert.equal(callOf(state).status, "pending");
-  assert.equal(askedCount(state.turns), 0);
+  assert.equal(openQuestions(state).length, 0);
   const ended = callOf(play(state, numbered([starts("a"), results("a"), ends()], 5)));
   assert.equal(ended.status, "succeeded");
   assert.equal(ended.approval?.remember, true);

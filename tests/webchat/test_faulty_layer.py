@@ -129,7 +129,9 @@ async def test_one_query_looks_for_all_sockets(
         await connect().open()
     monkeypatch.setattr(lookout_module.selectors, "last_seqs", counted)
     await lookout.look()
-    assert [len(ids) for ids in asked] == [1]
+    # A socket that comes rings, so another look may be under way.
+    assert {len(ids) for ids in asked} == {1}
+    assert len(asked) <= 2
 
 
 async def test_a_look_that_fails_is_not_the_last_one(

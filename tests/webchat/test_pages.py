@@ -18,7 +18,10 @@ from turns.models import Agent
 from webchat.texts import CHAT_TEXTS
 
 STATIC = Path(__file__).parents[2] / "static" / "webchat"
-SCRIPTS = "\n".join(path.read_text() for path in sorted((STATIC / "js").glob("*.js")))
+OF_THE_LIST = "conversations.js"
+SCRIPTS = "\n".join(
+    path.read_text() for path in sorted((STATIC / "js").glob("*.js")) if path.name != OF_THE_LIST
+)
 
 
 class Page(HTMLParser):
@@ -200,6 +203,16 @@ async def test_ids_are_unique_and_every_one_that_the_scripts_want_is_there(chat_
     wanted |= set(re.findall(r'\["([\w-]+)", \(\) =>', SCRIPTS))
     assert wanted
     assert wanted <= set(ids)
+
+
+async def test_the_list_has_what_its_script_wants(
+    browser: AsyncClient, conversation: services.ConversationSummary
+) -> None:
+    page = Page((await browser.get("/")).content.decode())
+    script = (STATIC / "js" / OF_THE_LIST).read_text()
+    assert set(re.findall(r'byId\("([\w-]+)"', script)) <= set(page.ids())
+    texts = json.loads(page.data_blocks["webchat-texts"])
+    assert {"title_asked", "mark_asking_one", "mark_interrupted"} <= set(texts)
 
 
 async def test_the_scripts_get_every_text_that_they_use(chat_page: Page) -> None:

@@ -52,6 +52,11 @@ class Conversation(models.Model):
                 condition=models.Q(unattended_since__isnull=False),
                 name="turns_unattended",
             ),
+            models.Index(
+                fields=["owner"],
+                condition=models.Q(parked_at__isnull=False),
+                name="turns_parked_of_owner",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 /** What is worth saying aloud when one state follows another: boundaries only, never a clock or a piece of text. */
 
 import { isAsked } from "./approval.js";
+import { askedElsewhere } from "./elsewhere.js";
 import { elapsedOf, isCallOver, isTurnOver, SLOW_AFTER_MS, tierOf, VERY_SLOW_AFTER_MS } from "./status.js";
 import { endingWords, outcomeWords } from "./words.js";
 
@@ -23,10 +24,25 @@ export function announcementsOf(before, after, words) {
     const earlier = known.get(turn.id);
     return earlier === turn ? [] : turnAnnouncements(earlier, turn, words, after.viewer);
   });
+  spoken.push(...elsewhereAnnouncements(before, after, words));
   if (after.notice && after.notice.id !== before.notice?.id) {
     spoken.push({ text: words.text(after.notice.key, after.notice.params), urgent: after.notice.level === "error" });
   }
   return spoken;
+}
+
+/** What sub-agents ask on this page is urgent, too; what another conversation asks can wait a moment. @param {State} before @param {State} after @param {Words} words @returns {Array<Announcement>} */
+function elsewhereAnnouncements(before, after, words) {
+  if (before.questions === after.questions && before.elsewhere === after.elsewhere) return [];
+  const known = new Set(before.questions.map(({ turnId, call }) => `${turnId} ${call.toolId}`));
+  const asked = after.questions
+    .filter(({ turnId, call }) => isAsked(call) && !known.has(`${turnId} ${call.toolId}`))
+    .map(({ call }) => {
+      const text = words.text("say_asked_by", { tool: call.name, agent: call.subAgent?.agent ?? "" });
+      return { text, urgent: true };
+    });
+  const isMore = asked.length === 0 && askedElsewhere(after, "") > askedElsewhere(before, "");
+  return isMore ? [{ text: words.text("say_asked_elsewhere"), urgent: false }] : asked;
 }
 
 /** @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
@@ -52,9 +68,9 @@ function questionAnnouncements(before, after, words) {
     .map((call) => ({ text: words.text("say_asked", { tool: call.name }), urgent: true }));
 }
 
-/** @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
+/** Of a turn that is being ended only that is worth saying. @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
 function callAnnouncements(before, after, words, viewer) {
-  if (isTurnOver(after.status)) return [];
+  if (isTurnOver(after.status) || after.stoppingAt !== null) return [];
   const ended = Object.values(after.calls).filter((call) => {
     const earlier = before?.calls[call.toolId];
     return isCallOver(call.status) && earlier !== undefined && !isCallOver(earlier.status);

@@ -3,7 +3,6 @@
 /** @typedef {import("./types.js").Approval} Approval */
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Clock} Clock */
-/** @typedef {import("./types.js").Turn} Turn */
 
 /** Characters that hide or reorder others: whoever decides must see what would run. */
 const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
@@ -46,10 +45,6 @@ export function withDecision(call, frame) {
 /** Whether a person is asked about the call now. @param {Call} call */
 export const isAsked = (call) =>
   call.status === "awaiting_approval" && !call.approval?.decision && call.stoppingAt === null;
-
-/** How many calls of these turns a person is asked about. @param {ReadonlyArray<Turn>} turns */
-export const askedCount = (turns) =>
-  turns.reduce((count, turn) => count + Object.values(turn.calls).filter(isAsked).length, 0);
 
 /**
  * The arguments of a call, one by one, each as it would be used; what would hide something is written out.

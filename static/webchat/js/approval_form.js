@@ -48,7 +48,6 @@ export class ApprovalForm {
       text: words.text("approval_reason"),
     });
     setText(this.#once, words.text("allow_once"));
-    setText(this.#always, words.text("allow_conversation"));
     setText(this.#deny, words.text("deny"));
     const buttons = element("div", { class: "approval-buttons" }, this.#once, this.#always);
     const refusal = element("div", { class: "approval-refusal" }, this.#reason, this.#deny);
@@ -74,13 +73,16 @@ export class ApprovalForm {
     const isShown = isAsked(call);
     this.element.hidden = !isShown;
     if (!isShown) return;
-    setText(this.#title, words.text("approval_title", { tool: call.name }));
+    const agent = call.subAgent?.agent ?? "";
+    setText(this.#title, words.text(agent ? "approval_title_of" : "approval_title", { tool: call.name, agent }));
+    setText(this.#always, words.text(agent ? "allow_sub_agent" : "allow_conversation", { agent }));
     setText(this.#description, call.approval?.description ?? "");
     this.#about.hidden = !call.approval?.description;
     this.#always.hidden = !call.approval?.canRemember;
     for (const [button, key] of this.#buttons()) {
       button.disabled = call.isDeciding;
-      button.setAttribute("aria-label", words.text(`${key}_tool`, { tool: call.name }));
+      const spoken = `${agent && key === "allow_conversation" ? "allow_sub_agent" : key}_tool`;
+      button.setAttribute("aria-label", words.text(spoken, { tool: call.name, agent }));
     }
     this.#reason.disabled = call.isDeciding;
     if (this.#shown !== call.input) this.#showInput(call, words.text("approval_no_input"));

@@ -5,6 +5,7 @@ import { Announcer } from "./announcer.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { byId, setText } from "./dom.js";
+import { openQuestions } from "./elsewhere.js";
 import { listenToKeys } from "./keyboard.js";
 import { activeTurn } from "./reducer.js";
 import { Surroundings } from "./surroundings.js";
@@ -39,6 +40,7 @@ class ChatPage {
     send: byId("send", HTMLButtonElement),
     storageKey: `draft:${this.#app.dataset.conversationId}`,
     onSend: (text) => this.#send(text),
+    onEarly: () => this.#announcer.say({ text: this.#words.text("not_ready"), urgent: false }),
     signal: this.#closing.signal,
   });
   #isScheduled = false;
@@ -125,6 +127,7 @@ class ChatPage {
       ["help-open", () => this.#help.showModal()],
       ["resume", () => this.#conversation.resume()],
       ["latest", () => this.#transcript.follow()],
+      ["asked", () => this.#showQuestion()],
       ["earlier-show", () => this.#showEarlier()],
     ];
   }
@@ -155,6 +158,11 @@ class ChatPage {
     return isTaken;
   }
 
+  #showQuestion() {
+    this.#transcript.show(this.#surroundings.nextQuestion(this.#conversation.state));
+    this.#schedule();
+  }
+
   /** The button stays under the finger; when there is nothing earlier any more, the focus goes to the conversation. */
   async #showEarlier() {
     const count = await this.#conversation.showEarlier(this.#app.dataset.messagesUrl ?? "");
@@ -165,6 +173,7 @@ class ChatPage {
 
   /** @param {State} before @param {State} after */
   #changed(before, after) {
+    if (openQuestions(before).length > 0 && openQuestions(after).length === 0) this.#announcer.calm();
     for (const announcement of announcementsOf(before, after, this.#words)) this.#announcer.say(announcement);
     if (before.phase !== after.phase) this.#transcript.follow();
     this.#schedule();
@@ -187,10 +196,10 @@ class ChatPage {
   #render() {
     const { state } = this.#conversation;
     const view = this.#view();
+    this.#showTitle(state);
     this.#transcript.render(state, view);
     this.#surroundings.render(state, view);
     this.#composer.label(this.#words.text(activeTurn(state) ? "queue" : "send"));
-    this.#showTitle(state);
     this.#showLatest();
   }
 
@@ -228,6 +237,7 @@ class ChatPage {
     if (first?.kind !== "user") return;
     const line = first.text.split(/\s+/).join(" ").trim();
     const title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
+    this.#surroundings.name(title);
     setText(byId("title", HTMLElement), title);
     const listed = document.querySelector(".sidebar-link[aria-current] .sidebar-title");
     if (listed) setText(listed, title);

@@ -8,8 +8,10 @@ import { setText } from "./dom.js";
  *   send: HTMLButtonElement,
  *   storageKey: string,
  *   onSend: (text: string) => boolean,
+ *   onEarly: () => void,
  *   signal: AbortSignal,
- * }>} ComposerParts `onSend` answers whether the text was taken. */
+ * }>} ComposerParts `onSend` answers whether the text was taken; `onEarly` is told that Enter was pressed before this
+ *   script was there, when it only made a new line. */
 
 const MAX_HEIGHT_PX = 220;
 
@@ -21,6 +23,10 @@ export class Composer {
   constructor(parts) {
     this.#parts = parts;
     const { form, input, signal, storageKey } = parts;
+    if (input.value.trim() && input.value.endsWith("\n")) {
+      input.value = input.value.trimEnd();
+      parts.onEarly();
+    }
     input.value ||= sessionStorage.getItem(storageKey) ?? "";
     input.addEventListener("input", () => this.#changed(), { signal });
     input.addEventListener("keydown", (event) => this.#pressed(event), { signal });

@@ -52,7 +52,7 @@ export function setText(target, text) {
 
 /**
  * Put HTML that the server rendered and sanitised into an element: the only place in the page where HTML is parsed.
- * It may only be given the `html` of a finished message. Scripts parsed this way never run; links open beside the
+ * It may only be given the `html` of a finished message or of a report. Scripts parsed this way never run; links open beside the
  * conversation, so that a click does not leave a running turn.
  * @param {Element} target
  * @param {string} html

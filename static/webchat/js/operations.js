@@ -1,7 +1,10 @@
 /** What the person asked for and the server has not answered yet: messages on their way, cancels, longer limits. */
 
+import { changeQuestion } from "./elsewhere.js";
 import { addMessage, mapTurn, updateCall, userMessageFrom } from "./turns.js";
 
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Frame} Frame */
 /** @typedef {import("./types.js").Clock} Clock */
@@ -59,18 +62,35 @@ export function refuse(state, frame) {
   return operation ? withdraw(told, operation) : told;
 }
 
+/** What a request does to its call until it is answered. @type {Partial<Record<Operation["kind"], (call: Call, clock: Clock) => Call>>} */
+const ASKED = {
+  decide_tool: (call) => ({ ...call, isDeciding: true }),
+  cancel_tool: (call, clock) => ({ ...call, stoppingAt: call.stoppingAt ?? clock.now }),
+};
+
+/** What becomes of the call where the server did not agree. @type {Partial<Record<Operation["kind"], (call: Call) => Call>>} */
+const WITHDRAWN = {
+  decide_tool: (call) => ({ ...call, isDeciding: false }),
+  cancel_tool: (call) => (call.status === "cancelling" ? call : { ...call, stoppingAt: null }),
+};
+
 /** @param {State} state @param {Operation} operation @param {Clock} clock @returns {State} */
 export function askFor(state, operation, clock) {
-  const turns = mapTurn(state.turns, operation.turnId, (turn) => {
-    if (operation.kind === "cancel_turn") return { ...turn, stoppingAt: turn.stoppingAt ?? clock.now };
-    if (operation.kind === "decide_tool") {
-      return updateCall(turn, operation.toolId, (call) => ({ ...call, isDeciding: true }));
-    }
-    if (operation.kind !== "cancel_tool") return turn;
-    return updateCall(turn, operation.toolId, (call) => ({ ...call, stoppingAt: call.stoppingAt ?? clock.now }));
-  });
-  return { ...state, turns, operations: [...state.operations, operation] };
+  const known = { ...state, operations: [...state.operations, operation] };
+  if (operation.kind === "cancel_turn") {
+    const stop = (/** @type {Turn} */ turn) => ({ ...turn, stoppingAt: turn.stoppingAt ?? clock.now });
+    return { ...known, turns: mapTurn(state.turns, operation.turnId, stop) };
+  }
+  const change = ASKED[operation.kind];
+  return change ? changeCall(known, operation, (call) => change(call, clock)) : known;
 }
+
+/** Change a call wherever it is shown: in a turn of this conversation, or as the question of a sub-agent. @param {State} state @param {Operation} operation @param {(call: Call) => Call} change @returns {State} */
+const changeCall = (state, operation, change) => ({
+  ...state,
+  turns: mapTurn(state.turns, operation.turnId, (turn) => updateCall(turn, operation.toolId, change)),
+  questions: changeQuestion(state.questions, operation, change),
+});
 
 /** @param {State} state @param {Frame} frame @returns {State} */
 export function settleOperation(state, frame) {
@@ -79,23 +99,26 @@ export function settleOperation(state, frame) {
   if (frame.outcome === "accepted") {
     return { ...state, operations: state.operations.filter((known) => known !== operation) };
   }
-  const tool = state.turns.find((turn) => turn.id === operation.turnId)?.calls[operation.toolId]?.name ?? "";
+  const tool = toolOf(state, operation);
   return notify(withdraw(state, operation), "info", `${operation.kind}_${frame.outcome}`, { tool });
+}
+
+/** @param {State} state @param {Operation} operation */
+function toolOf({ turns, questions }, { turnId, toolId }) {
+  const own = turns.find((turn) => turn.id === turnId)?.calls[toolId];
+  const asked = questions.find((question) => question.turnId === turnId && question.call.toolId === toolId);
+  return (own ?? asked?.call)?.name ?? "";
 }
 
 /** Take back "Stopping…" where the server did not agree to it. @param {State} state @param {Operation} operation @returns {State} */
 function withdraw(state, operation) {
-  const turns = mapTurn(state.turns, operation.turnId, (turn) => {
-    if (operation.kind === "cancel_turn") return turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null };
-    if (operation.kind === "decide_tool") {
-      return updateCall(turn, operation.toolId, (call) => ({ ...call, isDeciding: false }));
-    }
-    if (operation.kind !== "cancel_tool") return turn;
-    return updateCall(turn, operation.toolId, (call) =>
-      call.status === "cancelling" ? call : { ...call, stoppingAt: null },
-    );
-  });
-  return { ...state, turns, operations: state.operations.filter((known) => known !== operation) };
+  const known = { ...state, operations: state.operations.filter((other) => other !== operation) };
+  if (operation.kind === "cancel_turn") {
+    const goOn = (/** @type {Turn} */ turn) => (turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null });
+    return { ...known, turns: mapTurn(state.turns, operation.turnId, goOn) };
+  }
+  const change = WITHDRAWN[operation.kind];
+  return change ? changeCall(known, operation, change) : known;
 }
 
 /** @param {State} state @param {"info"|"error"} level @param {string} key @param {Record<string, string>} params @returns {State} */

@@ -4,6 +4,7 @@
  */
 
 import { firstPosition, withEarlier } from "./earlier.js";
+import { withOverview } from "./elsewhere.js";
 import { askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
@@ -31,6 +32,8 @@ export const INITIAL_STATE = {
   numbers: {},
   isLoadingEarlier: false,
   parked: false,
+  elsewhere: [],
+  questions: [],
   connection: { status: "connecting", frozenAt: null },
   skewMs: null,
 };
@@ -85,12 +88,14 @@ function isParked(state, frame) {
 function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
-      // what was missing has been asked for: only a new gap is one
-      return { ...state, viewer: nameOf(frame.user), gap: false };
+      // what was missing has been asked for: only a new gap is one; an overview comes if there is something to tell
+      return { ...state, viewer: nameOf(frame.user), gap: false, elsewhere: [], questions: [] };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":
       return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addDelta(turn, frame)) };
+    case "overview":
+      return withOverview(state, frame, clock);
     case "op_result":
       return settleOperation(state, frame);
     case "error":

@@ -1,6 +1,6 @@
 /** Sub-agents: the link from a call to the conversation in which its agent works, and the reports that come from there. */
 
-import { element, setText } from "./dom.js";
+import { element, setSanitisedHtml, setText } from "./dom.js";
 
 /** @typedef {import("./types.js").SubAgent} SubAgent */
 /** @typedef {import("./types.js").ReportItem} ReportItem */
@@ -22,6 +22,7 @@ export function reportFrom(wire) {
     kind: "report",
     key: `r${wire.turn_id}`,
     text: String(wire.text ?? ""),
+    html: String(wire.html ?? ""),
     status: String(wire.status ?? ""),
     subAgent: subAgentFrom(wire) ?? { agent: String(wire.agent ?? ""), conversationId: "" },
   };
@@ -41,15 +42,15 @@ export function reportNode(item, words) {
   const title = words.text(words.has(key) ? key : "report_completed", { agent: item.subAgent.agent });
   const link = element("a", { class: "report-link" });
   linkTo(link, item.subAgent, words);
+  const text = element("div", { class: "message-text" });
+  if (item.html) {
+    text.classList.add("prose");
+    setSanitisedHtml(text, item.html);
+  } else setText(text, item.text);
   return element(
     "article",
     { class: "message message-report", "aria-label": title, "data-status": item.status },
     element("p", { class: "report-title" }, element("span", { text: title }), link),
-    element(
-      "details",
-      { class: "report-text" },
-      element("summary", { text: words.text("report_text") }),
-      element("div", { class: "message-text", text: item.text }),
-    ),
+    element("details", { class: "report-text" }, element("summary", { text: words.text("report_text") }), text),
   );
 }

@@ -1,9 +1,11 @@
 /** What stands around the transcript: the connection's state, the running bar, the notice, the first hints. */
 
-import { askedCount } from "./approval.js";
 import { byId, setText } from "./dom.js";
+import { askedElsewhere, openQuestions } from "./elsewhere.js";
+import { showMarks, standingHere } from "./marks.js";
 import { activeTurn, queuedCount } from "./reducer.js";
 import { elapsedOf, isCallOver } from "./status.js";
+import { Tour } from "./tour.js";
 import { stoppingWords } from "./words.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -39,9 +41,11 @@ export class Surroundings {
   #empty = byId("empty", HTMLElement);
   #earlier = byId("earlier", HTMLElement);
   #skeleton = byId("skeleton", HTMLElement);
+  #asked = byId("asked", HTMLButtonElement);
+  #back = byId("back", HTMLAnchorElement);
   #title = document.title;
-  /** @type {HTMLElement|null} */
-  #listed = document.querySelector(".sidebar-link[aria-current] .sidebar-active");
+  #here = this.#app.dataset.conversationId ?? "";
+  #tour = new Tour();
 
   /** @param {State} state @param {View} view */
   render(state, view) {
@@ -50,7 +54,7 @@ export class Surroundings {
     this.#skeleton.hidden = state.phase === "ready" || FINAL.has(state.connection.status);
     this.#earlier.hidden = !state.hasEarlier;
     this.#earlier.toggleAttribute("data-loading", state.isLoadingEarlier);
-    if (this.#listed && state.phase === "ready") this.#listed.hidden = activeTurn(state) === null;
+    if (state.phase === "ready") this.#renderMarks(state, view);
     this.#parked.hidden = !state.parked;
     this.#app.toggleAttribute("data-parked", state.parked);
     this.#renderNotice(state, view);
@@ -64,11 +68,35 @@ export class Surroundings {
     this.#renderBar(state, view);
   }
 
-  /** Somebody who looks at another tab sees there that a decision is wanted. @param {State} state @param {View} view */
-  #callForAttention({ turns }, { words }) {
-    const asked = askedCount(turns);
-    const title = asked > 0 ? words.text("title_asked", { title: this.#title }) : this.#title;
+  /** A conversation that got its name. @param {string} title */
+  name(title) {
+    this.#title = `${title} · ${document.title.split(" · ").at(-1)}`;
+  }
+
+  /** The question to show next, as its turn and call. @param {State} state @returns {string} empty if nothing is asked */
+  nextQuestion(state) {
+    return this.#tour.step(openQuestions(state));
+  }
+
+  /** Somebody who looks at another tab sees there that decisions are wanted, here or elsewhere. @param {State} state @param {View} view */
+  #callForAttention(state, { words }) {
+    const there = askedElsewhere(state, this.#here);
+    const asked = openQuestions(state).length + there;
+    const title = asked > 0 ? words.text("title_asked", { n: asked, title: this.#title }) : this.#title;
     if (document.title !== title) document.title = title;
+    this.#back.toggleAttribute("data-asked", there > 0);
+    this.#back.setAttribute("aria-label", there > 0 ? words.count("back_asked", there) : words.text("back"));
+  }
+
+  /** @param {State} state @param {View} view */
+  #renderMarks(state, { words }) {
+    const marks = new Map(
+      state.elsewhere.map(({ conversationId, standing, askedIn }) => [
+        conversationId,
+        { standing, asked: askedIn.length },
+      ]),
+    );
+    showMarks(marks.set(this.#here, standingHere(state)), words);
   }
 
   /** @param {State} state @param {View} view */
@@ -88,30 +116,45 @@ export class Surroundings {
   }
 
   /** @param {State} state @param {View} view */
-  #renderBar(state, { words, now, frozenAt }) {
+  #renderBar(state, view) {
     const turn = activeTurn(state);
-    const hadFocus = document.activeElement === this.#cancel;
-    this.#bar.hidden = turn === null;
-    if (turn !== null) {
-      const tools = Object.values(turn.calls).filter((call) => !isCallOver(call.status)).length;
-      const isAsking = askedCount([turn]) > 0;
-      const doing = words.text(turn.status === "queued" ? "bar_queued" : isAsking ? "bar_asked" : "bar_working");
-      const facts = [];
-      if (tools > 0 && !isAsking) facts.push(words.count("bar_tools", tools));
-      if (turn.status !== "queued") facts.push(words.wholeClock(elapsedOf(turn, now, frozenAt)));
-      this.#bar.classList.toggle("is-asking", isAsking);
-      setText(this.#barText, [doing, ...facts.map((fact) => fact.replaceAll(" ", NO_BREAK))].join(" · "));
-      const queued = queuedCount(state);
-      setText(this.#queued, queued > 0 ? words.count("bar_queue", queued) : "");
-      const isStopping = turn.stoppingAt !== null;
-      this.#bar.classList.toggle("is-stopping", isStopping);
-      this.#cancel.disabled = isStopping;
-      setText(
-        this.#cancelLabel,
-        turn.stoppingAt === null ? words.text("cancel_turn") : stoppingWords(words, turn.stoppingAt, { now, frozenAt }),
-      );
-    }
-    if (hadFocus && (this.#bar.hidden || this.#cancel.disabled)) this.#moveFocus();
+    const questions = openQuestions(state);
+    const isAsking = questions.length > 0;
+    const focused = document.activeElement;
+    this.#bar.hidden = turn === null && !isAsking;
+    this.#bar.classList.toggle("is-asking", isAsking);
+    this.#renderWay(questions, view.words);
+    this.#cancel.hidden = turn === null;
+    const queued = queuedCount(state);
+    setText(this.#queued, queued > 0 ? view.words.count("bar_queue", queued) : "");
+    if (turn === null) setText(this.#barText, isAsking ? view.words.text("bar_asked") : "");
+    else this.#renderTurn(turn, isAsking, view);
+    const isGone = this.#bar.hidden || this.#cancel.hidden || this.#cancel.disabled;
+    const isLost = focused === this.#cancel ? isGone : focused === this.#asked && this.#asked.hidden;
+    if (isLost) this.#moveFocus();
+  }
+
+  /** The button that leads from question to question. @param {ReadonlyArray<string>} questions @param {import("./words.js").Words} words */
+  #renderWay(questions, words) {
+    const n = questions.length;
+    this.#asked.hidden = n === 0;
+    const place = { k: this.#tour.next(questions) + 1, n };
+    setText(this.#asked, words.text(n > 1 ? "show_question_of" : "show_question", place));
+  }
+
+  /** @param {import("./types.js").Turn} turn @param {boolean} isAsking @param {View} view */
+  #renderTurn(turn, isAsking, { words, now, frozenAt }) {
+    const tools = Object.values(turn.calls).filter((call) => !isCallOver(call.status)).length;
+    const doing = words.text(isAsking ? "bar_asked" : turn.status === "queued" ? "bar_queued" : "bar_working");
+    const facts = [];
+    if (tools > 0 && !isAsking) facts.push(words.count("bar_tools", tools));
+    if (turn.status !== "queued") facts.push(words.wholeClock(elapsedOf(turn, now, frozenAt)));
+    setText(this.#barText, [doing, ...facts.map((fact) => fact.replaceAll(" ", NO_BREAK))].join(" · "));
+    const { stoppingAt } = turn;
+    this.#bar.classList.toggle("is-stopping", stoppingAt !== null);
+    this.#cancel.disabled = stoppingAt !== null;
+    const label = stoppingAt === null ? words.text("cancel_turn") : stoppingWords(words, stoppingAt, { now, frozenAt });
+    setText(this.#cancelLabel, label);
   }
 
   /** To where writing goes on; not on a touch screen, where that would open its keyboard. */

@@ -1,6 +1,7 @@
 /** `<chat-transcript>`: the conversation, turn by turn; redraws only what changed and keeps to the newest line. */
 
 import { element, placeAfter } from "./dom.js";
+import { ToolCallElement } from "./tool_call.js";
 import { drawParts } from "./turn_section.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -15,6 +16,10 @@ const STICK_PX = 80;
 export class ChatTranscriptElement extends HTMLElement {
   /** @type {Map<string, Drawn>} */
   #drawn = new Map();
+  /** What sub-agents ask, at the end of the conversation that they work for. */
+  #questions = element("section", { class: "questions" });
+  /** @type {Map<string, ToolCallElement>} */
+  #asking = new Map();
   #outbox = element("div", { class: "outbox" });
   /** @type {State["outbox"]} */
   #shownOutbox = [];
@@ -33,9 +38,9 @@ export class ChatTranscriptElement extends HTMLElement {
     return this.scrollHeight - this.scrollTop - this.clientHeight < STICK_PX;
   }
 
-  /** @returns {Array<import("./tool_call.js").ToolCallElement>} */
+  /** @returns {Array<ToolCallElement>} */
   get cards() {
-    return /** @type {Array<import("./tool_call.js").ToolCallElement>} */ ([...this.querySelectorAll("tool-call")]);
+    return /** @type {Array<ToolCallElement>} */ ([...this.querySelectorAll("tool-call")]);
   }
 
   get isFollowing() {
@@ -47,6 +52,7 @@ export class ChatTranscriptElement extends HTMLElement {
     this.#events = new AbortController();
     this.addEventListener("scroll", () => this.#scrolled(), { signal: this.#events.signal, passive: true });
     this.#resized.observe(this);
+    this.append(this.#questions, this.#outbox); // once: moving them would take their focus away
   }
 
   disconnectedCallback() {
@@ -59,6 +65,15 @@ export class ChatTranscriptElement extends HTMLElement {
     this.#isFollowing = true;
     this.scrollTop = this.scrollHeight;
     this.#lastTop = this.scrollTop;
+  }
+
+  /** Bring a card into sight and focus it. @param {string} key its turn and its call */
+  show(key) {
+    const card = this.cards.find(({ turnId, call }) => `${turnId} ${call?.toolId}` === key);
+    if (!card) return;
+    const isHigh = card.offsetHeight > this.clientHeight;
+    card.scrollIntoView({ block: isHigh ? "start" : "center" });
+    card.focus({ preventScroll: true });
   }
 
   /** Only a move upwards is a wish to read elsewhere: new lines, too, change the distance from the end. */
@@ -86,6 +101,7 @@ export class ChatTranscriptElement extends HTMLElement {
       placeAfter(this, section, previous);
       previous = section;
     }
+    this.#renderQuestions(state, view);
     this.#renderOutbox(state, view);
     if (this.#isFollowing) this.follow();
     else if (anchor) this.scrollTop += topOf(anchor.part) - anchor.top;
@@ -119,8 +135,29 @@ export class ChatTranscriptElement extends HTMLElement {
   }
 
   /** @param {State} state @param {View} view */
+  #renderQuestions({ questions }, view) {
+    const hadFocus = this.#questions.contains(document.activeElement);
+    const wanted = new Set(questions.map(({ turnId, call }) => `${turnId} ${call.toolId}`));
+    for (const [key, card] of this.#asking) {
+      if (wanted.has(key)) continue;
+      card.remove();
+      this.#asking.delete(key);
+    }
+    for (const { turnId, call } of questions) {
+      const key = `${turnId} ${call.toolId}`;
+      const card = this.#asking.get(key) ?? new ToolCallElement();
+      this.#asking.set(key, card);
+      if (!card.isConnected) this.#questions.append(card);
+      card.show(turnId, call, view);
+    }
+    this.#questions.setAttribute("aria-label", view.words.text("questions"));
+    this.#questions.hidden = questions.length === 0;
+    if (hadFocus && !this.#questions.contains(document.activeElement))
+      (this.#asking.values().next().value ?? this).focus();
+  }
+
+  /** @param {State} state @param {View} view */
   #renderOutbox(state, { words }) {
-    this.append(this.#outbox);
     if (this.#shownOutbox === state.outbox && this.#outbox.dataset.status === state.connection.status) return;
     this.#shownOutbox = state.outbox;
     this.#outbox.dataset.status = state.connection.status;

@@ -71,12 +71,14 @@ function textNode({ turn, parts }, item, { words }) {
       text.classList.add("prose");
       setSanitisedHtml(text, item.html);
     } else setText(text, item.text);
-    const article = messageArticle(item.kind, item.at, words);
+    const article = messageArticle(authorOf(turn, item), item.at, words);
     article.append(text);
     if (item.interrupted)
       article.append(element("p", { class: "message-note", text: words.text("message_interrupted") }));
     if (item.kind === "user" && turn.source === "continue")
       article.append(element("p", { class: "message-note", text: words.text("message_continued") }));
+    if (item.kind === "user" && turn.source === "agent")
+      article.append(element("p", { class: "message-note", text: words.text("author_parent") }));
     return article;
   });
 }
@@ -96,11 +98,15 @@ function partialNode({ turn, parts }, { words }) {
   return article;
 }
 
-/** @param {"user"|"agent"} kind @param {string} at @param {import("./words.js").Words} words */
-function messageArticle(kind, at, words) {
+/** Where a sub-agent works, the agent that set it to work speaks as the person does elsewhere. @param {Turn} turn @param {TextItem} item */
+const authorOf = (turn, { kind }) => (kind === "user" && turn.source === "agent" ? "parent" : kind);
+
+/** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./words.js").Words} words */
+function messageArticle(author, at, words) {
   const time = at ? new Date(at).toLocaleTimeString(document.documentElement.lang, { timeStyle: "short" }) : "";
-  const label = words.text(kind === "user" ? "author_you" : "author_agent");
-  return element("article", { class: `message message-${kind}`, "aria-label": time ? `${label}, ${time}` : label });
+  const label = words.text(author === "user" ? "author_you" : `author_${author}`);
+  const place = author === "agent" ? "agent" : "user";
+  return element("article", { class: `message message-${place}`, "aria-label": time ? `${label}, ${time}` : label });
 }
 
 /** @param {Turn} turn @param {View} view @returns {HTMLElement|null} */

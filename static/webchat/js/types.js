@@ -53,12 +53,15 @@
  *   subAgent: SubAgent|null,
  * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms).
  *
+ * @typedef {Readonly<{turnId: string, call: Call}>} Question What a sub-agent asks; its turn is one of another conversation.
+ * @typedef {Readonly<{conversationId: string, standing: string, askedIn: ReadonlyArray<string>}>} Standing How another
+ *   conversation stands that is not at rest, and the conversation of each of its open questions.
  * @typedef {Readonly<{agent: string, conversationId: string}>} SubAgent Who was set to work by a call, and where.
  *
  * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, html: string, at: string,
  *   interrupted: boolean, streaming: boolean, command: boolean}>} TextItem
  * @typedef {Readonly<{kind: "call", key: string, toolId: string}>} CallItem
- * @typedef {Readonly<{kind: "report", key: string, text: string, status: string, subAgent: SubAgent}>} ReportItem
+ * @typedef {Readonly<{kind: "report", key: string, text: string, html: string, status: string, subAgent: SubAgent}>} ReportItem
  * @typedef {TextItem|CallItem|ReportItem} Item
  *
  * @typedef {Readonly<{
@@ -101,6 +104,8 @@
  *   numbers: Readonly<Record<string, number>>,
  *   isLoadingEarlier: boolean,
  *   parked: boolean,
+ *   elsewhere: ReadonlyArray<Standing>,
+ *   questions: ReadonlyArray<Question>,
  *   connection: ConnectionState,
  *   skewMs: number|null,
  * }>} State `skewMs` is the smallest seen difference of this clock and the server's, transport included.

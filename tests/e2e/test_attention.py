@@ -1,0 +1,159 @@
+"""What waits for a person is found: on the page of whoever set a sub-agent to work, in the lists, in the title."""
+
+import asyncio
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.chat import Chat, state
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ASK = 'call list_files {"path": "%s"}'
+
+
+def mark(page, standing: str):
+    """Return the marks of a kind that a list shows."""
+    return page.locator(f'.mark:visible[data-standing="{standing}"]')
+
+
+async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("ask assistant " + ASK % "one")
+    questions = chat.page.get_by_role("region", name="Questions of sub-agents")
+    card = questions.locator("tool-call")
+    await expect(card).to_contain_text("assistant wants to run list_files. Allow it?")
+    await expect(card.locator(".approval-input")).to_contain_text("one")
+    await expect(card.get_by_role("link", name="Open assistant")).to_be_visible()
+    await expect(chat.page.locator("#alert")).to_have_text(
+        "assistant waits for your decision on list_files."
+    )
+    await card.focus()
+    reason = card.get_by_label("Or deny it (the agent reads your reason)")
+    await reason.fill("not there")
+    await card.get_by_role("button", name="Deny list_files").press("Enter")
+    await expect(questions).to_be_hidden()
+    await expect(chat.transcript).to_be_focused()
+    await expect(chat.page.locator("#alert")).to_be_empty()
+    await expect(chat.answers.last).to_contain_text("not there")
+    await chat.has_ended()
+
+
+async def test_what_is_asked_is_counted_and_the_button_leads_from_one_to_the_next(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("\n".join(["ask assistant " + ASK % "three", ASK % "one", ASK % "two"]))
+    show = chat.running_bar.get_by_role("button", name=re.compile("^Show"))
+    await expect(show).to_have_text("Show 1 of 3")
+    await expect(chat.page).to_have_title(re.compile(r"^\(3\) Waits for you"))
+    for path, then in (("one", "2"), ("two", "3"), ("three", "1")):
+        await show.click()
+        card = chat.cards.filter(has=chat.page.locator(".approval").get_by_text(path, exact=True))
+        await expect(card).to_be_focused()
+        await expect(card).to_be_in_viewport()
+        await expect(show).to_have_text(f"Show {then} of 3")
+    await chat.page.keyboard.press("Escape")
+    await expect(show).to_be_hidden()
+    await chat.has_ended()
+    await expect(chat.page).not_to_have_title(re.compile("Waits for you"))
+    await expect(chat.page.locator("#alert")).to_be_empty()
+    await expect(chat.page.locator("#status")).to_have_text("Turn cancelled: by you")
+
+
+async def test_the_lists_mark_what_waits_and_what_works_while_it_does(visit, own_site):
+    visitor = await visit(own_site)
+    tab = await visitor.start_conversation()
+    chat = await visitor.start_conversation()
+    listed = await visitor.open("/")
+    for page in (tab.page, listed):
+        await expect(page.locator(".mark:visible")).to_have_count(0)
+    await chat.say("wait 60")
+    for page in (tab.page, listed, chat.page):
+        await expect(mark(page, "working")).to_have_count(1)
+    await chat.cancel_turn.click()
+    await chat.say(ASK % ".")
+    for page in (tab.page, listed, chat.page):
+        await expect(mark(page, "asking")).to_have_count(1)
+        await expect(mark(page, "asking")).to_contain_text("waits for your decision")
+        await expect(page).to_have_title(re.compile(r"^\(1\) Waits for you"))
+    await expect(tab.page.locator("#status")).to_have_text(
+        "Another conversation waits for your decision."
+    )
+    await tab.page.set_viewport_size({"width": 390, "height": 844})
+    back = tab.page.get_by_role(
+        "link", name="All conversations: another one waits for your decision"
+    )
+    await expect(back).to_be_visible()
+    await chat.page.get_by_role("button", name="Deny list_files").click()
+    await chat.has_ended()
+    for page in (tab.page, listed, chat.page):
+        await expect(page.locator(".mark:visible")).to_have_count(0)
+        await expect(page).not_to_have_title(re.compile("Waits for you"))
+
+
+async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(visitor):
+    chat = await visitor.start_conversation()
+    page = await visitor.context.new_page()
+    scripts = []
+
+    async def hold(route):
+        scripts.append(route)
+
+    await page.route("**/chat.js", hold)
+    await page.goto(chat.page.url, wait_until="commit")
+    early = Chat(page)
+    await early.composer.fill("say Early.")
+    await early.composer.press("Enter")
+    await scripts.pop().continue_()
+    await expect(page.locator("#status")).to_contain_text("press Enter again to send this")
+    await expect(early.composer).to_have_value("say Early.")
+    await early.composer.press("Enter")
+    await expect(early.answers).to_contain_text("Early.")
+
+
+async def test_enter_before_the_connection_stands_sends_when_it_does(visitor):
+    chat = await visitor.start_conversation()
+    page = await visitor.context.new_page()
+    is_written = asyncio.Event()
+
+    async def hold(socket):
+        await is_written.wait()
+        socket.connect_to_server()
+
+    await page.route_web_socket("**/ws/**", hold)
+    await page.goto(chat.page.url)
+    early = Chat(page)
+    await early.say("say Early.")
+    await expect(early.sent).to_contain_text("Will be sent when connected")
+    await expect(early.composer).to_be_empty()
+    is_written.set()
+    await expect(early.answers).to_contain_text("Early.")
+
+
+async def test_the_report_of_a_sub_agent_is_shown_as_answers_are(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("spawn assistant say **Gold** in `here`")
+    report = chat.page.locator("article.message-report")
+    await report.get_by_text("What it said").click()
+    await expect(report.locator("strong")).to_have_text("Gold")
+    await expect(report.locator("code")).to_have_text("here")
+    await chat.has_ended()
+
+
+async def test_where_a_sub_agent_works_nobody_takes_its_task_for_something_typed(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("ask assistant say Done.")
+    await chat.page.get_by_role("link", name="Open assistant").click()
+    below = Chat(chat.page)
+    task = below.page.get_by_role("article", name=re.compile("^from the agent"))
+    await expect(task).to_contain_text("say Done.")
+    await expect(below.page.get_by_role("article", name=re.compile("^You"))).to_have_count(0)
+
+
+async def test_the_status_line_says_that_the_turn_was_cancelled_and_names_no_tool(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("wait 60\nwait 61")
+    await expect(state(chat.card("seconds: 61"))).to_have_text("running")
+    await chat.cancel_turn.click()
+    await expect(chat.page.locator("#status")).to_have_text("Turn cancelled: by you")
+    await chat.has_ended()

@@ -1,0 +1,118 @@
+"""What a socket tells beyond its own conversation: how others stand, what sub-agents ask, and who may decide that."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import AsyncClient
+from pydantic import TypeAdapter
+
+from tests.webchat.sockets import Frame, Socket
+from turns import services
+from turns.services import ConversationSummary
+from webchat import frames, shapes
+
+Connect = Callable[..., Socket]
+
+
+@pytest.fixture(autouse=True)
+def _waiting_is_asked_about(settings):
+    settings.GOVERNANCE_APPROVAL = {"wait": "once_per_conversation"}
+
+
+async def overview(socket: Socket, when: Callable[[Frame], bool]) -> Frame:
+    frame = await socket.read("overview", when)
+    TypeAdapter(frames.Overview).validate_python(frame)
+    return frame
+
+
+async def asked_below(connect: Connect) -> tuple[Socket, Frame]:
+    """Return a socket, and what a sub-agent asks that works for its conversation."""
+    socket = await connect().open()
+    await socket.send(type="message", client_id="m", text="ask assistant wait 0")
+    told = await overview(socket, lambda frame: bool(frame["questions"]))
+    (question,) = told["questions"]
+    return socket, question
+
+
+def decision(question: Frame, op_id: str, **more: Any) -> dict[str, Any]:
+    ids = {name: question[name] for name in ("turn_id", "tool_id")}
+    return {"type": "decide_tool", "op_id": op_id, "decision": "approve", **ids, **more}
+
+
+async def test_what_a_sub_agent_asks_is_decided_on_the_page_that_it_works_for(connect: Connect):
+    socket, question = await asked_below(connect)
+    assert (question["agent"], question["tool_name"]) == ("assistant", "wait")
+    assert question["input"] == {"seconds": 0}
+    start = next(frame for frame in socket.seen if frame["type"] == "sub_agent")
+    assert question["parent_tool_id"] == start["tool_id"]
+    assert question["conversation_id"] == start["child_conversation_id"]
+    await socket.send(**decision(question, "op"))
+    result = await socket.read("op_result")
+    assert result["outcome"] == "accepted"
+    end = await socket.read("turn_end")
+    assert end["status"] == "completed"
+    if not any(frame["type"] == "overview" and not frame["questions"] for frame in socket.seen):
+        await overview(socket, lambda frame: not frame["questions"])
+    asked_by = [frame for frame in socket.seen if frame["type"] == "tool_result"]
+    assert [frame["status"] for frame in asked_by] == ["succeeded"]
+
+
+async def test_a_stranger_who_knows_the_ids_decides_nothing(
+    connect: Connect, stranger: User, site: None
+):
+    _, question = await asked_below(connect)
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    place = await services.create_conversation(user=stranger)
+    theirs = await connect(
+        conversation_id=place.id, session=client.cookies["sessionid"].value
+    ).open()
+    await theirs.send(**decision(question, "op"))
+    result = await theirs.read("op_result")
+    assert result["outcome"] == "not_found"
+    assert not [frame for frame in theirs.seen if frame["type"] == "overview"]
+
+
+async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
+    connect: Connect, conversation: ConversationSummary, person: User, browser: AsyncClient
+):
+    other = await services.create_conversation(user=person)
+    tab = await connect(conversation_id=other.id).open()
+    socket = await connect().open()
+    await socket.send(type="message", client_id="m", text="wait 0")
+    question = await socket.read("tool_approval")
+    here = str(conversation.id)
+    told = await overview(tab, lambda frame: any(row["asked_in"] for row in frame["conversations"]))
+    assert told["conversations"] == [
+        {"conversation_id": here, "standing": "asking", "asked_in": [here]}
+    ]
+    listed = (await browser.get("/api/conversations")).json()
+    TypeAdapter(shapes.ConversationsAnswer).validate_python(listed)
+    standing = {row["conversation_id"]: row for row in listed["conversations"]}
+    assert (standing[here]["standing"], standing[here]["asked"]) == ("asking", 1)
+    assert (standing[str(other.id)]["standing"], standing[str(other.id)]["asked"]) == (None, 0)
+    await socket.send(**decision(question, "op"))
+    await socket.read("turn_end")
+    await overview(tab, lambda frame: frame["conversations"] == [])
+
+
+async def test_the_report_of_a_sub_agent_comes_as_html_too(connect: Connect, settings: Any):
+    settings.GOVERNANCE_APPROVAL = {}
+    socket = await connect().open()
+    await socket.send(
+        type="message",
+        client_id="m",
+        text="spawn assistant say **Gold** <script>alert(1)</script>",
+    )
+    start = await socket.read("turn_start", lambda frame: bool(frame["reports"]))
+    (report,) = start["reports"]
+    assert report["html"].startswith("<p><strong>Gold</strong>")
+    assert "<script" not in report["html"]
+    await socket.read("turn_end", lambda frame: frame["turn_id"] == start["turn_id"])
+    again = await connect().open()
+    snapshot = await again.read("snapshot")
+    blocks = [block for message in snapshot["messages"] for block in message["content"]]
+    (shown,) = [block["sub_agent"] for block in blocks if block.get("sub_agent")]
+    assert shown["html"] == report["html"]

@@ -1,0 +1,155 @@
+"""Overviews: which conversations of a person work, wait for a decision or were interrupted, and what sub-agents ask.
+
+One is read every few seconds for all open sockets of a process at once: a handful of queries, however many those are.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q
+from django.utils import timezone
+
+from governance import approvals as governance
+from governance.approvals import ApprovalRow
+from governance.doors import database_door
+from turns import approvals
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.models import Conversation, Turn
+
+MOST_INTERRUPTED = 200  # of all owners together; a list shows as many of one
+Json = dict[str, Any]
+
+
+class Standing(StrEnum):
+    """How a conversation stands that is not at rest, the most urgent first; the names are the wire's."""
+
+    ASKING = "asking"
+    PARKED = "parked"
+    WORKING = "working"
+    INTERRUPTED = "interrupted"
+
+
+_URGENCY = tuple(Standing)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a conversation stands; `asked_in` says where its open questions were put, once for each: by sub-agents too."""
+
+    standing: Standing
+    asked_in: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Marks by owner and conversation; open questions of sub-agents by the conversation that they work for."""
+
+    marks: dict[Any, dict[UUID, Mark]] = field(default_factory=lambda: defaultdict(dict))
+    questions: dict[UUID, list[Json]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, conversation: Conversation, standing: Standing, *asked_in: UUID) -> None:
+        """Mark a conversation; the more urgent of two marks stays."""
+        marks = self.marks[conversation.owner_id]
+        known = marks.get(conversation.pk, Mark(standing))
+        urgent = min(known.standing, standing, key=_URGENCY.index)
+        marks[conversation.pk] = Mark(urgent, known.asked_in + asked_in)
+
+
+def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
+    """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
+    overview = Overview()
+    questions = governance.open_questions()
+    lines = _Lines(owners, questions)
+    for conversation, standing in _left_behind(owners):
+        overview.add(conversation, standing)
+    for turn in lines.active:
+        root = lines.of(turn)[-1].conversation
+        if root.owner_id in owners:
+            overview.add(root, Standing.WORKING)
+    at = timezone.now()
+    for question in questions:
+        if not (line := lines.of_question(question)):
+            continue
+        root = line[-1].conversation
+        if root.owner_id in owners:
+            overview.add(root, Standing.ASKING, line[0].conversation_id)
+        for below, above in pairwise(line):
+            if above.conversation_id in conversations:
+                described = _described(question, asker=line[0], below=below, at=at)
+                overview.questions[above.conversation_id].append(described)
+    return overview
+
+
+look = database_door(read)
+
+
+class _Lines:
+    """The turns that wait or run, of some owners or with an open question, each with those that it works for."""
+
+    def __init__(self, owners: Collection[Any], questions: Iterable[ApprovalRow]) -> None:
+        asking = [turn_id for row in questions if (turn_id := _turn_id(row)) is not None]
+        wanted = Q(conversation__owner__in=owners) | Q(pk__in=asking)
+        self.active = _turns(wanted & Q(status__in=ACTIVE_STATUSES))
+        self._known: dict[UUID | None, Turn] = {turn.pk: turn for turn in self.active}
+        above = self.active
+        while missing := {turn.parent_id for turn in above} - {None, *self._known}:
+            above = _turns(Q(pk__in=missing))
+            self._known |= {turn.pk: turn for turn in above}
+
+    def of(self, turn: Turn) -> Sequence[Turn]:
+        """The turn, the one that it works for, and so on up to the one that nobody has set to work."""
+        line = [turn]
+        while (above := self._known.get(line[-1].parent_id)) is not None:
+            line.append(above)
+        return line
+
+    def of_question(self, question: ApprovalRow) -> Sequence[Turn]:
+        """The line of the turn that asks; empty where it is to end, or is none of ours."""
+        turn = self._known.get(_turn_id(question))
+        return self.of(turn) if turn and turn.status == TurnStatus.RUNNING else ()
+
+
+def _turns(wanted: Q) -> list[Turn]:
+    rows = Turn.objects.filter(wanted).select_related("conversation")
+    return list(rows.only("status", "agent", "parent_id", "parent_tool_id", "conversation__owner"))
+
+
+def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Standing]]:
+    """The conversations in which nothing goes on until a person says so."""
+    if not owners:
+        return
+    ours = Conversation.objects.filter(owner__in=owners, parent=None).only("owner")
+    for row in ours.filter(parked_at__isnull=False):
+        yield row, Standing.PARKED
+    last = Q(turns__status=TurnStatus.INTERRUPTED, turns__number=F("last_number"))
+    for row in ours.filter(last, parked_at=None).order_by("-updated_at")[:MOST_INTERRUPTED]:
+        yield row, Standing.INTERRUPTED
+
+
+def _described(question: ApprovalRow, *, asker: Turn, below: Turn, at: datetime) -> Json:
+    """A question as the page shows it whose call has set `below` to work, which has led to whoever asks."""
+    return {
+        "turn_id": str(asker.pk),
+        "conversation_id": str(asker.conversation_id),
+        "agent": asker.agent,
+        "parent_turn_id": str(below.parent_id),
+        "parent_tool_id": below.parent_tool_id,
+        "tool_id": question.call_id,
+        "tool_name": question.tool_name,
+        "input": question.input,
+        **approvals.describe(question, at=at),
+    }
+
+
+def _turn_id(question: ApprovalRow) -> UUID | None:
+    """The turn that asks; None where another program has put the question."""
+    try:
+        return UUID(question.group)
+    except ValueError:
+        return None
