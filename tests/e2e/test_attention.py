@@ -62,8 +62,8 @@ async def test_what_is_asked_is_counted_and_the_button_leads_from_one_to_the_nex
 
 async def test_the_lists_mark_what_waits_and_what_works_while_it_does(visit, own_site):
     visitor = await visit(own_site)
-    tab = await visitor.start_conversation()
     chat = await visitor.start_conversation()
+    tab = await visitor.start_conversation()
     listed = await visitor.open("/")
     for page in (tab.page, listed):
         await expect(page.locator(".mark:visible")).to_have_count(0)
