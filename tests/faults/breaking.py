@@ -26,6 +26,43 @@ _UNANSWERED = (AssertionError, httpx.TransportError, InterfaceError, Operational
 REACH_BOUND = 3.0  # in which a process that has work comes past most places
 
 
+class Pace:
+    """Spreads faults over turns: so many for so many, however fast the machine is; `is_over` when both were reached."""
+
+    def __init__(self, *, turns: int, faults: int) -> None:
+        self.is_over = threading.Event()
+        self._turns = turns
+        self._faults = faults
+        self._said = 0
+        self._harmed = 0
+        self._due = threading.Semaphore(0)
+        self._lock = threading.Lock()
+
+    def note_turn(self) -> None:
+        """A turn was accepted."""
+        with self._lock:
+            due_before = self._said * self._faults // self._turns
+            self._said += 1
+            for _ in range(self._said * self._faults // self._turns - due_before):
+                self._due.release()
+            if self._said >= self._turns and self._harmed >= self._faults:
+                self.is_over.set()
+
+    def note_fault(self, *, has_harmed: bool) -> None:
+        """A fault was done; one that did no harm is made up for."""
+        with self._lock:
+            self._harmed += has_harmed
+        if not has_harmed:
+            self._due.release()
+
+    def until_due(self) -> bool:
+        """Wait until the next fault is due, and return whether it still is to be done."""
+        while not self.is_over.is_set():
+            if self._due.acquire(timeout=0.1):
+                return True
+        return False
+
+
 class Breaker:
     """Does one fault after the other, each once before one comes again; which comes when follows from its luck.
 
@@ -39,7 +76,7 @@ class Breaker:
         *,
         luck: random.Random,
         longest_pause: float,
-        is_over: threading.Event,
+        pace: Pace,
     ) -> None:
         self.done: list[str] = []
         self.problem: Exception | None = None
@@ -47,18 +84,26 @@ class Breaker:
         self._faults = shuffled(faults, luck=luck)
         self._luck = luck
         self._longest_pause = longest_pause
-        self._is_over = is_over
+        self._pace = pace
 
     def run(self) -> None:
         """Break it until it is over; keep the problem if something does not end or begin as it has to."""
         try:
-            while not self._is_over.wait(self._luck.uniform(1.0, self._longest_pause)):
-                fault = next(self._faults)
-                if fault():
-                    self.done.append(f"{fault.__name__} {self._name}")
+            self._run()
         except Exception as problem:  # noqa: BLE001 - told by whoever has started this
             self.problem = problem
-            self._is_over.set()
+            self._pace.is_over.set()
+
+    def _run(self) -> None:
+        is_over = self._pace.is_over
+        while not is_over.wait(self._luck.uniform(1.0, self._longest_pause)):
+            if not self._pace.until_due():
+                return
+            fault = next(self._faults)
+            has_harmed = fault()
+            self._pace.note_fault(has_harmed=has_harmed)
+            if has_harmed:
+                self.done.append(f"{fault.__name__} {self._name}")
 
 
 class Unlucky:
@@ -118,7 +163,8 @@ class Unlucky:
         process = self._site.processes[self._name]
         if not process.is_alive:
             # Of a place that it came past at the last moment. By itself it never ends, whatever it stands on.
-            assert process.exit_code == -signal.SIGKILL, process.said[-3000:]
+            said = f"{self._name} ended with {process.exit_code}:\n{process.own_words[-3000:]}"
+            assert process.exit_code == -signal.SIGKILL, said
             self._start_again()
         return self._site.processes[self._name]
 

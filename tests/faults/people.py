@@ -1,16 +1,15 @@
 """Those who use a site while it is broken: they talk, cancel, and let go on what was parked."""
 
+import itertools
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import httpx
 
-from tests.faults.breaking import persist
+from tests.faults.breaking import Pace, persist
 from tests.faults.site import Site
 from tests.support import eventually_sync
 
@@ -60,14 +59,13 @@ class People:
         self._luck = luck
         self._tally = tally
 
-    def run(self, is_over: threading.Event, *, is_enough: Callable[[int], bool]) -> None:
-        """Talk until so many turns are enough, then it is over; keep the problem if there is no answer."""
+    def run(self, pace: Pace) -> None:
+        """Talk until it is over; keep the problem if there is no answer."""
         try:
-            self._talk(is_over, is_enough)
+            self._talk(pace)
         except Exception as problem:  # noqa: BLE001 - told by the main thread
             self.problem = problem
-        finally:
-            is_over.set()
+            pace.is_over.set()
 
     def until_settled(self) -> bool:
         """Wait until no turn waits or runs, and return whether that came in time."""
@@ -80,15 +78,15 @@ class People:
             return eventually_sync(is_settled, timeout=SETTLE_BOUND)
         return False
 
-    def _talk(self, is_over: threading.Event, is_enough: Callable[[int], bool]) -> None:
+    def _talk(self, pace: Pace) -> None:
         made = [persist(self._client.converse) for _ in range(self._conversations)]
-        number = 0
-        while not is_over.is_set() and not is_enough(number):
+        is_over = pace.is_over
+        for number in itertools.takewhile(lambda _: not is_over.is_set(), itertools.count()):
             text = self._luck.choice(MESSAGES)
             say = partial(self._say, self._luck.choice(made), text, client_id=f"turn-{number}")
             turn_id = persist(say)
             self._tally.accepted[turn_id] = text
-            number += 1
+            pace.note_turn()
             if self._luck.random() < CANCELLED:
                 is_over.wait(self._luck.uniform(0, 0.5))
                 self._cancel(turn_id)

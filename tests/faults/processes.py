@@ -24,6 +24,7 @@ class Process:
         self.name = name
         self._log = log
         self._log.touch()
+        self._said_before = self._log.stat().st_size
         self._exit_code: int | None = None
         self.pid = nursery.spawn(arguments, environment=environment, log=log)
 
@@ -31,6 +32,11 @@ class Process:
     def said(self) -> str:
         """What it has printed, with what earlier processes of this name had."""
         return self._log.read_text("utf-8", "replace")
+
+    @property
+    def own_words(self) -> str:
+        """What this one has printed."""
+        return self._log.read_bytes()[self._said_before :].decode("utf-8", "replace")
 
     @property
     def exit_code(self) -> int | None:
@@ -89,7 +95,7 @@ class Process:
     def wait(self, *, within: float) -> int:
         """Wait until it has ended and return its exit code; fail if it does not end in time."""
         if not self.has_ended(within=within) or self.exit_code is None:
-            raise AssertionError(f"{self.name} lives after {within} s:\n{self.said[-3000:]}")
+            raise AssertionError(f"{self.name} lives after {within} s:\n{self.own_words[-3000:]}")
         return self.exit_code
 
 

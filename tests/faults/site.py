@@ -119,12 +119,12 @@ class Site:
         return self._web(name, [*command, "--log-level", "warning"], role=role, **faults)
 
     def run_turns(self, name: str = "runner", *options: str, **faults: Any) -> Process:
-        """Start (again) a runner of scaled mode, and wait until it can be seen in the database."""
+        """Start (again) a runner of scaled mode, and wait until it says that it runs turns."""
         process = self._start(name, ["manage.py", "runner", *options], role="runner", **faults)
         eventually_sync(
-            lambda: not process.is_alive or self._is_registered(process), timeout=START_BOUND
+            lambda: not process.is_alive or "runs up to" in process.own_words, timeout=START_BOUND
         )
-        assert process.is_alive, process.said
+        assert process.is_alive, process.own_words
         return process
 
     def arm(self, name: str, crash: str) -> None:
@@ -224,7 +224,7 @@ class Site:
             lambda: not process.is_alive or self._status(name, "/healthz") == 200,
             timeout=START_BOUND,
         )
-        assert process.is_alive, process.said
+        assert process.is_alive, process.own_words
         return process
 
     def _start(
@@ -267,6 +267,3 @@ class Site:
             return httpx.get(self.url(name) + path, trust_env=False, timeout=3).status_code
         except httpx.TransportError:
             return 0
-
-    def _is_registered(self, process: Process) -> bool:
-        return bool(records.keys(self.database_url, "turns", "Process", pid=process.pid))

@@ -7,6 +7,7 @@ SOAK_SEEDS (how many one after another), SOAK_TURNS, SOAK_FAULTS (at least so ma
 SOAK_PAUSE (longest seconds between two faults of one process), SOAK_KEEP (keep what a failed one has left).
 """
 
+import json
 import os
 import random
 import shutil
@@ -17,14 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import django
 
 from scripts.servers import Postgres, Redis, passing
-from tests.faults.breaking import DRAIN_GRACE, Breaker, Fault, Shaken, Unlucky
+from tests.faults.breaking import DRAIN_GRACE, Breaker, Fault, Pace, Shaken, Unlucky
 from tests.faults.nursery import Nursery
 from tests.faults.people import People, Tally
 from tests.faults.places import PLACES, WEB_PLACES
@@ -50,7 +51,7 @@ class Plan:
     seed: int
     mode: str = "scaled"
     turns: int = 500
-    faults: int = 50
+    faults: int = 60
     runners: int = 4
     conversations: int = 12
     longest_pause: float = 5.0
@@ -63,7 +64,7 @@ class Soak:
         self._plan = plan
         self._site = site
         self._servers = servers
-        self._is_over = threading.Event()
+        self._pace = Pace(turns=plan.turns, faults=plan.faults)
         self.tally = Tally()
 
     def run(self) -> list[str]:
@@ -80,8 +81,7 @@ class Soak:
             tally=self.tally,
         )
         threads = [threading.Thread(target=breaker.run, daemon=True) for breaker in breakers]
-        talk = partial(people.run, self._is_over, is_enough=partial(self._is_enough, every))
-        threads.append(threading.Thread(target=talk, daemon=True))
+        threads.append(threading.Thread(target=people.run, args=[self._pace], daemon=True))
         for thread in threads:
             thread.start()
         if of_servers:
@@ -93,10 +93,6 @@ class Soak:
             if who.problem is not None:
                 raise who.problem
         return self._judge(people)
-
-    def _is_enough(self, breakers: Sequence[Breaker], turns: int) -> bool:
-        faults = sum(len(breaker.done) for breaker in breakers)
-        return turns >= self._plan.turns and faults >= self._plan.faults
 
     def _judge(self, people: People) -> list[str]:
         found = [] if people.until_settled() else ["not all turns came to an end"]
@@ -115,22 +111,22 @@ class Soak:
     def _breaker(self, name: str, make: Callable[[str, random.Random], Sequence[Fault]]) -> Breaker:
         luck = random.Random(f"{self._plan.seed} {name}")
         pause = self._plan.longest_pause
-        return Breaker(
-            name, make(name, luck), luck=luck, longest_pause=pause, is_over=self._is_over
-        )
+        return Breaker(name, make(name, luck), luck=luck, longest_pause=pause, pace=self._pace)
 
     def _unlucky(self, name: str, luck: random.Random) -> Sequence[Fault]:
         start = partial(self._start, name)
         places = PLACES if self._plan.mode == "embedded" or name != "web" else WEB_PLACES
         process = Unlucky(
-            name, self._site, start=start, places=places, luck=luck, is_over=self._is_over
+            name, self._site, start=start, places=places, luck=luck, is_over=self._pace.is_over
         )
         return process.faults
 
     def _shaken(self, _name: str, luck: random.Random) -> Sequence[Fault]:
         assert self._servers is not None
         database = self._site.database
-        return Shaken(*self._servers, database=database, luck=luck, is_over=self._is_over).faults
+        return Shaken(
+            *self._servers, database=database, luck=luck, is_over=self._pace.is_over
+        ).faults
 
     @property
     def _names(self) -> list[str]:
@@ -179,6 +175,7 @@ class Ground:
         finally:
             if found and os.environ.get("SOAK_KEEP"):
                 _say(f"Kept: {var}")
+                (var / "record.json").write_text(json.dumps(asdict(site.record()), default=str))
                 for process in site.processes.values():
                     process.kill()
             else:
@@ -201,7 +198,7 @@ def main() -> None:
                 seed=seed,
                 mode=mode,
                 turns=int(os.environ.get("SOAK_TURNS", "500")),
-                faults=int(os.environ.get("SOAK_FAULTS", "50")),
+                faults=int(os.environ.get("SOAK_FAULTS", "60")),
                 runners=int(os.environ.get("SOAK_RUNNERS", "4")),
                 conversations=int(os.environ.get("SOAK_CONVERSATIONS", "12")),
                 longest_pause=float(os.environ.get("SOAK_PAUSE", "5")),
