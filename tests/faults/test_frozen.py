@@ -1,6 +1,7 @@
 """SIGSTOP, longer than a lease lasts, then SIGCONT: who has lost a turn changes nothing of it any more (G5)."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -8,27 +9,35 @@ from tests.faults import measures
 from tests.faults.conftest import MakeSite
 from tests.faults.fleet import LEASE, REAPED, TTL, let_pass, other_runner, start_scaled
 from tests.support import eventually_sync
+from turns.conf import TurnsSettings
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.long
-def test_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(scaled: MakeSite):
-    site = scaled(**LEASE)
+@pytest.mark.parametrize(
+    ("lease", "ttl", "reaped"),
+    [(LEASE, TTL, REAPED), ({}, TurnsSettings.LEASE_TTL, TurnsSettings.LEASE_TTL + 3.0)],
+    ids=["short", "default"],
+)
+def test_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(
+    scaled: MakeSite, lease: dict[str, Any], ttl: float, reaped: float
+):
+    site = scaled(**lease)
     start_scaled(site)
     client = site.client()
     conversation = client.converse()
-    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 5}')
+    turn_id = client.say(conversation, f'call affect {{"key": "a", "seconds": {ttl + 1}}}')
     client.until_running(turn_id, "affect")
     frozen = site.owner_of(turn_id)
     frozen.freeze()
     stopped_at = time.monotonic()
-    assert client.until_ended(turn_id, within=REAPED)["status"] == "interrupted"
-    measures.note("G5", f"frozen owner, lease of {TTL:g} s", time.monotonic() - stopped_at)
+    assert client.until_ended(turn_id, within=reaped)["status"] == "interrupted"
+    measures.note("G3", f"frozen owner, lease of {ttl:g} s", time.monotonic() - stopped_at)
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after)["status"] == "completed"
     assert site.owner_of(after) is other_runner(site, frozen)
-    let_pass(5.5, since=stopped_at)  # until its tool would have ended
+    let_pass(ttl + 1.5, since=stopped_at)  # until its tool would have ended
     before = site.record()
     frozen.thaw()
     eventually_sync(lambda: "registered again" in frozen.said, timeout=10)

@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from scripts.servers import Postgres
 from tests.faults import measures
 from tests.faults.conftest import MakeSite
+from tests.faults.fleet import LEASE, REAPED, TTL
 from tests.faults.places import NEVER_BEGAN, OFTEN, PLACES, PLAN, expected_status
+from turns.conf import TurnsSettings
 
 SAME_HOST = 3.0  # seconds from the death of a process to the end of its turns
-TTL = 3.0
+OTHER_HOST = 18.0
 
 
 @pytest.mark.timeout(300)
@@ -44,15 +47,21 @@ def test_g03_g04_g07_after_a_kill_at_any_place_a_web_process_ends_the_turn(
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-def test_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease(
-    scaled: MakeSite, postgres: Postgres
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize(
+    ("lease", "ttl", "bound"),
+    [(LEASE, TTL, REAPED), ({}, TurnsSettings.LEASE_TTL, OTHER_HOST)],
+    ids=["short", "default"],
+)
+def test_g02_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease(
+    scaled: MakeSite,
+    postgres: Postgres,
+    lease: dict[str, Any],
+    ttl: float,
+    bound: float,
+    is_cancelled: bool,
 ):
-    site = scaled(
-        TURNS_LEASE_TTL=TTL,
-        TURNS_LEASE_FENCE_AFTER=TTL * 2 / 3,
-        TURNS_LEASE_RENEW_INTERVAL=TTL / 5,
-        TURNS_SWEEP_INTERVAL=0.5,
-    )
+    site = scaled(**lease)
     site.serve_uvicorn(role="web")
     runner = site.run_turns()
     client = site.client()
@@ -67,10 +76,14 @@ def test_g03_a_runner_that_died_on_another_machine_is_missed_after_its_lease(
     )
     runner.kill()
     died_at = time.monotonic()
-    assert client.until_ended(turn_id, within=TTL + 3)["status"] == "interrupted"
+    if is_cancelled:
+        assert client.cancel(turn_id).is_success
+    ended = client.until_ended(turn_id, within=bound)
     passed = time.monotonic() - died_at
-    measures.note("G3", f"another machine, lease of {TTL:g} s", passed)
-    assert passed > TTL / 2  # it was the lease that ran out: nothing else could tell
+    assert ended["status"] in ("interrupted", "cancelled" if is_cancelled else "interrupted")
+    promise = "G2" if is_cancelled else "G3"
+    measures.note(promise, f"owner died on another machine, lease of {ttl:g} s", passed)
+    assert passed > ttl / 2  # it was the lease that ran out: nothing else could tell
     site.run_turns()
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after)["status"] == "completed"

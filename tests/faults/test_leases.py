@@ -136,7 +136,7 @@ def test_g03_a_process_whose_loop_is_blocked_loses_its_lease(scaled: MakeSite):
     assert site.verdict() == []
 
 
-@pytest.mark.parametrize("how", ["stopped", "silent"])
+@pytest.mark.parametrize("how", ["silent", pytest.param("stopped", marks=pytest.mark.long)])
 def test_g11_a_process_without_its_database_gives_its_turns_up(
     scaled: MakeSite, postgres: Postgres, how: str
 ):
