@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("turns", "0006_decide_any"),
+        ("turns", "0007_few_rows_read"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
