@@ -130,4 +130,3 @@ def decisions() -> Choices:
 def in_words(name: str, known: Choices) -> str:
     """Return one name in words; an unknown one as it is."""
     return str(dict(known).get(name, name))
-

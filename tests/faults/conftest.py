@@ -1,7 +1,7 @@
 """Servers of our own and sites on them; what a machine lacks is left out by name, unless nothing may be left out."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,19 @@ def own_redis() -> Iterator[Redis]:
     _need(find_redis)
     with passing(Redis) as made:
         yield made
+
+
+@pytest.fixture
+def false_time() -> Mapping[str, str]:
+    """Return what a process has in its environment whose clock is wrong, by as much as `FAKETIME` says."""
+    _need(_find_false_time)
+    return {"LD_PRELOAD": str(_find_false_time()), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+def _find_false_time() -> Path:
+    for library in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"):
+        return library
+    raise NotInstalled("faketime: install faketime")
 
 
 @pytest.fixture

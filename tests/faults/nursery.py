@@ -133,6 +133,10 @@ def _become(wanted: Mapping[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(wanted["environment"])
     arguments: list[str] = wanted["arguments"]
+    if (
+        "LD_PRELOAD" in os.environ
+    ):  # a library that takes the place of others has to be there from the beginning
+        os.execv(sys.executable, [sys.executable, *arguments])
     sys.path[0] = str(ROOT)
     sys.argv = arguments[1:] if arguments[0] == "-m" else arguments
     code: int | str | None = 0

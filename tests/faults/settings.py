@@ -1,10 +1,7 @@
 """The site's settings as the processes under test run with them; each test says what is different, as JSON."""
 
-import datetime as dt
 import json
 import os
-
-from django.utils import timezone
 
 from config.settings import *  # noqa: F403
 from config.settings import CHANNEL_LAYERS, INSTALLED_APPS
@@ -19,7 +16,3 @@ if _layer := os.environ.get("FAULTS_LAYER"):
         "BACKEND": "tests.faults.layer.FaultyLayer",
         "CONFIG": {"inner": CHANNEL_LAYERS["default"], **json.loads(_layer)},
     }
-if _offset := float(os.environ.get("FAULTS_CLOCK") or 0):
-    # As if the clock of this machine were wrong. What is not read through Django's door stays right.
-    _right = timezone.now
-    timezone.now = lambda: _right() + dt.timedelta(seconds=_offset)
