@@ -145,6 +145,18 @@ def test_every_behaviour_and_invariant_that_the_code_cites_is_listed():
     assert found_in_code(r"\binvariants? (\d+)") <= invariants
 
 
+def test_the_tests_that_the_requirements_name_exist():
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", section(REQUIREMENTS, "In both modes"))
+    assert named
+    for file, beginning in named:
+        tests = re.findall(
+            r"^def (test_\w+)", text_of(ROOT / "tests" / "faults" / file), re.MULTILINE
+        )
+        assert any(name == beginning or name.startswith(f"{beginning}_") for name in tests), (
+            beginning
+        )
+
+
 def test_the_modules_that_the_architecture_names_exist():
     table = section(DOCS / "architecture.md", "Components")
     for cell in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE):

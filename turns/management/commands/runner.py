@@ -22,7 +22,9 @@ class Command(BaseCommand):
         "Run the turns that web processes queue. Needs TURNS_DISPATCHER=procrastinate, PostgreSQL (DATABASE_URL) and,"
         " so that pages see text as it is written, Redis (REDIS_URL); start as many as you like, on any machine that"
         " has the same settings. SIGTERM or Ctrl-C starts nothing more and lets running turns end for"
-        " TURNS_DRAIN_GRACE seconds; a second one cancels them, a third one leaves at once."
+        " TURNS_DRAIN_GRACE seconds; a second one cancels them, a third one leaves at once. Exit codes: 0 when all turns"
+        " have ended, 1 when it could not go down as it should, 70 when something hung and the rest was ended without"
+        " it; whatever it has left open, the other processes end. More in docs/howto/scale.md."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
