@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -12,26 +13,23 @@ from tests.faults import measures
 from tests.faults.conftest import MakeSite
 from tests.faults.fleet import LEASE, REAPED, let_pass, start_scaled
 from tests.support import eventually_sync
+from turns.conf import TurnsSettings
 
-FENCE = LEASE["TURNS_LEASE_FENCE_AFTER"]
+DEFAULT: dict[str, Any] = {}
 
 pytestmark = pytest.mark.timeout(240)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("is_silent", [False, True], ids=["gone", "silent"])
 @pytest.mark.parametrize(
-    ("seconds", "is_silent"),
-    [
-        pytest.param(5, False, marks=pytest.mark.long),
-        pytest.param(15, False, marks=pytest.mark.long),
-        pytest.param(60, False, marks=pytest.mark.long),
-        pytest.param(5, True, marks=pytest.mark.long),
-        pytest.param(60, True, marks=pytest.mark.long),
-    ],
+    ("seconds", "lease"), [(5, LEASE), (15, DEFAULT), (60, DEFAULT)], ids=["5", "15", "60"]
 )
 def test_g11_a_database_that_is_away_for_longer_than_a_lease_ends_what_runs(
-    scaled: MakeSite, postgres: Postgres, seconds: float, is_silent: bool
+    scaled: MakeSite, postgres: Postgres, seconds: float, lease: dict[str, Any], is_silent: bool
 ):
-    site = scaled(**LEASE)
+    site = scaled(**lease)
+    limit = lease.get("TURNS_LEASE_FENCE_AFTER", TurnsSettings.LEASE_FENCE_AFTER)
     start_scaled(site)
     client = site.client()
     conversation = client.converse()
@@ -43,9 +41,9 @@ def test_g11_a_database_that_is_away_for_longer_than_a_lease_ends_what_runs(
         postgres.signal(signal.SIGSTOP)
     else:
         postgres.crash()
-    eventually_sync(lambda: "The lease is lost" in owner.said, timeout=FENCE + 3)
-    fenced_after = time.monotonic() - gone_at
-    measures.note("G11", f"owner fences itself, limit {FENCE:.1f} s", fenced_after)
+    eventually_sync(lambda: "The lease is lost" in owner.said, timeout=limit + 3)
+    what = f"owner fences itself, limit {limit:.1f} s"
+    measures.note("G11", what, time.monotonic() - gone_at)
     let_pass(seconds, since=gone_at)
     assert not site.is_ready()
     if is_silent:
@@ -55,7 +53,8 @@ def test_g11_a_database_that_is_away_for_longer_than_a_lease_ends_what_runs(
     back_at = time.monotonic()
     eventually_sync(lambda: site.is_ready(), timeout=15)
     assert client.until_ended(turn_id, within=REAPED)["status"] == "interrupted"
-    measures.note("G11", "interrupted after the database was back", time.monotonic() - back_at)
+    what = f"interrupted after the database was back, {seconds} s later"
+    measures.note("G11", what, time.monotonic() - back_at)
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after, within=15)["status"] == "completed"
     assert site.verdict() == []

@@ -1,0 +1,62 @@
+"""What breaks the site of a soak keeps to its plan: else a run that passed might have broken little."""
+
+import random
+from itertools import islice
+
+import pytest
+
+from tests.faults.breaking import Breaker, Pace, persist, shuffled
+
+
+def test_every_fault_comes_once_before_one_comes_again_in_an_order_that_follows_from_the_seed():
+    first, same, other = (
+        [*islice(shuffled("abcde", luck=random.Random(seed)), 15)] for seed in (1, 1, 2)
+    )
+    assert first == same != other
+    assert [sorted(first[at : at + 5]) for at in (0, 5, 10)] == [[*"abcde"]] * 3
+
+
+def test_faults_are_spread_over_the_turns_and_one_without_harm_is_made_up_for():
+    pace = Pace(turns=6, faults=2)
+    for _ in range(3):
+        pace.note_turn()
+    assert pace.until_due()
+    pace.note_fault(has_harmed=False)
+    assert pace.until_due()  # the same one again
+    pace.note_fault(has_harmed=True)
+    for _ in range(3):
+        pace.note_turn()
+    assert not pace.is_over.is_set()  # so many turns, but not so many faults
+    assert pace.until_due()
+    pace.note_fault(has_harmed=True)
+    pace.note_turn()
+    assert pace.is_over.is_set()
+    assert not pace.until_due()
+
+
+def test_a_promise_that_breaks_under_a_breaker_ends_the_soak():
+    def fail() -> bool:
+        raise AssertionError("it lives")
+
+    pace = Pace(turns=1, faults=1)
+    breaker = Breaker("one", [fail], luck=random.Random(1), longest_pause=1.0, pace=pace)
+    pace.note_turn()
+    breaker.run()
+    assert str(breaker.problem) == "it lives"
+    assert (pace.is_over.is_set(), breaker.done) == (True, [])
+
+
+def test_whoever_asks_the_dying_hears_the_last_reason_in_the_end():
+    answers = iter([False, False, True])
+
+    def ask() -> str:
+        assert next(answers)
+        return "here"
+
+    assert persist(ask) == "here"
+
+    def never() -> str:
+        raise AssertionError("away")
+
+    with pytest.raises(AssertionError, match=r"no answer in 0\.1 s: away"):
+        persist(never, within=0.1)
