@@ -107,7 +107,7 @@ def _measure(site: Site, conversations: dict[int, str], rounds: int) -> dict[int
         for count, conversation in conversations.items():
             asked_at = time.monotonic()
             assert client.get("/api/conversations").is_success
-            watcher = site.watch(conversation)
+            watcher = site.watch(conversation, within=PATIENCE)
             looks[count].append(time.monotonic() - asked_at)
             turns[count].append(_turn(client, watcher, conversation))
             watcher.leave()

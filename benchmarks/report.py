@@ -40,9 +40,9 @@ def as_markdown(rows: Sequence[Row], *, is_quick: bool) -> str:
     times = [row for row in rows if row.unit in ("ms", "")]
     loads = [row for row in rows if row not in costs and row not in times]
     tables = (
-        _cost_table(costs),
-        _spread_table("Time of the whole path", times),
-        _spread_table("Load and room", loads),
+        *([_cost_table(costs)] if costs else []),
+        *([_spread_table("Time of the whole path", times)] if times else []),
+        *([_spread_table("Load and room", loads)] if loads else []),
     )
     return "\n".join((head, *(line for table in tables for line in ("", *table)), ""))
 

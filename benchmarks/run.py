@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from benchmarks import core, deadlines
+from benchmarks import core, deadlines, library
 from benchmarks.measurement import Effort, Spread
 from benchmarks.progress import say
 from benchmarks.rows import Row
 from benchmarks.site import scratch_site
 from scripts.servers import NotInstalled
 
-IN_PROCESS = ("core", "deadlines", "turns", "providers", "mcp")
+IN_PROCESS = ("core", "library", "deadlines", "turns", "providers", "mcp")
 EMBEDDED = ("clicks", "streams", "memory", "lengths", "pasts")
 SCALED = ("processes", "pasts-postgres")
 PARTS = (*IN_PROCESS, *EMBEDDED, *SCALED)
@@ -32,6 +32,7 @@ class Run:
         self._fill(
             "core", "The core, next to a bare loop", lambda: asyncio.run(core.measure(effort))
         )
+        self._fill("library", "The loop of a library", lambda: asyncio.run(library.measure(effort)))
         self._fill(
             "deadlines",
             "Deadlines that run out at once",

@@ -24,7 +24,6 @@ from governance import (
     selectors,
 )
 from governance.doors import database_door, reading_door
-from governance.moments import database_now
 from governance.storable import storable_json, storable_text
 from turns import log, sinks, store
 from turns.approvals import Asking, Concluding
@@ -291,5 +290,5 @@ def _note_cancelling(turn: Turn, call: LiveCall) -> Events:
 def _end_call(turn: Turn, call: LiveCall, outcome: ToolOutcome) -> Events:
     if not recorder.end(group=str(turn.pk), call_id=call.id, outcome=outcome):
         return []
-    store.settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value, at=database_now())
+    store.settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value)
     return result_events(selectors.call(str(turn.pk), call.id))

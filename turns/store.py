@@ -194,13 +194,17 @@ def cancel_queued(
 
 
 def settle_requests(
-    turn_id: UUID, *, outcome: str, at: datetime, tool_id: str | None = None
+    turn_id: UUID, *, outcome: str, at: datetime | None = None, tool_id: str | None = None
 ) -> None:
-    """Note that what was asked has come true: of one call, or of the turn with all that is still open."""
+    """Note that what was asked has come true: of one call, or of the turn with all that is still open.
+
+    `at` is a moment of the database's clock, now unless given.
+    """
     requests = CancelRequest.objects.filter(turn_id=turn_id, settled_at=None)
     if tool_id is not None:
         requests = requests.filter(tool_id=tool_id)
     for request in requests:
+        at = at or database_now()  # not asked where there is nothing to settle, as nearly always
         passed = round((at - request.requested_at).total_seconds() * 1000)
         request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
         request.save(update_fields=["settled_at", "settled_ms", "outcome"])

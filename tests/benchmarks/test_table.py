@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
     *(f"{who}_{shape}" for who in ("executor", "turn") for shape in ("8", "64", "50x1")),
     *(f"{who}_{shape}" for who in ("executor", "turn") for shape in ("200x1", "800x1")),
+    *(f"library{what}_{shape}" for what in ("", "_governed") for shape in ("8", "64", "50x1")),
     "overshoot",
     *(f"sqlite_{what}" for what in ("turn", "reads", "writes", "transactions")),
     *(f"cancel_{what}" for what in ("coroutine", "exec", "process", "provider")),
@@ -42,7 +43,16 @@ def expected_rows() -> set[str]:
 
 def is_compared(row: str) -> bool:
     """Whether a row has something to be compared with."""
-    beginnings = ("executor", "turn_", "overshoot", "chunk", "mcp", "messages", "finished")
+    beginnings = (
+        "executor",
+        "turn_",
+        "library",
+        "overshoot",
+        "chunk",
+        "mcp",
+        "messages",
+        "finished",
+    )
     is_one = row.startswith(beginnings) or row.endswith("_rate") or row == "click_scaled"
     return is_one and row != "turn_memory"
 

@@ -150,12 +150,14 @@ class Site:
         self._clients.append(made)
         return made
 
-    def watch(self, conversation_id: str, *names: str, user: str = "ada") -> Watcher:
-        """Open a tab."""
+    def watch(
+        self, conversation_id: str, *names: str, user: str = "ada", within: float = 10.0
+    ) -> Watcher:
+        """Open a tab, and wait until it shows the conversation."""
         urls = [self.url(name) for name in names or ("web",)]
         made = Watcher(urls, self.tokens[user], conversation_id)
         self._watchers.append(made)
-        assert made.is_connected.wait(10)
+        assert made.is_connected.wait(within)
         return made
 
     def url(self, name: str = "web") -> str:
