@@ -136,7 +136,8 @@ def of_groups(groups: Iterable[str]) -> dict[tuple[str, str], Approval]:
 
 def open_questions() -> list[Approval]:
     """Return the questions that nobody has decided yet, whoever asks, oldest first; so many that a person can read them."""
-    return list(_open().order_by("pk")[:MOST_OPEN])
+    # Sorted by what no index has: in the order of one SQLite would look at every question that there ever was.
+    return list(_open().order_by("requested_at", "pk")[:MOST_OPEN])
 
 
 def all_of(group: str) -> list[Approval]:

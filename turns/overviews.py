@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from governance import approvals as governance
@@ -22,7 +22,7 @@ from turns import approvals
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Conversation, Turn
 
-MOST_INTERRUPTED = 200  # of all owners together; a list shows as many of one
+MOST_INTERRUPTED = 200  # of all owners together, the latest; a list shows as many of one
 Json = dict[str, Any]
 
 
@@ -94,7 +94,9 @@ class _Lines:
 
     def __init__(self, owners: Collection[Any], questions: Iterable[ApprovalRow]) -> None:
         asking = [turn_id for row in questions if (turn_id := _turn_id(row)) is not None]
-        wanted = Q(conversation__owner__in=owners) | Q(pk__in=asking)
+        # Not by a join, which SQLite would begin with all that the owners have ever said.
+        ours = Conversation.objects.filter(pk=OuterRef("conversation"), owner__in=owners)
+        wanted = Exists(ours) | Q(pk__in=asking)
         self.active = _turns(wanted & Q(status__in=ACTIVE_STATUSES))
         self._known: dict[UUID | None, Turn] = {turn.pk: turn for turn in self.active}
         above = self.active
@@ -124,12 +126,17 @@ def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Standi
     """The conversations in which nothing goes on until a person says so."""
     if not owners:
         return
-    ours = Conversation.objects.filter(owner__in=owners, parent=None).only("owner")
-    for row in ours.filter(parked_at__isnull=False):
-        yield row, Standing.PARKED
-    last = Q(turns__status=TurnStatus.INTERRUPTED, turns__number=F("last_number"))
-    for row in ours.filter(last, parked_at=None).order_by("-updated_at")[:MOST_INTERRUPTED]:
-        yield row, Standing.INTERRUPTED
+    # Chosen here, since there are few of both; by owner a database would read all that theirs have ever been.
+    parked = Conversation.objects.filter(parked_at__isnull=False).order_by()
+    for row in parked.only("owner", "parent"):
+        if row.owner_id in owners and row.parent_id is None:
+            yield row, Standing.PARKED
+    interrupted = Turn.objects.filter(status=TurnStatus.INTERRUPTED).select_related("conversation")
+    for turn in interrupted.order_by("-queued_at")[:MOST_INTERRUPTED]:
+        row = turn.conversation
+        is_at_rest = row.parent_id is None and row.parked_at is None
+        if row.owner_id in owners and is_at_rest and turn.number == row.last_number:
+            yield row, Standing.INTERRUPTED
 
 
 def _described(question: ApprovalRow, *, asker: Turn, below: Turn, at: datetime) -> Json:
