@@ -19,19 +19,22 @@ from webchat.conf import app_settings
 logger = logging.getLogger(__name__)
 
 NOBODY = "webchat.ready"
+PATIENCE = 0.25  # seconds that a turn waits for the layer
 QUIET = 1.0  # seconds; sockets read the log meanwhile
+MOST_LEFT = 1_000  # conversations; sockets look into the log every two seconds, told or not
 
 
 class ChannelLayerSink:
     """Tells all sockets of a conversation what happened: small events whole, large ones by number.
 
-    A broker that hangs holds up a turn once, for `LAYER_TIMEOUT` seconds. Until it answers again nobody waits for it:
-    one event at a time tries it, in a task of its own, and the others are left to the log.
+    No turn waits for a broker for longer than `PATIENCE`. While one hangs, one event at a time tries it in a task of its
+    own, and the others are left to the log; when it answers again, sockets hear how far that goes.
     """
 
     def __init__(self) -> None:
         self._hangs = False
-        self._trial: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._left: dict[UUID, int] = {}  # the last number that was not sent, by conversation
         self._quiet_until = 0.0
         self._complain_from = 0.0
 
@@ -40,19 +43,33 @@ class ChannelLayerSink:
         message = message_for(event)
         if message is None or get_channel_layer() is None:
             return
+        if self._hangs and not self._may_try():
+            self._leave(conversation_id, message)
+            return
+        # Kept here until it is done, which takes no longer than the layer may.
+        sending = asyncio.create_task(self._pass_on(conversation_id, message), name="sent event")
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
         if not self._hangs:
-            await self._send(conversation_id, message)
-        elif self._may_try():
-            # Kept here until it is done, which takes no longer than the layer may.
-            self._trial = asyncio.create_task(
-                self._send(conversation_id, message), name="trial of the channel layer"
-            )
+            _done, waiting = await asyncio.wait({sending}, timeout=PATIENCE)
+            if waiting:
+                self._hangs = True
 
     def _may_try(self) -> bool:
-        is_trying = self._trial is not None and not self._trial.done()
-        return not is_trying and time.monotonic() >= self._quiet_until
+        return not self._sending and time.monotonic() >= self._quiet_until
 
-    async def _send(self, conversation_id: UUID, message: dict[str, Any]) -> None:
+    def _leave(self, conversation_id: UUID, message: dict[str, Any]) -> None:
+        seq = message.get("event", message).get("seq")
+        if seq is not None and (conversation_id in self._left or len(self._left) < MOST_LEFT):
+            self._left[conversation_id] = seq
+
+    async def _pass_on(self, conversation_id: UUID, message: dict[str, Any]) -> None:
+        """Send a message; if it gets through, then also the numbers that were left to the log before."""
+        while await self._send(conversation_id, message) and self._left:
+            conversation_id, seq = self._left.popitem()
+            message = {"type": "conversation.event", "seq": seq}
+
+    async def _send(self, conversation_id: UUID, message: dict[str, Any]) -> bool:
         try:
             async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
                 await send_to_group(conversation_group(conversation_id), message)
@@ -60,10 +77,12 @@ class ChannelLayerSink:
             if time.monotonic() >= self._complain_from:  # streamed text would fill the log
                 self._complain_from = time.monotonic() + QUIET
                 logger.exception("An event was not published")
+            self._leave(conversation_id, message)
             self._hangs = self._hangs or isinstance(failure, TimeoutError)
             self._quiet_until = time.monotonic() + QUIET
-        else:
-            self._hangs = False
+            return False
+        self._hangs = False
+        return True
 
 
 async def send_to_group(group: str, message: dict[str, Any]) -> None:

@@ -92,6 +92,7 @@ async def test_a_layer_that_hung_is_used_again_when_it_answers(
     await layer.group_add(conversation_group(conversation_id), channel)
     await sink.publish(conversation_id, {**SMALL, "seq": 8})
     tried = await asyncio.wait_for(layer.receive(channel), 1)
+    left = await asyncio.wait_for(layer.receive(channel), 1)
 
     async def sent() -> bool:
         await sink.publish(conversation_id, {**SMALL, "seq": 9})
@@ -99,7 +100,35 @@ async def test_a_layer_that_hung_is_used_again_when_it_answers(
 
     await eventually(sent)
     assert tried["event"]["seq"] == 8
+    assert left["seq"] == 7
     assert (await layer.receive(channel))["event"]["seq"] == 9
+
+
+async def test_a_layer_that_is_slow_holds_up_nobody_and_what_was_left_meanwhile_is_told_by_number(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(broadcast, "PATIENCE", 0.01)
+    send, answering = InMemoryChannelLayer.group_send, asyncio.Event()
+
+    async def slow(*arguments: Any) -> None:
+        await answering.wait()
+        await send(*arguments)
+
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", slow)
+    layer, sink = get_channel_layer(), ChannelLayerSink()
+    ours, theirs = uuid4(), uuid4()
+    channel = await layer.new_channel()
+    for conversation_id in (ours, theirs):
+        await layer.group_add(conversation_group(conversation_id), channel)
+
+    for seq in (7, 8, 9):
+        await sink.publish(ours, {**SMALL, "seq": seq})
+    await sink.publish(theirs, SMALL)
+    answering.set()
+    async with asyncio.timeout(1):
+        told = [await layer.receive(channel) for _ in range(3)]
+    assert told[0]["event"]["seq"] == 7
+    assert sorted(message["seq"] for message in told[1:]) == [7, 9]
 
 
 async def test_what_another_loop_publishes_wakes_the_loop_of_the_sockets():
