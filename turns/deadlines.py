@@ -66,14 +66,14 @@ async def set_deadline(
         asked = await _may_change(turn_id, tool_id, user, op_id)
     except (TurnNotFound, ToolCallNotFound):
         return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
-    if not runtime.is_here(asked.owner_id):
-        return await _send(asked, timeout_ms, extend_ms)
     call = await runtime.find_call(turn_id, tool_id)
+    if not orders.is_known(
+        call
+    ):  # it runs elsewhere, is about to begin here, or is over: its row knows
+        return await _send(asked, timeout_ms, extend_ms)
     if asked.known is not None:
         return _deadline_receipt(asked.known, call)
-    moved = call is not None and await orders.move(
-        call, timeout_ms=timeout_ms, extend_ms=extend_ms, by=asked.by
-    )
+    moved = await orders.move(call, timeout_ms=timeout_ms, extend_ms=extend_ms, by=asked.by)
     outcome = OpOutcome.ACCEPTED if moved else OpOutcome.ALREADY_FINISHED
     if op_id is not None and not moved:
         await _end_operation(turn_id, op_id, outcome)
@@ -88,8 +88,8 @@ async def _send(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) ->
     return receipt
 
 
-def _deadline_receipt(outcome: OpOutcome, call: LiveCall | None) -> DeadlineReceipt:
-    if call is None or outcome is not OpOutcome.ACCEPTED:
+def _deadline_receipt(outcome: OpOutcome, call: LiveCall) -> DeadlineReceipt:
+    if outcome is not OpOutcome.ACCEPTED:
         return DeadlineReceipt(outcome=outcome)
     return DeadlineReceipt(
         outcome=outcome,

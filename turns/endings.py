@@ -3,7 +3,6 @@
 Every way to end takes this path: the answer, a cancel, a limit, an error, the death of the owner (invariant 4).
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,17 +28,10 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus, check_move
 from turns.histories import repairs_event
 from turns.models import Message, Turn
 from turns.models import Repair as RepairRow
+from turns.news import News
 from turns.parking import park_if_deadly
 from turns.store import abort_event, settle_requests, wish_of
 from turns.sub_agents import cascades
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What is to be told of a turn's end, and the processes whose turns are to end with it."""
-
-    batches: list[log.Batch]
-    owner_ids: set[UUID] = field(default_factory=set)
 
 
 def end_turn(
@@ -50,12 +42,12 @@ def end_turn(
     steps: int | None = None,
     usage: dict[str, int] | None = None,
     waits: bool = True,
-) -> Ended | None:
+) -> News | None:
     """End a live turn: its calls, its message, its requests, its events. None if it was not live or not ours any more.
 
     The epoch grows, so whatever its runner still writes is refused. Unless it was completed, all that it has started
-    is asked to stop (C10); else what is not detached. Without `waits` a conversation that somebody works on is left for another time: an owner
-    that stands still in the middle of a write must not hold up who finds that out.
+    is asked to stop (C10); else what is not detached. Without `waits` a conversation that somebody works on is left for
+    another time: an owner that stands still in the middle of a write must not hold up who finds that out.
     """
     with transaction.atomic():
         conversation = log.locked_of(turn_id, waits=waits)
@@ -79,7 +71,7 @@ def end_turn(
         checkpoint("in_end")
         told = log.append(conversation, row.pk, *events, at=at)
         batches = [(conversation.pk, told), *cascade.batches]
-        return Ended(batches=batches, owner_ids=cascade.owner_ids)
+        return News(batches=batches, owner_ids=cascade.owner_ids)
 
 
 def _end_descendants(turn: Turn, ending: TurnEnding) -> cascades.Cascade:

@@ -1,31 +1,52 @@
 """The event log: appends facts with a number that has no gap, and reads them in the form of the wire (sync ORM)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.utils import timezone
 
 from governance.storable import storable_json
 from turns.core.events import TurnEvent
 from turns.models import Conversation, Event
 
+PATIENCE_MS = 500  # for a row that somebody else has locked
+
 WireEvent = dict[str, Any]
 Batch = tuple[UUID, list[WireEvent]]  # a conversation and events of it that are to be published
 
 
-def locked(conversation_id: UUID) -> Conversation:
+def locked(conversation_id: UUID, *, waits: bool = True) -> Conversation:
     """Return a conversation with its row locked until the transaction ends.
 
-    Whoever changes anything of a conversation holds this lock first, so changes have one order and no deadlock.
+    Whoever changes anything of a conversation holds this lock first, so changes have one order and no deadlock. Raise
+    `Conversation.DoesNotExist` if there is none, or if somebody has it and we do not wait.
     """
-    return Conversation.objects.select_for_update().get(pk=conversation_id)
+    return Conversation.objects.select_for_update(skip_locked=not waits).get(pk=conversation_id)
 
 
 def locked_of(turn_id: UUID, *, waits: bool = True) -> Conversation | None:
     """Return the conversation of a turn, locked; None if it was deleted, or somebody has it and we do not wait."""
     rows = Conversation.objects.select_for_update(of=("self",), skip_locked=not waits)
     return rows.filter(turns=turn_id).first()
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """In a transaction: wait for one row that somebody else has locked no longer than a moment, then raise.
+
+    For who has others to see to as well. Without effect where the database cannot be told so.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = {PATIENCE_MS}")
+        yield
+        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
 
 
 def append(

@@ -1,11 +1,12 @@
 """Orders for another limit of a running call, stored for the process that owns its turn (T9, C12)."""
 
 from collections.abc import Sequence
+from typing import TypeGuard
 from uuid import UUID
 
 from django.db.models.functions import Now
 
-from governance import LiveCall
+from governance import CallStatus, LiveCall, selectors
 from governance.doors import database_door
 from governance.runtime import get_executor
 from turns.core.supervisor import TurnSupervisor
@@ -13,14 +14,25 @@ from turns.models import DeadlineOrder
 
 
 async def obey(supervisor: TurnSupervisor) -> None:
-    """Carry out the open orders for the turns that run here, each once."""
+    """Carry out the open orders for the turns that run here, each once.
+
+    One for a call that is stored, but not in its runner's hands yet, is left for the next time.
+    """
     live = [live.turn.id for live in supervisor.live_turns]
     for order in await _open(live) if live else ():
         call = supervisor.find_call(order.turn_id, order.tool_id)
-        if await _take(order.pk) and call is not None:
-            await move(
-                call, timeout_ms=order.timeout_ms, extend_ms=order.extend_ms, by=order.by_name
-            )
+        if is_known(call):
+            if await _take(order.pk):
+                await move(
+                    call, timeout_ms=order.timeout_ms, extend_ms=order.extend_ms, by=order.by_name
+                )
+        elif await _is_too_late(order):
+            await _take(order.pk)
+
+
+def is_known(call: LiveCall | None) -> TypeGuard[LiveCall]:
+    """Return whether a call is in its runner's hands, so that another limit can be given to it."""
+    return call is not None and call.policy is not None
 
 
 async def move(call: LiveCall, *, timeout_ms: int | None, extend_ms: int | None, by: str) -> bool:
@@ -41,6 +53,14 @@ async def move(call: LiveCall, *, timeout_ms: int | None, extend_ms: int | None,
 @database_door
 def _open(turn_ids: Sequence[UUID]) -> list[DeadlineOrder]:
     return list(DeadlineOrder.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by("pk"))
+
+
+@database_door
+def _is_too_late(order: DeadlineOrder) -> bool:
+    group = str(order.turn_id)
+    if not selectors.has_call(group, order.tool_id):
+        return True
+    return CallStatus(selectors.call(group, order.tool_id).status).is_terminal
 
 
 @database_door

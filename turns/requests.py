@@ -16,6 +16,7 @@ from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnNotFound
 from turns.identity import User, reload, turn_for
 from turns.models import CancelRequest, Conversation, Operation, Turn
+from turns.news import News
 from turns.store import cancel_queued, settle_requests
 from turns.sub_agents.cascades import Cascade, cancel_descendants, running_tools
 
@@ -36,21 +37,14 @@ class OpOutcome(StrEnum):
 class CancelReceipt:
     """The answer to a request to cancel: what became of it, and the status of the turn (or call) now.
 
-    `owner_id` is the process that has to obey. `cascade` is what became of all that the turn (or the call) has started.
+    `descendants` is how many turns of sub-agents were asked to stop with it, `news` what is to be told of all that.
     """
 
     outcome: OpOutcome
     turn_id: UUID
     status: str = ""
-    conversation_id: UUID | None = None
-    owner_id: UUID | None = None
-    events: list[log.WireEvent] = field(default_factory=list)
-    cascade: Cascade = field(default_factory=Cascade)
-
-    @property
-    def descendants(self) -> int:
-        """How many turns of sub-agents were asked to stop with it."""
-        return self.cascade.count
+    descendants: int = 0
+    news: News = field(default_factory=News)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,38 +91,35 @@ def request_call_cancel(turn_id: UUID, tool_id: str, wish: CancelWish) -> Cancel
         outcome, status = _cancel_call(turn, tool_id, wish)
         cascade = _cancel_started_by(turn, tool_id, wish) if outcome is OpOutcome.ACCEPTED else None
         _remember(turn, wish.op_id, outcome)
-    return CancelReceipt(
-        outcome=outcome,
-        cascade=cascade or Cascade(),
-        turn_id=turn.pk,
-        status=status,
-        conversation_id=turn.conversation_id,
-        owner_id=turn.owner_id,
-    )
+    turn.status = status
+    return _receipt(turn, outcome, cascade=cascade)
 
 
 def cancel_by_rule(
     conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation
-) -> list[log.WireEvent]:
+) -> News:
     """Store that these turns of a locked conversation end, which no person has asked for: once for each.
 
-    Those that wait are ended here, the live one by its owner. Return the events of those that waited.
+    Those that wait are ended here, the live one by its owner, which is to be told.
     """
     at = database_now()
     events: list[log.WireEvent] = []
+    owner_ids: set[UUID] = set()
     for turn in turns:
-        turn.refresh_from_db(fields=["status"])  # it may have begun, or ended, before the lock
+        turn.refresh_from_db(fields=["status", "owner"])  # it may have begun, or ended, by now
         if turn.status not in ACTIVE_STATUSES:
             continue
         _write_request(turn, cancellation)
         if turn.status == TurnStatus.QUEUED:
             events += cancel_queued(conversation, [turn], cancellation, at=at)
             settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
-        else:
-            Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(
-                status=TurnStatus.CANCELLING
-            )
-    return events
+            continue
+        Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(
+            status=TurnStatus.CANCELLING
+        )
+        if turn.owner_id is not None:
+            owner_ids.add(turn.owner_id)
+    return News(batches=[(conversation.pk, events)], owner_ids=owner_ids)
 
 
 def request_detached_cancel(conversation_id: UUID, wish: CancelWish) -> list[CancelReceipt]:
@@ -290,14 +281,17 @@ def _receipt(
     events: list[log.WireEvent] | None = None,
     cascade: Cascade | None = None,
 ) -> CancelReceipt:
+    cascade = cascade or Cascade()
+    news = News(batches=[(turn.conversation_id, events)] if events else [])
+    news.add(cascade)
+    if outcome is OpOutcome.ACCEPTED and turn.owner_id is not None:
+        news.owner_ids.add(turn.owner_id)
     return CancelReceipt(
         outcome=outcome,
         turn_id=turn.pk,
         status=turn.status,
-        conversation_id=turn.conversation_id,
-        owner_id=turn.owner_id,
-        events=events or [],
-        cascade=cascade or Cascade(),
+        descendants=cascade.count,
+        news=news,
     )
 
 

@@ -14,7 +14,7 @@ from django.db import connections
 from governance import CancellationToken, LiveCall, LoopDetector
 from governance.doors import database_door
 from governance.runtime import close_executor, get_executor, refresh_policies
-from turns import dispatch, errands, orders, processes, sinks
+from turns import dispatch, errands, orders, processes
 from turns.agents.casting import cast_of
 from turns.attendance import Attendance
 from turns.chat_models import close_connections, warm
@@ -27,6 +27,7 @@ from turns.dispatch import hints
 from turns.dispatch.hints import Ear
 from turns.journal import DatabaseJournal
 from turns.models import Process
+from turns.news import tell
 from turns.processes import recovery
 from turns.processes.ownership import Ownership
 from turns.stores import DatabaseStore
@@ -152,15 +153,9 @@ async def find_call(turn_id: UUID, tool_id: str) -> LiveCall | None:
     return runtime.supervisor.find_call(turn_id, tool_id) if runtime else None
 
 
-def is_here(owner_id: UUID | None) -> bool:
-    """Return whether this process owns the turns of an owner, or nobody does."""
-    runtime = _running()
-    return owner_id is None or (runtime is not None and runtime.process.pk == owner_id)
-
-
-def on_draining(tell: Callable[[], object]) -> None:
-    """Call `tell` once, when this loop begins to drain."""
-    _on_draining.setdefault(asyncio.get_running_loop(), []).append(tell)
+def on_draining(told: Callable[[], object]) -> None:
+    """Call `told` once, when this loop begins to drain."""
+    _on_draining.setdefault(asyncio.get_running_loop(), []).append(told)
 
 
 def hurry() -> None:
@@ -184,8 +179,8 @@ async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
         return
     dispatch.detach()
     runtime.supervisor.close()
-    for tell in _on_draining.pop(loop, ()):
-        tell()
+    for told in _on_draining.pop(loop, ()):
+        told()
     await _tell_draining(runtime.process)
     await runtime.supervisor.drain(grace=app_settings.DRAIN_GRACE if grace is None else grace)
     runtime.is_over = True
@@ -270,8 +265,7 @@ async def _start() -> Runtime:
     recovered, waiting = await database_door(recovery.recover)()
     if await database_door(processes.are_deaf)():
         logger.error("Several processes are alive that do not hear each other: set REDIS_URL")
-    for conversation_id, events in recovered:
-        await sinks.publish(conversation_id, events)
+    await tell(recovered, nudge=hints.send)
     supervisor.start()
     for conversation_id in waiting:
         supervisor.wake(conversation_id)

@@ -22,6 +22,7 @@ from turns.errands import seen_through
 from turns.exceptions import MessageRejected
 from turns.identity import User, conversation_for, reload
 from turns.models import Conversation
+from turns.news import tell
 from turns.requests import CancelReceipt, CancelWish, OpOutcome
 
 CLIENT_ID_LENGTH = 64
@@ -207,14 +208,9 @@ async def _end_detached(conversation_id: UUID, wish: CancelWish) -> Received | N
 
 async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
     """Tell of what was ended at once, and let the owner obey the rest without waiting for its poll."""
-    if receipt.conversation_id is not None:
+    if receipt.outcome is OpOutcome.ACCEPTED:
         checkpoint("after_cancel_stored")
-        await sinks.publish(receipt.conversation_id, receipt.events)
-        for conversation_id, events in receipt.cascade.batches:
-            await sinks.publish(conversation_id, events)
-        if receipt.outcome is OpOutcome.ACCEPTED:
-            for owner_id in {receipt.owner_id, *receipt.cascade.owner_ids}:
-                await runtime.nudge(owner_id)
+    await tell(receipt.news, nudge=runtime.nudge)
     return receipt
 
 

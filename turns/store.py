@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from governance import Cancellation, CancelReason, CancelSource, checkpoint
-from governance.moments import ago, database_now
+from governance.moments import database_now
 from turns import log
 from turns.agents import find_agent
 from turns.conf import app_settings
@@ -28,7 +28,8 @@ from turns.sub_agents.reports import take
 
 TITLE_LENGTH = 60
 CARRIER = "sub_agent"  # the source of a turn that carries reports
-DISPATCH_PATIENCE = timedelta(seconds=5)
+
+Claimed = tuple[ClaimedTurn, list[log.WireEvent]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +98,15 @@ def enqueue(
         return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
 
 
-def claim_next(
-    conversation_id: UUID, *, process: Process
-) -> tuple[ClaimedTurn, list[log.WireEvent]] | None:
+def claim_next(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
     """Make the oldest queued turn of an idle conversation running and owned by `process`; None if there is none.
 
-    Two processes may try at once: the unique index on the live turn of a conversation lets one through.
+    Two processes may try at once: the unique index on the live turn of a conversation lets one through. Without `waits`
+    a conversation that somebody is writing is left alone.
     """
     try:
         with transaction.atomic():
-            conversation = log.locked(conversation_id)
+            conversation = log.locked(conversation_id, waits=waits)
             is_busy = conversation.turns.filter(status__in=LIVE_STATUSES).exists()
             if is_busy or conversation.parked_at is not None:
                 return None
@@ -138,31 +138,6 @@ def wish_of(turn: Turn, *, tool_id: str = "") -> Cancellation | None:
     """Return the stored wish to end a turn now, or one of its calls, if there is one."""
     request = CancelRequest.objects.filter(turn=turn, tool_id=tool_id, mode="now").first()
     return cancellation_of(request) if request else None
-
-
-def waiting_conversations(*, limit: int = 100) -> list[UUID]:
-    """Return conversations that have a queued turn and no live one."""
-    queued = _startable().order_by("queued_at")
-    return list(queued.values_list("conversation_id", flat=True)[:limit])
-
-
-def dispatch_again(*, limit: int = 100) -> int:
-    """Dispatch queued turns that nobody has claimed for a while, in whatever process; return how many.
-
-    The database's clock decides; of several processes one does it.
-    """
-    patience = Q(dispatched_at=None) | Q(dispatched_at__lt=ago(DISPATCH_PATIENCE))
-    overdue = _startable().filter(patience).order_by("queued_at")
-    count = 0
-    for turn in overdue.only("conversation_id", "dispatched_at")[:limit]:
-        with transaction.atomic():
-            unclaimed = Turn.objects.filter(
-                pk=turn.pk, status=TurnStatus.QUEUED, dispatched_at=turn.dispatched_at
-            )
-            if unclaimed.update(dispatched_at=Now()):
-                get_dispatcher().dispatch(turn.conversation_id, turn.pk)
-                count += 1
-    return count
 
 
 def cancel_queued(
@@ -266,9 +241,7 @@ def add_message(
     )
 
 
-def _claim(
-    conversation: Conversation, turn: Turn, *, process: Process
-) -> tuple[ClaimedTurn, list[log.WireEvent]]:
+def _claim(conversation: Conversation, turn: Turn, *, process: Process) -> Claimed:
     at = database_now()
     is_alive = Exists(Process.objects.filter(pk=process.pk, ended_at=None))
     queued = Turn.objects.filter(is_alive, pk=turn.pk, status=TurnStatus.QUEUED)
@@ -307,13 +280,6 @@ def _claim(
         },
     )
     return claimed, log.append(conversation, turn.pk, started, at=at)
-
-
-def _startable() -> QuerySet[Turn]:
-    """The queued turns of conversations without a live one that are not parked."""
-    live = Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
-    queued = Turn.objects.filter(status=TurnStatus.QUEUED, conversation__parked_at=None)
-    return queued.filter(~Exists(live))
 
 
 def _turn_timeout_ms(agent: Agent) -> int | None:

@@ -5,21 +5,22 @@ from uuid import UUID
 
 from governance import Decision, approvals, checkpoint
 from governance.doors import database_door, reading_door
-from turns import endings, sinks, store
+from turns import endings, queue, sinks, store
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 from turns.dispatch import hints
+from turns.news import tell
 from turns.processes import recovery
 from turns.processes.ownership import Ownership
 from turns.sub_agents import deliveries
 
-_claim_next = database_door(store.claim_next)
+_claim_next = database_door(queue.claim_next)
 _decisions = database_door(approvals.decided)
 _open_orders = reading_door(store.open_orders)  # a cancel waits behind nothing else (C12)
 _end_turn = database_door(endings.end_turn)
 _sweep = database_door(recovery.sweep)
 _deliver_after = database_door(deliveries.after)
-_dispatch_again = database_door(store.dispatch_again)
-_waiting_conversations = database_door(store.waiting_conversations)
+_dispatch_again = database_door(queue.dispatch_again)
+_waiting_conversations = database_door(queue.waiting_conversations)
 
 
 class DatabaseStore:
@@ -28,15 +29,15 @@ class DatabaseStore:
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
 
-    async def claim_next(self, conversation_id: UUID) -> ClaimedTurn | None:
-        """Make the next queued turn ours."""
+    async def claim_next(self) -> ClaimedTurn | None:
+        """Make the queued turn ours that is next."""
         checkpoint("before_claim")
-        claimed = await _claim_next(conversation_id, process=self._ownership.process)
+        claimed = await _claim_next(process=self._ownership.process)
         if claimed is None:
             return None
         checkpoint("after_claim")
         turn, events = claimed
-        await sinks.publish(conversation_id, events)
+        await sinks.publish(turn.conversation_id, events)
         return turn
 
     async def open_orders(self, turn_ids: Sequence[UUID]) -> list[CancelOrder]:
@@ -56,18 +57,14 @@ class DatabaseStore:
         checkpoint("after_end")
         if ended is None:
             return False
-        for conversation_id, events in ended.batches:
-            await sinks.publish(conversation_id, events)
-        for owner_id in ended.owner_ids - {self._ownership.process.pk}:
-            await hints.send(owner_id)
+        await tell(ended, nudge=self._nudge_others)
         for conversation_id, events in await _deliver_after(turn.id):
             await sinks.publish(conversation_id, events)
         return True
 
     async def sweep(self, live: Collection[UUID]) -> None:
         """End what has no live owner, and tell of it."""
-        for conversation_id, events in await _sweep(self._ownership.process, live):
-            await sinks.publish(conversation_id, events)
+        await tell(await _sweep(self._ownership.process, live), nudge=self._nudge_others)
 
     async def dispatch_again(self) -> None:
         """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
@@ -76,3 +73,8 @@ class DatabaseStore:
     async def waiting_conversations(self) -> list[UUID]:
         """Return the conversations with a queued turn and no live one."""
         return await _waiting_conversations()
+
+    async def _nudge_others(self, owner_id: UUID) -> None:
+        """The supervisor looks itself for what is stored for its own turns."""
+        if owner_id != self._ownership.process.pk:
+            await hints.send(owner_id)

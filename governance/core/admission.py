@@ -1,6 +1,7 @@
 """Lets a call in, or refuses it: its tool, its policy, its arguments, and a person's word where the policy wants one.
 
-All of it happens before the call takes a place in the queue, and before its clock starts (T5).
+All of it happens before the call takes a place in the queue, and before its clock starts (T5). What may have changed while
+it waited there is looked at once more when its turn has come.
 """
 
 import logging
@@ -19,7 +20,7 @@ from governance.core.exceptions import (
     ToolExecutionError,
     UnknownTool,
 )
-from governance.core.live import LiveCall
+from governance.core.live import Clearance, LiveCall
 from governance.core.policy import ApprovalRule, Policy, resolve
 from governance.core.ports import Approver, Host, PolicySource
 from governance.core.tools import Isolation, Tool, ToolRegistry
@@ -45,23 +46,28 @@ class Admission:
         Raises:
             Exception: whatever the approver raised.
         """
-        shown = ""
         while True:
             checked = self._checked(live, host)
             if isinstance(checked, ToolOutcome):
                 return checked
             tool, policy = checked[0], live.policy
-            if policy is None or policy.approval is ApprovalRule.NEVER or tool.definition == shown:
+            if policy is None or _is_cleared(live, tool, policy):
                 return checked
             if host.approver is None:
                 return outcomes.refused(live, ApprovalUnavailable(tool.name))
             decision = await _ask(live, tool, policy, approver=host.approver)
             if decision.verdict is not Verdict.APPROVED:
                 return outcomes.not_allowed(live, decision)
-            shown = tool.definition
 
-    def take_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
-        """Put the policy of this moment in force for a call that does not run yet."""
+    def still_admits(self, live: LiveCall, tool: Tool, host: Host) -> bool:
+        """Put the policy of this moment in force for a call that is about to start; False if it has to be checked anew.
+
+        While it waited, its tool may have been switched off, or a person's word may have become necessary.
+        """
+        policy = self._take_policy(live, tool, host)
+        return policy.enabled and _is_cleared(live, tool, policy)
+
+    def _take_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
         policy = live.policy = self.policy_of(live, tool, host)
         live.timeout_source = policy.timeout_source
         return policy
@@ -92,12 +98,24 @@ class Admission:
         if live.call.problem:
             raise InvalidToolInput(tool.name, live.call.problem)
         live.hint = tool.hint(live.call.input)
-        if not self.take_policy(live, tool, host).enabled:
+        if not self._take_policy(live, tool, host).enabled:
             raise ToolDisabled(tool.name)
         if tool.isolation not in self._isolations:
             raise GovernanceError(f"The tool {tool.name!r} cannot be run here.")
         arguments = {name: value for name, value in live.call.input.items() if name != "_meta"}
         return tool, tool.validate(arguments)
+
+
+def _is_cleared(live: LiveCall, tool: Tool, policy: Policy) -> bool:
+    """Whether the call needs nobody's word, or has it: for the tool as it is, under a rule as strict as this one."""
+    if policy.approval is ApprovalRule.NEVER:
+        return True
+    known = live.clearance
+    return (
+        known is not None
+        and known.definition == tool.definition
+        and known.rule.strictness >= policy.approval.strictness
+    )
 
 
 async def _ask(live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver) -> Decision:
@@ -110,11 +128,13 @@ async def _ask(live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver
     )
     earlier = await approver.ask(live)
     if earlier is not None and earlier.verdict is Verdict.APPROVED:
+        live.clearance = Clearance(definition=tool.definition, rule=policy.approval)
         return earlier
     live.move(CallStatus.AWAITING_APPROVAL)
     if earlier is not None:
         return earlier
     decision = await approver.conclude(live, await question.decided(live.token))
-    if decision.verdict is Verdict.APPROVED:
+    if decision.verdict is Verdict.APPROVED:  # a word on this very call is enough under any rule
+        live.clearance = Clearance(definition=tool.definition, rule=ApprovalRule.ALWAYS)
         live.move(CallStatus.PENDING)
     return decision

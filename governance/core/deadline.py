@@ -28,11 +28,13 @@ class DeadlineChange:
 class Deadline:
     """Calls `on_expire(limit, seconds)` once, when the total or the idle limit has run out.
 
-    Progress only writes down the time: the timer looks again when it fires, so a chatty tool costs nothing.
+    Progress only writes down the time: the timer looks again when it fires, so a chatty tool costs nothing. Once it is
+    closed nothing lets it run again.
     """
 
     __slots__ = (
         "_idle_timeout",
+        "_is_closed",
         "_loop",
         "_on_expire",
         "_paused_at",
@@ -58,6 +60,7 @@ class Deadline:
         self._started_at = self._touched_at = self._loop.time()
         self._paused_at: float | None = None
         self._paused_for = 0.0
+        self._is_closed = False
         self._arm()
 
     @property
@@ -94,7 +97,7 @@ class Deadline:
         """Stop both clocks."""
         if self._paused_at is None:
             self._paused_at = self._loop.time()
-            self.close()
+            self._disarm()
 
     def resume(self) -> None:
         """Let both clocks run on from where they stopped."""
@@ -107,10 +110,9 @@ class Deadline:
         self._arm()
 
     def close(self) -> None:
-        """Take the timer away."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """End it for good: whoever moves or resumes it later is too late."""
+        self._is_closed = True
+        self._disarm()
 
     @property
     def _now(self) -> float:
@@ -118,9 +120,15 @@ class Deadline:
         return self._loop.time() if self._paused_at is None else self._paused_at
 
     def _arm(self) -> None:
-        self.close()
-        if self._paused_at is None and (due := self._next()) is not None:
+        self._disarm()
+        is_running = self._paused_at is None and not self._is_closed
+        if is_running and (due := self._next()) is not None:
             self._timer = self._loop.call_at(due[0], self._look)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _next(self) -> tuple[float, Limit, float] | None:
         """The moment, the kind and the length of the limit that runs out first."""

@@ -19,14 +19,13 @@ from governance.core.deadline import Deadline, Limit
 from governance.core.exceptions import (
     GovernanceError,
     MayStillRun,
-    ToolDisabled,
 )
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
 from governance.core.live import Ending, EndingKind, LiveCall
 from governance.core.notices import Notices
 from governance.core.outliving import Outliving
-from governance.core.policy import Policy, TimeoutSource
+from governance.core.policy import TimeoutSource
 from governance.core.ports import Declared, Host, Invoker, PolicySource
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext, ToolRegistry
 
@@ -171,23 +170,25 @@ class ToolExecutor:
                 await close()
 
     async def _govern(self, live: LiveCall, host: Host) -> ToolOutcome:
-        if live.token.is_cancelled:
-            return outcomes.not_started(live)
-        admitted = await self._admission.admit(live, host)
-        if isinstance(admitted, ToolOutcome):
-            return admitted
-        tool, arguments = admitted
-        self._supersede(live, tool)
-        try:
-            ticket = await self._queue(live, tool, host)
-        except GovernanceError as error:
-            return outcomes.refused(live, error)
-        if ticket is None:
-            return outcomes.not_started(live)
-        try:
-            return await self._run(live, tool, arguments, host)
-        finally:
-            self._limiter.leave(ticket)
+        """Let the call in, let it wait for a slot, run it; it begins anew if it may not start as it was let in."""
+        while not live.token.is_cancelled:
+            admitted = await self._admission.admit(live, host)
+            if isinstance(admitted, ToolOutcome):
+                return admitted
+            tool, arguments = admitted
+            self._supersede(live, tool)
+            try:
+                ticket = await self._queue(live, tool, host)
+            except GovernanceError as error:
+                return outcomes.refused(live, error)
+            if ticket is None:
+                break
+            try:
+                if self._admission.still_admits(live, tool, host):
+                    return await self._run(live, tool, arguments, host)
+            finally:
+                self._limiter.leave(ticket)
+        return outcomes.not_started(live)
 
     async def _queue(self, live: LiveCall, tool: Tool, host: Host) -> Ticket | None:
         """Wait for a slot; None if the call was cancelled meanwhile."""
@@ -206,7 +207,7 @@ class ToolExecutor:
         try:
             return ticket if await self._limiter.enter(ticket, token=live.token) else None
         finally:
-            live.queued = loop.time() - asked_at
+            live.queued += loop.time() - asked_at
 
     def _supersede(self, live: LiveCall, tool: Tool) -> None:
         """Cancel the earlier calls that this one takes the place of (C9)."""
@@ -221,11 +222,6 @@ class ToolExecutor:
     ) -> ToolOutcome:
         if live.token.is_cancelled:
             return outcomes.not_started(live)
-        policy = self._admission.take_policy(
-            live, tool, host
-        )  # it may have been edited while the call waited
-        if not policy.enabled:
-            return outcomes.refused(live, ToolDisabled(tool.name))
         policy_round = self._policy_round
         live.move(CallStatus.RUNNING)
         await host.observer.call_started(live)
@@ -235,7 +231,7 @@ class ToolExecutor:
         if live.ended_by is not None:  # asked after the registration: no request falls in between
             return outcomes.not_started(live)
         body = live.body = self._start(live, tool, arguments, host)
-        deadline = live.deadline = _deadline(live, policy)
+        deadline = live.deadline = _deadline(live)
         if policy_round != self._policy_round:
             self._obey(live, tool, host)
         if live.grant_wish():
@@ -324,11 +320,13 @@ def _is_same(other: LiveCall, live: LiveCall, *, tool: Tool) -> bool:
     return is_same_tool and other.call.scope == live.call.scope
 
 
-def _deadline(live: LiveCall, policy: Policy) -> Deadline:
+def _deadline(live: LiveCall) -> Deadline:
     def expire(limit: Limit, seconds: float) -> None:
         live.decide(Ending(kind=EndingKind.TIMEOUT, limit=limit, seconds=seconds))
 
-    return Deadline(timeout=policy.timeout, idle_timeout=policy.idle_timeout, on_expire=expire)
+    assert live.policy is not None  # noqa: S101 - a call without a policy never runs
+    timeout, idle_timeout = live.policy.timeout, live.policy.idle_timeout
+    return Deadline(timeout=timeout, idle_timeout=idle_timeout, on_expire=expire)
 
 
 def _has_value(body: asyncio.Task[Any]) -> bool:

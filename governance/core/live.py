@@ -11,7 +11,7 @@ from governance.core.approvals import Decision, Question
 from governance.core.calls import CallStatus, Progress, ToolCall, check_move
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.deadline import Deadline, DeadlineChange, Limit
-from governance.core.policy import Hint, Policy, TimeoutSource, cap
+from governance.core.policy import ApprovalRule, Hint, Policy, TimeoutSource, cap
 from governance.core.tools import Tool
 
 PARTIAL_HEAD = 4_000
@@ -34,6 +34,14 @@ class Ending:
     cancellation: Cancellation | None = None
     limit: Limit = Limit.TOTAL
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearance:
+    """That a call may start: what was looked at (the tool's definition), and up to which rule that is enough (D1, D4)."""
+
+    definition: str
+    rule: ApprovalRule
 
 
 class PartialOutput:
@@ -79,6 +87,7 @@ class LiveCall:
         self.hint: Hint | None = None
         self.status = CallStatus.PENDING
         self.question: Question | None = None
+        self.clearance: Clearance | None = None
         self.queued = 0.0
         self.deadline: Deadline | None = None
         self.deadline_changes: list[DeadlineChange] = []

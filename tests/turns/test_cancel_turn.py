@@ -267,7 +267,7 @@ async def test_somebody_elses_turn_does_not_exist(stage: Stage, props: Props, ev
     ]
     deadline = await services.set_deadline(turn_id=turn_id, tool_id="c1", user=eve, timeout_ms=1)
     assert {r.outcome for r in (*receipts, deadline)} == {OpOutcome.NOT_FOUND}
-    assert [receipt.events for receipt in receipts] == [[], []]
+    assert [receipt.news.batches for receipt in receipts] == [[], []]
     assert await in_database(CancelRequest.objects.count) == 0
     assert await in_database(Operation.objects.count) == 0
     props.open("c1")

@@ -1,6 +1,7 @@
 """Limits of calls and turns that hold and move while they run: T1, T9, T10, T11, A3, A4."""
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
@@ -8,7 +9,7 @@ from governance import services as governance
 from tests.support import eventually
 from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
-from turns import orders, runtime, services
+from turns import orders, runtime, services, sinks
 from turns.core.history import violations
 from turns.exceptions import MessageRejected
 from turns.models import DeadlineOrder, Process, Turn
@@ -417,3 +418,48 @@ async def test_a_limit_of_a_call_that_waits_in_another_process_is_ordered_there(
     receipt = await set_deadline(stage, theirs.pk, "a", timeout_ms=30_000)
     assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, 30_000)
     assert await in_database(DeadlineOrder.objects.count) == 1
+
+
+class Meddler:
+    """A sink that asks for another limit as soon as people see the call, which is before its runner has it in hand."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.receipts: list[services.DeadlineReceipt] = []
+
+    async def publish(self, conversation_id, event) -> None:
+        if event["type"] == "message" and not self.receipts:
+            turn_id = UUID(event["turn_id"])
+            assert await runtime.find_call(turn_id, "a") is None
+            self.receipts.append(await set_deadline(self.stage, turn_id, "a", timeout_ms=30_000))
+
+
+async def test_an_order_for_a_call_that_is_about_to_begin_is_not_lost(
+    stage: Stage, props: Props, settings
+):
+    settings.TURNS_POLL_INTERVAL = 0.05
+    stage.play([call("a", "held")], [text("Fine.")])
+    meddler = Meddler(stage)
+    sinks.register(meddler)
+    try:
+        turn_id = await stage.say()
+        told = await stage.listener.until("tool_deadline", tool_id="a")
+    finally:
+        sinks.unregister(meddler)
+    assert (told["timeout_ms"], told["changed_by"]) == (30_000, "ada")
+    assert meddler.receipts[0].outcome is OpOutcome.ACCEPTED
+    props.open("a")
+    await stage.ended(turn_id)
+
+
+async def test_an_order_for_a_call_that_has_ended_is_settled(stage: Stage, props: Props):
+    stage.play([call("a", "quick")], [call("b", "held")], [text("Fine.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "b")
+    order = {"turn_id": turn_id, "extend_ms": 5_000}
+    await in_database(lambda: DeadlineOrder.objects.create(tool_id="a", **order))
+    await in_database(lambda: DeadlineOrder.objects.create(tool_id="unheard of", **order))
+    await runtime.nudge()
+    assert not await in_database(DeadlineOrder.objects.filter(settled_at=None).exists)
+    props.open("b")
+    await stage.ended(turn_id)

@@ -7,14 +7,16 @@ from uuid import uuid4
 import pytest
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from governance import CancelSource
 from tests.support import eventually
-from tests.turns.rows import Planted
+from tests.turns.rows import Planted, make_process
 from tests.turns.support import Stage, in_database, row
-from turns import dispatch, requests, runtime, store
+from turns import dispatch, queue, requests, runtime, store
+from turns.attendance import disconnects
 from turns.dispatch import hints
-from turns.models import Process, Turn
+from turns.models import Conversation, DisconnectPolicy, Process, Turn
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,12 +62,12 @@ async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
     stage: Stage, waking: Waking
 ):
     turn = await in_database(lambda: enqueue(stage.id))
-    assert await in_database(store.dispatch_again) == 0
-    old = Now() - store.DISPATCH_PATIENCE - timedelta(seconds=1)
+    assert await in_database(queue.dispatch_again) == 0
+    old = Now() - queue.DISPATCH_PATIENCE - timedelta(seconds=1)
     await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
     waking.woken.clear()
-    assert await in_database(store.dispatch_again) == 1
-    assert await in_database(store.dispatch_again) == 0
+    assert await in_database(queue.dispatch_again) == 1
+    assert await in_database(queue.dispatch_again) == 0
     await eventually(lambda: waking.woken == [stage.id])
 
 
@@ -73,7 +75,7 @@ async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(stage: Stag
     planted = await in_database(lambda: Planted(stage.user))
     await in_database(lambda: planted.turn("running"))
     await in_database(lambda: planted.turn("queued"))
-    assert await in_database(store.dispatch_again) == 0
+    assert await in_database(queue.dispatch_again) == 0
 
 
 async def test_a_lost_dispatch_is_made_up_for_by_the_sweep(stage: Stage, settings):
@@ -154,6 +156,38 @@ async def test_the_owner_of_a_turn_gets_a_hint_of_a_cancel(stage: Stage, bus: Bu
     await stage.cancel(turn_id)
     assert bus.sent == [other.pk]
     await stage.listener.until_ended(turn_id)
+
+
+async def test_a_cancel_by_a_rule_gives_the_owner_the_same_hint(stage: Stage, bus: Bus):
+    """The last viewer is here, the turn elsewhere (C11, C12)."""
+    started = await runtime.ensure_started()
+    other = await in_database(make_process)
+    planted = await in_database(lambda: Planted(stage.user))
+    await in_database(lambda: planted.turn("running", owner=other))
+    await in_database(
+        lambda: disconnects.save({"policy": DisconnectPolicy.CANCEL_AT_ONCE, "grace_ms": 0})
+    )
+    viewing = await started.attendance.arrive(planted.id, user_id=stage.user.pk)
+    await started.attendance.depart(viewing)
+    assert bus.sent == [other.pk]
+
+
+async def test_who_ends_what_a_dead_process_left_gives_the_owners_of_its_sub_agents_a_hint(
+    stage: Stage, bus: Bus, settings
+):
+    settings.TURNS_SWEEP_INTERVAL = 0.05
+    await runtime.ensure_started()
+    other = await in_database(make_process)
+
+    def plant() -> None:
+        dead = Process.objects.create(host="elsewhere", pid=1, ended_at=timezone.now())
+        planted = Planted(stage.user)
+        parent = planted.turn("running", owner=dead)
+        child = Conversation.objects.create(owner_id=stage.user.pk, parent=planted.conversation)
+        Planted(conversation=child).turn("running", owner=other, parent=parent)
+
+    await in_database(plant)
+    await eventually(lambda: other.pk in bus.sent)
 
 
 async def test_a_hint_is_obeyed_at_once(stage: Stage, bus: Bus, settings):

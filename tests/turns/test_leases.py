@@ -17,13 +17,14 @@ from governance.moments import ago, database_now
 from tests.support import eventually
 from tests.turns.rows import Planted, make_process, said
 from tests.turns.support import Stage, in_database, row
-from turns import endings, processes, runtime, store
+from turns import endings, processes, queue, runtime, store
 from turns.core.exceptions import Fenced
 from turns.core.loop_watch import LoopWatch
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
 from turns.journal import DatabaseJournal
 from turns.models import Process, Turn
+from turns.news import News
 from turns.processes import leases, recovery
 from turns.processes.leases import Lease, LeaseTiming
 from turns.testing import call, text
@@ -236,7 +237,7 @@ def test_the_clock_of_a_machine_does_not_matter(ada, monkeypatch, skew):
     planted = Planted(ada)
     waiting = store.enqueue(planted.id, text="go", source="typed", client_id=None).turn
     claimed, _events = store.claim_next(planted.id, process=process)
-    assert recovery.sweep(process, []) == []  # just claimed: left alone
+    assert recovery.sweep(process, []) == News()  # just claimed: left alone
     turn = Turn.objects.get(pk=waiting.pk)
     for at in (turn.queued_at, turn.started_at, Process.objects.get().seen_at):
         assert abs(at - datetime.now(UTC)) < timedelta(seconds=30)
@@ -269,7 +270,7 @@ class TestSweep:
         def look() -> None:
             try:
                 start.wait()
-                found.append(len(recovery.end_orphaned()))
+                found.append(len(recovery.end_orphaned().batches))
             finally:
                 connection.close()
 
@@ -279,10 +280,10 @@ class TestSweep:
         for sweeper in sweepers:
             sweeper.join(timeout=30)
         found.append(
-            len(recovery.end_orphaned())
+            len(recovery.end_orphaned().batches)
         )  # what was locked at that moment waits for the next
         assert sum(found) == len(planted)
-        assert set(store.waiting_conversations()) == {one.id for one in planted}
+        assert set(queue.waiting_conversations()) == {one.id for one in planted}
         assert Turn.objects.filter(status="interrupted", epoch=1).count() == len(planted)
 
     def test_does_not_wait_for_a_conversation_that_somebody_has_locked(self, ada):
@@ -294,7 +295,7 @@ class TestSweep:
 
         def look() -> None:
             try:
-                found.append(recovery.end_orphaned())
+                found.append(recovery.end_orphaned().batches)
             finally:
                 connection.close()
 
@@ -304,7 +305,7 @@ class TestSweep:
             sweeper.start()
             sweeper.join(timeout=10)
             assert found == [[]]
-        assert len(recovery.end_orphaned()) == 1
+        assert len(recovery.end_orphaned().batches) == 1
 
     def test_asks_as_often_and_looks_at_as_much_however_long_the_past_is(self, ada):
         process = processes.register()
@@ -312,8 +313,8 @@ class TestSweep:
 
         def questions() -> list[str]:
             with CaptureQueriesContext(connection) as queries:
-                assert recovery.sweep(process, []) == []
-                store.waiting_conversations()
+                assert recovery.sweep(process, []) == News()
+                queue.waiting_conversations()
             return [query["sql"] for query in queries]
 
         before = questions()

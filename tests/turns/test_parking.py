@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from tests.turns.rows import Planted, said
 from tests.turns.support import Stage, in_database, row
-from turns import processes, runtime, services, store
+from turns import processes, queue, runtime, services, store
 from turns.exceptions import CannotContinue, ConversationNotFound, ConversationParked, TurnNotFound
 from turns.models import Conversation, Event, Turn
 from turns.processes import recovery
@@ -65,8 +65,8 @@ def test_a_parked_conversation_begins_nothing_and_takes_nothing(planted, setting
     settings.TURNS_PARK_AFTER = 1
     waiting = planted.turn("queued")
     lose(planted)
-    assert store.waiting_conversations() == []
-    assert store.dispatch_again() == 0
+    assert queue.waiting_conversations() == []
+    assert queue.dispatch_again() == 0
     assert store.claim_next(planted.id, process=processes.register()) is None
     with pytest.raises(ConversationParked):
         store.enqueue(planted.id, text="more", source="typed", client_id=None)

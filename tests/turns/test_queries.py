@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from governance import ToolCall
 from tests.turns.rows import Planted, said, use
-from turns import endings, processes, selectors, store
+from turns import endings, processes, queue, selectors, store
 from turns.core.chat_model import message_of
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
@@ -87,7 +87,7 @@ def test_a_turn_asks_as_often_with_a_long_past_as_with_none(ada, process):
 def test_a_poll_asks_once_however_many_turns_are_live(ada, process):
     turns = [Planted(ada).turn("running", owner=process).pk for _ in range(5)]
     assert count(lambda: store.open_orders(turns)) == 1
-    assert count(store.waiting_conversations) == 1
+    assert count(queue.waiting_conversations) == 1
 
 
 def test_reads_ask_as_often_however_much_there_is(ada):

@@ -14,6 +14,7 @@ from tests.turns.rows import Planted, said, use
 from tests.turns.support import Stage, in_database, row
 from turns import processes, runtime
 from turns.models import Process, Repair, Turn
+from turns.news import News
 from turns.processes import recovery
 from turns.testing import text
 
@@ -94,8 +95,8 @@ async def test_a_turn_whose_end_was_asked_for_before_the_crash_is_not_resumed(st
 
 async def test_recovery_twice_changes_nothing_more(stage: Stage, die):
     await die("first")
-    assert len((await in_database(recovery.recover))[0]) == 1
-    assert await in_database(recovery.recover) == ([], [])
+    assert len((await in_database(recovery.recover))[0].batches) == 1
+    assert await in_database(recovery.recover) == (News(), [])
 
 
 def a_live_turn(planted: Planted, **owner) -> Turn:
@@ -112,7 +113,7 @@ def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
     lost, kept = (a_live_turn(Planted(ada), owner=owner) for _ in range(2))
     just_claimed = a_live_turn(Planted(ada), owner=owner)
     Turn.objects.filter(pk=just_claimed.pk).update(started_at=timezone.now())
-    ((conversation_id, _events),) = recovery.end_lost(owner, [kept.pk])
+    ((conversation_id, _events),) = recovery.end_lost(owner, [kept.pk]).batches
     assert conversation_id == lost.conversation_id
     statuses = {turn.pk: turn.status for turn in Turn.objects.all()}
     assert statuses == {lost.pk: "interrupted", kept.pk: "running", just_claimed.pk: "running"}
@@ -121,7 +122,7 @@ def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
 def test_the_turns_of_a_live_owner_are_left_alone(ada):
     owner = processes.register()
     turn = a_live_turn(Planted(ada), owner=owner)
-    assert recovery.recover()[0] == []
+    assert recovery.recover()[0] == News()
     turn.refresh_from_db()
     assert turn.status == "running"
     assert Process.objects.get(pk=owner.pk).ended_at is None
@@ -141,7 +142,7 @@ def test_the_turns_of_a_dead_owner_are_ended(ada, how):
         setattr(owner, name, value)
     owner.save()
     turn = a_live_turn(Planted(ada), owner=None if how == "nobody" else owner)
-    ((conversation_id, events),) = recovery.recover()[0]
+    ((conversation_id, events),) = recovery.recover()[0].batches
     assert conversation_id == turn.conversation_id
     assert [e["type"] for e in events] == [
         "tool_result",
@@ -189,4 +190,4 @@ def test_what_waited_may_start_and_what_runs_is_not_started_again(ada):
     waiting.turn("queued")
     busy.turn("running", owner=processes.register())
     busy.turn("queued")
-    assert recovery.recover() == ([], [waiting.id])
+    assert recovery.recover() == (News(), [waiting.id])

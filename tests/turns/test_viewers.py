@@ -85,15 +85,15 @@ def test_after_the_grace_what_was_left_behind_is_cancelled_once(here, planted):
     look(here, planted, "one")
     viewers.depart("one")
     pass_time(planted, seconds=29)
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     pass_time(planted, seconds=1.1)
-    [(conversation_id, events)] = viewers.end_overdue()
+    [(conversation_id, events)] = viewers.end_overdue().batches
     assert conversation_id == planted.id
     assert [event["type"] for event in events] == ["turn_abort", "turn_end"]
     assert (status(running), status(queued)) == ("cancelling", "cancelled")
     asked = CancelRequest.objects.get(turn=running)
     assert (asked.reason, asked.source, asked.by_name) == ("disconnect", "policy", "")
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     assert CancelRequest.objects.count() == 2
 
 
@@ -103,13 +103,13 @@ def test_who_comes_back_in_time_keeps_the_turn(here, planted):
     viewers.depart("one")
     pass_time(planted, minutes=5)
     look(here, planted, "two")
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     assert status(turn) == "running"
 
 
 def test_a_turn_that_a_program_began_without_any_viewer_goes_on(here, planted):
     turn = planted.turn("running")
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     look(here, planted, "one")
     viewers.depart("one")
     later = planted.turn("queued")
@@ -123,9 +123,9 @@ def test_a_grace_of_nothing_or_at_once_ends_it_when_the_last_one_leaves(here, pl
     turn = planted.turn("running")
     look(here, planted, "one")
     look(here, planted, "two")
-    assert viewers.depart("one") == []
+    assert viewers.depart("one").batches == []
     assert status(turn) == "running"
-    assert [conversation_id for conversation_id, _ in viewers.depart("two")] == [planted.id]
+    assert [conversation_id for conversation_id, _ in viewers.depart("two").batches] == [planted.id]
     assert status(turn) == "cancelling"
     assert since(planted) is None
 
@@ -136,12 +136,12 @@ def test_a_detached_turn_goes_on_up_to_the_unattended_limit(here, planted):
     look(here, planted, "one")
     viewers.depart("one")
     pass_time(planted, minutes=59)
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     disconnects.save({"unattended_limit_ms": 0})
     pass_time(planted, days=300)
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     disconnects.save({"unattended_limit_ms": 60_000})
-    assert len(viewers.end_overdue()) == 1
+    assert len(viewers.end_overdue().batches) == 1
     assert status(turn) == "cancelling"
 
 
@@ -150,9 +150,9 @@ def test_an_edit_counts_for_what_is_left_alone_already(here, planted):
     look(here, planted, "one")
     viewers.depart("one")
     pass_time(planted, seconds=20)
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     assert disconnects.save({"grace_ms": 15_000}) == {"grace_ms": (30_000, 15_000)}
-    assert len(viewers.end_overdue()) == 1
+    assert len(viewers.end_overdue().batches) == 1
     assert status(turn) == "cancelling"
 
 
@@ -164,14 +164,16 @@ def test_viewers_of_a_process_that_ended_do_not_count_and_their_grace_begins_whe
     turn = planted.turn("running")
     look(gone, planted, "one")
     retire(gone)
-    assert viewers.end_overdue() == []
+    assert viewers.end_overdue().batches == []
     assert since(planted) is None
     viewers.forget_lost()
     assert not Viewer.objects.exists()
     assert since(planted) is not None
-    assert viewers.end_overdue() == []  # a page needs a moment to come back, whatever the policy
+    assert (
+        viewers.end_overdue().batches == []
+    )  # a page needs a moment to come back, whatever the policy
     pass_time(planted, seconds=11)
-    assert len(viewers.end_overdue()) == 1
+    assert len(viewers.end_overdue().batches) == 1
     assert status(turn) == "cancelling"
 
 
@@ -233,7 +235,7 @@ def test_who_looks_at_a_conversation_attends_to_its_sub_agents(here, planted):
     assert since(planted) is not None
     assert since(grandchild) is None
     pass_time(planted, minutes=1)
-    ended = viewers.end_overdue()
+    ended = viewers.end_overdue().batches
     assert [conversation_id for conversation_id, _ in ended] == [
         planted.id,
         child.id,
@@ -275,7 +277,7 @@ def test_who_comes_back_while_the_grace_ends_is_first_or_second_but_never_both(h
 
     def sweep() -> None:
         try:
-            ended.append(viewers.end_overdue())
+            ended.append(viewers.end_overdue().batches)
         finally:
             connection.close()
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from governance.doors import database_door
-from turns import sinks
 from turns.attendance import viewers
-from turns.attendance.viewers import Ended
 from turns.models import Process
+from turns.news import News, tell
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +28,10 @@ class Viewing:
 class Attendance:
     """Counts the open sockets of one process as rows, so that every process and every tab counts.
 
-    `nudge` lets the turns of this process obey at once; others look within a second.
+    `nudge` lets the owner of turns obey at once, in whatever process it is.
     """
 
-    def __init__(self, process: Process, *, nudge: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, process: Process, *, nudge: Callable[[UUID], Awaitable[None]]) -> None:
         self._process = process
         self._nudge = nudge
         self._present: dict[str, UUID] = {}
@@ -60,11 +59,11 @@ class Attendance:
         async with self._lock:
             self._present.pop(viewing.key, None)
             try:
-                ended = await _depart(viewing.key, comes_back=comes_back)
+                news = await _depart(viewing.key, comes_back=comes_back)
             except Exception:
                 logger.exception("A viewer who has left is still on the list")
                 return
-        await self._tell(ended)
+        await tell(news, nudge=self._nudge)
 
     async def poll(self) -> None:
         """Sweep if the last time was a while ago."""
@@ -75,14 +74,8 @@ class Attendance:
         """Put the list right, and cancel what was left alone for too long."""
         self._swept_at = time.monotonic()
         async with self._lock:
-            ended = await _sweep(self._process, dict(self._present))
-        await self._tell(ended)
-
-    async def _tell(self, ended: Ended) -> None:
-        for conversation_id, events in ended:
-            await sinks.publish(conversation_id, events)
-        if ended:
-            await self._nudge()
+            news = await _sweep(self._process, dict(self._present))
+        await tell(news, nudge=self._nudge)
 
 
 _arrive = database_door(viewers.arrive)
@@ -90,9 +83,10 @@ _depart = database_door(viewers.depart)
 
 
 @database_door
-def _sweep(process: Process, present: dict[str, UUID]) -> Ended:
-    ended: Ended = []
+def _sweep(process: Process, present: dict[str, UUID]) -> News:
+    news = News()
     if process.role != "runner":  # which nobody can come back to
-        ended += viewers.reconcile(process, present)
+        news.add(viewers.reconcile(process, present))
         viewers.forget_lost()
-    return ended + viewers.end_overdue()
+    news.add(viewers.end_overdue())
+    return news

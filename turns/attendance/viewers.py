@@ -18,10 +18,9 @@ from turns import log
 from turns.attendance import disconnects
 from turns.core.turns import ACTIVE_STATUSES
 from turns.models import Conversation, Process, Turn, Viewer
+from turns.news import News
 from turns.processes import end_dead
 from turns.requests import cancel_by_rule
-
-Ended = list[tuple[UUID, list[log.WireEvent]]]
 
 QUIET_AT_ONCE = 100
 LEFT = Cancellation(reason=CancelReason.DISCONNECT, source=CancelSource.POLICY)
@@ -41,29 +40,31 @@ def arrive(process: Process, conversation_id: UUID, *, key: str, user_id: Any) -
     return True
 
 
-def depart(key: str, *, comes_back: bool = False) -> Ended:
-    """Forget an open socket. Return what ended at once, where the policy wants that, by conversation."""
+def depart(key: str, *, comes_back: bool = False) -> News:
+    """Forget an open socket. Return what is to be told where the policy wants that all ends at once."""
     viewer = Viewer.objects.select_related("conversation").filter(key=key).first()
     if viewer is None:
-        return []
+        return News()
     with transaction.atomic():
         top = log.locked(_top_of(viewer.conversation))
         viewer.delete()
         if not _is_left(top):
-            return []
+            return News()
         at_once = disconnects.patience(disconnects.read(), has_said_goodbye=not comes_back)
-        return _cancel(top) if at_once == timedelta(0) else []
+        return _cancel(top) if at_once == timedelta(0) else News()
 
 
-def reconcile(process: Process, present: Mapping[str, UUID]) -> Ended:
+def reconcile(process: Process, present: Mapping[str, UUID]) -> News:
     """Make the rows of a process those of its open sockets: a write may have been lost, or others thought it dead."""
     rows = dict(Viewer.objects.filter(process=process).values_list("key", "conversation_id"))
-    ended = [part for key in rows.keys() - present.keys() for part in depart(key)]
+    news = News()
+    for key in rows.keys() - present.keys():
+        news.add(depart(key))
     for key in present.keys() - rows.keys():
         owners = Conversation.objects.filter(pk=present[key]).values_list("owner_id", flat=True)
         for owner_id in owners:
             arrive(process, present[key], key=key, user_id=owner_id)
-    return ended
+    return news
 
 
 def forget_lost() -> None:
@@ -80,23 +81,23 @@ def forget_lost() -> None:
             _is_left(top)
 
 
-def end_overdue() -> Ended:
+def end_overdue() -> News:
     """Cancel the turns that nobody has come back to for longer than the policy allows; each is cancelled once."""
     unattended = Conversation.objects.filter(unattended_since__isnull=False)
+    news = News()
     if not unattended.exists():
-        return []
+        return news
     _forget_quiet(unattended)
     patience = disconnects.patience(disconnects.read())
     if patience is None:
-        return []
+        return news
     overdue = unattended.filter(unattended_since__lte=Now() - patience)
-    ended: Ended = []
     for pk in list(overdue.values_list("pk", flat=True)):
         with transaction.atomic():
             top = log.locked(pk)
             if overdue.filter(pk=pk).exists():  # nobody has come back before the row was ours
-                ended += _cancel(top)
-    return ended
+                news.add(_cancel(top))
+    return news
 
 
 def _forget_quiet(unattended: QuerySet[Conversation]) -> None:
@@ -146,17 +147,17 @@ def _is_left(top: Conversation) -> bool:
     return True
 
 
-def _cancel(top: Conversation) -> Ended:
+def _cancel(top: Conversation) -> News:
     """Store that what was left behind ends; what was begun later, by a program, never had a viewer and goes on."""
     Conversation.objects.filter(pk=top.pk).update(unattended_since=None)
     family = _family(top.pk)
     left = [turn for turn in _active(family).order_by("number") if _had_viewer(turn, top)]
-    ended: Ended = []
+    news = News()
     for pk in family:
         turns = [turn for turn in left if turn.conversation_id == pk]
         if turns:
-            ended.append((pk, cancel_by_rule(log.locked(pk), turns, LEFT)))
-    return ended
+            news.add(cancel_by_rule(log.locked(pk), turns, LEFT))
+    return news
 
 
 def _had_viewer(turn: Turn, top: Conversation) -> bool:

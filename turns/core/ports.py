@@ -84,8 +84,11 @@ class TurnJournal(Observer, Approver, Protocol):
 class TurnStore(Protocol):
     """Keeps turns; the supervisor's view of the database."""
 
-    async def claim_next(self, conversation_id: UUID) -> ClaimedTurn | None:
-        """Make the oldest queued turn of an idle conversation ours and running; None if there is none."""
+    async def claim_next(self) -> ClaimedTurn | None:
+        """Make the queued turn that is next ours and running; None if none can begin now.
+
+        Next is the oldest one of whoever has the fewest turns at work; each conversation has one at a time.
+        """
         ...
 
     async def open_orders(self, turn_ids: Sequence[UUID]) -> list[CancelOrder]:
@@ -109,5 +112,5 @@ class TurnStore(Protocol):
         """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
 
     async def waiting_conversations(self) -> list[UUID]:
-        """Return the conversations that have a queued turn and no live one."""
+        """Return the conversations that have a queued turn and no live one, in the order in which they are next."""
         ...

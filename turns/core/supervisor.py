@@ -22,7 +22,8 @@ from governance import (
 )
 from turns.core.exceptions import Fenced, TurnRefused
 from turns.core.live import LiveTurn
-from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding, TurnStore
+from turns.core.places import Places
+from turns.core.ports import ClaimedTurn, TurnEnding, TurnStore
 from turns.core.rounds import begin_rounds
 from turns.core.runner import TurnRunner, ending_of
 from turns.core.turns import TurnStatus
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 MakeRunner = Callable[[ClaimedTurn, CancellationToken], Awaitable[TurnRunner]]
 
-SWEEP_JITTER = 0.2  # of the interval, so that the processes do not all look at the same moment
+SWEEP_JITTER = 0.2  # so that the processes do not all look at the same moment
 END_ATTEMPTS = 4  # of a process that goes down
 END_PAUSE = 3.0  # seconds at most between two attempts
 
@@ -41,8 +42,8 @@ class TurnSupervisor:
 
     `cancel_bound` is how many seconds after a cancel a turn is ended whatever its runner does; `poll_interval` how
     often the stored requests are read, in case a nudge was lost (C12). `also_poll` is awaited as often. While
-    `max_live` turns are busy here no other begins; what was woken meanwhile begins in that order (P4). 0 = none ever.
-    About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
+    `max_live` turns are busy here no other begins; which one is next when a place is free, the store says (P4). 0 = none
+    ever. About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
     """
 
     def __init__(
@@ -62,14 +63,10 @@ class TurnSupervisor:
         self._cancel_bound = cancel_bound
         self._sweep_interval = sweep_interval
         self._also_poll = also_poll
-        self._max_live = max_live
         self._scopes = ScopeRegistry()
         self._live: dict[UUID, LiveTurn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._claiming: set[UUID] = set()
-        self._again: set[UUID] = set()
-        self._waiting: dict[UUID, None] = {}  # conversations, in the order in which they begin
-        self._room = asyncio.Event()
+        self._places = Places(max_live, busy=self._count_busy)
         self._watching: tuple[asyncio.Task[None], ...] = ()
         self._is_draining = False
         self._is_fenced = False
@@ -91,46 +88,34 @@ class TurnSupervisor:
     @property
     def has_room(self) -> bool:
         """Whether another turn may begin here. One that waits for a person or for another turn takes no room."""
-        if self._max_live is None:
-            return True
-        busy = sum(not live.is_waiting for live in self._live.values())
-        return busy + len(self._claiming) < self._max_live
+        return self._places.has_room
 
     async def until_room(self) -> None:
         """Wait until another turn may begin here."""
-        await self._room.wait()
+        await self._places.until_room()
 
     def start(self) -> None:
         """Begin to poll and to sweep."""
         self._fill()
         if not self._watching:
             # The wishes are read in rounds of their own: nothing else that takes its time makes a cancel late (C12).
+            poll, sweep = self._poll_interval, self._sweep_interval
             self._watching = (
+                begin_rounds(self.nudge, name="turn supervisor wishes", interval=poll),
+                begin_rounds(self._poll, name="turn supervisor poll", interval=poll),
                 begin_rounds(
-                    self.nudge, name="turn supervisor wishes", interval=self._poll_interval
-                ),
-                begin_rounds(self._poll, name="turn supervisor poll", interval=self._poll_interval),
-                begin_rounds(
-                    self._sweep,
-                    name="turn supervisor sweep",
-                    interval=self._sweep_interval,
-                    jitter=SWEEP_JITTER,
+                    self._sweep, name="turn supervisor sweep", interval=sweep, jitter=SWEEP_JITTER
                 ),
             )
 
     def wake(self, conversation_id: UUID) -> None:
-        """Start the next queued turn of a conversation unless one runs; safe to call once too often.
+        """Tell that a turn of a conversation waits; safe to call once too often.
 
-        Where there is no room it begins when there is some, after those that wait already.
+        If there is room, a queued turn begins: the one whose turn it is. Else that happens when there is some.
         """
-        may_begin = not (self._is_draining or self._is_fenced or self._max_live == 0)
-        if not may_begin or self._scopes.has(str(conversation_id)):
-            return
-        if conversation_id in self._claiming:
-            self._again.add(conversation_id)
-            return
-        self._waiting.setdefault(conversation_id)
-        self._fill()
+        if not self._scopes.has(str(conversation_id)):
+            self._places.want(conversation_id)
+            self._fill()
 
     def find_turn(self, turn_id: UUID) -> LiveTurn | None:
         """Return a turn that runs in this process."""
@@ -145,7 +130,8 @@ class TurnSupervisor:
         """Read the stored cancel requests of the live turns now and obey them."""
         if self._live:
             for order in await self._store.open_orders(list(self._live)):
-                self._obey(order)
+                if (live := self._live.get(order.turn_id)) is not None:
+                    live.obey(order)
             await self._pass_decisions_on()
 
     async def _pass_decisions_on(self) -> None:
@@ -168,7 +154,7 @@ class TurnSupervisor:
         """
         self._is_fenced = True
         self._terms += 1
-        self._waiting.clear()
+        self._places.forget()
         lost = Cancellation(reason=CancelReason.ERROR, note="the process lost its lease")
         for live in self.live_turns:
             live.is_fenced = True
@@ -184,7 +170,7 @@ class TurnSupervisor:
     def close(self) -> None:
         """Start nothing more."""
         self._is_draining = True
-        self._waiting.clear()
+        self._places.forget()
 
     def hurry(self) -> None:
         """Take what is left of the grace away from a drain."""
@@ -215,19 +201,16 @@ class TurnSupervisor:
         for waiting in (hurried, ended):
             waiting.cancel()
 
+    def _count_busy(self) -> int:
+        """How many turns take a place: one that waits for a person or for another turn takes none."""
+        return sum(not live.is_waiting for live in self._live.values())
+
     def _fill(self) -> None:
-        """Let those that wait begin, while there is room."""
-        while self._waiting and self.has_room and not self._is_draining:
-            conversation_id = next(iter(self._waiting))
-            del self._waiting[conversation_id]
-            self._claiming.add(conversation_id)
-            self._spawn(
-                self._claim(conversation_id), name=f"claim in conversation {conversation_id}"
-            )
-        if self.has_room:
-            self._room.set()
-        else:
-            self._room.clear()
+        """Claim a turn for each free place that is wanted."""
+        if self._is_draining or self._is_fenced:
+            self._places.forget()
+        while (wanted := self._places.hold()) is not None:
+            self._spawn(self._claim(wanted), name=f"claim as conversation {wanted} has a turn")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         # a context of its own: a turn must not carry what is bound to the request that started it
@@ -237,36 +220,33 @@ class TurnSupervisor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _claim(self, conversation_id: UUID) -> None:
+    async def _claim(self, wanted: UUID) -> None:
+        """Make the turn ours that is next, whoever wanted a place for his own."""
         term = self._terms
+        turn = None
         try:
-            turn = await self._store.claim_next(conversation_id)
+            turn = await self._store.claim_next()
         except Exception:
-            logger.exception(
-                "A turn could not be claimed", extra={"conversation_id": str(conversation_id)}
-            )
-            turn = None
+            logger.exception("A turn could not be claimed")
         finally:
-            self._claiming.discard(conversation_id)
+            self._places.release()
         if term != self._terms:
             return  # claimed under a lease that is lost: whoever finds it ends it
-        if turn is not None:
-            self._again.discard(conversation_id)
-            await self._oversee(turn)
-        elif conversation_id in self._again:
-            self._again.discard(conversation_id)
-            self.wake(conversation_id)
-        else:
+        if turn is None:
             self._fill()
+            return
+        if turn.conversation_id != wanted:
+            self._places.want(wanted)
+        await self._oversee(turn)
 
     async def _oversee(self, turn: ClaimedTurn) -> None:
         """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
-        live = self._live[turn.id] = LiveTurn(turn)
+        live = self._live[turn.id] = LiveTurn(turn, cancel_bound=self._cancel_bound)
         kind = ScopeKind.SUB_AGENT if turn.parent_id else ScopeKind.TEXT_REPLY
         work = self._scopes.begin(str(turn.conversation_id), kind, token=live.token)
-        self._limit_cancelling(live)
         if self._shutdown is not None:  # its claim was under way when the others were cancelled
             live.token.cancel(self._shutdown)
+        self._fill()
         runner = asyncio.create_task(self._run(live), name=f"turn {turn.id}")
         try:
             ended: set[asyncio.Future[Any]] = {runner, live.overdue}
@@ -294,17 +274,6 @@ class TurnSupervisor:
         if runner.cancel():
             self._left_behind.add(runner)
             runner.add_done_callback(self._left_behind.discard)
-
-    def _limit_cancelling(self, live: LiveTurn) -> None:
-        loop = asyncio.get_running_loop()
-
-        def overdue() -> None:
-            if not live.overdue.done():
-                live.overdue.set_result(None)
-
-        live.token.on_cancel(
-            lambda _: loop.call_soon_threadsafe(loop.call_later, self._cancel_bound, overdue)
-        )
 
     async def _run(self, live: LiveTurn) -> TurnEnding | None:
         """Return how the turn ended; None if it is not ours any more."""
@@ -361,20 +330,6 @@ class TurnSupervisor:
                 await asyncio.sleep(min(0.1 * 2 ** min(attempt, 10), END_PAUSE))
             else:
                 return
-
-    def _obey(self, order: CancelOrder) -> None:
-        live = self._live.get(order.turn_id)
-        if live is None:
-            return
-        if order.tool_id:
-            if (call := live.find_call(order.tool_id)) is not None:
-                call.cancel(order.cancellation)
-        elif order.mode == "after_step" and live.runner is not None:
-            live.runner.cancel_after_step(order.cancellation)
-        elif order.mode == "report" and live.runner is not None:
-            live.runner.wind_up()
-        else:
-            live.token.cancel(order.cancellation)
 
     async def _poll(self) -> None:
         self._fill()  # a turn may wait for a person now, which nobody tells

@@ -7,9 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 
 from governance.doors import database_door
-from turns import processes, sinks
+from turns import processes
 from turns.core.supervisor import TurnSupervisor
+from turns.dispatch import hints
 from turns.models import Process
+from turns.news import tell
 from turns.processes import leases, recovery
 from turns.processes.leases import Lease
 
@@ -105,8 +107,7 @@ class Ownership:
         if self._moved is not None:
             self._moved(self.process)
         recovered, waiting = await _recover()
-        for conversation_id, events in recovered:
-            await sinks.publish(conversation_id, events)
+        await tell(recovered, nudge=hints.send)
         if self._supervisor is not None:
             self._supervisor.resume()
             for conversation_id in waiting:

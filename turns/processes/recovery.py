@@ -12,29 +12,31 @@ from django.db.models import Q, QuerySet
 
 from governance import Cancellation, CancelReason
 from governance.moments import ago
-from turns import log, processes
+from turns import processes
 from turns.core.ports import TurnEnding
 from turns.core.runner import ending_of
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.endings import end_turn
 from turns.models import Process, Turn
+from turns.news import News
 from turns.processes import end_dead
-from turns.store import waiting_conversations
+from turns.queue import waiting_conversations
 from turns.sub_agents import cascades, deliveries
 
 logger = logging.getLogger(__name__)
 
 CLAIM_GRACE = timedelta(seconds=10)
 
-Recovered = list[log.Batch]
 
-
-def sweep(process: Process, live: Collection[UUID]) -> Recovered:
+def sweep(process: Process, live: Collection[UUID]) -> News:
     """End what has no live owner: what each process does every few seconds, in a few short queries."""
-    return end_lost(process, live) + end_orphaned() + mend()
+    news = end_lost(process, live)
+    news.add(end_orphaned())
+    news.add(mend())
+    return news
 
 
-def end_lost(process: Process, live: Collection[UUID]) -> Recovered:
+def end_lost(process: Process, live: Collection[UUID]) -> News:
     """End the turns that name `process` as their owner although it runs only those in `live`.
 
     That happens where a commit came through and its answer did not. A turn that was claimed a moment ago may not be in
@@ -52,21 +54,25 @@ def end_abandoned(process: Process) -> None:
     processes.retire(process)
 
 
-def recover() -> tuple[Recovered, list[UUID]]:
+def recover() -> tuple[News, list[UUID]]:
     """End what was interrupted and repair its history.
 
-    Returns the events to publish by conversation, and the conversations whose queued turns may start now: those never
-    began, so nothing is run twice. An interrupted turn is never run again by itself.
+    Returns what is to be told of that, and the conversations whose queued turns may start now: those never began, so
+    nothing is run twice. An interrupted turn is never run again by itself.
     """
-    return end_orphaned() + mend(), waiting_conversations()
+    news = end_orphaned()
+    news.add(mend())
+    return news, waiting_conversations()
 
 
-def mend() -> Recovered:
+def mend() -> News:
     """Do what somebody who has gone should have done: cancel what belongs to an ended turn, bring reports on their way."""
-    return [*cascades.complete().batches, *deliveries.carry_all()]
+    news = News(batches=deliveries.carry_all())
+    news.add(cascades.complete())
+    return news
 
 
-def end_orphaned() -> Recovered:
+def end_orphaned() -> News:
     """End the turns whose owner is dead."""
     end_dead()
     without_owner = Turn.objects.filter(
@@ -79,13 +85,13 @@ def _live_of(process: Process) -> "QuerySet[Turn]":
     return Turn.objects.filter(owner=process, status__in=LIVE_STATUSES, ended_at=None)
 
 
-def _end(turns: Iterable[Turn], complaint: str) -> Recovered:
-    recovered: Recovered = []
+def _end(turns: Iterable[Turn], complaint: str) -> News:
+    news = News()
     for turn in turns:
         ended = end_turn(
             turn.pk, TurnEnding(status=TurnStatus.INTERRUPTED), epoch=turn.epoch, waits=False
         )
         if ended is not None:
             logger.warning(complaint, extra={"turn_id": str(turn.pk)})
-            recovered += ended.batches
-    return recovered
+            news.add(ended)
+    return news

@@ -5,13 +5,11 @@ be reached keeps nobody else waiting; the sweep stores its request later.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from governance import CallStatus, Cancellation, CancelReason, selectors
@@ -19,11 +17,11 @@ from governance.moments import database_now
 from turns import log
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import CancelRequest, Turn
+from turns.news import News
 from turns.store import cancel_queued, settle_requests
 
 logger = logging.getLogger(__name__)
 
-LOCK_PATIENCE_MS = 500  # how long one descendant's row may keep the others waiting
 CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it looks before
     TurnStatus.CANCELLING,
     TurnStatus.CANCELLED,
@@ -34,18 +32,15 @@ CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it lo
 
 
 @dataclass(slots=True)
-class Cascade:
-    """What became of the descendants of a turn: how many were asked to stop, whose they are, what is to be told."""
+class Cascade(News):
+    """What is to be told of the descendants of a turn; `count` is how many were asked to stop."""
 
     count: int = 0
-    owner_ids: set[UUID] = field(default_factory=set)
-    batches: list[log.Batch] = field(default_factory=list)
 
-    def add(self, other: "Cascade") -> None:
-        """Take in what became of others."""
+    def take_in(self, other: "Cascade") -> None:
+        """Count others with these."""
         self.count += other.count
-        self.owner_ids |= other.owner_ids
-        self.batches += other.batches
+        self.add(other)
 
 
 def cancel_descendants(
@@ -64,7 +59,7 @@ def cancel_descendants(
     frontier = list(children.order_by("queued_at", "pk"))
     while frontier:
         for child in frontier:
-            cascade.add(_cancel(child, passed_on))
+            cascade.take_in(_cancel(child, passed_on))
         started = Turn.objects.filter(parent_id__in=[child.pk for child in frontier])
         frontier = list(started.order_by("queued_at", "pk"))
     return cascade
@@ -77,7 +72,7 @@ def ask_for_report(turns: "QuerySet[Turn, Turn]", cancellation: Cancellation) ->
     """
     cascade = Cascade()
     for turn in turns.order_by("queued_at", "pk"):
-        cascade.add(_cancel(turn, cancellation, mode="report"))
+        cascade.take_in(_cancel(turn, cancellation, mode="report"))
     return cascade
 
 
@@ -90,14 +85,14 @@ def complete(*, limit: int = 100) -> Cascade:
     cascade = Cascade()
     for turn in missed.order_by("queued_at", "pk")[:limit]:
         with transaction.atomic():
-            cascade.add(cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT)))
+            cascade.take_in(cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT)))
     return cascade
 
 
 def cancel_with_descendants(turn: Turn, cancellation: Cancellation) -> Cascade:
     """Store a request for a sub-agent's turn and for all that it has started; inside a transaction."""
     cascade = _cancel(turn, cancellation)
-    cascade.add(cancel_descendants(turn.pk, cancellation))
+    cascade.take_in(cancel_descendants(turn.pk, cancellation))
     return cascade
 
 
@@ -109,7 +104,7 @@ def cancel_waited_for(turn_id: UUID) -> Cascade:
     left = Turn.objects.filter(parent=turn_id, is_detached=False, status__in=ACTIVE_STATUSES)
     cascade = Cascade()
     for turn in left.order_by("queued_at", "pk"):
-        cascade.add(cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT)))
+        cascade.take_in(cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT)))
     return cascade
 
 
@@ -141,7 +136,7 @@ def _cancel(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Cas
     if turn.status not in ACTIVE_STATUSES:
         return Cascade()
     try:
-        with transaction.atomic(), _patience():
+        with transaction.atomic(), log.patience():
             return _ask(turn, cancellation, mode=mode, at=database_now())
     except DatabaseError:
         logger.exception("A sub-agent's turn could not be asked to stop", extra=_ids(turn))
@@ -189,18 +184,6 @@ def running_tools(turn: Turn) -> list[str]:
     """Return the names of the tools whose calls are not over."""
     calls = selectors.calls_of_group(str(turn.pk))
     return [call.tool_name for call in calls if not CallStatus(call.status).is_terminal]
-
-
-@contextmanager
-def _patience() -> Iterator[None]:
-    """Wait for a descendant's row no longer than that, where the database can be told so."""
-    if connection.vendor != "postgresql":
-        yield
-        return
-    with connection.cursor() as cursor:
-        cursor.execute(f"SET LOCAL lock_timeout = {LOCK_PATIENCE_MS}")
-        yield
-        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
 
 
 def _ids(turn: Turn) -> dict[str, str]:

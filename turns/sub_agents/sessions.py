@@ -5,6 +5,7 @@ A session is a sub-agent's turn; its id is the turn's. Both tools govern themsel
 """
 
 import asyncio
+from collections.abc import Awaitable
 from uuid import UUID
 
 from governance import (
@@ -20,16 +21,16 @@ from governance.doors import database_door
 from turns import runtime, sinks
 from turns.core.clock import TurnClock
 from turns.core.turns import TurnStatus
+from turns.errands import send_off
 from turns.models import Turn
+from turns.news import tell
 from turns.sub_agents import children, reports
 from turns.sub_agents.cascades import Cascade
 from turns.sub_agents.children import Child, ChildRefused, Origin
 from turns.sub_agents.following import Follower
 from turns.sub_agents.reports import Report
 
-_TO_BE_DELIVERED = (
-    "The sub-agent was told to report what it has; that is delivered to this conversation."
-)
+_TO_BE_DELIVERED = "The sub-agent was told to report what it has; if it has begun, that is delivered to this conversation."
 _FAULTS = {
     TurnStatus.TIMED_OUT: "[TIMEOUT]",
     TurnStatus.FAILED: "[ERROR]",
@@ -55,7 +56,7 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
         )
         await follower.until_ended()
     except asyncio.CancelledError:
-        await _give_up(context)
+        _give_up(context)
         raise
     return _answer(context, await _report(child))
 
@@ -69,7 +70,7 @@ async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
     try:
         child = await _start(context, agent, message, is_detached=True)
     except asyncio.CancelledError:
-        await _give_up(context)
+        _give_up(context)
         raise
     return (
         f'The sub-agent "{child.agent}" works as session {child.turn_id}. Its report is delivered to this conversation '
@@ -86,7 +87,7 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
     except ValueError:
         raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
     cascade = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
-    await _carry_out(cascade)
+    await tell(cascade, nudge=runtime.nudge)
     if not cascade.count:
         return "There is no such session at work for this conversation: it has ended, or never was."
     return f"The session was told to end, {cascade.count} sub-agents in all."
@@ -128,29 +129,26 @@ def _clocks_of(context: ToolContext) -> "list[TurnClock | Deadline]":
     return [clock for clock in clocks if clock is not None]
 
 
-async def _give_up(context: ToolContext) -> None:
+def _give_up(context: ToolContext) -> None:
     """The call is over before its sub-agent is: that one ends, too, and whatever was just being started.
 
-    If the call is out of time, the sub-agent may still report, which is then delivered (17).
+    If the call is out of time, the sub-agent may still report, which is then delivered (17). All of it is an errand: the
+    call ends within its grace, however slow the database is.
     """
     turn_id, tool_id = UUID(context.metadata["turn_id"]), context.call_id
     cancellation = context.token.cancellation or Cancellation(reason=CancelReason.ERROR)
     live = runtime.find_turn(turn_id)
     goes_on = live is not None and live.runner is not None and not live.runner.is_ending
     if goes_on and cancellation.reason is CancelReason.TIMEOUT:
-        cascade = await _wind_up_started_by(turn_id, tool_id)
-        if cascade.owner_ids:
-            context.progress(output=_TO_BE_DELIVERED)
+        context.progress(output=_TO_BE_DELIVERED)
+        end = _wind_up_started_by(turn_id, tool_id)
     else:
-        cascade = await _cancel_started_by(turn_id, tool_id, cancellation)
-    await _carry_out(cascade)
+        end = _cancel_started_by(turn_id, tool_id, cancellation)
+    send_off(_tell_of(end), name=f"end of what {tool_id} has started")
 
 
-async def _carry_out(cascade: Cascade) -> None:
-    for conversation_id, events in cascade.batches:
-        await sinks.publish(conversation_id, events)
-    for owner_id in cascade.owner_ids:
-        await runtime.nudge(owner_id)
+async def _tell_of(end: Awaitable[Cascade]) -> None:
+    await tell(await end, nudge=runtime.nudge)
 
 
 def _answer(context: ToolContext, report: Report | None) -> str:

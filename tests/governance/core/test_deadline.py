@@ -201,6 +201,18 @@ async def test_closed_never_expires():
     assert expiries == []
 
 
+@pytest.mark.parametrize("late", [Deadline.resume, lambda it: it.move(20, idle_timeout=None)])
+@on_manual_clock
+async def test_closed_in_a_pause_is_not_set_going_again_by_who_comes_late(late):
+    deadline, expiries = make(timeout=10)
+    deadline.pause()
+    deadline.close()
+    late(deadline)
+    deadline.resume()
+    await advance(100)
+    assert expiries == []
+
+
 @on_manual_clock
 async def test_time_left_ends_at_zero():
     deadline, _ = make(timeout=10)

@@ -233,6 +233,92 @@ async def test_a_tool_that_was_switched_off_while_it_waited_does_not_run():
     assert (await act.outcome()).error_type is ErrorType.DISABLED
 
 
+class TestARuleThatIsTightenedWhileACallWaitsForASlot:
+    """It has its person's word when it starts, whatever was in force when it was let in (D1, D4)."""
+
+    @staticmethod
+    async def queued(people, policies):
+        """Return the stage, a call that waits for a slot, and the one that has it."""
+        stage = Stage(approver=people, policies=policies, limits=Limits(max_running=1))
+        stage.gated("asked", timeout=5)
+        stage.gated("other")
+        other = await stage.call("other").running()
+        act = stage.call("asked")
+        await settle()
+        assert act.live.status is CallStatus.PENDING
+        return stage, act, other
+
+    @on_manual_clock
+    async def test_it_asks_now_without_a_slot_and_runs_when_allowed(self):
+        people, policies = People(), EditedLevels()
+        stage, act, other = await self.queued(people, policies)
+        policies.edit(override=ToolLimits(approval=ALWAYS))
+        other.body.release()
+        await other.outcome()
+        await settle()
+        assert (act.live.status, act.body.runs) == (CallStatus.AWAITING_APPROVAL, 0)
+        policies.edit()
+        third = await stage.call("other").running()  # nobody holds the slot meanwhile
+        third.body.release()
+        await third.outcome()
+        people.say(act.live, Verdict.APPROVED)
+        await act.running()
+        act.body.release()
+        assert (await act.outcome()).status is CallStatus.SUCCEEDED
+
+    @on_manual_clock
+    async def test_it_does_not_run_when_denied(self):
+        people, policies = People(), EditedLevels()
+        _stage, act, other = await self.queued(people, policies)
+        policies.edit(override=ToolLimits(approval=ALWAYS))
+        other.body.release()
+        await settle()
+        people.say(act.live, Verdict.DENIED)
+        assert (await act.outcome()).status is CallStatus.DENIED
+        assert act.body.runs == 0
+
+    @on_manual_clock
+    async def test_an_earlier_decision_for_the_conversation_is_not_enough_any_more(self):
+        people, policies = People(), EditedLevels()
+        policies.edit(override=ToolLimits(approval=ONCE))
+        people.earlier = Decision(verdict=Verdict.APPROVED, remember=True)
+        _stage, act, other = await self.queued(people, policies)
+        people.earlier = None
+        policies.edit(override=ToolLimits(approval=ALWAYS))
+        other.body.release()
+        await settle()
+        assert (act.live.status, act.body.runs) == (CallStatus.AWAITING_APPROVAL, 0)
+        people.say(act.live, Verdict.DENIED)
+        await act.outcome()
+
+    @on_manual_clock
+    async def test_a_word_on_this_very_call_is_enough(self):
+        people, policies = People(), EditedLevels()
+        stage = Stage(approver=people, policies=policies, limits=Limits(max_running=1))
+        stage.gated("asked")
+        stage.gated("other")
+        other = await stage.call("other").running()
+        policies.edit(override=ToolLimits(approval=ONCE))
+        act = stage.call("asked")
+        await settle()
+        people.say(act.live, Verdict.APPROVED)
+        await settle()
+        policies.edit(override=ToolLimits(approval=ALWAYS))
+        other.body.release()
+        await act.running()
+        act.body.release()
+        assert (await act.outcome()).status is CallStatus.SUCCEEDED
+
+    @on_manual_clock
+    async def test_where_nobody_can_be_asked_it_is_refused(self):
+        policies = EditedLevels()
+        _stage, act, other = await self.queued(None, policies)
+        policies.edit(override=ToolLimits(approval=ALWAYS))
+        other.body.release()
+        assert (await act.outcome()).error_type is ErrorType.NO_APPROVER
+        assert act.body.runs == 0
+
+
 async def test_a_tool_may_ask_for_some_inputs_only():
     people = People()
     stage = Stage(approver=people)

@@ -41,20 +41,19 @@ class MemoryStore:
                 await self._news.wait()
         return [self.endings[turn.id] for turn in turns]
 
-    async def claim_next(self, conversation_id: UUID) -> ClaimedTurn | None:
+    async def claim_next(self) -> ClaimedTurn | None:
         if self.failures:
             raise self.failures.pop()
-        turn = self._claim(conversation_id)
+        turn = self._claim()
         answering, self._answering = self._answering, None
         self.claiming.set()
         if answering is not None:
             await answering.wait()
         return turn
 
-    def _claim(self, conversation_id: UUID) -> ClaimedTurn | None:
-        if any(turn.conversation_id == conversation_id for turn in self.live):
-            return None
-        turn = next((t for t in self.queued if t.conversation_id == conversation_id), None)
+    def _claim(self) -> ClaimedTurn | None:
+        busy = {turn.conversation_id for turn in self.live}
+        turn = next((turn for turn in self.queued if turn.conversation_id not in busy), None)
         if turn is not None:
             self.queued.remove(turn)
             self.live.append(turn)

@@ -40,17 +40,16 @@ async def test_what_comes_on_top_waits_and_begins_in_order_when_there_is_room(ho
     await asyncio.wait_for(house.supervisor.until_room(), 1)
 
 
-async def test_a_conversation_that_had_its_turn_goes_behind_those_that_wait(house: House):
-    hold = asyncio.Event()
-    busy = [house.queue("a", [gate(hold), text("1")]), house.queue("b", [gate(), text("2")])]
-    again = house.queue("a again", [text("3")], conversation_id=busy[0].conversation_id)
-    other = house.queue("other", [text("4")])
-    for turn in (*busy, again, other):
-        house.supervisor.wake(turn.conversation_id)
-    await eventually(lambda: len(house.supervisor.live_turns) == 2)
-    hold.set()
-    await house.store.until_ended(again, other)
-    assert house.store.claims == [busy[0].id, busy[1].id, other.id, again.id]
+async def test_a_free_place_goes_to_the_turn_that_the_store_names_and_nobody_is_forgotten():
+    house = House(max_live=1)
+    try:
+        first = house.queue("first", [text("1")])  # nobody has woken this process for it
+        second = house.queue("second", [text("2")])
+        house.supervisor.wake(second.conversation_id)
+        await house.store.until_ended(first, second)
+        assert house.store.claims == [first.id, second.id]
+    finally:
+        await house.close()
 
 
 async def test_a_turn_that_waits_for_another_turn_takes_no_room():

@@ -1,12 +1,13 @@
 """`sessions_ask`: a sub-agent works in a turn of its own, its answer is the result of the call (C10, T10)."""
 
 import asyncio
+import threading
 from uuid import UUID
 
 import pytest
 from django.db import OperationalError
 
-from governance import TimeoutSource
+from governance import CallStatus, Cancellation, CancelReason, TimeoutSource
 from tests.support import eventually
 from tests.turns.sub_agents.stage import ask, cast, child, ended, place_of, running, spawn
 from tests.turns.support import Stage, in_database, row
@@ -297,6 +298,25 @@ def longest_progress(stage: Stage, tool_id: str) -> float:
     """How many seconds a call ran when it was last told that it does."""
     told = [e for e in stage.listener.events if e["type"] == "tool_progress"]
     return max((e["elapsed_ms"] / 1000 for e in told if e["tool_id"] == tool_id), default=0.0)
+
+
+async def test_giving_up_does_not_wait_for_the_database(stage: Stage):
+    """The call ends within its grace and as cancelled, however long the cancel of its sub-agent takes to be stored."""
+    cast(stage, go=[[ask("a1", "dig")], [text("On.")]], dig=[[gate()]])
+    turn_id = await stage.say()
+    dug = await running("dig")
+    live = runtime.find_turn(turn_id).find_call("a1")
+    is_free = threading.Event()
+    occupying = asyncio.create_task(in_database(is_free.wait))  # the one lane to the database
+    try:
+        live.cancel(Cancellation(reason=CancelReason.USER))
+        await eventually(lambda: bool(live.status.is_terminal))
+        assert live.status is CallStatus.CANCELLED
+    finally:
+        is_free.set()
+        await occupying
+    assert (await ended(dug)).ended_by_reason == "parent"
+    assert (await stage.ended(turn_id)).status == "completed"
 
 
 async def test_both_clocks_stand_still_while_a_sub_agent_asks_a_person(stage: Stage, settings):

@@ -1,0 +1,32 @@
+"""News: what is to be told of a change once it is committed, by whatever it was caused (C2, C12).
+
+A person's cancel, a rule's, a cascade and the end of a turn have the same two things to tell: events, and that owners have
+something to obey. Both are hints: the rows are the truth.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from turns import log, sinks
+
+
+@dataclass(slots=True)
+class News:
+    """Events to publish by conversation, and the processes for whose turns something is stored."""
+
+    batches: list[log.Batch] = field(default_factory=list)
+    owner_ids: set[UUID] = field(default_factory=set)
+
+    def add(self, other: "News") -> None:
+        """Take in what there is to tell of others."""
+        self.batches += other.batches
+        self.owner_ids |= other.owner_ids
+
+
+async def tell(news: News, *, nudge: Callable[[UUID], Awaitable[None]]) -> None:
+    """Publish the events, then let each owner look at once; what gets lost, its poll finds."""
+    for conversation_id, events in news.batches:
+        await sinks.publish(conversation_id, events)
+    for owner_id in news.owner_ids:
+        await nudge(owner_id)
