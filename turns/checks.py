@@ -72,6 +72,9 @@ RULES: dict[str, Rule] = {
     "LEASE_TTL": seconds("turns.E033", 0.01, 3_600),
     "MAX_DEPTH": whole("turns.E034", 0, 100),
     "MAX_CHILDREN": whole("turns.E035", 1, 10_000),
+    "MAX_FAMILY": whole("turns.E037", 1, 10_000),
+    "MAX_FAMILY_TOTAL": whole("turns.E038", 1, 100_000),
+    "MAX_MESSAGES_PER_MINUTE": whole("turns.E039", 1, 100_000),
     "REPORT_GRACE": seconds("turns.E036", 0, 3_600),
 }
 

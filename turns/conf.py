@@ -46,6 +46,9 @@ class TurnsSettings(AppSettings):
     MAX_QUEUED: int = 20
     """How many turns may wait in one conversation; one more message is refused (P4)."""
 
+    MAX_MESSAGES_PER_MINUTE: int = 120
+    """Messages of one user in any minute, over all processes; one more is refused."""
+
     MAX_MESSAGE_LENGTH: int = 50_000
     """The longest message, in characters."""
 
@@ -90,6 +93,12 @@ class TurnsSettings(AppSettings):
 
     MAX_CHILDREN: int = 5
     """How many sub-agents of one turn may be at work at once (C10)."""
+
+    MAX_FAMILY: int = 20
+    """How many sub-agents may be at work at once for one message of a person, at any depth (C10)."""
+
+    MAX_FAMILY_TOTAL: int = 100
+    """How many sub-agents may be set to work for one message of a person in all, also one after the other (C10)."""
 
     REPORT_GRACE: float = 15.0
     """How long a sub-agent whose time is up may take to report what it has; 0 = not at all."""

@@ -22,7 +22,7 @@ def continue_turn(turn_id: UUID, user: User) -> store.Enqueued:
     Raises:
         TurnNotFound: there is no such turn, or it is somebody else's.
         CannotContinue: it was not interrupted, or something was said since.
-        ConversationParked, QueueIsFull, AgentUnavailable, NotAllowed
+        ConversationParked, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
     """
     turn = turn_for(user, turn_id)
     client_id = f"{SOURCE}:{turn.pk}"
@@ -38,4 +38,5 @@ def continue_turn(turn_id: UUID, user: User) -> store.Enqueued:
             text=_("Please continue where you were interrupted."),
             source=SOURCE,
             client_id=client_id,
+            writer_id=user.pk,
         )

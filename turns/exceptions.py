@@ -9,6 +9,7 @@ TurnsError
 ├── ConversationParked
 ├── CannotContinue
 ├── AgentUnavailable
+├── TooManyMessages
 └── QueueIsFull
 """
 
@@ -106,6 +107,15 @@ class QueueIsFull(TurnsError):
                 "Too many messages are waiting. Wait for an answer or cancel the turn, then send it again."
             )
         )
+
+
+class TooManyMessages(TurnsError):
+    """The user has sent more messages within a minute than the settings allow, in whatever conversations."""
+
+    code = "too_many_messages"
+
+    def __init__(self) -> None:
+        super().__init__(_("Too many messages in a minute. Wait a moment, then send it again."))
 
 
 class AgentUnavailable(TurnsError):

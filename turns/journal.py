@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from turns.histories import History, load_repaired, note_on_previous, read
 from turns.models import Message as MessageRow
 from turns.models import Turn
 from turns.processes.leases import Lease
+from turns.sub_agents.families import Sharing
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,12 @@ class DatabaseJournal:
         prompt, events = await _repair_prompt(self._turn)
         await sinks.publish(self._turn.conversation_id, events)
         return prompt
+
+    async def share_usage(self, usage: Mapping[str, int]) -> int:
+        """Store what the turn has cost so far; return what the rest of its family has."""
+        sharing = Sharing(usage)
+        await self._write(sharing)
+        return sharing.others
 
     async def open_reply(self, step: int) -> None:
         """Begin the assistant message of a step."""

@@ -99,7 +99,7 @@ async def receive_message(
     """Queue a turn for a message, or obey it if it is a cancel word and something is active (C6).
 
     Raises:
-        ConversationNotFound, MessageRejected, QueueIsFull, AgentUnavailable, NotAllowed
+        ConversationNotFound, MessageRejected, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
     """
     await runtime.ensure_started()
     if is_cancel_intent(text):
@@ -119,7 +119,7 @@ async def continue_turn(*, turn_id: UUID, user: User) -> Received:
     """Let the agent go on after a turn that was interrupted, in a new turn; asked again, it is the same one (H4).
 
     Raises:
-        TurnNotFound, CannotContinue, ConversationParked, QueueIsFull, AgentUnavailable, NotAllowed
+        TurnNotFound, CannotContinue, ConversationParked, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
     """
     await runtime.ensure_started()
     enqueued = await _continue(turn_id, user)
@@ -257,5 +257,9 @@ def _enqueue(
     if client_id is not None and not 0 < len(client_id) <= CLIENT_ID_LENGTH:
         raise MessageRejected(_("client_id must have 1 to 64 characters."))
     return store.enqueue(
-        conversation.pk, text=storable_text(text), source=source, client_id=client_id
+        conversation.pk,
+        text=storable_text(text),
+        source=source,
+        client_id=client_id,
+        writer_id=user.pk,
     )

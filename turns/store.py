@@ -23,7 +23,9 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.dispatch import get_dispatcher
 from turns.exceptions import ConversationParked, MessageRejected, QueueIsFull
 from turns.models import Agent, CancelRequest, Conversation, Message, Process, Turn
+from turns.rates import count_message
 from turns.signals import cancel_settled
+from turns.sub_agents.families import token_limit
 from turns.sub_agents.reports import take
 
 TITLE_LENGTH = 60
@@ -48,11 +50,15 @@ def enqueue(
     source: str,
     client_id: str | None,
     parent: Turn | None = None,
+    writer_id: Any = None,
 ) -> Enqueued:
     """Queue a turn for a user message, under the limits that its agent has now.
 
+    `writer_id` is the person whose message it is, and who may not send too many; None = no person has written it.
+
     Raises:
         QueueIsFull: too many turns wait already (P4).
+        TooManyMessages: the writer has sent too many within a minute (P4).
         ConversationParked: a person has to let it go on first.
         MessageRejected: a sub-agent works there, for another turn.
         AgentUnavailable: the conversation's agent was deleted or switched off.
@@ -73,6 +79,8 @@ def enqueue(
         if waiting >= app_settings.MAX_QUEUED:
             raise QueueIsFull
         agent = find_agent(conversation.agent)
+        if writer_id is not None:
+            count_message(writer_id)
         conversation.last_number += 1
         conversation.title = conversation.title or _title(text)
         conversation.save(update_fields=["last_number", "title"])
@@ -264,6 +272,7 @@ def _claim(conversation: Conversation, turn: Turn, *, process: Process) -> Claim
         turn_timeout=None if turn.turn_timeout_ms is None else turn.turn_timeout_ms / 1000,
         step_limit=turn.step_limit,
         token_limit=turn.token_limit,
+        family_token_limit=token_limit(turn),
         parent_id=turn.parent_id,
     )
     checkpoint("in_claim")

@@ -18,7 +18,6 @@ from webchat.authentication import SessionAuth, TokenAuth
 from webchat.exceptions import Refused
 from webchat.inputs import SEQ, JsonParser, conversation_uuid, turn_uuid, user_of
 from webchat.markdown import with_html
-from webchat.rates import TOO_MANY_MESSAGES, may_write
 
 api = NinjaAPI(
     title="Turnkeeper",
@@ -168,9 +167,7 @@ async def decide_tool(
 )
 async def continue_turn(request: HttpRequest, turn_id: str) -> JsonResponse:
     """Let the agent go on after its last turn, which was interrupted: the new turn, the same one if asked again (H4)."""
-    user = user_of(request)
-    refuse_many(user)
-    received = await services.continue_turn(turn_id=turn_uuid(turn_id), user=user)
+    received = await services.continue_turn(turn_id=turn_uuid(turn_id), user=user_of(request))
     return accepted(received)
 
 
@@ -208,11 +205,9 @@ async def send_message(
     request: HttpRequest, conversation_id: str, body: shapes.NewMessageBody
 ) -> JsonResponse:
     """Say something: begins a turn, or ends one if it is a cancel word (C6)."""
-    user = user_of(request)
-    refuse_many(user)
     received = await services.receive_message(
         conversation_id=conversation_uuid(conversation_id),
-        user=user,
+        user=user_of(request),
         text=body.text,
         client_id=body.client_id,
     )
@@ -257,12 +252,6 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
         conversation_id=conversation_uuid(conversation_id), user=user_of(request)
     )
     return JsonResponse(found)
-
-
-def refuse_many(user: Any) -> None:
-    """Go on only if the user has not said too much in a minute."""
-    if not may_write(user.pk):
-        raise Refused(429, "too_many_messages", str(TOO_MANY_MESSAGES))
 
 
 def accepted(received: services.Received) -> JsonResponse:

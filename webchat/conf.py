@@ -26,8 +26,8 @@ class WebchatSettings(AppSettings):
     MAX_USER_FRAMES_PER_MINUTE: int = 960
     """Frames of all sockets of one user in one process, cancels excepted; more closes the socket with 4429."""
 
-    MAX_MESSAGES_PER_MINUTE: int = 120
-    """Messages of one user in one process, by socket and over HTTP; more are refused (`too_many_messages`, 429)."""
+    MAX_SOCKETS_PER_USER: int = 50
+    """Sockets of one user that one process holds open; one more is closed with 4429."""
 
     MAX_POSTS_PER_MINUTE: int = 240
     """POST requests of one user to one address of the API, in one process; more are answered with 429."""

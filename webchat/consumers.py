@@ -32,7 +32,7 @@ from webchat.markdown import with_html
 from webchat.operations import Asker
 from webchat.outbox import TRY_AGAIN, Outbox
 from webchat.protocol import PROTOCOL_VERSION, ClientFrame, Hello, Message, Ping, Resync, parse
-from webchat.rates import TOO_MANY_FRAMES, may_send
+from webchat.rates import TOO_MANY_FRAMES, TOO_MANY_SOCKETS, may_open, may_send
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.tasks: list[asyncio.Task[None]] = []
         self.groups_joined: tuple[str, ...] = ()
         self.has_gone = asyncio.Event()
+        self.user_id: Any = None
         self.viewing: Viewing | None = None
         self.left_with: int | None = None
         self.has_layer = False
@@ -139,6 +140,10 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _enter(self) -> None:
         user = await current_user(self.scope)
+        if not may_open(user.pk):
+            self._put(operations.not_understood("too_many_sockets", TOO_MANY_SOCKETS))
+            self.outbox.close(TOO_MANY)
+            return
         self.user_id = user.pk
         self.conversation_id = operations.uuid_of(
             self.scope["url_route"]["kwargs"]["conversation_id"]

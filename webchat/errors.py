@@ -20,6 +20,7 @@ from turns.exceptions import (
     NotAllowed,
     QueueIsFull,
     ToolCallNotFound,
+    TooManyMessages,
     TurnNotFound,
     TurnsError,
 )
@@ -34,6 +35,7 @@ _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
     TurnNotFound: 404,
     ToolCallNotFound: 404,
     QueueIsFull: 429,
+    TooManyMessages: 429,
     ConversationParked: 409,
     CannotContinue: 409,
 }

@@ -26,7 +26,6 @@ from webchat.protocol import (
     ResumeConversation,
     SetDeadline,
 )
-from webchat.rates import TOO_MANY_MESSAGES, may_write
 
 OnTurn = CancelTurn | CancelTool | SetDeadline | DecideTool | ContinueTurn
 Operation = OnTurn | ResumeConversation
@@ -45,9 +44,6 @@ async def say(frame: Message, *, asker: Asker) -> Frame | None:
     """Hand over what the user typed or said; a cancel word takes effect here (C6)."""
     if frame.source == "voice" and not frame.is_final:
         return None
-    if not may_write(asker.user.pk):
-        sentence = str(TOO_MANY_MESSAGES)
-        return Problem(code="too_many_messages", message=sentence, client_id=frame.client_id)
     try:
         received = await services.receive_message(
             conversation_id=asker.conversation_id,

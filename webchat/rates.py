@@ -1,6 +1,7 @@
-"""What a user may do in a minute, in this process: frames, messages, requests; with the sentence for who does more.
+"""What a user may ask of this process: frames and requests in a minute, open sockets; with the sentence for who asks more.
 
-A cancel is never refused for something else that the same user does: stopping must always be possible.
+They protect the process, so each counts by itself; messages are counted where they are taken, over all processes. A cancel
+is never refused for something else that the same user does: stopping must always be possible.
 """
 
 from typing import Any
@@ -10,15 +11,16 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from webchat import sockets
 from webchat.conf import app_settings
 from webchat.exceptions import Refused
 from webchat.limits import user_rates
 from webchat.protocol import CancelTool, CancelTurn, ClientFrame
 
-TOO_MANY_MESSAGES = gettext_lazy(
-    "Too many messages in a minute. Wait a moment, then send it again."
-)
 TOO_MANY_FRAMES = gettext_lazy("Too many frames in a minute. Wait a moment, then connect again.")
+TOO_MANY_SOCKETS = gettext_lazy(
+    "You have too many conversations open at once. Close a page that you do not need, then reload this one."
+)
 
 
 def may_send(user_id: Any, frame: ClientFrame) -> bool:
@@ -28,9 +30,9 @@ def may_send(user_id: Any, frame: ClientFrame) -> bool:
     return user_rates.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
 
 
-def may_write(user_id: Any) -> bool:
-    """Count a message of a user; return False if there were too many."""
-    return user_rates.allow(user_id, "messages", limit=app_settings.MAX_MESSAGES_PER_MINUTE)
+def may_open(user_id: Any) -> bool:
+    """Return whether a user may have one more socket open here."""
+    return sockets.count_of(user_id) < app_settings.MAX_SOCKETS_PER_USER
 
 
 def check_posts(request: HttpRequest, user: AbstractBaseUser) -> None:

@@ -1,18 +1,19 @@
-"""The sockets that this process holds open, so that they can be told to come back when it goes down."""
+"""The sockets that this process holds open: whose they are, and that they come back when it goes down."""
 
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 GOODBYE = 1.0  # seconds in which what is queued may still leave, and clients may answer
 
 
 class OpenSocket(Protocol):
-    """A socket as seen from the process that goes down."""
+    """A socket as seen from its process; `user_id` is None until it is known whose it is."""
 
     has_gone: asyncio.Event
+    user_id: Any
 
     async def say_goodbye(self) -> None:
         """Send what the log has, then close with 1012."""
@@ -37,6 +38,11 @@ def gone(socket: OpenSocket) -> None:
 def count() -> int:
     """Return how many sockets are open in this process."""
     return len(_open)
+
+
+def count_of(user_id: Any) -> int:
+    """Return how many of them are a user's."""
+    return sum(socket.user_id == user_id for socket in _open)
 
 
 def fell_behind() -> None:

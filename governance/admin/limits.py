@@ -53,20 +53,6 @@ class LimitsAdmin(LimitsModelAdmin):
         except (PolicyConflict, ValidationError) as refusal:
             return self.refused(request, refusal)
 
-    def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Save what the editor has changed, and only that."""
-        form = cast(LimitsForm, form)
-        values = {name: form.cleaned_data[name] for name in form.edited}
-        saved = self.save_values(obj, values=values, by=editor_of(request), is_new=not change)
-        if saved is not None:
-            self._say_saved(request, saved)
-
-    def save_values(
-        self, obj: Limits, *, values: Any, by: Any, is_new: bool
-    ) -> PolicyChange | None:
-        """Give the values to the service of this kind of limits."""
-        raise NotImplementedError
-
     def log_addition(self, request: HttpRequest, obj: Limits, message: Any) -> Any:
         """Leave the log to the service, which knows the old and the new values."""
 
@@ -115,14 +101,22 @@ class LimitsAdmin(LimitsModelAdmin):
             self.message_user(request, sentence, messages.ERROR)
         return HttpResponseRedirect(request.get_full_path())
 
-    def _say_saved(self, request: HttpRequest, change: PolicyChange) -> None:
+    def say_saved(self, request: HttpRequest, change: PolicyChange | None) -> None:
         """Say what is in force, and where: other processes look once in every poll."""
+        if change is None:
+            return
         poll = format_duration(to_ms(app_settings.POLICY_POLL))
         sentence = _(
             "Version %(version)s. %(summary)s. Running calls obey now; other processes within %(poll)s."
         )
         words = {"version": change.version, "summary": f"{change}: {change.summary}", "poll": poll}
         self.message_user(request, sentence % words, messages.INFO)
+
+
+def values_of(form: Any) -> Any:
+    """Return what the editor has changed, and only that."""
+    form = cast(LimitsForm, form)
+    return {name: form.cleaned_data[name] for name in form.edited}
 
 
 def editor_of(request: HttpRequest) -> AbstractBaseUser:

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from governance import selectors, services
 from governance.admin.cells import NOTHING
 from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicyRowForm
-from governance.admin.limits import LimitsAdmin, editor_of
+from governance.admin.limits import LimitsAdmin, editor_of, values_of
 from governance.core.policy import ApprovalRule, Policy, resolve
 from governance.core.tools import registry
 from governance.durations import format_limit, to_ms
@@ -57,11 +57,12 @@ class DefaultPolicyAdmin(LimitsAdmin):
             DefaultPolicy.objects.get_or_create(pk=1)
         return super().get_object(request, object_id, from_field)
 
-    def save_values(
-        self, obj: Limits, *, values: Any, by: Any, is_new: bool
-    ) -> PolicyChange | None:
-        """Save the default limits."""
-        return services.save_default_policy(values=values, by=by, revision=obj.revision)
+    def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
+        """Save the default limits, and say so."""
+        saved = services.save_default_policy(
+            values=values_of(form), by=editor_of(request), revision=obj.revision
+        )
+        self.say_saved(request, saved)
 
 
 @admin.register(ToolPolicy)
@@ -139,19 +140,19 @@ class ToolPolicyAdmin(LimitsAdmin):
         except (PolicyConflict, ValidationError) as refusal:
             return self.refused(request, refusal)
 
-    def save_values(
-        self, obj: Limits, *, values: Any, by: Any, is_new: bool
-    ) -> PolicyChange | None:
-        """Save one tool's limits."""
-        policy = cast(ToolPolicy, obj)
-        if not values and not is_new:
-            return None
-        revision = 0 if is_new else policy.revision
+    def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
+        """Save one tool's limits, and say so."""
+        policy, values = cast(ToolPolicy, obj), values_of(form)
+        if change and not values:
+            return
         saved = services.save_tool_policy(
-            tool_name=policy.tool_name, values=values, by=by, revision=revision
+            tool_name=policy.tool_name,
+            values=values,
+            by=editor_of(request),
+            revision=policy.revision if change else 0,
         )
         policy.pk = ToolPolicy.objects.values_list("pk", flat=True).get(tool_name=policy.tool_name)
-        return saved
+        self.say_saved(request, saved)
 
     def delete_model(self, request: HttpRequest, obj: Limits) -> None:
         """Delete through the service."""

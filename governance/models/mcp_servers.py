@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 from governance.mcp.rules import check_server
 from governance.mcp.specs import Transport
-from governance.models.policies import CALLS_AT_ONCE
+from governance.models.limit_fields import calls_at_once, span
 
 
 class McpServer(models.Model):
@@ -65,18 +65,11 @@ class McpServer(models.Model):
         blank=True,
         help_text=_("Names as the server gives them, one in each line. Blank = all of them."),
     )
-    timeout_ms = models.PositiveBigIntegerField(
-        _("total limit"),
-        null=True,
-        blank=True,
-        help_text=_("What its tools declare. 0 = no limit. Blank = not set here."),
+    timeout_ms = span(
+        _("total limit"), _("What its tools declare. 0 = no limit. Blank = not set here.")
     )
-    max_running = models.PositiveIntegerField(
-        _("calls at once"),
-        null=True,
-        blank=True,
-        validators=CALLS_AT_ONCE,
-        help_text=_("Of all its tools together, in one process. Blank = not set here."),
+    max_running = calls_at_once(
+        _("Of all its tools together, in one process. Blank = not set here.")
     )
     prefix = models.CharField(
         _("prefix"),

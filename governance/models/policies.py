@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -10,16 +9,7 @@ from governance import validation
 from governance.audit import Change
 from governance.core.policy import ApprovalRule, ToolLimits
 from governance.durations import to_seconds
-
-_MOST_CALLS = 10_000
-CALLS_AT_ONCE = [
-    MinValueValidator(
-        1, _("At least one call must be able to run; switch the tool off to let none run.")
-    ),
-    MaxValueValidator(
-        _MOST_CALLS, _("More than %(limit_value)s calls at once is no limit; leave it blank.")
-    ),
-]
+from governance.models.limit_fields import calls_at_once, span
 
 
 class Limits(models.Model):
@@ -29,28 +19,15 @@ class Limits(models.Model):
     counts the edits of this row and tells two editors apart.
     """
 
-    timeout_ms = models.BigIntegerField(
-        _("total limit"), null=True, blank=True, help_text=_("0 = no limit. Blank = not set here.")
+    timeout_ms = span(_("total limit"), _("0 = no limit. Blank = not set here."))
+    idle_timeout_ms = span(
+        _("idle limit"), _("Longest silence. 0 = no limit. Blank = not set here.")
     )
-    idle_timeout_ms = models.BigIntegerField(
-        _("idle limit"),
-        null=True,
-        blank=True,
-        help_text=_("Longest silence. 0 = no limit. Blank = not set here."),
-    )
-    ceiling_ms = models.BigIntegerField(
+    ceiling_ms = span(
         _("ceiling for hints"),
-        null=True,
-        blank=True,
-        help_text=_("The most a call may ask for itself. 0 = no ceiling. Blank = not set here."),
+        _("The most a call may ask for itself. 0 = no ceiling. Blank = not set here."),
     )
-    max_running = models.PositiveIntegerField(
-        _("calls at once"),
-        null=True,
-        blank=True,
-        validators=CALLS_AT_ONCE,
-        help_text=_("In one process. Blank = not set here."),
-    )
+    max_running = calls_at_once(_("In one process. Blank = not set here."))
     approval = models.CharField(
         _("approval"),
         max_length=24,
@@ -62,11 +39,9 @@ class Limits(models.Model):
         ],
         help_text=_("Whether a person must let a call through. Blank = not set here."),
     )
-    approval_timeout_ms = models.PositiveBigIntegerField(
+    approval_timeout_ms = span(
         _("approval limit"),
-        null=True,
-        blank=True,
-        help_text=_("How long a person may take to decide. 0 = no limit. Blank = not set here."),
+        _("How long a person may take to decide. 0 = no limit. Blank = not set here."),
     )
     note = models.TextField(_("note"), blank=True, help_text=_("Why the limits are as they are."))
     revision = models.PositiveIntegerField(

@@ -323,7 +323,7 @@ async def test_a_message_that_cannot_be_taken_is_422_in_words(
 async def test_too_many_messages_in_a_minute_are_429(
     browser: AsyncClient, conversation: ConversationSummary, settings: Any
 ):
-    settings.WEBCHAT_MAX_MESSAGES_PER_MINUTE = 2
+    settings.TURNS_MAX_MESSAGES_PER_MINUTE = 2
     path = f"/api/conversations/{conversation.id}/messages"
     answers = [await post(browser, path, {"text": "help", "client_id": "same"}) for _ in range(7)]
     assert answers[0][0] == 202

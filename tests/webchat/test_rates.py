@@ -60,7 +60,7 @@ async def test_the_frames_of_somebody_else_do_not_count(
 async def test_messages_by_socket_and_by_http_count_together_and_the_answer_names_the_message(
     connect: Connect, browser: AsyncClient, conversation: ConversationSummary, settings: Any
 ):
-    settings.WEBCHAT_MAX_MESSAGES_PER_MINUTE = 2
+    settings.TURNS_MAX_MESSAGES_PER_MINUTE = 2
     socket = await connect().open()
     path = f"/api/conversations/{conversation.id}/messages"
     assert (await post(browser, path, {"text": "help"}))[0] == 202
@@ -72,6 +72,30 @@ async def test_messages_by_socket_and_by_http_count_together_and_the_answer_name
     await socket.ping()
     status, body = await post(browser, path, {"text": "help"})
     assert (status, body["code"]) == (429, "too_many_messages")
+
+
+async def test_a_user_has_so_many_sockets_at_most_and_the_one_too_many_is_told_why(
+    connect: Connect, stranger: User, settings: Any
+):
+    from turns import services
+
+    settings.WEBCHAT_MAX_SOCKETS_PER_USER = 2
+    first, second = await connect().open(), await connect().open()
+    third = connect()
+    assert await third.connect()
+    error = await third.read("error")
+    assert error["code"] == "too_many_sockets"
+    assert "Close a page" in error["message"]
+    assert await third.close_code() == 4429
+    client = AsyncClient()
+    await client.aforce_login(stranger)
+    other = await services.create_conversation(user=stranger)
+    cookie = client.cookies["sessionid"].value
+    theirs = await connect(conversation_id=other.id, session=cookie).open()
+    for socket in (first, second, theirs):
+        await socket.ping()
+    await first.leave()
+    await (await connect().open()).ping()
 
 
 async def test_every_post_is_limited_and_each_address_alone(

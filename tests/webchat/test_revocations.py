@@ -78,6 +78,49 @@ async def test_every_kind_of_frame_asks_anew_who_sends_it(
     assert not await Turn.objects.aexists()
 
 
+@database_door
+def lose_rank(user: User, group: Group) -> None:
+    User.objects.filter(pk=user.pk).update(is_staff=False)
+
+
+@database_door
+def lose_membership(user: User, group: Group) -> None:
+    User.groups.through.objects.filter(user=user).delete()
+
+
+@database_door
+def lose_permissions(user: User, group: Group) -> None:
+    Group.permissions.through.objects.filter(group=group).delete()
+
+
+@pytest.mark.parametrize("lose", [lose_rank, lose_membership, lose_permissions])
+async def test_a_right_that_is_lost_without_a_signal_is_lost_at_the_next_action(
+    connect: Connect,
+    operator: Socket,
+    stranger: User,
+    watchers: Group,
+    lose: Callable[..., Awaitable[None]],
+    settings: Any,
+):
+    """The heartbeat would find it, too; nothing that is asked for before that is done."""
+    settings.WEBCHAT_HEARTBEAT_INTERVAL = 600
+    may_cancel = Permission.objects.filter(codename="cancel_any")
+    await database_door(lambda: watchers.permissions.add(*may_cancel))()
+    owner = await connect().open()
+    await owner.send(type="message", client_id="c", text="wait 60")
+    turn_id = (await owner.read("tool_start"))["turn_id"]
+    await operator.read("tool_start")
+    await lose(stranger, watchers)
+    await operator.send(type="cancel_turn", op_id="o", turn_id=turn_id)
+    assert (await operator.read("op_result"))["outcome"] == "not_found"
+    await operator.send(type="ping")
+    assert await operator.close_code() == 4404
+    turn = await Turn.objects.aget(pk=turn_id)
+    assert turn.status == "running"
+    await owner.send(type="cancel_turn", op_id="p", turn_id=turn_id)
+    await owner.read("turn_end")
+
+
 async def deactivate(user: User) -> None:
     user.is_active = False
     await user.asave()

@@ -1,4 +1,4 @@
-"""The tokens of a turn: what its requests have cost, and what is left of its limit."""
+"""The tokens of a turn: what its requests have cost, and what is left of its limit and of its family's."""
 
 from turns.core.chat_model import Reply, StopReason, Usage
 from turns.core.ports import TurnEnding
@@ -6,16 +6,27 @@ from turns.core.turns import TurnStatus
 
 
 class TokenBudget:
-    """Counts what a turn uses, in and out, against its limit; None = no limit."""
+    """Counts what a turn uses, in and out, against its limit, and with its family against that one's; None = no limit.
 
-    def __init__(self, limit: int | None = None) -> None:
+    `others` is what the rest of the family has used, as far as it is known.
+    """
+
+    def __init__(self, limit: int | None = None, *, family_limit: int | None = None) -> None:
         self.limit = limit
+        self.family_limit = family_limit
+        self.others = 0
         self.usage: dict[str, int] = {}
 
     @property
     def left(self) -> int | None:
         """How many tokens the turn may still use; None where it has no limit."""
-        return None if self.limit is None else max(self.limit - sum(self.usage.values()), 0)
+        used = sum(self.usage.values())
+        lefts = []
+        if self.limit is not None:
+            lefts.append(self.limit - used)
+        if self.family_limit is not None:
+            lefts.append(self.family_limit - used - self.others)
+        return max(min(lefts), 0) if lefts else None
 
     @property
     def is_used_up(self) -> bool:
@@ -36,10 +47,14 @@ class TokenBudget:
                 self.usage[name] = self.usage.get(name, 0) + tokens
 
     def ending(self) -> TurnEnding:
-        """Return the ending of a turn that has used up its limit."""
+        """Return the ending of a turn that has used up its limit, or has none left of its family's."""
+        if self.limit is not None and sum(self.usage.values()) >= self.limit:
+            used = f"the {self.limit} tokens that its agent may use in one turn"
+        else:
+            used = f"the {self.family_limit} tokens that a turn and all sub-agents that work for it may use, with them"
         return TurnEnding(
             status=TurnStatus.FAILED,
             error_code="token_limit",
-            error_message=f"The turn was ended: it has used up the {self.limit} tokens that its agent may use in one "
-            "turn. Send “go on” to continue in a new turn, or ask for less at once.",
+            error_message=f"The turn was ended: it has used up {used}. Send “go on” to continue in a new turn, or ask for"
+            " less at once.",
         )

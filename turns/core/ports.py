@@ -1,6 +1,6 @@
 """What the runner and the supervisor need from outside: a journal for one turn, a store for all."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -14,7 +14,8 @@ from turns.core.turns import TurnStatus
 class ClaimedTurn:
     """A turn that this process owns from now on; `epoch` fences its writes. Spans in seconds.
 
-    `token_limit` is the most tokens that it may use in all, in and out; None = no limit.
+    `token_limit` is the most tokens that it may use in all, in and out, `family_token_limit` the most that all turns of
+    its family may; None = no limit.
     """
 
     id: UUID
@@ -26,6 +27,7 @@ class ClaimedTurn:
     step_limit: int
     parent_id: UUID | None = None
     token_limit: int | None = None
+    family_token_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,10 @@ class TurnJournal(Observer, Approver, Protocol):
 
     async def prompt(self) -> Prompt:
         """Return the history up to and with this turn's user message: valid, repairs persisted (H3)."""
+        ...
+
+    async def share_usage(self, usage: Mapping[str, int]) -> int:
+        """Store what the turn has cost so far; return what the other turns of its family have, in tokens."""
         ...
 
     async def open_reply(self, step: int) -> None:

@@ -90,7 +90,7 @@ class TurnRunner:
         self.turn = turn
         self.token = token
         self.steps = 0
-        self._budget = TokenBudget(turn.token_limit)
+        self._budget = TokenBudget(turn.token_limit, family_limit=turn.family_token_limit)
         self.clock: TurnClock | None = None  # from the start of its run
         self._cast = cast
         self._executor = executor
@@ -177,6 +177,7 @@ class TurnRunner:
         while self.steps < self.turn.step_limit:
             if (cancellation := self._work.cancellation or self._after_step) is not None:
                 return ending_of(cancellation)
+            await self._count_family()
             if self._budget.is_used_up:
                 return self._budget.ending()
             self.steps += 1
@@ -194,6 +195,7 @@ class TurnRunner:
             calls = reply.calls(scope=self.scope)
             message = message_of(reply.text, calls, turn_id=str(self.turn.id))
             await self._journal.save_reply(self.steps, message, calls)
+            await self._count_family()  # whoever is set to work now has less left
             messages.extend((message, await self._call_tools(calls)))
         if (cancellation := self._work.cancellation or self._after_step) is not None:
             return ending_of(cancellation)
@@ -208,8 +210,14 @@ class TurnRunner:
         cancellation = self.token.cancellation or self._work.cancellation
         return ending_of(cancellation or Cancellation(reason=CancelReason.ERROR))
 
+    async def _count_family(self) -> None:
+        """Tell what was used here, and learn what the sub-agents, and who else works for the same turn, have used."""
+        if self._budget.family_limit is not None:
+            self._budget.others = await self._journal.share_usage(self.usage)
+
     async def _report(self, messages: Sequence[Message], *, instructions: str) -> None:
         """Ask once more, without tools and for a bounded time, for what the turn has come to."""
+        await self._count_family()
         if self._budget.is_used_up:
             return
         self.steps += 1

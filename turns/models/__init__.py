@@ -1,7 +1,14 @@
 """Rows of turns: agents, conversations with their messages and events, turns, owning processes."""
 
 from turns.models.agents import Agent, AgentChange
-from turns.models.conversations import Conversation, Event, Message, Operation, Viewer
+from turns.models.conversations import (
+    Conversation,
+    Event,
+    Message,
+    MessageTally,
+    Operation,
+    Viewer,
+)
 from turns.models.disconnects import DisconnectPolicy
 from turns.models.processes import Process
 from turns.models.turns import CancelRequest, DeadlineOrder, Repair, Turn
@@ -15,6 +22,7 @@ __all__ = [
     "DisconnectPolicy",
     "Event",
     "Message",
+    "MessageTally",
     "Operation",
     "Process",
     "Repair",

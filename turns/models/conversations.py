@@ -153,6 +153,18 @@ class Operation(models.Model):
         return self.op_id
 
 
+class MessageTally(models.Model):
+    """When a user has sent messages within the last minute, as seconds by the database's clock (P4)."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+"
+    )
+    times = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"{self.user_id}: {len(self.times)}"
+
+
 class Viewer(models.Model):
     """An open socket that looks at a conversation, in whatever process it ends (C11)."""
 

@@ -22,7 +22,8 @@ class Turn(models.Model):
 
     `number` orders the turns of a conversation; `epoch` grows with every change of owner and fences the writes of an
     earlier one; at most one turn of a conversation is live. A turn that was started by a tool call of another has that
-    one as its `parent`; what a detached one comes to is delivered to the parent's conversation, once.
+    one as its `parent`, and as its `root` the turn of a person that everything began with: those of one root are a family.
+    What a detached one comes to is delivered to the parent's conversation, once.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -36,6 +37,9 @@ class Turn(models.Model):
     number = models.PositiveBigIntegerField(_("number"))
     parent = models.ForeignKey(
         "self", models.SET_NULL, null=True, related_name="children", verbose_name=_("parent turn")
+    )
+    root = models.ForeignKey(
+        "self", models.SET_NULL, null=True, related_name="family", verbose_name=_("first turn")
     )
     parent_tool_id = models.CharField(_("parent's tool call"), max_length=200, blank=True)
     depth = models.PositiveSmallIntegerField(_("depth"), default=0)

@@ -20,6 +20,7 @@ from turns.core.events import EventType, TurnEvent
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.exceptions import AgentUnavailable
 from turns.models import Agent, CancelRequest, Conversation, Turn
+from turns.sub_agents import families
 from turns.sub_agents.cascades import (
     Cascade,
     ask_for_report,
@@ -62,6 +63,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
     """Queue the turn of a sub-agent. Raise `ChildRefused` with a sentence for the model if that may not be."""
     text = _checked(message)
     with transaction.atomic():
+        families.lock(origin.turn_id)
         conversation = log.locked_of(origin.turn_id)
         ours = Turn.objects.filter(pk=origin.turn_id, epoch=origin.epoch, status=TurnStatus.RUNNING)
         parent = ours.first()
@@ -76,6 +78,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         turn = queued.turn
         limit_ms = _limit_ms(turn.turn_timeout_ms, origin.time_left)
         Turn.objects.filter(pk=turn.pk).update(
+            root=families.root_of(parent),
             parent_tool_id=origin.tool_id,
             depth=parent.depth + 1,
             is_detached=is_detached,
@@ -170,6 +173,8 @@ def _check_limits(parent: Turn) -> None:
         raise ChildRefused(
             f"This turn has {live} sub-agents at work, and {children} is the limit. Wait until one of them has ended."
         )
+    if (sentence := families.refusal(parent)) is not None:
+        raise ChildRefused(sentence)
 
 
 def _find(name: str) -> Agent:

@@ -79,7 +79,9 @@ def carry(conversation_id: UUID) -> log.Batch | None:
             return None
         # what a report sets going is one deeper: agents cannot keep each other going without a person
         depth = max(turn.depth for turn in due)
-        Turn.objects.filter(pk=queued.turn.pk).update(depth=depth, is_detached=above is not None)
+        Turn.objects.filter(pk=queued.turn.pk).update(
+            depth=depth, is_detached=above is not None, root=due[-1].root_id
+        )
         return conversation_id, queued.events
 
 

@@ -1,7 +1,7 @@
 """Journals: a record of a turn in memory, for tests of what runs turns."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -37,6 +37,7 @@ class RecordingJournal:
         self.published: list[tuple[int, str]] = []
         self.saved_texts: dict[int, str] = {}
         self.notices: list[tuple[str, str]] = []
+        self.used_by_others = 0
         self.asked: dict[str, LiveCall] = {}
         self.decisions: dict[str, Decision] = {}
         self.started: dict[str, LiveCall] = {}
@@ -85,6 +86,11 @@ class RecordingJournal:
         """Return the messages it was made with."""
         await self._write("prompt", None)
         return self._prompt
+
+    async def share_usage(self, usage: Mapping[str, int]) -> int:
+        """Remember; a test says in `used_by_others` what the family has used."""
+        await self._write("share_usage", sum(usage.values()))
+        return self.used_by_others
 
     async def open_reply(self, step: int) -> None:
         """Remember."""

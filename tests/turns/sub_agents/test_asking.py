@@ -306,11 +306,15 @@ async def test_giving_up_does_not_wait_for_the_database(stage: Stage):
     turn_id = await stage.say()
     dug = await running("dig")
     live = runtime.find_turn(turn_id).find_call("a1")
+
+    def has_ended() -> bool:
+        return live.status.is_terminal
+
     is_free = threading.Event()
     occupying = asyncio.create_task(in_database(is_free.wait))  # the one lane to the database
     try:
         live.cancel(Cancellation(reason=CancelReason.USER))
-        await eventually(lambda: bool(live.status.is_terminal))
+        await eventually(has_ended)
         assert live.status is CallStatus.CANCELLED
     finally:
         is_free.set()
