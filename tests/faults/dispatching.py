@@ -1,11 +1,14 @@
 """What Procrastinate's dispatcher keeps to, on a real database: python -m tests.faults.dispatching."""
 
 import asyncio
-import contextlib
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import django
+from asgiref.sync import sync_to_async
+
+from tests.support import eventually
 
 
 class Full:
@@ -21,11 +24,12 @@ class Full:
         await asyncio.Event().wait()
 
 
-async def listen(dispatcher: Any, workplace: Full) -> None:
-    """Fetch jobs for a moment."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(3):
-            await dispatcher.listen(workplace, name="test")
+async def listen(dispatcher: Any, workplace: Full, *, until: Callable[[], bool]) -> None:
+    """Fetch jobs until that is true."""
+    listening = asyncio.create_task(dispatcher.listen(workplace, name="test"), name="listening")
+    await eventually(sync_to_async(until), timeout=20)
+    listening.cancel()
+    await asyncio.wait({listening})
 
 
 def main() -> None:
@@ -65,7 +69,7 @@ def main() -> None:
     dispatcher.dispatch(conversation.pk, turn.pk)
     assert jobs.count() == 2
     full = Full()
-    asyncio.run(listen(dispatcher, full))
+    asyncio.run(listen(dispatcher, full, until=lambda: bool(full.woken) and jobs.count() == 1))
     assert full.woken == [conversation.pk]
     assert jobs.count() == 0
 

@@ -1,6 +1,7 @@
 """Acceptance behaviours that need real processes, the same in both modes, through HTTP, WebSocket and admin.
 
-One site for each mode does for all of them. docs/requirements.md says which behaviour is shown where.
+One site for each mode does for all of them, so what needs two web processes and two runners is here too (C10, C11, P4).
+docs/requirements.md says which behaviour is shown where.
 """
 
 import json
@@ -24,7 +25,7 @@ SLOWLY = "slowly " + " ".join(f"word{number}" for number in range(60))
 HELD = 'call affect {"key": "held", "seconds": 60}'
 IDLE_MS = 1_200
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module", params=["embedded", "scaled"])
@@ -307,3 +308,24 @@ def test_b7_a_runner_answers_prometheus(site: Site):
     numbers = httpx.get(address, trust_env=False, timeout=5).text
     [completed] = re.findall(r'^turnkeeper_turns_total\{status="completed"\} (\S+)$', numbers, re.M)
     assert float(completed) >= 1
+
+
+@pytest.mark.parametrize("started", ["scaled"], indirect=True)
+def test_p4_a_full_runner_leaves_what_comes_on_top_to_others_and_takes_it_when_it_has_room(
+    site: Site,
+):
+    client = site.client()
+    turns = [client.say(client.converse(), HELD) for _ in range(3)]
+
+    def running() -> list[str]:
+        return [turn_id for turn_id in turns if client.is_running(turn_id, "affect")]
+
+    first = eventually_sync(lambda: found if len(found := running()) == 2 else None, timeout=15)
+    assert site.owner_of(first[0]) is not site.owner_of(first[1])
+    [waiting] = set(turns) - set(first)
+    assert client.turn(waiting)["status"] == "queued"
+    client.cancel(first[0])
+    client.until_running(waiting, "affect")
+    for turn_id in (first[1], waiting):
+        client.cancel(turn_id)
+    site.until_settled(within=10)

@@ -122,26 +122,6 @@ def test_g2_without_redis_a_cancel_takes_a_poll_and_turns_run_on(scaled: MakeSit
     assert site.verdict(cancel_within=CANCEL_BY_POLL + BUSY) == []
 
 
-@pytest.mark.timeout(180)
-def test_p4_a_full_runner_leaves_what_comes_on_top_to_others_and_takes_it_when_it_has_room(
-    scaled: MakeSite,
-):
-    site = scaled(TURNS_MAX_LIVE=1)
-    start(site, runners=2)
-    client = site.client()
-    turns = [client.say(client.converse(), SLOW % key) for key in "abc"]
-    eventually_sync(lambda: len(site.effects()) == 2, timeout=15)
-    running = [effect.split()[1] for effect in site.effects()]
-    assert len({effect.split()[3] for effect in site.effects()}) == 2
-    [waiting] = set(turns) - set(running)
-    client.cancel(running[0])
-    client.until_running(waiting, "affect")
-    for turn_id in (running[1], waiting):
-        client.cancel(turn_id)
-    site.until_settled(within=10)
-    assert site.verdict() == []
-
-
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_runners_come_and_go_and_outlive_their_database(scaled: MakeSite, postgres: Postgres):
