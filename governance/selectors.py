@@ -78,6 +78,15 @@ def calls_of_groups(groups: Iterable[str]) -> list[ToolCall]:
     )
 
 
+def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
+    """Return the calls of several groups that wait or run, by group, in one query and without their long texts."""
+    rows = ToolCall.objects.filter(group__in=list(groups), status__in=OPEN_STATUSES)
+    found: dict[str, list[ToolCall]] = {}
+    for row in rows.defer("input", "result", "detail").order_by("step", "position", "pk"):
+        found.setdefault(row.group, []).append(row)
+    return found
+
+
 def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
     """Yield the results of the calls of several groups that have ended, in no order; many at a time."""
     wanted = list(groups)

@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.calls import preformatted
-from governance.admin.cells import NOTHING, span
+from governance.admin.cells import NOTHING, moment, span
 from governance.admin.filters import ConditionFilter, ToolFilter
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.models import Approval
@@ -38,7 +38,7 @@ class DecisionFilter(ConditionFilter):
 class ApprovalAdmin(ReadOnlyAdmin):
     """Every question, newest first."""
 
-    list_display = ["requested_at", "tool_name", "state", "by_name", "reason", "took"]
+    list_display = ["requested", "tool_name", "state", "by_name", "reason", "took"]
     list_filter = [DecisionFilter, "rule", ToolFilter]
     search_fields = [
         "tool_name",
@@ -70,14 +70,20 @@ class ApprovalAdmin(ReadOnlyAdmin):
     ]
     readonly_fields = ["input_text", "state", "took"]
 
+    @admin.display(description=gettext_lazy("requested at"), ordering="requested_at")
+    def requested(self, obj: Approval) -> str:
+        """When a person was asked."""
+        return moment(obj.requested_at)
+
     @admin.display(description=gettext_lazy("decision"), ordering="decision")
     def state(self, obj: Approval) -> str:
         """The decision in words; a late one changed nothing."""
         if not obj.decision:
             return _("waits for a person")
         if obj.is_late:
-            return _("%(decision)s, too late") % {"decision": obj.decision}
-        return f"{obj.decision} ({_('for the conversation')})" if obj.remember else obj.decision
+            return _("%(decision)s, too late") % {"decision": obj.get_decision_display()}
+        decision: str = obj.get_decision_display()
+        return f"{decision} ({_('for the conversation')})" if obj.remember else decision
 
     @admin.display(description=gettext_lazy("took"))
     def took(self, obj: Approval) -> str:

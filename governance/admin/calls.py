@@ -10,37 +10,22 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.cells import NOTHING, by_whom, span
+from governance.admin.cells import NOTHING, by_whom, moment, source, span
 from governance.admin.filters import DurationFilter, HappeningFilter, ToolFilter
 from governance.admin.readonly import ReadOnlyAdmin
-from governance.core.calls import Disposition
 from governance.durations import format_limit
 from governance.models import ToolCall
 
 _LONG_FIELDS = ("input", "result", "detail", "late_text", "progress", "deadline_changes")
-_DISPOSITIONS = {
-    Disposition.SETTLED.value: gettext_lazy("settled: it has ended"),
-    Disposition.NOT_STARTED.value: gettext_lazy("not started: it never ran"),
-    Disposition.INDETERMINATE.value: gettext_lazy(
-        "indeterminate: it may still run, or may have been applied"
-    ),
-}
+# Statuses that leave open why.
+_UNEXPLAINED = ("failed", "abandoned")
 
 
 @admin.register(ToolCall)
 class ToolCallAdmin(ReadOnlyAdmin):
     """Every tool call, newest first."""
 
-    list_display = [
-        "requested_at",
-        "tool_name",
-        "status",
-        "error_type",
-        "ran",
-        "limit",
-        "disposition",
-        "ended_by",
-    ]
+    list_display = ["requested", "tool_name", "outcome", "ran", "limit", "ended_by"]
     list_filter = [
         HappeningFilter,
         "status",
@@ -121,6 +106,19 @@ class ToolCallAdmin(ReadOnlyAdmin):
         is_list = match is not None and (match.url_name or "").endswith("_changelist")
         return rows.defer(*_LONG_FIELDS) if is_list else rows
 
+    @admin.display(description=gettext_lazy("requested at"), ordering="requested_at")
+    def requested(self, obj: ToolCall) -> str:
+        """When it was asked for."""
+        return moment(obj.requested_at)
+
+    @admin.display(description=gettext_lazy("status"), ordering="status")
+    def outcome(self, obj: ToolCall) -> str:
+        """Where it is, or how it ended; and why where that says too little."""
+        status: str = obj.get_status_display()
+        if obj.status not in _UNEXPLAINED or not obj.error_type:
+            return status
+        return f"{status}: {obj.get_error_type_display()}"
+
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: ToolCall) -> str:
         """How long it ran."""
@@ -136,7 +134,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
         """The limit in force and where it came from (T2)."""
         if obj.timeout_ms is None:
             return NOTHING
-        return f"{format_limit(obj.timeout_ms)} ({obj.timeout_source})"
+        return f"{format_limit(obj.timeout_ms)} ({source(obj.timeout_source)})"
 
     @admin.display(description=gettext_lazy("limit asked for, before the ceiling"))
     def asked_limit(self, obj: ToolCall) -> str:
@@ -174,7 +172,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:
         """The disposition in words (C13)."""
-        return str(_DISPOSITIONS.get(obj.disposition, NOTHING))
+        return obj.get_disposition_display() or NOTHING
 
     @admin.display(description=gettext_lazy("late settlement"))
     def late(self, obj: ToolCall) -> str:
@@ -204,7 +202,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
 
 
 def _origin(change: dict[str, Any]) -> str:
-    return ", ".join(part for part in (change["source"], change["by"]) if part)
+    return ", ".join(part for part in (source(change["source"]), change["by"]) if part)
 
 
 def preformatted(value: Any) -> str:

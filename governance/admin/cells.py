@@ -1,21 +1,50 @@
-"""How the lists and pages of history write what they share: spans, who ended something, and nothing."""
+"""How the lists and pages of history write what they share: spans, moments, who ended something, and nothing."""
 
+from datetime import datetime
 from typing import Any
 
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
+
 from governance.durations import format_duration
+from governance.words import cancel_reasons, cancel_sources, in_words, timeout_sources
 
 NOTHING = "—"
+NO_BREAK = "\u00a0"
+_TENTH = 100  # ms
+_BY_PEOPLE = ("user", "admin")
 
 
 def span(milliseconds: int | None) -> str:
-    """Return a span as people read it."""
-    return NOTHING if milliseconds is None else format_duration(milliseconds)
+    """Return a span as people read it: tenths of seconds are enough from one second on, and it stays on one line."""
+    if milliseconds is None:
+        return NOTHING
+    shown = milliseconds if milliseconds < 1_000 else round(milliseconds / _TENTH) * _TENTH
+    return format_duration(shown).replace(" ", NO_BREAK)
+
+
+def moment(at: datetime | None) -> str:
+    """Return a moment to the second, short: of this year without the year."""
+    if at is None:
+        return NOTHING
+    local = localtime(at)
+    day = "j M" if local.year == localtime(timezone.now()).year else "j M Y"
+    return f"{date_format(local, day)} {local:%H:%M:%S}".replace(" ", NO_BREAK)
+
+
+def source(timeout_source: str) -> str:
+    """Return in words where a limit came from."""
+    return in_words(timeout_source, timeout_sources())
 
 
 def by_whom(row: Any) -> str:
-    """Return reason, means and name of whoever ended a row."""
-    if not row.ended_by_reason:
+    """Return in words who or what ended a row; the means only where a person had several."""
+    reason: str = row.ended_by_reason
+    if not reason:
         return NOTHING
-    means = f" ({row.ended_by_source})" if row.ended_by_source else ""
-    who = f", {row.ended_by_name}" if row.ended_by_name else ""
-    return f"{row.ended_by_reason}{means}{who}"
+    if reason not in _BY_PEOPLE:
+        return in_words(reason, cancel_reasons())
+    who = row.ended_by_name or in_words(reason, cancel_reasons())
+    means = in_words(row.ended_by_source, cancel_sources())
+    return ", ".join(part for part in (who, means) if part)

@@ -23,6 +23,7 @@ from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies
 from governance.services import PolicyConflict
 from governance.toolbox import described
+from governance.words import approval_rules, in_words, timeout_sources
 
 
 @admin.register(DefaultPolicy)
@@ -241,22 +242,17 @@ class ToolPolicyAdmin(LimitsAdmin):
             )
 
 
-_RULES = {
-    ApprovalRule.NEVER: gettext_lazy("never"),
-    ApprovalRule.ONCE_PER_CONVERSATION: gettext_lazy("once per conversation"),
-    ApprovalRule.ALWAYS: gettext_lazy("always"),
-}
-
-
 def _limits_in_words(policy: Policy) -> str:
     words = _("%(limit)s (from: %(source)s)") % {
         "limit": format_limit(to_ms(policy.timeout)),
-        "source": policy.timeout_source.value,
+        "source": in_words(policy.timeout_source, timeout_sources()),
     }
     if policy.idle_timeout:
         words += ", " + _("idle %(limit)s") % {"limit": format_limit(to_ms(policy.idle_timeout))}
     if policy.approval is not ApprovalRule.NEVER:
-        words += ", " + _("approval %(rule)s") % {"rule": str(_RULES[policy.approval])}
+        words += ", " + _("approval %(rule)s") % {
+            "rule": in_words(policy.approval, approval_rules())
+        }
     if not policy.enabled:
         words += ", " + _("switched off")
     return words

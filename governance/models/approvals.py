@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from governance import words
 from governance.core.policy import ApprovalRule
 
 
@@ -27,7 +28,7 @@ class Approval(models.Model):
         _("rule"),
         max_length=24,
         default=ApprovalRule.ALWAYS.value,
-        choices=[(rule.value, rule.value) for rule in ApprovalRule],
+        choices=words.approval_rules,
     )
     requested_at = models.DateTimeField(_("requested at"))
     expires_at = models.DateTimeField(_("expires at"), null=True)
@@ -35,9 +36,7 @@ class Approval(models.Model):
         _("decision"),
         max_length=16,
         blank=True,
-        choices=[
-            (name, name) for name in ("approved", "denied", "expired", "cancelled", "interrupted")
-        ],
+        choices=words.decisions,
     )
     decided_at = models.DateTimeField(_("decided at"), null=True)
     by = models.ForeignKey(

@@ -3,9 +3,8 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from governance.core.calls import CallStatus, Disposition, ErrorType
-from governance.core.cancellation import CancelReason, CancelSource
-from governance.core.policy import TimeoutSource
+from governance import words
+from governance.core.calls import CallStatus
 
 
 class ToolCall(models.Model):
@@ -31,16 +30,16 @@ class ToolCall(models.Model):
         _("status"),
         max_length=20,
         default=CallStatus.PENDING.value,
-        choices=[(s.value, s.value) for s in CallStatus],
+        choices=words.call_statuses,
     )
     error_type = models.CharField(
-        _("error type"), max_length=20, blank=True, choices=[(e.value, e.value) for e in ErrorType]
+        _("error type"), max_length=20, blank=True, choices=words.error_types
     )
     disposition = models.CharField(
         _("disposition"),
         max_length=20,
         blank=True,
-        choices=[(d.value, d.value) for d in Disposition],
+        choices=words.dispositions,
     )
     result = models.TextField(_("result"), blank=True)
     is_error = models.BooleanField(_("is error"), default=False)
@@ -58,7 +57,7 @@ class ToolCall(models.Model):
         _("limit from"),
         max_length=16,
         blank=True,
-        choices=[(s.value, s.value) for s in TimeoutSource],
+        choices=words.timeout_sources,
     )
     asked_timeout_ms = models.PositiveBigIntegerField(_("limit asked for (ms)"), null=True)
     idle_timeout_ms = models.PositiveBigIntegerField(_("idle limit (ms)"), null=True)
@@ -66,13 +65,13 @@ class ToolCall(models.Model):
 
     progress = models.JSONField(_("last progress"), default=dict)
     ended_by_reason = models.CharField(
-        _("ended by"), max_length=16, blank=True, choices=[(r.value, r.value) for r in CancelReason]
+        _("ended by"), max_length=16, blank=True, choices=words.cancel_reasons
     )
     ended_by_source = models.CharField(
         _("means"),
         max_length=16,
         blank=True,
-        choices=[(s.value, s.value) for s in CancelSource],
+        choices=words.cancel_sources,
     )
     ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
 

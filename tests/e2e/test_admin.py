@@ -16,6 +16,7 @@ LISTS = [
     "governance/policychange",
     "turns/agent",
     "turns/agentchange",
+    "turns/runningturn",
     "turns/turn",
     "turns/conversation",
     "turns/cancelrequest",

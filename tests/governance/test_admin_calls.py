@@ -104,12 +104,13 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
         ended_at=at + timedelta(seconds=90),
     )
     text = browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).content.decode()
+    text = text.replace("\u00a0", " ")
     for words in (
-        "1 min 30 s (override)",
+        "1 min 30 s (admin, for this tool)",
         "2 h",
         "5 s",
-        f"{at.isoformat()}: 30 s → 1 min 30 s (override, boss)",
-        "timeout (policy)",
+        f"{at.isoformat()}: 30 s → 1 min 30 s (admin, for this tool, boss)",
+        "time limit",
         "indeterminate: it may still run, or may have been applied",
         "250 ms",
         "1 min 30.1 s",
@@ -252,6 +253,7 @@ def test_an_approval_says_who_decided_what_when_and_nothing_can_be_changed(brows
         assert "<i>today</i>" not in shown
         assert browser.post(url, {"decision": "approved"}).status_code == 403
     said = browser.get(reverse("admin:governance_approval_changelist")).content.decode()
+    said = said.replace("\u00a0", " ")
     for words in ("waits for a person", "for the conversation", "too late", "1 min 30 s"):
         assert words in said
     assert Approval.objects.filter(decision="approved").count() == 1

@@ -304,9 +304,9 @@ def test_rows_deleted_by_action_are_audited(browser, boss, policy):
 
 def test_the_list_shows_what_is_in_force_for_every_tool(browser, policy, plain):
     text = browser.get(reverse(LIST)).content.decode()
-    assert "30 s (from: override)" in text
+    assert "30 s (from: admin, for this tool)" in text
     others = text[text.index("governance-other-tools") :]
-    assert "2 min (from: built_in)" in others
+    assert "2 min (from: built in)" in others
     assert f"{reverse('admin:governance_toolpolicy_add')}?tool_name=plain" in others
     services.save_tool_policy(tool_name="probe", values={"tool_enabled": False}, by=None)
     assert "switched off" in browser.get(reverse(LIST)).content.decode()

@@ -4,6 +4,7 @@ from turns.admin.agents import AgentAdmin, AgentChangeAdmin
 from turns.admin.audit import CancelRequestAdmin, RepairAdmin
 from turns.admin.conversations import ConversationAdmin
 from turns.admin.disconnects import DisconnectPolicyAdmin
+from turns.admin.running import RunningTurnAdmin
 from turns.admin.turns import TurnAdmin
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "ConversationAdmin",
     "DisconnectPolicyAdmin",
     "RepairAdmin",
+    "RunningTurnAdmin",
     "TurnAdmin",
 ]

@@ -5,9 +5,9 @@ from django.db.models import Q
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from governance.admin.cells import NOTHING, span
+from governance.admin.cells import NOTHING, moment, span
 from governance.admin.filters import ConditionFilter
-from turns.admin.rows import link
+from turns.admin.rows import outcome_words, turn_link
 from turns.admin.search import IdSearchAdmin
 from turns.models import CancelRequest, Repair
 
@@ -28,22 +28,14 @@ class SettledFilter(ConditionFilter):
 class CancelRequestAdmin(IdSearchAdmin):
     """Every request to cancel, newest first."""
 
-    list_display = [
-        "requested_at",
-        "what",
-        "reason",
-        "source",
-        "by_name",
-        "took",
-        "outcome",
-        "turn_link",
-    ]
+    list_display = ["requested", "what", "whose", "took", "became", "turn_link"]
+    list_select_related = ["turn__conversation"]
     list_filter = [SettledFilter, "reason", "source", "outcome", "mode"]
     id_fields = ("turn",)
     search_fields = ["tool_id__exact", "by_name__exact"]
     search_help_text = _("A whole id of a turn or a call, or a whole user name")
     date_hierarchy = "requested_at"
-    readonly_fields = ["what", "took", "turn_link", "tools"]
+    readonly_fields = ["what", "took", "turn_link", "tools", "became"]
     fields = [
         "turn_link",
         "what",
@@ -57,8 +49,25 @@ class CancelRequestAdmin(IdSearchAdmin):
         "requested_at",
         "settled_at",
         "took",
-        "outcome",
+        "became",
     ]
+
+    @admin.display(description=_("requested at"), ordering="requested_at")
+    def requested(self, obj: CancelRequest) -> str:
+        """When it was made."""
+        return moment(obj.requested_at)
+
+    @admin.display(description=_("by"), ordering="by_name")
+    def whose(self, obj: CancelRequest) -> str:
+        """Who wanted it, and by what means; or why it was made where nobody did."""
+        if not obj.by_name:
+            return str(obj.get_reason_display())
+        return f"{obj.by_name}, {obj.get_source_display()}"
+
+    @admin.display(description=_("outcome"), ordering="outcome")
+    def became(self, obj: CancelRequest) -> str:
+        """What has become of it."""
+        return outcome_words(obj)
 
     @admin.display(description=_("what"), ordering="tool_id")
     def what(self, obj: CancelRequest) -> str:
@@ -78,14 +87,15 @@ class CancelRequestAdmin(IdSearchAdmin):
     @admin.display(description=_("turn"))
     def turn_link(self, obj: CancelRequest) -> SafeString:
         """The turn's page."""
-        return link("turns_turn", obj.turn_id, obj.turn_id)
+        return turn_link(obj.turn)
 
 
 @admin.register(Repair)
 class RepairAdmin(IdSearchAdmin):
     """Every repair of a history, newest first."""
 
-    list_display = ["at", "kind", "cause", "found_when", "tool_id", "turn_link"]
+    list_display = ["found", "kind", "cause", "turn_link"]
+    list_select_related = ["turn__conversation"]
     list_filter = ["kind", "cause", "found_when"]
     id_fields = ("turn", "conversation")
     search_fields = ["tool_id__exact"]
@@ -94,7 +104,12 @@ class RepairAdmin(IdSearchAdmin):
     readonly_fields = ["turn_link"]
     fields = ["at", "kind", "cause", "found_when", "tool_id", "text", "turn_link", "conversation"]
 
+    @admin.display(description=_("at"), ordering="at")
+    def found(self, obj: Repair) -> str:
+        """When it was made."""
+        return moment(obj.at)
+
     @admin.display(description=_("turn"))
     def turn_link(self, obj: Repair) -> SafeString | str:
         """The turn's page."""
-        return NOTHING if obj.turn_id is None else link("turns_turn", obj.turn_id, obj.turn_id)
+        return NOTHING if obj.turn is None else turn_link(obj.turn)

@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from governance.admin.cells import moment
 from governance.admin.filters import ConditionFilter
 from turns import services
 from turns.admin.search import IdSearchAdmin
@@ -25,7 +26,7 @@ class ParkedFilter(ConditionFilter):
 class ConversationAdmin(IdSearchAdmin):
     """Every conversation, the latest first."""
 
-    list_display = ["updated_at", "title", "owner", "agent", "last_number", "last_seq", "parked_at"]
+    list_display = ["updated", "title", "owner", "agent", "turns_so_far", "parked"]
     list_filter = [ParkedFilter]
     actions = ["resume_conversations"]
     list_select_related = ["owner"]
@@ -33,6 +34,21 @@ class ConversationAdmin(IdSearchAdmin):
     search_fields = ["owner__username__exact", "title"]
     search_help_text = _("A whole id, a whole user name, or part of a title")
     date_hierarchy = "updated_at"
+
+    @admin.display(description=_("updated at"), ordering="updated_at")
+    def updated(self, obj: Conversation) -> str:
+        """When something happened in it last."""
+        return moment(obj.updated_at)
+
+    @admin.display(description=_("turns"), ordering="last_number")
+    def turns_so_far(self, obj: Conversation) -> int:
+        """How many turns it has had."""
+        return obj.last_number
+
+    @admin.display(description=_("parked at"), ordering="parked_at")
+    def parked(self, obj: Conversation) -> str:
+        """Since when it begins no turn."""
+        return moment(obj.parked_at)
 
     def has_resume_permission(self, request: HttpRequest) -> bool:
         """Whether the action is offered at all."""

@@ -7,9 +7,16 @@ from typing import Any
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
 
 from governance.admin.cells import NOTHING
+from governance.words import call_statuses, in_words
+from turns.models import CancelRequest, Turn
+from turns.words import turn_statuses
+
+TITLE_SHOWN = 40
 
 
 def link(name: str, pk: Any, text: Any) -> SafeString:
@@ -34,3 +41,15 @@ def table(heads: Sequence[Any], lines: Iterable[Sequence[Any]]) -> SafeString | 
     head = format_html_join("", '<th scope="col">{}</th>', ((text,) for text in heads))
     body = format_html_join("", "{}", ((row,) for row in rows))
     return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
+
+
+def outcome_words(request: CancelRequest) -> str:
+    """Return in words what has become of a request to cancel: the status that its turn or call ended with."""
+    known = [*turn_statuses(), *call_statuses()]
+    return in_words(request.outcome, known) if request.outcome else _("not yet")
+
+
+def turn_link(turn: Turn) -> SafeString:
+    """Return a link to a turn's page: its number and what its conversation is called."""
+    title = Truncator(turn.conversation.title).chars(TITLE_SHOWN) or _("a conversation")
+    return link("turns_turn", turn.pk, f"#{turn.number}, {title}")

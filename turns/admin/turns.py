@@ -14,10 +14,10 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from governance import CancelSource, approvals
 from governance import selectors as governance
-from governance.admin.cells import NOTHING, by_whom, span
+from governance.admin.cells import NOTHING, by_whom, moment, source, span
 from governance.admin.filters import ConditionFilter
 from turns import log, services
-from turns.admin.rows import link, table
+from turns.admin.rows import link, outcome_words, table
 from turns.admin.search import IdSearchAdmin
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Turn
@@ -46,16 +46,7 @@ class HappeningFilter(ConditionFilter):
 class TurnAdmin(IdSearchAdmin):
     """Every turn, newest first."""
 
-    list_display = [
-        "queued_at",
-        "status",
-        "who",
-        "title",
-        "ended_by",
-        "ran",
-        "steps",
-        "tool_call_count",
-    ]
+    list_display = ["queued", "status", "who", "title", "ended_by", "ran"]
     list_filter = [HappeningFilter, "status", "ended_by_reason", "ended_by_source", "source"]
     list_select_related = ["conversation__owner"]
     id_fields = ("pk", "conversation")
@@ -156,6 +147,11 @@ class TurnAdmin(IdSearchAdmin):
             )
             self.message_user(request, text % {"count": finished}, messages.WARNING)
 
+    @admin.display(description=gettext_lazy("queued at"), ordering="queued_at")
+    def queued(self, obj: Turn) -> str:
+        """When its message came."""
+        return moment(obj.queued_at)
+
     @admin.display(description=gettext_lazy("user"), ordering="conversation__owner")
     def who(self, obj: Turn) -> str:
         """Whose turn it is."""
@@ -199,13 +195,13 @@ class TurnAdmin(IdSearchAdmin):
                 (
                     call.step,
                     link("governance_toolcall", call.pk, call.tool_name),
-                    call.status,
+                    call.get_status_display(),
                     span(call.duration_ms),
-                    f"{span(call.timeout_ms)} ({call.timeout_source})"
+                    f"{span(call.timeout_ms)} ({source(call.timeout_source)})"
                     if call.timeout_ms
                     else _("no limit"),
                     by_whom(call),
-                    call.disposition or NOTHING,
+                    call.get_disposition_display() or NOTHING,
                 )
                 for call in governance.calls_of_group(str(obj.pk))
             ],
@@ -236,7 +232,7 @@ class TurnAdmin(IdSearchAdmin):
                 (
                     child.queued_at,
                     link("turns_turn", child.pk, child.agent or child.pk),
-                    child.status,
+                    child.get_status_display(),
                     by_whom(child),
                     span(child.duration_ms),
                     (child.delivered_at or _("not yet")) if child.is_detached else NOTHING,
@@ -255,7 +251,7 @@ class TurnAdmin(IdSearchAdmin):
                 (
                     question.requested_at,
                     link("governance_approval", question.pk, question.tool_name),
-                    question.decision or _("not yet"),
+                    question.get_decision_display() or _("not yet"),
                     question.by_name or NOTHING,
                     question.decided_at or NOTHING,
                     question.reason or NOTHING,
@@ -282,11 +278,11 @@ class TurnAdmin(IdSearchAdmin):
                 (
                     request.requested_at,
                     request.tool_id or _("the turn"),
-                    request.reason,
-                    request.source,
+                    request.get_reason_display(),
+                    request.get_source_display(),
                     request.by_name,
                     span(request.settled_ms),
-                    request.outcome or _("not yet"),
+                    outcome_words(request),
                 )
                 for request in obj.cancel_requests.all()
             ],
@@ -296,7 +292,8 @@ class TurnAdmin(IdSearchAdmin):
     def repairs_made(self, obj: Turn) -> SafeString | str:
         """What was put right in its history."""
         rows = [
-            (repair.at, repair.tool_id, repair.kind, repair.cause) for repair in obj.repairs.all()
+            (repair.at, repair.tool_id, repair.get_kind_display(), repair.get_cause_display())
+            for repair in obj.repairs.all()
         ]
         return table([_("at"), _("tool call"), _("kind"), _("cause")], rows)
 

@@ -11,7 +11,7 @@ from turns.models.conversations import (
 )
 from turns.models.disconnects import DisconnectPolicy
 from turns.models.processes import Process
-from turns.models.turns import CancelRequest, DeadlineOrder, Repair, Turn
+from turns.models.turns import CancelRequest, DeadlineOrder, Repair, RunningTurn, Turn
 
 __all__ = [
     "Agent",
@@ -26,6 +26,7 @@ __all__ = [
     "Operation",
     "Process",
     "Repair",
+    "RunningTurn",
     "Turn",
     "Viewer",
 ]

@@ -12,6 +12,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from governance import words as governance_words
+from turns import words
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 
 _LIVE = [status.value for status in LIVE_STATUSES]
@@ -49,13 +51,15 @@ class Turn(models.Model):
     delivered_at = models.DateTimeField(_("delivered at"), null=True)
     agent = models.CharField(_("agent"), max_length=64, blank=True)
     user_message = models.TextField(_("user message"))
-    source = models.CharField(_("source"), max_length=16, default="typed")
+    source = models.CharField(
+        _("source"), max_length=16, default="typed", choices=words.message_sources
+    )
     client_id = models.CharField(_("client id"), max_length=64, null=True)  # noqa: DJ001 - null stays out of the unique rule
     status = models.CharField(
         _("status"),
         max_length=16,
         default=TurnStatus.QUEUED,
-        choices=[(s.value, s.value) for s in TurnStatus],
+        choices=words.turn_statuses,
     )
     owner = models.ForeignKey(
         "turns.Process", models.SET_NULL, null=True, related_name="turns", verbose_name=_("owner")
@@ -71,8 +75,12 @@ class Turn(models.Model):
     started_at = models.DateTimeField(_("started at"), null=True)
     ended_at = models.DateTimeField(_("ended at"), null=True)
     duration_ms = models.PositiveBigIntegerField(_("ran (ms)"), null=True)
-    ended_by_reason = models.CharField(_("ended by"), max_length=16, blank=True)
-    ended_by_source = models.CharField(_("means"), max_length=16, blank=True)
+    ended_by_reason = models.CharField(
+        _("ended by"), max_length=16, blank=True, choices=governance_words.cancel_reasons
+    )
+    ended_by_source = models.CharField(
+        _("means"), max_length=16, blank=True, choices=governance_words.cancel_sources
+    )
     ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
     error_code = models.CharField(_("error code"), max_length=64, blank=True)
     error_message = models.CharField(_("error"), max_length=500, blank=True)
@@ -130,9 +138,9 @@ class CancelRequest(models.Model):
     tool_id = models.CharField(
         _("tool call"), max_length=200, blank=True, help_text=_("Blank = the whole turn.")
     )
-    reason = models.CharField(_("reason"), max_length=16)
-    source = models.CharField(_("means"), max_length=16)
-    mode = models.CharField(_("mode"), max_length=16, default="now")
+    reason = models.CharField(_("reason"), max_length=16, choices=governance_words.cancel_reasons)
+    source = models.CharField(_("means"), max_length=16, choices=governance_words.cancel_sources)
+    mode = models.CharField(_("mode"), max_length=16, default="now", choices=words.cancel_modes)
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", verbose_name=_("by")
     )
@@ -171,10 +179,10 @@ class Repair(models.Model):
         Turn, models.CASCADE, null=True, related_name="repairs", verbose_name=_("turn")
     )
     tool_id = models.CharField(_("tool call"), max_length=200, blank=True)
-    kind = models.CharField(_("kind"), max_length=32)
-    cause = models.CharField(_("cause"), max_length=32)
+    kind = models.CharField(_("kind"), max_length=32, choices=words.repair_kinds)
+    cause = models.CharField(_("cause"), max_length=32, choices=words.repair_causes)
     text = models.TextField(_("inserted text"), blank=True)
-    found_when = models.CharField(_("found when"), max_length=32)
+    found_when = models.CharField(_("found when"), max_length=32, choices=words.found_when)
     at = models.DateTimeField(_("at"))
 
     class Meta:
@@ -184,6 +192,16 @@ class Repair(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.tool_id}"
+
+
+class RunningTurn(Turn):
+    """A turn that waits or runs, for a list of its own in the admin."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("running turn")
+        verbose_name_plural = _("running now")
 
 
 class DeadlineOrder(models.Model):
