@@ -9,7 +9,7 @@ import turns.words
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("turns", "0008_parked_of_owner"),
+        ("turns", "0009_families_and_tallies"),
     ]
 
     operations = [

@@ -7,7 +7,7 @@ import governance.words
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("governance", "0004_approval_rules"),
+        ("governance", "0005_limits_alike"),
     ]
 
     operations = [
