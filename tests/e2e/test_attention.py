@@ -7,15 +7,17 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.chat import Chat, state
+from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ASK = 'call list_files {"path": "%s"}'
 
 
-def mark(page, standing: str):
-    """Return the marks of a kind that a list shows."""
-    return page.locator(f'.mark:visible[data-standing="{standing}"]')
+def mark(page, chat):
+    """Return the mark that a list shows beside a conversation."""
+    conversation_id = chat.page.url.rstrip("/").rpartition("/")[2]
+    return page.locator(f'[data-conversation-id="{conversation_id}"] > .mark')
 
 
 async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(visitor):
@@ -29,6 +31,7 @@ async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(visitor
     await expect(chat.page.locator("#alert")).to_have_text(
         "assistant waits for your decision on list_files."
     )
+    await check(chat.page)
     await card.focus()
     reason = card.get_by_label("Or deny it (the agent reads your reason)")
     await reason.fill("not there")
@@ -60,35 +63,44 @@ async def test_what_is_asked_is_counted_and_the_button_leads_from_one_to_the_nex
     await expect(chat.page.locator("#status")).to_have_text("Turn cancelled: by you")
 
 
-async def test_the_lists_mark_what_waits_and_what_works_while_it_does(visit, own_site):
-    visitor = await visit(own_site)
+async def test_the_lists_mark_what_waits_and_what_works_while_it_does(visitor):
     chat = await visitor.start_conversation()
     tab = await visitor.start_conversation()
     listed = await visitor.open("/")
-    for page in (tab.page, listed):
-        await expect(page.locator(".mark:visible")).to_have_count(0)
+    pages = (tab.page, listed, chat.page)
+    for page in pages:
+        await expect(mark(page, chat)).to_be_hidden()
     await chat.say("wait 60")
-    for page in (tab.page, listed, chat.page):
-        await expect(mark(page, "working")).to_have_count(1)
+    for page in pages:
+        await expect(mark(page, chat)).to_have_attribute("data-standing", "working")
+        await expect(mark(page, chat)).to_be_visible()
     await chat.cancel_turn.click()
     await chat.say(ASK % ".")
-    for page in (tab.page, listed, chat.page):
-        await expect(mark(page, "asking")).to_have_count(1)
-        await expect(mark(page, "asking")).to_contain_text("waits for your decision")
-        await expect(page).to_have_title(re.compile(r"^\(1\) Waits for you"))
+    for page in pages:
+        await expect(mark(page, chat)).to_have_attribute("data-standing", "asking")
+        await expect(mark(page, chat)).to_contain_text("waits for your decision")
+        await expect(page).to_have_title(re.compile(r"^\(\d\) Waits for you"))
     await expect(tab.page.locator("#status")).to_have_text(
         "Another conversation waits for your decision."
     )
     await tab.page.set_viewport_size({"width": 390, "height": 844})
-    back = tab.page.get_by_role(
-        "link", name="All conversations: another one waits for your decision"
-    )
+    back = tab.page.get_by_role("link", name=re.compile("^All conversations: .+ for"))
     await expect(back).to_be_visible()
     await chat.page.get_by_role("button", name="Deny list_files").click()
     await chat.has_ended()
-    for page in (tab.page, listed, chat.page):
-        await expect(page.locator(".mark:visible")).to_have_count(0)
-        await expect(page).not_to_have_title(re.compile("Waits for you"))
+    for page in pages:
+        await expect(mark(page, chat)).to_be_hidden()
+
+
+async def test_a_list_with_marks_is_accessible(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say(ASK % ".")
+    await expect(chat.cards.last.locator(".approval")).to_be_visible()
+    listed = await visitor.open("/")
+    await expect(mark(listed, chat)).to_be_visible()
+    await check(listed)
+    await chat.page.keyboard.press("Escape")
+    await chat.has_ended()
 
 
 async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(visitor):

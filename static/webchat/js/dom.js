@@ -63,6 +63,7 @@ export function setSanitisedHtml(target, html) {
     link.setAttribute("target", "_blank");
     link.setAttribute("rel", "noopener noreferrer");
   }
+  for (const list of parsed.querySelectorAll("ul, ol, table")) list.setAttribute("dir", "auto"); // marks and columns, too
   for (const block of parsed.querySelectorAll("pre")) block.setAttribute("tabindex", "0"); // a wide one is scrolled by keys
   target.replaceChildren(...parsed.body.childNodes);
 }

@@ -1,0 +1,28 @@
+"""Text that runs from right to left: each line in its own direction, on a page that runs the other way."""
+
+import pytest
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+HEBREW = "מה שלומך היום"
+ENDS_AT_THE_RIGHT = """
+    (line) => {
+        const range = document.createRange();
+        range.selectNodeContents(line);
+        return Math.abs(range.getBoundingClientRect().right - line.getBoundingClientRect().right) < 2;
+    }
+"""
+
+
+async def test_a_line_from_right_to_left_begins_at_the_right(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say(f"say {HEBREW}")
+    line = chat.answers.locator("p").last
+    await expect(line).to_have_text(HEBREW)
+    assert await line.evaluate(ENDS_AT_THE_RIGHT)
+    await chat.has_ended()
+    await chat.say("say Straight on.")
+    await expect(chat.answers.last).to_have_text("Straight on.")
+    assert not await chat.answers.last.locator("p").evaluate(ENDS_AT_THE_RIGHT)
+    await chat.has_ended()
