@@ -57,7 +57,7 @@ def is_compared(row: str) -> bool:
     return is_one and row != "turn_memory"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "options",
     [
@@ -77,7 +77,7 @@ def test_a_quick_run_fills_every_row(tmp_path, options):
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=290,
+        timeout=890,
         check=False,
     )
     assert run.returncode == 0, run.stderr
