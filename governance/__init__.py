@@ -56,6 +56,7 @@ from governance.core.policy import (
     stricter,
 )
 from governance.core.ports import Approver, Declared, Host, Observer, PolicySource, Unobserved
+from governance.core.registry import ToolRegistry, make_tool, registry, tool
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.texts import (
     abandoned_text,
@@ -64,16 +65,7 @@ from governance.core.texts import (
     interrupted_text,
     not_started_text,
 )
-from governance.core.tools import (
-    Concurrency,
-    Isolation,
-    Tool,
-    ToolContext,
-    ToolRegistry,
-    make_tool,
-    registry,
-    tool,
-)
+from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
 
 __all__ = [
     "OPEN_STATUSES",

@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 from governance import checks, toolbox
 from governance.conf import toolbox_settings
-from governance.core.tools import registry
+from governance.core.registry import registry
 
 
 class GovernanceConfig(AppConfig):

@@ -9,7 +9,7 @@ from django.core import checks
 from governance import setting_rules
 from governance.conf import EVERY_OTHER, app_settings
 from governance.core.policy import BUILT_IN_TIMEOUT, ApprovalRule
-from governance.core.tools import registry
+from governance.core.registry import registry
 from governance.mcp import checks as mcp_checks
 from governance.setting_rules import WEEK, Rule, is_number, seconds, whole
 from governance.toolbox import checks as toolbox_checks

@@ -26,7 +26,8 @@ from governance.core.calls import (
 from governance.core.deadline import DeadlineChange
 from governance.core.exceptions import IllegalTransition
 from governance.core.live import LiveCall
-from governance.core.tools import Tool, registry
+from governance.core.registry import registry
+from governance.core.tools import Tool
 from governance.doors import database_door
 from governance.durations import to_ms
 from governance.models import Approval, ToolCall

@@ -14,7 +14,8 @@ from governance.core.executor import Timing, ToolExecutor
 from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
-from governance.core.tools import Isolation, registry
+from governance.core.registry import registry
+from governance.core.tools import Isolation
 from governance.mcp import runtime as mcp_servers
 from governance.policies import DatabasePolicySource
 

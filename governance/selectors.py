@@ -12,7 +12,8 @@ from django.db.models import Count, Max
 from governance.conf import app_settings
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.policy import Policy, cap, resolve
-from governance.core.tools import Tool, registry
+from governance.core.registry import registry
+from governance.core.tools import Tool
 from governance.mcp.rows import readable_spec
 from governance.models import McpServer, ToolCall
 from governance.policies import Policies, read_policies

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from governance.conf import app_settings, setting_limits
 from governance.core.policy import PolicyLevels, ToolLimits, resolve
-from governance.core.tools import registry
+from governance.core.registry import registry
 from governance.durations import UNITS_MS, format_duration, to_ms, to_seconds
 
 if TYPE_CHECKING:

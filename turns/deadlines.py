@@ -7,14 +7,14 @@ from django.utils.translation import gettext as _
 
 from governance import CallStatus, LiveCall, TimeoutSource, selectors
 from governance.doors import database_door
-from turns import orders, requests, runtime
+from turns import operations, orders, runtime
 from turns.core.events import milliseconds
 from turns.core.turns import LIVE_STATUSES
 from turns.errands import seen_through
 from turns.exceptions import MessageRejected, ToolCallNotFound, TurnNotFound
 from turns.identity import User, reload, turn_for
 from turns.models import DeadlineOrder
-from turns.requests import OpOutcome
+from turns.operations import OpOutcome
 
 _OPEN = frozenset({CallStatus.PENDING, CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING})
 
@@ -114,7 +114,7 @@ def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _
         by=str(reload(user).get_username())[:150],
         owner_id=turn.owner_id if turn.status in LIVE_STATUSES else None,
         op_id=op_id,
-        known=None if op_id is None else requests.begin_operation(turn, op_id),
+        known=None if op_id is None else operations.begin(turn, op_id),
     )
 
 
@@ -127,7 +127,7 @@ def _store_order(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -
         )
     if row.status not in _OPEN:
         if asked.op_id is not None:
-            requests.end_operation(asked.turn_id, asked.op_id, OpOutcome.ALREADY_FINISHED)
+            operations.end(asked.turn_id, asked.op_id, OpOutcome.ALREADY_FINISHED)
         return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED)
     DeadlineOrder.objects.create(
         turn_id=asked.turn_id,
@@ -146,4 +146,4 @@ def _store_order(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -
     )
 
 
-_end_operation = database_door(requests.end_operation)
+_end_operation = database_door(operations.end)

@@ -10,14 +10,14 @@ from governance import Verdict, approvals, selectors
 from governance.approvals import ApprovalRow, Word
 from governance.doors import database_door
 from governance.moments import database_now
-from turns import log, requests, runtime, sinks
+from turns import log, operations, runtime, sinks
 from turns.approvals import decision_event
 from turns.core.turns import TurnStatus
 from turns.errands import seen_through
 from turns.exceptions import TurnNotFound
 from turns.identity import User, reload, turn_for
 from turns.models import CancelRequest, Turn
-from turns.requests import OpOutcome
+from turns.operations import OpOutcome
 
 PERMISSION = "turns.decide_any"
 Decided = Literal["approve", "deny"]
@@ -83,7 +83,7 @@ def _decide(
     with transaction.atomic():
         conversation = log.locked(turn.conversation_id)
         turn.refresh_from_db(fields=["status", "owner"])
-        known = None if op_id is None else requests.begin_operation(turn, op_id)
+        known = None if op_id is None else operations.begin(turn, op_id)
         row = approvals.latest(group=str(turn.pk), call_id=tool_id) if known is None else None
         changed: list[ApprovalRow] = []
         if row is not None:
@@ -91,7 +91,7 @@ def _decide(
         else:
             outcome = known or _unasked(turn, tool_id)
         if op_id is not None and known is None and outcome is not OpOutcome.ACCEPTED:
-            requests.end_operation(turn.pk, op_id, outcome)
+            operations.end(turn.pk, op_id, outcome)
         events = log.append(conversation, turn.pk, *map(decision_event, changed))
         return DecisionReceipt(
             outcome=outcome,

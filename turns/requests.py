@@ -2,35 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
 from governance.moments import database_now
 from governance.storable import storable_text
-from turns import log
+from turns import log, operations, wishes
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnNotFound
 from turns.identity import User, reload, turn_for
-from turns.models import CancelRequest, Conversation, Operation, Turn
+from turns.models import Conversation, Turn
 from turns.news import News
+from turns.operations import OpOutcome
 from turns.store import cancel_queued, settle_requests
-from turns.sub_agents.cascades import Cascade, cancel_descendants, running_tools
+from turns.sub_agents.cascades import Cascade, cancel_descendants
 
 _NOT_BEGUN = (CallStatus.PENDING, CallStatus.AWAITING_APPROVAL)
-
-
-class OpOutcome(StrEnum):
-    """What became of an operation; the names are the wire's."""
-
-    ACCEPTED = "accepted"
-    ALREADY_FINISHED = "already_finished"
-    NOT_FOUND = "not_found"
-    DENIED = "denied"
-    NOT_CANCELLABLE = "not_cancellable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +57,12 @@ def request_turn_cancel(turn_id: UUID, wish: CancelWish) -> CancelReceipt:
     except TurnNotFound:
         return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
     with transaction.atomic():
-        if (known := _known(turn, wish.op_id)) is not None:
+        if (known := operations.known(turn, wish.op_id)) is not None:
             return _receipt(turn, known)
         conversation = log.locked(turn.conversation_id)
         turn.refresh_from_db(fields=["status", "owner"])
         receipt = _cancel_turn(conversation, turn, wish)
-        _remember(turn, wish.op_id, receipt.outcome)
+        operations.remember(conversation.pk, turn.pk, wish.op_id, receipt.outcome)
     return receipt
 
 
@@ -84,13 +73,13 @@ def request_call_cancel(turn_id: UUID, tool_id: str, wish: CancelWish) -> Cancel
     except TurnNotFound:
         return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
     with transaction.atomic():
-        if (known := _known(turn, wish.op_id)) is not None:
+        if (known := operations.known(turn, wish.op_id)) is not None:
             return _receipt(turn, known)
         log.locked(turn.conversation_id)
         turn.refresh_from_db(fields=["status", "owner"])
         outcome, status = _cancel_call(turn, tool_id, wish)
         cascade = _cancel_started_by(turn, tool_id, wish) if outcome is OpOutcome.ACCEPTED else None
-        _remember(turn, wish.op_id, outcome)
+        operations.remember(turn.conversation_id, turn.pk, wish.op_id, outcome)
     turn.status = status
     return _receipt(turn, outcome, cascade=cascade)
 
@@ -109,7 +98,7 @@ def cancel_by_rule(
         turn.refresh_from_db(fields=["status", "owner"])  # it may have begun, or ended, by now
         if turn.status not in ACTIVE_STATUSES:
             continue
-        _write_request(turn, cancellation)
+        wishes.write(turn, cancellation)
         if turn.status == TurnStatus.QUEUED:
             events += cancel_queued(conversation, [turn], cancellation, at=at)
             settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
@@ -132,12 +121,9 @@ def request_detached_cancel(conversation_id: UUID, wish: CancelWish) -> list[Can
         for turn in detached.order_by("queued_at", "pk")
     ]
     accepted = [receipt for receipt in receipts if receipt.outcome is OpOutcome.ACCEPTED]
-    if accepted and wish.op_id is not None:
-        Operation.objects.get_or_create(
-            conversation_id=conversation_id,
-            op_id=wish.op_id,
-            defaults={"turn_id": accepted[0].turn_id, "outcome": OpOutcome.ACCEPTED.value},
-        )
+    if accepted:
+        first = accepted[0].turn_id
+        operations.remember(conversation_id, first, wish.op_id, OpOutcome.ACCEPTED)
     return accepted
 
 
@@ -145,41 +131,6 @@ def active_turn(conversation_id: UUID) -> Turn | None:
     """Return the turn that a cancel word means: the live one, else the first that waits."""
     active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
     return active.order_by("number").first()
-
-
-def earlier_turn(conversation_id: UUID, client_id: str) -> tuple[UUID, bool] | None:
-    """Return the turn that a message with this id has made, or has cancelled (True): it may be sent again."""
-    made = Turn.objects.filter(conversation_id=conversation_id, client_id=client_id).first()
-    if made is not None:
-        return made.pk, False
-    operation = Operation.objects.filter(
-        conversation_id=conversation_id,
-        op_id=operation_of_message(client_id),
-        outcome=OpOutcome.ACCEPTED,
-    ).first()
-    return (operation.turn_id, True) if operation else None
-
-
-def operation_of_message(client_id: str) -> str:
-    """Return the id under which a cancel word is remembered; apart from the ids of buttons."""
-    return f"message:{client_id}"
-
-
-def begin_operation(turn: Turn, op_id: str) -> OpOutcome | None:
-    """Take an operation as accepted before it has its effect; return its outcome if it came before."""
-    operation, is_new = Operation.objects.get_or_create(
-        conversation_id=turn.conversation_id,
-        op_id=op_id,
-        defaults={"turn": turn, "outcome": OpOutcome.ACCEPTED.value},
-    )
-    if is_new or operation.turn_id != turn.pk:  # of another turn: it says nothing of this one
-        return None
-    return OpOutcome(operation.outcome)
-
-
-def end_operation(turn_id: UUID, op_id: str, outcome: OpOutcome) -> None:
-    """Keep another outcome of an operation that was begun."""
-    Operation.objects.filter(turn=turn_id, op_id=op_id).update(outcome=outcome.value)
 
 
 def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
@@ -203,7 +154,7 @@ def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> Ca
     if turn.status == TurnStatus.QUEUED:
         queued = queued.filter(number__gte=turn.number)
     waiting = list(queued.order_by("number"))
-    _write_request(turn, cancellation, by_id=wish.user.pk, mode=wish.mode)
+    wishes.write(turn, cancellation, by_id=wish.user.pk, mode=wish.mode)
     cascade = Cascade()
     events = cancel_queued(conversation, waiting, cancellation, at=at)
     if turn.status == TurnStatus.QUEUED:
@@ -235,7 +186,7 @@ def _cancel_call(turn: Turn, tool_id: str, wish: CancelWish) -> tuple[OpOutcome,
     if not row.cancellable and row.status not in _NOT_BEGUN:
         return OpOutcome.NOT_CANCELLABLE, row.status
     cancellation = cancellation_by(wish, owner_id=turn.conversation.owner_id)
-    _write_request(
+    wishes.write(
         turn,
         cancellation,
         by_id=wish.user.pk,
@@ -244,34 +195,6 @@ def _cancel_call(turn: Turn, tool_id: str, wish: CancelWish) -> tuple[OpOutcome,
         running=[row.tool_name],
     )
     return OpOutcome.ACCEPTED, CallStatus.CANCELLING.value
-
-
-def _write_request(
-    turn: Turn,
-    cancellation: Cancellation,
-    *,
-    by_id: Any = None,
-    mode: str = "now",
-    tool_id: str = "",
-    running: list[str] | None = None,
-) -> None:
-    """One row for each turn or call: a repeated wish changes nothing, but `now` overtakes `after_step`."""
-    request, is_new = CancelRequest.objects.get_or_create(
-        turn=turn,
-        tool_id=tool_id,
-        defaults={
-            "reason": cancellation.reason.value,
-            "source": cancellation.source.value,
-            "mode": mode,
-            "by_id": by_id,
-            "by_name": cancellation.by,
-            "note": cancellation.note,
-            "requested_at": database_now(),
-            "running_tools": running_tools(turn) if running is None else running,
-        },
-    )
-    if not is_new and request.mode != mode == "now" and request.settled_at is None:
-        CancelRequest.objects.filter(pk=request.pk).update(mode="now")
 
 
 def _receipt(
@@ -293,29 +216,3 @@ def _receipt(
         descendants=cascade.count,
         news=news,
     )
-
-
-def _known(turn: Turn, op_id: str | None) -> OpOutcome | None:
-    """The outcome that this operation had when it came the first time.
-
-    An id that was used for another turn says nothing of this one: a cancel is never taken as done without effect.
-    """
-    if op_id is None:
-        return None
-    known = Operation.objects.filter(turn=turn, op_id=op_id).first()
-    return OpOutcome(known.outcome) if known else None
-
-
-def _remember(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
-    if op_id is None:
-        return
-    try:
-        with transaction.atomic():
-            Operation.objects.create(
-                conversation_id=turn.conversation_id,
-                turn=turn,
-                op_id=op_id,
-                outcome=outcome.value,
-            )
-    except IntegrityError:  # it came twice at once, with one effect; or it is an id of another turn
-        return

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from governance import CancelSource, checkpoint, is_cancel_intent
 from governance.doors import database_door
 from governance.storable import storable_text
-from turns import continuations, parking, requests, runtime, sinks, store
+from turns import continuations, operations, parking, requests, runtime, sinks, store
 from turns.agents import find_agent
 from turns.conf import app_settings
 from turns.deadlines import DeadlineReceipt, set_deadline
@@ -23,7 +23,8 @@ from turns.exceptions import MessageRejected
 from turns.identity import User, conversation_for, reload
 from turns.models import Conversation
 from turns.news import tell
-from turns.requests import CancelReceipt, CancelWish, OpOutcome
+from turns.operations import OpOutcome
+from turns.requests import CancelReceipt, CancelWish
 
 CLIENT_ID_LENGTH = 64
 
@@ -173,7 +174,7 @@ async def _obey_word(
     wish = CancelWish(
         user=user,
         source=CancelSource.VOICE if source == "voice" else CancelSource.TYPED,
-        op_id=client_id and requests.operation_of_message(client_id),
+        op_id=client_id and operations.of_message(client_id),
     )
     meant = await _turn_meant(user, conversation_id, client_id)
     if meant is None:
@@ -236,7 +237,7 @@ def _turn_meant(
 ) -> tuple[UUID, bool | None] | None:
     """The turn that a cancel word is about, and whether it was cancelled by it before; None = not decided yet."""
     conversation = conversation_for(user, conversation_id)
-    if client_id and (earlier := requests.earlier_turn(conversation.pk, client_id)) is not None:
+    if client_id and (earlier := operations.earlier_turn(conversation.pk, client_id)) is not None:
         return earlier
     turn = requests.active_turn(conversation.pk)
     return (turn.pk, None) if turn else None

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
-from governance.core.tools import registry
+from governance.core.registry import registry
 from governance.models import ToolCall, ToolPolicy
 
 _HAPPENINGS: dict[str, tuple[Any, Q]] = {

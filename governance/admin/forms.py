@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
 from governance.audit import in_words
-from governance.core.tools import registry
+from governance.core.registry import registry
 from governance.durations import format_limit, to_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS

@@ -17,7 +17,7 @@ from governance.admin.cells import NOTHING
 from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicyRowForm
 from governance.admin.limits import LimitsAdmin, editor_of, values_of
 from governance.core.policy import ApprovalRule, Policy, resolve
-from governance.core.tools import registry
+from governance.core.registry import registry
 from governance.durations import format_limit, to_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies

@@ -23,7 +23,8 @@ from governance.core.exceptions import (
 from governance.core.live import Clearance, LiveCall
 from governance.core.policy import ApprovalRule, Policy, resolve
 from governance.core.ports import Approver, Host, PolicySource
-from governance.core.tools import Isolation, Tool, ToolRegistry
+from governance.core.registry import ToolRegistry
+from governance.core.tools import Isolation, Tool
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,8 @@ from governance.core.notices import Notices
 from governance.core.outliving import Outliving
 from governance.core.policy import TimeoutSource
 from governance.core.ports import Declared, Host, Invoker, PolicySource
-from governance.core.tools import Concurrency, Isolation, Tool, ToolContext, ToolRegistry
+from governance.core.registry import ToolRegistry
+from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
 
 logger = logging.getLogger(__name__)
 

@@ -1,22 +1,22 @@
-"""Tools: functions a model may ask for, what they declare about themselves, and where they are registered (G3)."""
+"""Tools: functions a model may ask for, and what they declare about themselves (G3)."""
 
 import hashlib
 import inspect
 import json
 import logging
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import pydantic
 
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
-from governance.core.exceptions import InvalidToolInput, UnknownTool
+from governance.core.exceptions import InvalidToolInput
 from governance.core.policy import ApprovalRule, Hint, TimeoutSource, ToolLimits
 
 logger = logging.getLogger(__name__)
@@ -221,124 +221,6 @@ class Tool:
             fields[field_name] = (hints.get(name, Any), default)
         config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
         return pydantic.create_model(f"{self.name}_input", __config__=config, **fields)
-
-
-class ToolRegistry:
-    """The tools of a process by name; filled before the server starts."""
-
-    def __init__(self, tools: Mapping[str, Tool] | None = None) -> None:
-        self._tools: dict[str, Tool] = dict(tools or {})
-
-    def register(self, tool: Tool) -> None:
-        """Add a tool. Raise `ValueError` if the name is taken by another function."""
-        known = self._tools.get(tool.name)
-        if known is not None and known.function is not tool.function:
-            raise ValueError(f"Two tools are named {tool.name!r}.")
-        tool.build()
-        self._tools[tool.name] = tool
-
-    def unregister(self, name: str) -> None:
-        """Take a tool out again (a server went away, a test ends)."""
-        self._tools.pop(name, None)
-
-    def get(self, name: str) -> Tool:
-        """Return the tool. Raise `UnknownTool` if there is none of this name."""
-        try:
-            return self._tools[name]
-        except KeyError:
-            raise UnknownTool(name) from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tools
-
-    def __iter__(self) -> Iterator[Tool]:
-        return iter(sorted(self._tools.values(), key=lambda tool: tool.name))
-
-    def __len__(self) -> int:
-        return len(self._tools)
-
-
-registry = ToolRegistry()
-
-
-@overload
-def tool(function: F) -> F: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    isolation: Isolation | str | None = None,
-    timeout: float | None = None,
-    idle_timeout: float | None = None,
-    timeout_argument: str | None = None,
-    expected_duration: float | None = None,
-    concurrency: Concurrency | str = Concurrency.PARALLEL,
-    max_running: int | None = None,
-    side_effects: bool = False,
-    loop_exempt: bool = False,
-    only_waits: bool = False,
-    approval: ApprovalRule | str | None = None,
-    asks_for: Callable[[Mapping[str, Any]], bool] | None = None,
-    register: ToolRegistry | None = None,
-) -> Callable[[F], F]: ...
-def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
-    """Make a function a tool (G3): name and description from the function, schema from its type hints.
-
-    A coroutine function runs on the event loop, a plain one in a thread of its own unless `isolation="process"`.
-    The function itself is returned unchanged; its `Tool` is its `tool` attribute.
-    """
-
-    def decorate(decorated: F) -> F:
-        target = declared.pop("register", None)
-        made = make_tool(decorated, **declared)
-        (registry if target is None else target).register(made)
-        decorated.tool = made  # type: ignore[attr-defined]
-        return decorated
-
-    return decorate if function is None else decorate(function)
-
-
-def make_tool(function: ToolFunction, **declared: Any) -> Tool:
-    """Return the `Tool` of a function without registering it. Keywords are those of `tool`."""
-    name = declared.pop("name", None) or getattr(function, "__name__", "tool")
-    description = declared.pop("description", None) or inspect.getdoc(function) or ""
-    natural = Isolation.ASYNC if inspect.iscoroutinefunction(function) else Isolation.THREAD
-    isolation = Isolation(declared.pop("isolation", None) or natural)
-    if (isolation is Isolation.ASYNC) != (natural is Isolation.ASYNC):
-        raise ValueError(
-            f"The tool {name!r} cannot run as {isolation.value!r}: see its definition."
-        )
-    if declared.get("raw_schema") is None and any(
-        p.kind in _UNNAMED for p in _parameters(function)
-    ):
-        raise ValueError(
-            f"The tool {name!r} has parameters without names: a model fills them by name."
-        )
-    concurrency = Concurrency(declared.pop("concurrency", Concurrency.PARALLEL))
-    approval = declared.pop("approval", None)
-    return Tool(
-        name=name,
-        description=description.strip(),
-        function=function,
-        isolation=isolation,
-        concurrency=concurrency,
-        approval=None if approval is None else ApprovalRule(approval),
-        **declared,
-    )
-
-
-_UNNAMED = frozenset(
-    {
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.VAR_POSITIONAL,
-        inspect.Parameter.VAR_KEYWORD,
-    }
-)
-
-
-def _parameters(function: ToolFunction) -> Iterator[inspect.Parameter]:
-    return iter(inspect.signature(function).parameters.values())
 
 
 def _field_name(name: str) -> str:

@@ -13,7 +13,7 @@ from django.db.models.signals import post_delete, post_save
 
 from governance.conf import app_settings
 from governance.core.cancellation import CancellationToken
-from governance.core.tools import registry
+from governance.core.registry import registry
 from governance.doors import database_door
 from governance.mcp.rows import RowHealth, read_specs
 from governance.mcp.tools import McpTools

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import UnknownTool
 from governance.core.policy import ApprovalRule
-from governance.core.tools import Isolation, Tool, ToolContext, ToolRegistry, make_tool
+from governance.core.registry import ToolRegistry, make_tool
+from governance.core.tools import Isolation, Tool, ToolContext
 from governance.mcp.link import ServerLink
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
 

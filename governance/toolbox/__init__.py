@@ -2,7 +2,8 @@
 
 import asyncio
 
-from governance.core.tools import Tool, ToolRegistry
+from governance.core.registry import ToolRegistry
+from governance.core.tools import Tool
 from governance.toolbox.browser import Browser, make_browser
 from governance.toolbox.files import make_file_tools
 from governance.toolbox.git import make_git_tools

@@ -14,7 +14,8 @@ from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
 from governance.core.policy import ApprovalRule
-from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
+from governance.core.registry import make_tool
+from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.browsing import Browsing
 from governance.toolbox.chromium import explain, goes_on, load_playwright
 from governance.toolbox.client import parse

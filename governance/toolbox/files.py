@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
-from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
+from governance.core.registry import make_tool
+from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.documents import (
     not_text,
     open_for_reading,

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
-from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
+from governance.core.registry import make_tool
+from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.commands import name_ending
 from governance.toolbox.repositories import Repository, git, open_repository, paths_inside
 from governance.toolbox.settings import SettingsSource

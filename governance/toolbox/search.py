@@ -9,7 +9,8 @@ from typing import Annotated, cast
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
-from governance.core.tools import Tool, ToolContext, make_tool
+from governance.core.registry import make_tool
+from governance.core.tools import Tool, ToolContext
 from governance.toolbox.addresses import Unreachable
 from governance.toolbox.client import Authorities, WebClient
 from governance.toolbox.providers import PROVIDERS, SearchProvider, SearchResult

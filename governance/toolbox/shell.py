@@ -14,7 +14,8 @@ from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
 from governance.core.policy import ApprovalRule
-from governance.core.tools import Concurrency, Tool, ToolContext, make_tool
+from governance.core.registry import make_tool
+from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.commands import Launch, name_ending, run, scrub
 from governance.toolbox.output import Output
 from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, require_sandbox

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from governance.core.tools import Tool, ToolContext, make_tool
+from governance.core.registry import make_tool
+from governance.core.tools import Tool, ToolContext
 
 _BEAT = 1.0
 _LONGEST = 86_400.0

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from governance.core.tools import Tool, ToolContext, make_tool
+from governance.core.registry import make_tool
+from governance.core.tools import Tool, ToolContext
 from governance.toolbox.bodies import Body
 from governance.toolbox.client import Authorities, WebClient, parse
 from governance.toolbox.excerpt import spaced

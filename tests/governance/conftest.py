@@ -8,7 +8,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
-from governance.core.tools import Tool, make_tool, registry
+from governance.core.registry import make_tool, registry
+from governance.core.tools import Tool
 from governance.models import ToolCall
 
 

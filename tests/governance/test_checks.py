@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from governance.checks import RULES
 from governance.conf import GovernanceSettings, app_settings, toolbox_settings
-from governance.core.tools import make_tool, registry
+from governance.core.registry import make_tool, registry
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings" / "governance.md"
 BAD = {

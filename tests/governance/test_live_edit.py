@@ -10,7 +10,7 @@ from django.urls import reverse
 from governance import runtime
 from governance.core.calls import CallStatus, ToolCall
 from governance.core.executor import Host
-from governance.core.tools import make_tool, registry
+from governance.core.registry import make_tool, registry
 from governance.doors import database_door
 from governance.models import ToolCall as Row
 from governance.models import ToolPolicy

@@ -14,7 +14,8 @@ from governance.core.cancellation import Cancellation, CancelReason, CancelSourc
 from governance.core.exceptions import IllegalTransition
 from governance.core.executor import Host, Timing, ToolExecutor
 from governance.core.policy import ApprovalRule
-from governance.core.tools import ToolContext, ToolRegistry, tool
+from governance.core.registry import ToolRegistry, tool
+from governance.core.tools import ToolContext
 from governance.doors import database_door
 from governance.models import ToolCall as Row
 from governance.models import ToolPolicy

@@ -12,9 +12,9 @@ from uuid import UUID
 from django.db import DatabaseError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
-from governance import CallStatus, Cancellation, CancelReason, selectors
+from governance import Cancellation, CancelReason
 from governance.moments import database_now
-from turns import log
+from turns import log, wishes
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import CancelRequest, Turn
 from turns.news import News
@@ -148,7 +148,7 @@ def _ask(turn: Turn, cancellation: Cancellation, *, mode: str, at: datetime) -> 
     turn.refresh_from_db(fields=["status", "owner"])
     if turn.status not in ACTIVE_STATUSES:
         return Cascade()
-    _write_request(turn, cancellation, mode=mode, at=at)
+    wishes.write(turn, cancellation, mode=mode)
     if turn.status == TurnStatus.QUEUED:
         events = cancel_queued(conversation, [turn], cancellation, at=at)
         settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
@@ -159,31 +159,6 @@ def _ask(turn: Turn, cancellation: Cancellation, *, mode: str, at: datetime) -> 
     else:
         Turn.objects.filter(pk=turn.pk).update(is_detached=True)
     return Cascade(count=1, owner_ids={turn.owner_id} if turn.owner_id else set())
-
-
-def _write_request(turn: Turn, cancellation: Cancellation, *, mode: str, at: datetime) -> None:
-    """One row for each turn: who asked first stays, but it counts at once from now on."""
-    request, is_new = CancelRequest.objects.get_or_create(
-        turn=turn,
-        tool_id="",
-        defaults={
-            "reason": cancellation.reason.value,
-            "source": cancellation.source.value,
-            "mode": mode,
-            "by_name": cancellation.by,
-            "note": cancellation.note,
-            "requested_at": at,
-            "running_tools": running_tools(turn),
-        },
-    )
-    if not is_new and request.mode != mode == "now":
-        CancelRequest.objects.filter(pk=request.pk).update(mode="now")
-
-
-def running_tools(turn: Turn) -> list[str]:
-    """Return the names of the tools whose calls are not over."""
-    calls = selectors.calls_of_group(str(turn.pk))
-    return [call.tool_name for call in calls if not CallStatus(call.status).is_terminal]
 
 
 def _ids(turn: Turn) -> dict[str, str]:

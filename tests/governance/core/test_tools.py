@@ -7,15 +7,8 @@ from pydantic import Field
 
 from governance.core.exceptions import InvalidToolInput, UnknownTool
 from governance.core.policy import Hint, TimeoutSource
-from governance.core.tools import (
-    Concurrency,
-    Isolation,
-    ToolContext,
-    ToolRegistry,
-    make_tool,
-    registry,
-    tool,
-)
+from governance.core.registry import ToolRegistry, make_tool, registry, tool
+from governance.core.tools import Concurrency, Isolation, ToolContext
 
 
 async def fetch(url: str, retries: int = 2) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
-from governance.core.tools import ToolContext, ToolRegistry
+from governance.core.registry import ToolRegistry
+from governance.core.tools import ToolContext
 from governance.toolbox import SandboxChoice, ToolboxSettings, register
 from tests.support import eventually
 

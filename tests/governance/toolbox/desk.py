@@ -13,7 +13,8 @@ from governance import toolbox
 from governance.core import procfs
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolFailed
-from governance.core.tools import ToolContext, ToolRegistry
+from governance.core.registry import ToolRegistry
+from governance.core.tools import ToolContext
 from governance.toolbox import ToolboxSettings, chromium
 from tests.governance.toolbox.http_server import answer
 

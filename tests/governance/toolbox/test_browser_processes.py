@@ -9,7 +9,8 @@ import pytest
 
 from governance import toolbox
 from governance.core.exceptions import InvalidToolInput
-from governance.core.tools import Concurrency, ToolRegistry
+from governance.core.registry import ToolRegistry
+from governance.core.tools import Concurrency
 from governance.toolbox import BrowserSandbox, ToolboxSettings, chromium
 from tests.governance.core.process_table import tagged
 from tests.governance.toolbox.desk import Desk, browser_tags, page
@@ -103,7 +104,8 @@ SERVER = textwrap.dedent(
     import asyncio
     from governance import toolbox
     from governance.core.cancellation import CancellationToken
-    from governance.core.tools import ToolContext, ToolRegistry
+    from governance.core.registry import ToolRegistry
+from governance.core.tools import ToolContext
     registry = ToolRegistry()
     toolbox.register(registry, settings=lambda: toolbox.ToolboxSettings(web_allow_private=True))
     async def main():

@@ -20,12 +20,12 @@ from tests.turns.sub_agents.stage import (
     spawn,
 )
 from tests.turns.support import Stage, in_database, row
-from turns import endings, log, processes, runtime, services
+from turns import endings, log, processes, runtime, services, wishes
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
 from turns.models import CancelRequest, Conversation, Turn
 from turns.processes import recovery
-from turns.sub_agents import cascades, children
+from turns.sub_agents import children
 from turns.sub_agents.children import ChildRefused, Origin
 from turns.testing import call, gate, text
 
@@ -102,14 +102,14 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(stage: St
     turn_id = await stage.say()
     first, second = await running("first"), await running("second")
     broken = {first.pk}
-    store_request = cascades._write_request
+    store_request = wishes.write
 
     def fails_for_one(turn, cancellation, **how):
         if turn.pk in broken:
             raise DatabaseError("no")
         store_request(turn, cancellation, **how)
 
-    monkeypatch.setattr(cascades, "_write_request", fails_for_one)
+    monkeypatch.setattr(wishes, "write", fails_for_one)
     receipt = await stage.cancel(turn_id)
     assert receipt.descendants == 1
     assert (await ended(second)).status == "cancelled"

@@ -7,7 +7,8 @@ import pytest
 from governance.core.calls import CallStatus, Disposition, ToolCall
 from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
 from governance.core.executor import Host, ToolExecutor
-from governance.core.tools import Isolation, ToolRegistry
+from governance.core.registry import ToolRegistry
+from governance.core.tools import Isolation
 from tests.governance.core.invokers import worker_tools
 from tests.support import eventually
 

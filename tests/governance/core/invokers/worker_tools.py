@@ -13,7 +13,8 @@ import threading
 import time
 
 from governance.core.exceptions import ToolFailed
-from governance.core.tools import Isolation, ToolContext, ToolRegistry, tool
+from governance.core.registry import ToolRegistry, tool
+from governance.core.tools import Isolation, ToolContext
 
 SLEEPER = (
     "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
