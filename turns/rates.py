@@ -7,7 +7,7 @@ from turns.conf import app_settings
 from turns.exceptions import TooManyMessages
 from turns.models import MessageTally
 
-WINDOW = 60.0  # seconds
+WINDOW = 60  # seconds
 
 
 def count_message(user_id: Any) -> None:
@@ -19,9 +19,10 @@ def count_message(user_id: Any) -> None:
         TooManyMessages: there were too many within the last minute.
     """
     tally, _is_new = MessageTally.objects.select_for_update().get_or_create(user_id=user_id)
-    now = database_now().timestamp()
-    recent = [at for at in tally.times if at > now - WINDOW]
-    if len(recent) >= app_settings.MAX_MESSAGES_PER_MINUTE:
+    now = int(database_now().timestamp())
+    recent = {at: count for at, count in tally.times if at > now - WINDOW}
+    if sum(recent.values()) >= app_settings.MAX_MESSAGES_PER_MINUTE:
         raise TooManyMessages
-    tally.times = [*recent, now]
+    recent[now] = recent.get(now, 0) + 1
+    tally.times = list(recent.items())
     tally.save(update_fields=["times"])

@@ -154,7 +154,7 @@ class Operation(models.Model):
 
 
 class MessageTally(models.Model):
-    """When a user has sent messages within the last minute, as seconds by the database's clock (P4)."""
+    """In which seconds of the last minute a user has sent messages, and how many in each; by the database's clock (P4)."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+"
@@ -162,7 +162,7 @@ class MessageTally(models.Model):
     times = models.JSONField(default=list)
 
     def __str__(self) -> str:
-        return f"{self.user_id}: {len(self.times)}"
+        return f"{self.user_id}: {sum(count for _at, count in self.times)}"
 
 
 class Viewer(models.Model):
