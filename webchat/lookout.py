@@ -17,7 +17,7 @@ from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
 
-QUIET = 0.25  # seconds between two looks at least, however often it rings
+QUIET = 0.5  # seconds between two looks at least, however often it rings
 # After these a conversation may stand otherwise than before.
 NEWS = frozenset(
     {
