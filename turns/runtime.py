@@ -106,7 +106,7 @@ async def ensure_started() -> Runtime:
 
 
 async def wake(conversation_id: UUID) -> None:
-    """Let the next queued turn of a conversation begin in this process."""
+    """Tell this process that a turn of a conversation waits."""
     (await ensure_started()).supervisor.wake(conversation_id)
 
 

@@ -29,7 +29,7 @@ class Workplace(Protocol):
     """Where turns run, as a dispatcher sees it: the supervisor of a runner."""
 
     def wake(self, conversation_id: UUID) -> None:
-        """Start the next queued turn of a conversation unless one runs; safe to call once too often."""
+        """Tell that a turn of a conversation waits; safe to call once too often. Which one begins is not the caller's to say."""
 
     async def until_room(self) -> None:
         """Wait until another turn may begin here."""
