@@ -84,10 +84,11 @@ class Run:
 
             ground = growth.Ground(site=site, start=site.serve, name="sqlite", what="SQLite")
             self._fill("clicks", "One server process: clicks", clicks)
+            # First, while the process has not grown by anything else.
+            self._fill("memory", "One server process: memory", lambda: memory.measure(site, effort))
             self._fill(
                 "streams", "One server process: streams", lambda: streaming.measure(site, effort)
             )
-            self._fill("memory", "One server process: memory", lambda: memory.measure(site, effort))
             self._fill(
                 "lengths",
                 "One server process: long conversations",
