@@ -12,7 +12,8 @@ from governance import ApprovalRule, PolicyLevels, Tool, ToolLimits
 T = TypeVar("T")
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_PAUSE = 0.01
+_PAUSE = 0.01  # seconds
+_LONGEST_PAUSE = 0.05
 
 
 class Unasked:
@@ -45,10 +46,14 @@ async def eventually(condition: Callable[[], Any], *, timeout: float = 5.0) -> A
 def eventually_sync(condition: Callable[[], T | None], *, timeout: float = 5.0) -> T:
     """Return the first true answer of `condition`; fail if none comes in time."""
     deadline = time.monotonic() + timeout
+    pause = _PAUSE
     while not (answer := condition()):
         if time.monotonic() >= deadline:
             raise AssertionError(_too_late(condition, timeout=timeout, answer=answer))
-        time.sleep(_PAUSE)
+        time.sleep(pause)
+        pause = min(
+            pause * 1.3, _LONGEST_PAUSE
+        )  # who asks all the time slows down what he waits for
     return answer
 
 

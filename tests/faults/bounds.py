@@ -2,3 +2,4 @@
 
 CANCEL_BY_POLL = 1.5  # G2: from the wish to the end of the turn, whatever was lost
 BUSY = 0.5  # several test runs may share two cores
+BUSY_EXIT = 2.0  # the same where a whole process has to go

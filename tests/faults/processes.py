@@ -1,6 +1,7 @@
 """One process of the product under test: started with a fault or without, signalled, read, and surely ended."""
 
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,13 @@ class Process:
         """Whether it was stopped."""
         stat = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace")
         return self.is_alive and stat.rpartition(")")[2].split()[0] == "T"
+
+    @property
+    def has_pending_signals(self) -> bool:
+        """Whether a signal waits for it. Of two at once, a thread that cannot act on them may take both."""
+        status = Path(f"/proc/{self.pid}/status").read_text("utf-8", "replace")
+        [pending] = re.findall(r"^ShdPnd:\s*(\w+)$", status, re.MULTILINE)
+        return bool(int(pending, 16))
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

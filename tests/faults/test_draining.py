@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults import measures
+from tests.faults.bounds import BUSY_EXIT
 from tests.faults.conftest import MakeSite
 from tests.faults.processes import Process, owned_by
 from tests.faults.site import Site
@@ -23,7 +24,7 @@ from turns.processes.draining import (
 )
 
 GRACE = 0.5
-EXIT_BOUND = GRACE + ABANDON_AFTER + WRITE_BOUND + 1.0
+EXIT_BOUND = GRACE + ABANDON_AFTER + WRITE_BOUND + BUSY_EXIT
 TERMINATED = {0, -15}  # uvicorn ends by the signal that it was sent
 
 Start = Callable[[Site], Process]
@@ -150,9 +151,10 @@ def test_g10_a_blocked_event_loop_cannot_keep_the_process(
     eventually_sync(lambda: site.effects())
     process.terminate()
     if is_hurried:
-        process.interrupt()  # not the same signal again: it could come before the first was taken
+        eventually_sync(lambda: not process.has_pending_signals)
+        process.interrupt()
     code, passed = seconds_to_exit(process)
-    bound = HURRY_BOUND + WRITE_BOUND + 1.0 if is_hurried else EXIT_BOUND
+    bound = HURRY_BOUND + WRITE_BOUND + BUSY_EXIT if is_hurried else EXIT_BOUND
     assert (code, passed < bound) == (EXIT_UNCLEAN, True)
     turn = site.record().turn(turn_id)
     assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
@@ -170,7 +172,7 @@ def test_a_second_ctrl_c_leaves_at_once(embedded: MakeSite, start: Start):
     eventually_sync(lambda: not site.is_ready())
     process.interrupt()
     _code, passed = seconds_to_exit(process)
-    assert passed < HURRY_BOUND + WRITE_BOUND + 1.0
+    assert passed < HURRY_BOUND + WRITE_BOUND + BUSY_EXIT
     turn = site.record().turn(turn_id)
     assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
     assert site.verdict() == []
