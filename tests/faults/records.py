@@ -12,6 +12,8 @@ import environ
 from django.apps import apps
 from django.db import connections, transaction
 
+from config.databases import SQLITE_OPTIONS
+
 ACTIVE = ("queued", "running", "cancelling")
 LIVE = ("running", "cancelling")
 
@@ -96,7 +98,7 @@ def keys(url: str, app: str, model: str, **fields: Any) -> list[Any]:
 
 def save(url: str, app: str, model: str, *, pk: int, **fields: Any) -> None:
     """Write one row of a site."""
-    with _connected(url) as alias:
+    with _connected(url, writes=True) as alias:
         rows = apps.get_model(app, model)._default_manager.using(alias)
         rows.update_or_create(pk=pk, defaults=fields)
 
@@ -106,11 +108,13 @@ def _rows(alias: str, app: str, model: str) -> list[Row]:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[str]:
+def _connected(url: str, *, writes: bool = False) -> Iterator[str]:
     """Add the database to Django's for a moment, under a name that no other thread uses."""
     alias = f"site_under_test_{threading.get_ident()}"
     options: dict[str, Any] = {}
-    if url.startswith("postgres"):
+    if writes and url.startswith("sqlite"):
+        options = SQLITE_OPTIONS  # who reads first cannot wait for his turn to write
+    elif not writes and url.startswith("postgres"):
         options = {"isolation_level": 3}  # repeatable read: all tables as of one moment
     connections.settings[alias] = {
         **connections.settings["default"],
