@@ -1,7 +1,7 @@
 """One process of the product under test: started with a fault or without, signalled, read, and surely ended."""
 
+import ctypes
 import os
-import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,13 +59,6 @@ class Process:
         stat = Path(f"/proc/{self.pid}/stat").read_text("utf-8", "replace")
         return self.is_alive and stat.rpartition(")")[2].split()[0] == "T"
 
-    @property
-    def has_pending_signals(self) -> bool:
-        """Whether a signal waits for it. Of two at once, a thread that cannot act on them may take both."""
-        status = Path(f"/proc/{self.pid}/status").read_text("utf-8", "replace")
-        [pending] = re.findall(r"^ShdPnd:\s*(\w+)$", status, re.MULTILINE)
-        return bool(int(pending, 16))
-
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
         if self.is_alive:
@@ -75,6 +68,14 @@ class Process:
         """End it as a crash does."""
         self.signal(signal.SIGKILL)
         self.wait(within=10)
+
+    def signal_aside(self, number: int) -> None:
+        """Let a thread of it take a signal that is not its main one, as happens when two come at once."""
+        aside = next(
+            int(tid) for tid in os.listdir(f"/proc/{self.pid}/task") if tid != str(self.pid)
+        )
+        if ctypes.CDLL(None, use_errno=True).tgkill(self.pid, aside, number):
+            raise OSError(ctypes.get_errno(), "tgkill")
 
     def freeze(self) -> None:
         """Stop it as a machine that hangs (SIGSTOP)."""

@@ -3,6 +3,7 @@
 Acceptance 95. The spans are small here; by default a process has 15 s for its turns and has left after 25.
 """
 
+import signal
 import time
 from collections.abc import Callable
 
@@ -148,11 +149,10 @@ def test_g10_a_blocked_event_loop_cannot_keep_the_process(
     process = serve(site)
     client = site.client()
     turn_id = client.say(client.converse(), 'call block {"key": "a", "seconds": 60}')
-    eventually_sync(lambda: site.effects())
-    process.terminate()
+    eventually_sync(lambda: "The event loop has been held up" in process.own_words)
+    process.signal_aside(signal.SIGTERM)
     if is_hurried:
-        eventually_sync(lambda: not process.has_pending_signals)
-        process.interrupt()
+        process.signal_aside(signal.SIGINT)
     code, passed = seconds_to_exit(process)
     bound = HURRY_BOUND + WRITE_BOUND + BUSY_EXIT if is_hurried else EXIT_BOUND
     assert (code, passed < bound) == (EXIT_UNCLEAN, True)

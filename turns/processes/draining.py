@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,9 @@ WRITE_BOUND = 2.0  # seconds for the last writes of a process that is left by fo
 GOODBYE_BOUND = 2.0
 EXIT_UNCLEAN = 70
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NUDGE = signal.SIGURG  # ignored wherever nobody asks for it
+NUDGES = 5
+NUDGE_INTERVAL = 0.1  # seconds
 
 Goodbye = Callable[[], Awaitable[None]]
 SignalFunction = Callable[[int, FrameType | None], Any]
@@ -68,6 +72,7 @@ class Drain:
         """Take SIGINT and SIGTERM from now on; to be called in the main thread."""
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
+        Nudger().start()
         self._guard.start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -109,6 +114,34 @@ class Drain:
                 logger.exception("A goodbye failed")
         self._guard.limit(LAST_BOUND)
         self._leave()
+
+
+class Nudger(threading.Thread):
+    """Interrupts the main thread after each signal, so that it takes even one that came as it began a call that blocks.
+
+    Python takes signals between two steps of the main thread, or where they interrupt a call. One that comes in between
+    interrupts nothing, and would be taken when the call ends.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="nudger", daemon=True)
+        self._ear, self._mouth = socket.socketpair()
+        self._mouth.settimeout(0)  # Python writes to it in the midst of anything
+        self._next = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
+        signal.signal(NUDGE, lambda *_: None)
+
+    def run(self) -> None:
+        """Nudge."""
+        main = threading.main_thread().ident
+        while numbers := self._ear.recv(64):
+            if self._next >= 0:  # whoever has listened before goes on hearing of them
+                with suppress(OSError):
+                    os.write(self._next, numbers)
+            if main is None or not any(number in SIGNALS for number in numbers):
+                continue
+            for _ in range(NUDGES):
+                time.sleep(NUDGE_INTERVAL)
+                signal.pthread_kill(main, NUDGE)
 
 
 class ExitGuard(threading.Thread):
