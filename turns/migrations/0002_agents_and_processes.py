@@ -3,11 +3,12 @@
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.datetime
+from django.conf import settings
+from django.db import migrations, models
+
 import governance.words
 import turns.core.turns
 import turns.words
-from django.conf import settings
-from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
