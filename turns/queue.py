@@ -4,11 +4,12 @@ Next is whoever has the fewest turns at work, then who waits longest: one user's
 user's one waiting. The queue is what has not begun, and what has begun and not ended: no history is read.
 """
 
+import logging
 from collections import Counter
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -17,6 +18,8 @@ from turns import log, store
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.dispatch import get_dispatcher
 from turns.models import Process, Turn
+
+logger = logging.getLogger(__name__)
 
 DISPATCH_PATIENCE = timedelta(seconds=5)
 CANDIDATES = 20  # that one claim tries: others may be faster with the first ones
@@ -30,13 +33,13 @@ def claim_next(*, process: Process) -> store.Claimed | None:
     """
     candidates = waiting_conversations(limit=CANDIDATES)
     for conversation_id in candidates:
-        claimed = store.claim_next(conversation_id, process=process, waits=False)
+        claimed = _claim_in(conversation_id, process=process, waits=False)
         if claimed is not None:
             return claimed
     for conversation_id in candidates:
         try:
             with transaction.atomic(), log.patience():
-                claimed = store.claim_next(conversation_id, process=process)
+                claimed = _claim_in(conversation_id, process=process)
         except DatabaseError:  # still being written: the sweep comes back to it
             return None
         if claimed is not None:
@@ -74,6 +77,21 @@ def dispatch_again(*, limit: int = 100) -> int:
                 get_dispatcher().dispatch(turn.conversation_id, turn.pk)
                 count += 1
     return count
+
+
+def _claim_in(
+    conversation_id: UUID, *, process: Process, waits: bool = True
+) -> store.Claimed | None:
+    """Claim in one conversation; one that cannot be read as it should keeps nobody else's turn waiting."""
+    try:
+        return store.claim_next(conversation_id, process=process, waits=waits)
+    except (OperationalError, InterfaceError):  # the database, which is everybody's
+        raise
+    except Exception:
+        logger.exception(
+            "A turn could not be claimed", extra={"conversation_id": str(conversation_id)}
+        )
+        return None
 
 
 def _startable() -> QuerySet[Turn]:

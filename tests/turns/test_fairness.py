@@ -83,6 +83,21 @@ def test_each_claim_of_several_runners_is_fair(crowd):
     }
 
 
+def test_a_conversation_that_cannot_be_claimed_keeps_nobody_else_waiting(crowd, ada, caplog):
+    mine, _hers = crowd
+    parent = mine[0].turn("completed")
+    report = Planted(ada).turn("completed", parent=parent, is_detached=True)
+    # Written by something else than us: a cancel that nothing has caused.
+    Turn.objects.filter(pk=report.pk).update(status="cancelled", ended_by_reason="")
+    assert queue.waiting_conversations(limit=1) == [mine[0].id]
+
+    claims = [queue.claim_next(process=processes.register()) for _ in range(3)]
+
+    owners = owners_of([claimed.conversation_id for claimed, _events in claims])
+    assert owners == ["eve", "ada", "eve"]
+    assert {record.conversation_id for record in caplog.records} == {str(mine[0].id)}
+
+
 def test_nobody_waits_for_a_conversation_that_stands_still_in_a_write(crowd):
     if connection.vendor == "sqlite":
         pytest.skip("a writer holds the whole file")
