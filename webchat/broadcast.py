@@ -61,7 +61,8 @@ class ChannelLayerSink:
     def _leave(self, conversation_id: UUID, message: dict[str, Any]) -> None:
         seq = message.get("event", message).get("seq")
         if seq is not None and (conversation_id in self._left or len(self._left) < MOST_LEFT):
-            self._left[conversation_id] = seq
+            # One that was tried for long fails after later ones were left.
+            self._left[conversation_id] = max(seq, self._left.get(conversation_id, seq))
 
     async def _pass_on(self, conversation_id: UUID, message: dict[str, Any]) -> None:
         """Send a message; if it gets through, then also the numbers that were left to the log before."""

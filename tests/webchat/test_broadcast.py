@@ -131,6 +131,34 @@ async def test_a_layer_that_is_slow_holds_up_nobody_and_what_was_left_meanwhile_
     assert sorted(message["seq"] for message in told[1:]) == [7, 9]
 
 
+async def test_an_event_that_fails_late_does_not_take_back_how_far_the_log_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(broadcast, "PATIENCE", 0.01)
+    monkeypatch.setattr(broadcast, "QUIET", 0.0)
+    send, failing = InMemoryChannelLayer.group_send, asyncio.Event()
+
+    async def fails_late(*_: Any) -> None:
+        await failing.wait()
+        raise ConnectionError("no broker")
+
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", fails_late)
+    layer, sink = get_channel_layer(), ChannelLayerSink()
+    ours, theirs, channel = uuid4(), uuid4(), await layer.new_channel()
+    await layer.group_add(conversation_group(ours), channel)
+    for seq in (7, 8, 9):
+        await sink.publish(ours, {**SMALL, "seq": seq})
+    monkeypatch.setattr(InMemoryChannelLayer, "group_send", send)
+    failing.set()
+
+    async def told() -> bool:
+        await sink.publish(theirs, SMALL)
+        return channel in layer.channels  # it is made as it gets its first message
+
+    await eventually(told)
+    assert (await layer.receive(channel))["seq"] == 9
+
+
 async def test_what_another_loop_publishes_wakes_the_loop_of_the_sockets():
     layer = get_channel_layer()
     channel, conversation_id = await layer.new_channel(), uuid4()
