@@ -36,6 +36,7 @@ class Standing(StrEnum):
 
 
 _URGENCY = tuple(Standing)
+_PLACE = ("owner", "parent", "parked_at", "last_number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Standi
         if row.owner_id in owners and row.parent_id is None:
             yield row, Standing.PARKED
     interrupted = Turn.objects.filter(status=TurnStatus.INTERRUPTED).select_related("conversation")
+    interrupted = interrupted.only("number", *(f"conversation__{name}" for name in _PLACE))
     for turn in interrupted.order_by("-queued_at")[:MOST_INTERRUPTED]:
         row = turn.conversation
         is_at_rest = row.parent_id is None and row.parked_at is None

@@ -132,6 +132,18 @@ def test_however_many_conversations_there_are_the_queries_are_a_handful(
         overviews.read(owners={person.pk}, conversations=set())
 
 
+def test_what_was_interrupted_is_marked_without_a_look_at_what_was_said(
+    person, django_assert_num_queries
+):
+    places = [Planted(person) for _ in range(20)]
+    for place in places:
+        place.turn("interrupted")
+    with django_assert_num_queries(4) as asked:
+        overview = overviews.read(owners={person.pk})
+    assert overview.marks[person.pk] == {place.id: Mark(Standing.INTERRUPTED) for place in places}
+    assert not [query for query in asked if '"user_message"' in query["sql"]]
+
+
 async def test_the_list_of_conversations_says_how_each_stands(person):
     await database_door(lambda: ask(Planted(person).turn("running")))()
     await database_door(lambda: Planted(person))()
