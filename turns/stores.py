@@ -14,8 +14,9 @@ from turns.processes.ownership import Ownership
 from turns.sub_agents import deliveries
 
 _claim_next = database_door(queue.claim_next)
-_decisions = database_door(approvals.decided)
-_open_orders = reading_door(store.open_orders)  # a cancel waits behind nothing else (C12)
+# A cancel waits behind no write (C12); nor does what is read in the same round, or it would hold up the next one.
+_open_orders = reading_door(store.open_orders)
+_decisions = reading_door(approvals.decided)
 _end_turn = database_door(endings.end_turn)
 _sweep = database_door(recovery.sweep)
 _deliver_after = database_door(deliveries.after)

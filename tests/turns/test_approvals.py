@@ -1,6 +1,7 @@
 """People decide on calls: once, seen by everybody, and nothing runs without it: D1 to D4, 14, 39, 43, 79, 88, 89."""
 
 import asyncio
+import threading
 from datetime import timedelta
 from functools import partial
 
@@ -418,6 +419,20 @@ async def test_a_decision_without_a_nudge_is_obeyed_at_the_next_poll(
     await stage.listener.until("tool_start", tool_id="a")
     await stage.listener.until_ended(turn_id)
     assert props.started == ["a"]
+
+
+async def test_a_question_that_waits_does_not_hold_up_the_next_look_for_cancels(stage: Stage):
+    await waiting(stage, call("a", "asked"))
+    supervisor = (await runtime.ensure_started()).supervisor
+    let_go = threading.Event()
+    held = asyncio.create_task(in_database(let_go.wait))  # a write that waits for its row
+    try:
+        async with asyncio.timeout(5):
+            await supervisor.nudge()
+        assert not held.done()
+    finally:
+        let_go.set()
+        await held
 
 
 @pytest.mark.parametrize("decision", ["", "approved", "denied"])
