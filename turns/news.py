@@ -4,6 +4,7 @@ A person's cancel, a rule's, a cascade and the end of a turn have the same two t
 something to obey. Both are hints: the rows are the truth.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -25,8 +26,7 @@ class News:
 
 
 async def tell(news: News, *, nudge: Callable[[UUID], Awaitable[None]]) -> None:
-    """Publish the events, then let each owner look at once; what gets lost, its poll finds."""
+    """Publish the events, then let all owners look at once, so that none waits for another; what gets lost, polls find."""
     for conversation_id, events in news.batches:
         await sinks.publish(conversation_id, events)
-    for owner_id in news.owner_ids:
-        await nudge(owner_id)
+    await asyncio.gather(*(nudge(owner_id) for owner_id in news.owner_ids))
