@@ -105,7 +105,7 @@ SERVER = textwrap.dedent(
     from governance import toolbox
     from governance.core.cancellation import CancellationToken
     from governance.core.registry import ToolRegistry
-from governance.core.tools import ToolContext
+    from governance.core.tools import ToolContext
     registry = ToolRegistry()
     toolbox.register(registry, settings=lambda: toolbox.ToolboxSettings(web_allow_private=True))
     async def main():

@@ -258,7 +258,7 @@ def test_it_dies_with_a_server_that_is_killed(tmp_path, mark):
         import asyncio, pathlib
         from governance.core.cancellation import CancellationToken
         from governance.core.registry import ToolRegistry
-from governance.core.tools import ToolContext
+        from governance.core.tools import ToolContext
         from governance.toolbox import ToolboxSettings, register
         registry = ToolRegistry()
         register(registry, settings=lambda: ToolboxSettings(exec_enabled=True))
