@@ -1,6 +1,7 @@
 """The door between coroutines and the database: every crossing goes through `database_door`, once."""
 
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -9,6 +10,8 @@ from django.db import close_old_connections
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
 
 
 def database_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -19,6 +22,12 @@ def database_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R
 def reading_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return a function that reads much for coroutines; it runs in a thread of its own and holds up no other crossing."""
     return sync_to_async(_with_checked_connections(function), thread_sensitive=False)
+
+
+def polling_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return a function that reads little, and must not be late, for coroutines; its thread is for nothing else (C12)."""
+    checked = _with_checked_connections(function)
+    return sync_to_async(checked, thread_sensitive=False, executor=_polls)
 
 
 def _with_checked_connections(function: Callable[P, R]) -> Callable[P, R]:

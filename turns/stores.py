@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from governance import Decision, approvals, checkpoint
-from governance.doors import database_door, reading_door
+from governance.doors import database_door, polling_door
 from turns import endings, queue, sinks, store
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 from turns.dispatch import hints
@@ -14,9 +14,9 @@ from turns.processes.ownership import Ownership
 from turns.sub_agents import deliveries
 
 _claim_next = database_door(queue.claim_next)
-# A cancel waits behind no write (C12); nor does what is read in the same round, or it would hold up the next one.
-_open_orders = reading_door(store.open_orders)
-_decisions = reading_door(approvals.decided)
+# A cancel waits behind nothing (C12); nor does what is read in the same round, or it would hold up the next one.
+_open_orders = polling_door(store.open_orders)
+_decisions = polling_door(approvals.decided)
 _end_turn = database_door(endings.end_turn)
 _sweep = database_door(recovery.sweep)
 _deliver_after = database_door(deliveries.after)
