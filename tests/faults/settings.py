@@ -10,6 +10,7 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.faults"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 TURNS_MAX_MESSAGES_PER_MINUTE = WEBCHAT_MAX_POSTS_PER_MINUTE = 100_000
 WEBCHAT_MAX_FRAMES_PER_MINUTE = WEBCHAT_MAX_USER_FRAMES_PER_MINUTE = 100_000
+WEBCHAT_MAX_SOCKETS_PER_USER = 1_000
 globals().update(json.loads(os.environ.get("FAULTS_SETTINGS", "{}")))
 if _layer := os.environ.get("FAULTS_LAYER"):
     CHANNEL_LAYERS["default"] = {
