@@ -110,8 +110,9 @@ def move_deadline(
     change: Mapping[str, Any],
     timeout_ms: int,
     timeout_source: str,
+    idle_timeout_ms: int,
 ) -> bool:
-    """Note that the limit of a running call was changed (T9): the new one, and `change` in the list of changes."""
+    """Note that the limits of a running call were changed (T9): the new ones, and `change` in the list of changes."""
     running = ToolCall.objects.select_for_update().filter(
         group=group, call_id=call_id, status__in=_RUNNING
     )
@@ -122,6 +123,7 @@ def move_deadline(
         deadline_changes=[*row.deadline_changes, dict(change)],
         timeout_ms=timeout_ms,
         timeout_source=timeout_source,
+        idle_timeout_ms=idle_timeout_ms,
     )
     return moved == 1
 
@@ -223,6 +225,7 @@ class Recorder:
             change=deadline_change(change),
             timeout_ms=to_ms(change.to_timeout),
             timeout_source=change.source.value,
+            idle_timeout_ms=to_ms(call.idle_timeout),
         )
 
     async def call_cancelling(self, call: LiveCall) -> None:

@@ -279,6 +279,7 @@ def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
         change=recorder.deadline_change(change),
         timeout_ms=timeout_ms,
         timeout_source=change.source.value,
+        idle_timeout_ms=milliseconds(call.idle_timeout) or 0,
     )
     payload = {
         "tool_id": call.id,

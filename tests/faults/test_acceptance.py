@@ -48,7 +48,11 @@ def site(started: Site) -> Iterator[Site]:
     """Return the site with the policy that is the default; what a test does there leaves a history without fault."""
     started.set_policy(policy="cancel_after_grace", grace_ms=30_000)
     yield started
-    assert started.verdict(cancel_within=CANCEL_BY_POLL + BUSY) == []
+    verdict = started.verdict(cancel_within=CANCEL_BY_POLL + BUSY)
+    for turn_id in started.active_turns():  # of a test that has failed: the next one needs the room
+        started.client().cancel(str(turn_id))
+    started.until_settled(within=20)
+    assert verdict == []
 
 
 def elsewhere(site: Site) -> str:
@@ -276,10 +280,10 @@ def test_c10_t6_a_sub_agent_in_another_process_keeps_its_call_alive_and_ends_wit
     client.until_running(child_id, "affect")
     assert site.owner_of(child_id) is not site.owner_of(turn_id)
 
-    eventually_sync(lambda: asking(client, turn_id)["elapsed_ms"] > 2 * IDLE_MS)
+    eventually_sync(lambda: idle_limit_of_asking(site, turn_id) == IDLE_MS)  # its runner polls
+    limited_at = asking(client, turn_id)["elapsed_ms"]
+    eventually_sync(lambda: asking(client, turn_id)["elapsed_ms"] > limited_at + 2 * IDLE_MS)
     assert asking(client, turn_id)["status"] == "running"
-    [call] = [row for row in site.record().calls_of(turn_id) if row["tool_name"] == "sessions_ask"]
-    assert call["idle_timeout_ms"] == IDLE_MS
 
     assert client.cancel(turn_id).is_success
     assert client.until_ended(turn_id)["status"] == "cancelled"
@@ -290,6 +294,11 @@ def test_c10_t6_a_sub_agent_in_another_process_keeps_its_call_alive_and_ends_wit
 def child_of(site: Site, turn_id: str) -> str:
     turns = site.record().turns
     return next((str(turn["id"]) for turn in turns if str(turn["parent_id"]) == turn_id), "")
+
+
+def idle_limit_of_asking(site: Site, turn_id: str) -> int:
+    calls = site.record().calls_of(turn_id)
+    return int(next(row["idle_timeout_ms"] for row in calls if row["tool_name"] == "sessions_ask"))
 
 
 def asking(client: Client, turn_id: str) -> dict[str, Any]:

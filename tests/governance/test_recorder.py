@@ -187,14 +187,19 @@ def test_changes_of_a_limit_are_listed_with_both_values(live, django_assert_num_
         "source": "override",
         "by": "",
     }
-    moved: Any = {"change": change, "timeout_ms": 60_000, "timeout_source": "override"}
+    moved: Any = {
+        "change": change,
+        "timeout_ms": 60_000,
+        "timeout_source": "override",
+        "idle_timeout_ms": 5_000,
+    }
     assert not recorder.move_deadline(**HERE, **moved)
     recorder.start(live, group="turn")
     with django_assert_num_queries(2):
         assert recorder.move_deadline(**HERE, **moved)
-    assert recorder.move_deadline(
-        **HERE, change=change | {"to_ms": 0}, timeout_ms=0, timeout_source="manual"
-    )
+    assert row().idle_timeout_ms == 5_000
+    last = {"change": change | {"to_ms": 0}, "timeout_ms": 0, "timeout_source": "manual"}
+    assert recorder.move_deadline(**HERE, **(moved | last))
     stored = row()
     assert [c["to_ms"] for c in stored.deadline_changes] == [60_000, 0]
     assert (stored.timeout_ms, stored.timeout_source) == (0, "manual")

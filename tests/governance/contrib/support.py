@@ -44,7 +44,8 @@ def make_executor(*, policies=None, registry=None, processes=False, **limits):
     return ToolExecutor(
         registry=ToolRegistry() if registry is None else registry,
         policies=policies,
-        timing=Timing(cancel_grace=0.1, notice_interval=0.01),
+        # A process is killed to end it, which takes a moment; a coroutine that goes on is given up at once.
+        timing=Timing(cancel_grace=5.0 if processes else 0.1, notice_interval=0.01),
         invokers=invokers,
         **limits,
     )
