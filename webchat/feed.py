@@ -35,6 +35,11 @@ class RecentPieces:
             self._turn_id = delta["turn_id"]
         self._pieces.append((delta["offset"], delta["text"]))
 
+    def forget(self, turn_id: str) -> None:
+        """Drop the pieces of a turn: their message is complete."""
+        if turn_id == self._turn_id:
+            self._pieces.clear()
+
     def complete(self, stored: str, *, turn_id: str) -> str:
         """Return the stored text with the pieces that go on where it ends."""
         text = stored
@@ -105,6 +110,8 @@ class Feed:
             if not self._outbox.offer(encode(event)):
                 return False
             self.sent = event["seq"]
+            if event["type"] == "message":
+                self._pieces.forget(event["turn_id"])
         return True
 
 

@@ -189,6 +189,15 @@ def test_pieces_go_on_where_the_stored_text_ends():
     assert pieces.complete("other", turn_id="u") == "other"
 
 
+def test_the_pieces_of_a_complete_message_are_forgotten():
+    pieces = RecentPieces()
+    pieces.add({"turn_id": "t", "offset": 0, "text": "Hello"})
+    pieces.forget("u")
+    assert pieces.complete("", turn_id="t") == "Hello"
+    pieces.forget("t")
+    assert pieces.complete("", turn_id="t") == ""
+
+
 def test_pieces_that_do_not_fit_are_left_out():
     pieces = RecentPieces()
     pieces.add({"turn_id": "t", "offset": 40, "text": "late"})
