@@ -9,7 +9,7 @@ import httpx
 from benchmarks.clock_model import HOLD
 from benchmarks.measurement import Effort, spread
 from benchmarks.rows import Row, amount
-from benchmarks.tabs import Tabs, client_of, converse, say
+from benchmarks.tabs import PATIENCE, Tabs, client_of, converse, say
 from tests.faults.processes import Process
 from tests.faults.site import Site
 
@@ -52,9 +52,10 @@ async def _hold(http: httpx.AsyncClient, conversations: list[str]) -> None:
 
 
 async def _until_running(http: httpx.AsyncClient, turn_ids: list[str]) -> None:
-    for turn_id in turn_ids:
-        while not any(call["status"] == "running" for call in await _calls(http, turn_id)):  # noqa: ASYNC110 - another process knows
-            await asyncio.sleep(0.02)
+    async with asyncio.timeout(PATIENCE):
+        for turn_id in turn_ids:
+            while not any(call["status"] == "running" for call in await _calls(http, turn_id)):  # noqa: ASYNC110 - another process knows
+                await asyncio.sleep(0.02)
 
 
 async def _calls(http: httpx.AsyncClient, turn_id: str) -> list[dict[str, str]]:

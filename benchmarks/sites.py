@@ -18,10 +18,10 @@ _SETTINGS: dict[str, Any] = {"TURNS_CHAT_MODEL": "benchmarks.clock_model.make"}
 
 @contextmanager
 def embedded_site(directory: Path, *, max_live: int = 50) -> Iterator[Site]:
-    """Run a site of one process with SQLite; its name is `web`."""
+    """Run a site of one process with SQLite; its name is `web`. Of `max_live` turns each may run a call."""
     if sys.platform != "linux":
         raise NotInstalled("processes are measured on Linux only")
-    with _site(directory, TURNS_MAX_LIVE=max_live) as site:
+    with _site(directory, TURNS_MAX_LIVE=max_live, GOVERNANCE_MAX_RUNNING=max_live) as site:
         site.serve()
         yield site
 

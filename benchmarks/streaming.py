@@ -29,6 +29,7 @@ async def _streams(site: Site, count: int, chunks: int) -> list[Row]:
         talks = [_talk(tab, chunks) for tab in tabs.all]
         delays = [delay for talk in await asyncio.gather(*talks) for delay in talk]
         seconds, of_server, of_machine = clock.read()
+    pushed = 100 * len(delays) / (count * TURNS * chunks)
     ideal = count / (chunks * PAUSE)
     name, what = f"streams_{count}", f"{count} streams at once, 25 chunks/s each"
     return [
@@ -40,6 +41,7 @@ async def _streams(site: Site, count: int, chunks: int) -> list[Row]:
             unit="turns/s",
             bare=spread([ideal]),
         ),
+        amount(f"{name}_pushed", "… of the chunks, pushed as text", spread([pushed]), unit="%"),
         amount(f"{name}_core", "… of one core, the server", spread([of_server]), unit="%"),
         amount(f"{name}_busy", "… of all cores, everything here", spread([of_machine]), unit="%"),
     ]
