@@ -23,7 +23,6 @@ from governance.storable import storable_json, storable_text
 
 INTERRUPTED = "interrupted"
 REASON_LENGTH = 500
-MOST_OPEN = 1_000
 _NAME_LENGTH = 128
 
 # The row of a question, for the types of those who may read it but not import the models.
@@ -134,10 +133,10 @@ def of_groups(groups: Iterable[str]) -> dict[tuple[str, str], Approval]:
     return {(row.group, row.call_id): row for row in rows}
 
 
-def open_questions() -> list[Approval]:
-    """Return the questions that nobody has decided yet, whoever asks, oldest first; so many that a person can read them."""
+def open_questions(groups: Iterable[str]) -> list[Approval]:
+    """Return the questions of these groups that nobody has decided yet, oldest first."""
     # Sorted by what no index has: in the order of one SQLite would look at every question that there ever was.
-    return list(_open().order_by("requested_at", "pk")[:MOST_OPEN])
+    return list(_open().filter(group__in=list(groups)).order_by("requested_at", "pk"))
 
 
 def all_of(group: str) -> list[Approval]:

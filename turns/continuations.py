@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from turns import log, store
+from turns import log, queue
 from turns.core.turns import TurnStatus
 from turns.exceptions import CannotContinue
 from turns.identity import User, turn_for
@@ -16,7 +16,7 @@ from turns.identity import User, turn_for
 SOURCE = "continue"
 
 
-def continue_turn(turn_id: UUID, user: User) -> store.Enqueued:
+def continue_turn(turn_id: UUID, user: User) -> queue.Enqueued:
     """Queue the turn that goes on where this one was interrupted; asked again, the same one.
 
     Raises:
@@ -33,7 +33,7 @@ def continue_turn(turn_id: UUID, user: User) -> store.Enqueued:
         is_last = turn.number == conversation.last_number
         if not is_known and not (turn.status == TurnStatus.INTERRUPTED and is_last):
             raise CannotContinue
-        return store.enqueue(
+        return queue.enqueue(
             conversation.pk,
             text=_("Please continue where you were interrupted."),
             source=SOURCE,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db import transaction
 from django.utils.translation import gettext as _
 
 from governance import CallStatus, LiveCall, TimeoutSource, selectors
@@ -13,7 +14,7 @@ from turns.core.turns import LIVE_STATUSES
 from turns.errands import seen_through
 from turns.exceptions import MessageRejected, ToolCallNotFound, TurnNotFound
 from turns.identity import User, reload, turn_for
-from turns.models import DeadlineOrder
+from turns.models import DeadlineOrder, Turn
 from turns.operations import OpOutcome
 
 _OPEN = frozenset({CallStatus.PENDING, CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING})
@@ -30,14 +31,26 @@ class DeadlineReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A wish that may be granted; `known` is the outcome of an operation that came before."""
+    """A wish that may be granted: another limit for a call, by whom, and under which id its client knows it."""
 
-    turn_id: UUID
+    turn: Turn
     tool_id: str
     by: str
-    owner_id: UUID | None
     op_id: str | None
-    known: OpOutcome | None
+
+    @property
+    def owner_id(self) -> UUID | None:
+        """The process that has to know; None if none has the turn."""
+        return self.turn.owner_id if self.turn.status in LIVE_STATUSES else None
+
+    def begin(self) -> OpOutcome | None:
+        """Take the operation as accepted; return its outcome if it came before."""
+        return None if self.op_id is None else operations.begin(self.turn, self.op_id)
+
+    def end(self, outcome: OpOutcome) -> None:
+        """Keep another outcome than `ACCEPTED`."""
+        if self.op_id is not None:
+            operations.end(self.turn.pk, self.op_id, outcome)
 
 
 @seen_through
@@ -67,23 +80,22 @@ async def set_deadline(
     except (TurnNotFound, ToolCallNotFound):
         return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
     call = await runtime.find_call(turn_id, tool_id)
-    if not orders.is_known(
-        call
-    ):  # it runs elsewhere, is about to begin here, or is over: its row knows
+    if not orders.is_known(call):  # elsewhere, about to begin here, or over: its row knows
         return await _send(asked, timeout_ms, extend_ms)
-    if asked.known is not None:
-        return _deadline_receipt(asked.known, call)
+    # Remembered first, so that the same wish at the same time moves it once. Call and process live and die together.
+    if (known := await _begin(asked)) is not None:
+        return _deadline_receipt(known, call)
     moved = await orders.move(call, timeout_ms=timeout_ms, extend_ms=extend_ms, by=asked.by)
     outcome = OpOutcome.ACCEPTED if moved else OpOutcome.ALREADY_FINISHED
-    if op_id is not None and not moved:
-        await _end_operation(turn_id, op_id, outcome)
+    if not moved:
+        await _end(asked, outcome)
     return _deadline_receipt(outcome, call)
 
 
 async def _send(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -> DeadlineReceipt:
     """Store the wish for the process that owns the turn, and tell it; the answer says what it will come to."""
-    receipt = await _store_order(asked, timeout_ms, extend_ms)
-    if asked.known is None and receipt.outcome is OpOutcome.ACCEPTED:
+    receipt, is_new = await _store_order(asked, timeout_ms, extend_ms)
+    if is_new:
         await runtime.nudge(asked.owner_id)
     return receipt
 
@@ -100,7 +112,7 @@ def _deadline_receipt(outcome: OpOutcome, call: LiveCall) -> DeadlineReceipt:
 
 @database_door
 def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _Asked:
-    """Return who asks for what, and the outcome of the operation if it came before.
+    """Return who asks for what.
 
     Raises:
         TurnNotFound, ToolCallNotFound: there is no such call, or it is somebody else's.
@@ -108,35 +120,44 @@ def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _
     turn = turn_for(user, turn_id, permission="turns.cancel_any")
     if not selectors.has_call(str(turn.pk), tool_id):
         raise ToolCallNotFound
-    return _Asked(
-        turn_id=turn.pk,
-        tool_id=tool_id,
-        by=str(reload(user).get_username())[:150],
-        owner_id=turn.owner_id if turn.status in LIVE_STATUSES else None,
-        op_id=op_id,
-        known=None if op_id is None else operations.begin(turn, op_id),
-    )
+    by = str(reload(user).get_username())[:150]
+    return _Asked(turn=turn, tool_id=tool_id, by=by, op_id=op_id)
+
+
+_begin = database_door(_Asked.begin)
+_end = database_door(_Asked.end)
 
 
 @database_door
-def _store_order(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -> DeadlineReceipt:
-    row = selectors.call(str(asked.turn_id), asked.tool_id)
-    if asked.known is not None:
-        return DeadlineReceipt(
-            outcome=asked.known, timeout_ms=row.timeout_ms, timeout_source=row.timeout_source
+def _store_order(
+    asked: _Asked, timeout_ms: int | None, extend_ms: int | None
+) -> tuple[DeadlineReceipt, bool]:
+    """Store the order with the operation, or neither; return the answer, and whether there is a new order."""
+    with transaction.atomic():
+        known = asked.begin()
+        row = selectors.call(str(asked.turn.pk), asked.tool_id)
+        if known is not None:
+            return DeadlineReceipt(
+                outcome=known, timeout_ms=row.timeout_ms, timeout_source=row.timeout_source
+            ), False
+        if row.status not in _OPEN:
+            asked.end(OpOutcome.ALREADY_FINISHED)
+            return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED), False
+        DeadlineOrder.objects.create(
+            turn=asked.turn,
+            tool_id=asked.tool_id,
+            timeout_ms=timeout_ms,
+            extend_ms=extend_ms,
+            by_name=asked.by,
         )
-    if row.status not in _OPEN:
-        if asked.op_id is not None:
-            operations.end(asked.turn_id, asked.op_id, OpOutcome.ALREADY_FINISHED)
-        return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED)
-    DeadlineOrder.objects.create(
-        turn_id=asked.turn_id,
-        tool_id=asked.tool_id,
-        timeout_ms=timeout_ms,
-        extend_ms=extend_ms,
-        by_name=asked.by,
-    )
-    if timeout_ms is None and row.timeout_ms is None:  # nothing to extend
+        return _promised(row, timeout_ms, extend_ms), True
+
+
+def _promised(
+    row: selectors.CallRow, timeout_ms: int | None, extend_ms: int | None
+) -> DeadlineReceipt:
+    """What a stored order will come to: the limit of a call that has none is not extended."""
+    if timeout_ms is None and row.timeout_ms is None:
         return DeadlineReceipt(outcome=OpOutcome.ACCEPTED, timeout_source=row.timeout_source)
     wanted = timeout_ms if timeout_ms is not None else (row.timeout_ms or 0) + (extend_ms or 0)
     return DeadlineReceipt(
@@ -144,6 +165,3 @@ def _store_order(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -
         timeout_ms=milliseconds(selectors.capped(row.tool_name, wanted / 1000) or None),
         timeout_source=TimeoutSource.MANUAL.value,
     )
-
-
-_end_operation = database_door(operations.end)

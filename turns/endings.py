@@ -10,14 +10,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
-from governance import (
-    Cancellation,
-    CancelReason,
-    checkpoint,
-)
+from governance import Cancellation, CancelReason, checkpoint
 from governance.moments import database_now
 from governance.selectors import CallRow
-from turns import log
+from turns import log, messages, wishes
 from turns.calls import result_events
 from turns.closings import close_calls, owner_died
 from turns.core.events import EventType, TurnEvent
@@ -26,11 +22,10 @@ from turns.core.repairs import Repair, RepairCause, RepairKind
 from turns.core.runner import ending_of
 from turns.core.turns import LIVE_STATUSES, TurnStatus, check_move
 from turns.histories import repairs_event
-from turns.models import Message, Turn
 from turns.models import Repair as RepairRow
+from turns.models import Turn
 from turns.news import News
 from turns.parking import park_if_deadly
-from turns.store import abort_event, settle_requests, wish_of
 from turns.sub_agents import cascades
 
 
@@ -61,13 +56,13 @@ def end_turn(
         row.usage = row.usage if usage is None else usage
         closed = close_calls(row, ending)
         events = [event for call in closed for event in result_events(call)]
-        events += _close_message(row)
+        events += messages.close_unfinished(row)
         events += _record_repairs(row, closed, ending, at=at)
         cascade = _end_descendants(row, ending)
         events += park_if_deadly(conversation, row, at=at) if owner_died(ending) else []
         events += _last_words(row, ending, at=at)
         _write(row, ending, at=at, steps=row.steps if steps is None else steps)
-        settle_requests(row.pk, outcome=ending.status.value, at=at)
+        wishes.settle(row.pk, outcome=ending.status.value, at=at)
         checkpoint("in_end")
         told = log.append(conversation, row.pk, *events, at=at)
         batches = [(conversation.pk, told), *cascade.batches]
@@ -86,35 +81,8 @@ def _as_wished(turn: Turn, ending: TurnEnding) -> TurnEnding:
     ended_by_itself = ending.status in (TurnStatus.COMPLETED, TurnStatus.FAILED)
     if turn.status != TurnStatus.CANCELLING or not ended_by_itself:
         return ending
-    wish = wish_of(turn)
+    wish = wishes.stored(turn)
     return ending if wish is None else ending_of(wish)
-
-
-def _close_message(turn: Turn) -> list[TurnEvent]:
-    """Keep what an unfinished answer has said so far, marked as interrupted (H2)."""
-    message = Message.objects.filter(turn=turn, is_streaming=True).first()
-    if message is None:
-        return []
-    if not any(block.get("text", "").strip() for block in message.content):
-        message.delete()
-        return []
-    message.is_streaming, message.interrupted = False, True
-    message.save(update_fields=["is_streaming", "interrupted"])
-    return [message_event(message)]
-
-
-def message_event(message: Message) -> TurnEvent:
-    """Return the event of a finished (or interrupted) message."""
-    return TurnEvent(
-        type=EventType.MESSAGE,
-        payload={
-            "id": message.pk,
-            "role": message.role,
-            "content": message.content,
-            "interrupted": message.interrupted,
-            "step": message.step,
-        },
-    )
 
 
 def _record_repairs(
@@ -155,7 +123,9 @@ def _last_words(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnEve
         failure = {"code": ending.error_code, "message": ending.error_message}
         events.append(TurnEvent(type=EventType.ERROR, payload=failure))
     if ending.cancellation is not None:
-        events.append(abort_event(ending.cancellation, descendants=cascades.reached(turn.pk)))
+        events.append(
+            wishes.abort_event(ending.cancellation, descendants=cascades.reached(turn.pk))
+        )
     payload: dict[str, Any] = {
         "status": ending.status.value,
         "duration_ms": _duration_ms(turn, at=at),

@@ -25,7 +25,7 @@ from governance import (
 )
 from governance.doors import database_door, reading_door
 from governance.storable import storable_json, storable_text
-from turns import log, sinks, store
+from turns import log, messages, sinks, wishes
 from turns.approvals import Asking, Concluding
 from turns.calls import result_events, start_event
 from turns.core.events import EventType, TurnEvent, milliseconds
@@ -33,7 +33,6 @@ from turns.core.exceptions import Fenced
 from turns.core.messages import Message
 from turns.core.ports import ClaimedTurn, Prompt
 from turns.core.turns import LIVE_STATUSES, TurnStatus
-from turns.endings import message_event
 from turns.histories import History, load_repaired, note_on_previous, read
 from turns.models import Message as MessageRow
 from turns.models import Turn
@@ -184,7 +183,7 @@ def _fenced(
             raise Fenced(f"turn {turn.id} is not ours any more")
         row.conversation = conversation
         events = log.append(conversation, turn.id, *change(row, *arguments))
-        return events, store.wish_of(row) if row.status == TurnStatus.CANCELLING else None
+        return events, wishes.stored(row) if row.status == TurnStatus.CANCELLING else None
 
 
 @reading_door
@@ -208,7 +207,7 @@ _settle_late = database_door(recorder.settle_late)
 
 
 def _open_reply(turn: Turn, step: int) -> Events:
-    store.add_message(
+    messages.add(
         turn.conversation,
         turn,
         role="assistant",
@@ -238,7 +237,7 @@ def _save_reply(turn: Turn, step: int, message: Message, calls: Sequence[ToolCal
     if calls:
         recorder.propose(calls, group=str(turn.pk), step=step)
         Turn.objects.filter(pk=turn.pk).update(tool_call_count=F("tool_call_count") + len(calls))
-    return [message_event(row)]
+    return [messages.message_event(row)]
 
 
 def _notify(turn: Turn, code: str, message: str) -> Events:
@@ -248,7 +247,7 @@ def _notify(turn: Turn, code: str, message: str) -> Events:
 def _start_call(turn: Turn, call: LiveCall) -> Events:
     if turn.status == TurnStatus.CANCELLING:
         return []
-    if (wish := store.wish_of(turn, tool_id=call.id)) is not None:
+    if (wish := wishes.stored(turn, tool_id=call.id)) is not None:
         call.cancel(wish)
         return []
     if not recorder.start(call, group=str(turn.pk)):
@@ -298,5 +297,5 @@ def _note_cancelling(turn: Turn, call: LiveCall) -> Events:
 def _end_call(turn: Turn, call: LiveCall, outcome: ToolOutcome) -> Events:
     if not recorder.end(group=str(turn.pk), call_id=call.id, outcome=outcome):
         return []
-    store.settle_requests(turn.pk, tool_id=call.id, outcome=outcome.status.value)
+    wishes.settle(turn.pk, tool_id=call.id, outcome=outcome.status.value)
     return result_events(selectors.call(str(turn.pk), call.id))

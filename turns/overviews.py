@@ -65,8 +65,8 @@ class Overview:
 def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
     """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
     overview = Overview()
-    questions = governance.open_questions()
-    lines = _Lines(owners, questions)
+    lines = _Lines({*owners, *_owners_of(conversations)})
+    questions = governance.open_questions(str(turn.pk) for turn in lines.active)
     for conversation, standing in _left_behind(owners):
         overview.add(conversation, standing)
     for turn in lines.active:
@@ -90,15 +90,18 @@ def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) 
 look = database_door(read)
 
 
-class _Lines:
-    """The turns that wait or run, of some owners or with an open question, each with those that it works for."""
+def _owners_of(conversations: Collection[UUID]) -> Iterable[Any]:
+    """Whose these conversations are, and all that is done for them: a sub-agent's conversation has the owner of its family."""
+    return Conversation.objects.filter(pk__in=conversations).values_list("owner", flat=True)
 
-    def __init__(self, owners: Collection[Any], questions: Iterable[ApprovalRow]) -> None:
-        asking = [turn_id for row in questions if (turn_id := _turn_id(row)) is not None]
+
+class _Lines:
+    """The turns of some owners that wait or run, each with those that it works for."""
+
+    def __init__(self, owners: Collection[Any]) -> None:
         # Not by a join, which SQLite would begin with all that the owners have ever said.
         ours = Conversation.objects.filter(pk=OuterRef("conversation"), owner__in=owners)
-        wanted = Exists(ours) | Q(pk__in=asking)
-        self.active = _turns(wanted & Q(status__in=ACTIVE_STATUSES))
+        self.active = _turns(Q(Exists(ours), status__in=ACTIVE_STATUSES))
         self._known: dict[UUID | None, Turn] = {turn.pk: turn for turn in self.active}
         above = self.active
         while missing := {turn.parent_id for turn in above} - {None, *self._known}:
@@ -114,7 +117,7 @@ class _Lines:
 
     def of_question(self, question: ApprovalRow) -> Sequence[Turn]:
         """The line of the turn that asks; empty where it is to end, or is none of ours."""
-        turn = self._known.get(_turn_id(question))
+        turn = self._known.get(UUID(question.group))
         return self.of(turn) if turn and turn.status == TurnStatus.RUNNING else ()
 
 
@@ -154,11 +157,3 @@ def _described(question: ApprovalRow, *, asker: Turn, below: Turn, at: datetime)
         "input": question.input,
         **approvals.describe(question, at=at),
     }
-
-
-def _turn_id(question: ApprovalRow) -> UUID | None:
-    """The turn that asks; None where another program has put the question."""
-    try:
-        return UUID(question.group)
-    except ValueError:
-        return None

@@ -1,110 +1,227 @@
-"""The queue of turns over all processes: who is next when a place is free, and who has to be told of again (sync ORM).
+"""The queue of one conversation: a turn is put in for each message, and claimed or cancelled out of it (sync ORM).
 
-Next is whoever has the fewest turns at work, then who waits longest: one user's fifty conversations do not keep another
-user's one waiting. The queue is what has not begun, and what has begun and not ended: no history is read.
+A change of status is a compare-and-set. Which conversation is next is for `scheduling` to say.
 """
 
-import logging
-from collections import Counter
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, OperationalError, transaction
-from django.db.models import Exists, Min, OuterRef, Q, QuerySet
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, F
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
-from governance.moments import ago
-from turns import log, store
-from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
+from governance import Cancellation, checkpoint
+from governance.moments import database_now
+from turns import log, messages
+from turns.agents import find_agent
+from turns.conf import app_settings
+from turns.core.events import EventType, TurnEvent, milliseconds
+from turns.core.ports import ClaimedTurn
+from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.dispatch import get_dispatcher
-from turns.models import Process, Turn
+from turns.exceptions import ConversationParked, MessageRejected, QueueIsFull
+from turns.models import Agent, Conversation, Process, Turn
+from turns.rates import count_message
+from turns.sub_agents.families import token_limit
+from turns.sub_agents.reports import take
+from turns.wishes import abort_event
 
-logger = logging.getLogger(__name__)
+TITLE_LENGTH = 60
+CARRIER = "sub_agent"  # the source of a turn that carries reports
 
-DISPATCH_PATIENCE = timedelta(seconds=5)
-CANDIDATES = 20  # that one claim tries: others may be faster with the first ones
+Claimed = tuple[ClaimedTurn, list[log.WireEvent]]
 
 
-def claim_next(*, process: Process) -> store.Claimed | None:
-    """Make the turn that is next running and owned by `process`; None if none can begin now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """A turn that waits to be claimed; `is_new` is False where the same client id came again."""
 
-    A conversation that somebody is writing is passed over, and waited for only if there is no other: a process that
-    stands still in the middle of a write must not hold up everybody's turns.
+    turn: Turn
+    is_new: bool
+    events: list[log.WireEvent]
+
+
+def enqueue(
+    conversation_id: UUID,
+    *,
+    text: str,
+    source: str,
+    client_id: str | None,
+    parent: Turn | None = None,
+    writer_id: Any = None,
+) -> Enqueued:
+    """Queue a turn for a user message, under the limits that its agent has now.
+
+    `writer_id` is the person whose message it is, and who may not send too many; None = no person has written it.
+
+    Raises:
+        QueueIsFull: too many turns wait already (P4).
+        TooManyMessages: the writer has sent too many within a minute (P4).
+        ConversationParked: a person has to let it go on first.
+        MessageRejected: a sub-agent works there, for another turn.
+        AgentUnavailable: the conversation's agent was deleted or switched off.
     """
-    candidates = waiting_conversations(limit=CANDIDATES)
-    for conversation_id in candidates:
-        claimed = _claim_in(conversation_id, process=process, waits=False)
-        if claimed is not None:
-            return claimed
-    for conversation_id in candidates:
-        try:
-            with transaction.atomic(), log.patience():
-                claimed = _claim_in(conversation_id, process=process)
-        except DatabaseError:  # still being written: the sweep comes back to it
-            return None
-        if claimed is not None:
-            return claimed
-    return None
-
-
-def waiting_conversations(*, limit: int = 100) -> list[UUID]:
-    """Return conversations that have a queued turn and no live one, in the order in which they are next."""
-    queued = _startable().values_list("conversation", "conversation__owner")
-    waiting = list(queued.annotate(since=Min("queued_at")).order_by("since", "conversation"))
-    at_work = _at_work() if len(waiting) > 1 else Counter()
-    places: list[tuple[int, UUID]] = []
-    for conversation_id, owner_id, _since in waiting:
-        at_work[owner_id] += 1  # as if those before it had begun
-        places.append((at_work[owner_id], conversation_id))
-    places.sort(key=lambda place: place[0])
-    return [conversation_id for _count, conversation_id in places[:limit]]
-
-
-def dispatch_again(*, limit: int = 100) -> int:
-    """Dispatch queued turns that nobody has claimed for a while, in whatever process; return how many.
-
-    The database's clock decides; of several processes one does it.
-    """
-    patience = Q(dispatched_at=None) | Q(dispatched_at__lt=ago(DISPATCH_PATIENCE))
-    overdue = _startable().filter(patience).order_by("queued_at")
-    count = 0
-    for turn in overdue.only("conversation_id", "dispatched_at")[:limit]:
-        with transaction.atomic():
-            unclaimed = Turn.objects.filter(
-                pk=turn.pk, status=TurnStatus.QUEUED, dispatched_at=turn.dispatched_at
-            )
-            if unclaimed.update(dispatched_at=Now()):
-                get_dispatcher().dispatch(turn.conversation_id, turn.pk)
-                count += 1
-    return count
-
-
-def _claim_in(
-    conversation_id: UUID, *, process: Process, waits: bool = True
-) -> store.Claimed | None:
-    """Claim in one conversation; one that cannot be read as it should keeps nobody else's turn waiting."""
-    try:
-        return store.claim_next(conversation_id, process=process, waits=waits)
-    except (OperationalError, InterfaceError):  # the database, which is everybody's
-        raise
-    except Exception:
-        logger.exception(
-            "A turn could not be claimed", extra={"conversation_id": str(conversation_id)}
+    with transaction.atomic():
+        conversation = log.locked(conversation_id)
+        if (known := _sent_before(conversation, client_id)) is not None:
+            return Enqueued(turn=known, is_new=False, events=[])
+        _check_room(conversation, parent=parent)
+        agent = find_agent(conversation.agent)
+        if writer_id is not None:
+            count_message(writer_id)
+        conversation.last_number += 1
+        conversation.title = conversation.title or _title(text)
+        conversation.save(update_fields=["last_number", "title"])
+        turn = Turn.objects.create(
+            conversation=conversation,
+            number=conversation.last_number,
+            parent=parent,
+            user_message=text,
+            source=source,
+            client_id=client_id,
+            queued_at=database_now(),
+            dispatched_at=Now(),
+            **_terms_of(agent),
         )
+        get_dispatcher().dispatch(conversation.pk, turn.pk)
+        queued = TurnEvent(
+            type=EventType.TURN_QUEUED,
+            payload={"user_message": text, "client_id": client_id, "source": source},
+        )
+        return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
+
+
+def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
+    """Make the oldest queued turn of an idle conversation running and owned by `process`; None if there is none.
+
+    Two processes may try at once: the unique index on the live turn of a conversation lets one through. Without `waits`
+    a conversation that somebody is writing is left alone.
+    """
+    try:
+        with transaction.atomic():
+            conversation = log.locked(conversation_id, waits=waits)
+            is_busy = conversation.turns.filter(status__in=LIVE_STATUSES).exists()
+            if is_busy or conversation.parked_at is not None:
+                return None
+            turn = conversation.turns.filter(status=TurnStatus.QUEUED).order_by("number").first()
+            if turn is None:
+                return None
+            return _begin(conversation, turn, process=process)
+    except (IntegrityError, Conversation.DoesNotExist):
         return None
 
 
-def _startable() -> QuerySet[Turn]:
-    """The queued turns of conversations without a live one that are not parked."""
-    live = Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
-    queued = Turn.objects.filter(status=TurnStatus.QUEUED, conversation__parked_at=None)
-    return queued.filter(~Exists(live))
+def cancel_queued(
+    conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
+) -> list[log.WireEvent]:
+    """End turns of a locked conversation that have not begun: nothing of them runs (C7). Return their events."""
+    events: list[log.WireEvent] = []
+    for turn in turns:
+        ended = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
+            status=TurnStatus.CANCELLED,
+            ended_at=at,
+            duration_ms=0,
+            ended_by_reason=cancellation.reason.value,
+            ended_by_source=cancellation.source.value,
+            ended_by_name=cancellation.by,
+        )
+        if ended:
+            events += log.append(
+                conversation,
+                turn.pk,
+                abort_event(cancellation),
+                TurnEvent(
+                    type=EventType.TURN_END,
+                    payload={"status": TurnStatus.CANCELLED.value, "duration_ms": 0, "usage": {}},
+                ),
+                at=at,
+            )
+    return events
 
 
-def _at_work() -> Counter[object]:
-    """How many turns of each user are at work; one that waits for a sub-agent is not."""
-    waited_for = Turn.objects.filter(
-        parent=OuterRef("pk"), is_detached=False, status__in=ACTIVE_STATUSES
+def _sent_before(conversation: Conversation, client_id: str | None) -> Turn | None:
+    """The turn of the same message, if its client has sent it before."""
+    if client_id is None:
+        return None
+    return Turn.objects.filter(conversation=conversation, client_id=client_id).first()
+
+
+def _check_room(conversation: Conversation, *, parent: Turn | None) -> None:
+    """Raise unless another turn may wait here; `parent` is the turn that it would work for."""
+    if conversation.parked_at is not None:
+        raise ConversationParked
+    if conversation.parent_id is not None and parent is None:
+        raise MessageRejected(
+            _("A sub-agent works here. Write to the conversation that it works for.")
+        )
+    waiting = Turn.objects.filter(conversation=conversation, status=TurnStatus.QUEUED).count()
+    if waiting >= app_settings.MAX_QUEUED:
+        raise QueueIsFull
+
+
+def _terms_of(agent: Agent) -> dict[str, Any]:
+    """The fields of a turn that its agent decides, as it is now."""
+    return {
+        "agent": agent.name,
+        "turn_timeout_ms": _turn_timeout_ms(agent),
+        "step_limit": agent.step_limit or app_settings.STEP_LIMIT,
+        "token_limit": agent.token_limit,
+    }
+
+
+def _begin(conversation: Conversation, turn: Turn, *, process: Process) -> Claimed:
+    at = database_now()
+    is_alive = Exists(Process.objects.filter(pk=process.pk, ended_at=None))
+    queued = Turn.objects.filter(is_alive, pk=turn.pk, status=TurnStatus.QUEUED)
+    changed = queued.update(
+        status=TurnStatus.RUNNING, owner=process, epoch=F("epoch") + 1, started_at=at
     )
-    at_work = Turn.objects.filter(~Exists(waited_for), status__in=LIVE_STATUSES).order_by()
-    return Counter(at_work.values_list("conversation__owner", flat=True))
+    if not changed:
+        raise IntegrityError("the turn was taken meanwhile, or this process has lost its lease")
+    reports = take(conversation, at=at)
+    said = {"type": "text", "text": turn.user_message}
+    is_carrier = bool(reports) and turn.source == CARRIER
+    content = reports if is_carrier else [*reports, said]
+    messages.add(conversation, turn, role="user", content=content, at=at)
+    claimed = ClaimedTurn(
+        id=turn.pk,
+        conversation_id=turn.conversation_id,
+        epoch=turn.epoch + 1,
+        agent=turn.agent,
+        user_message=turn.user_message,
+        turn_timeout=None if turn.turn_timeout_ms is None else turn.turn_timeout_ms / 1000,
+        step_limit=turn.step_limit,
+        token_limit=turn.token_limit,
+        family_token_limit=token_limit(turn),
+        parent_id=turn.parent_id,
+    )
+    checkpoint("in_claim")
+    started = TurnEvent(
+        type=EventType.TURN_START,
+        payload={
+            "user_message": turn.user_message,
+            "client_id": turn.client_id,
+            "agent": turn.agent,
+            "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
+            "turn_timeout_ms": turn.turn_timeout_ms,
+            "source": turn.source,
+            "reports": [block["sub_agent"] for block in reports],
+        },
+    )
+    return claimed, log.append(conversation, turn.pk, started, at=at)
+
+
+def _turn_timeout_ms(agent: Agent) -> int | None:
+    """The agent's limit, else the project's; None = no limit, which both may write as 0."""
+    if agent.turn_timeout_ms is not None:
+        return agent.turn_timeout_ms or None
+    return milliseconds(app_settings.TURN_TIMEOUT or None)
+
+
+def _title(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"

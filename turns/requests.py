@@ -16,7 +16,7 @@ from turns.identity import User, reload, turn_for
 from turns.models import Conversation, Turn
 from turns.news import News
 from turns.operations import OpOutcome
-from turns.store import cancel_queued, settle_requests
+from turns.queue import cancel_queued
 from turns.sub_agents.cascades import Cascade, cancel_descendants
 
 _NOT_BEGUN = (CallStatus.PENDING, CallStatus.AWAITING_APPROVAL)
@@ -101,7 +101,7 @@ def cancel_by_rule(
         wishes.write(turn, cancellation)
         if turn.status == TurnStatus.QUEUED:
             events += cancel_queued(conversation, [turn], cancellation, at=at)
-            settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+            wishes.settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
             continue
         Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(
             status=TurnStatus.CANCELLING
@@ -158,7 +158,7 @@ def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> Ca
     cascade = Cascade()
     events = cancel_queued(conversation, waiting, cancellation, at=at)
     if turn.status == TurnStatus.QUEUED:
-        settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+        wishes.settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
         turn.status = TurnStatus.CANCELLED
     elif wish.mode == "now":
         Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(

@@ -30,7 +30,7 @@ from turns.models import Process
 from turns.news import tell
 from turns.processes import recovery
 from turns.processes.ownership import Ownership
-from turns.stores import DatabaseStore
+from turns.store import DatabaseStore
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from governance import CancelSource, checkpoint, is_cancel_intent
 from governance.doors import database_door
 from governance.storable import storable_text
-from turns import continuations, operations, parking, requests, runtime, sinks, store
+from turns import continuations, operations, parking, queue, requests, runtime, sinks
 from turns.agents import find_agent
 from turns.conf import app_settings
 from turns.deadlines import DeadlineReceipt, set_deadline
@@ -246,7 +246,7 @@ def _turn_meant(
 @database_door
 def _enqueue(
     user: User, conversation_id: UUID, text: str, source: str, client_id: str | None
-) -> store.Enqueued:
+) -> queue.Enqueued:
     conversation = conversation_for(user, conversation_id)
     if not text.strip():
         raise MessageRejected(_("The message is empty."))
@@ -257,7 +257,7 @@ def _enqueue(
         )
     if client_id is not None and not 0 < len(client_id) <= CLIENT_ID_LENGTH:
         raise MessageRejected(_("client_id must have 1 to 64 characters."))
-    return store.enqueue(
+    return queue.enqueue(
         conversation.pk,
         text=storable_text(text),
         source=source,

@@ -1,303 +1,81 @@
-"""Keeps turns until they end: enqueue, claim, cancel what waits; a change of status is a compare-and-set (sync ORM)."""
+"""The supervisor's store on Django's ORM: persists, then publishes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
-from typing import Any
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
-from django.db.models import Exists, F
-from django.db.models.functions import Now
-from django.utils.translation import gettext as _
+from governance import Decision, approvals, checkpoint
+from governance.doors import database_door, polling_door
+from turns import endings, scheduling, sinks, wishes
+from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
+from turns.dispatch import hints
+from turns.news import tell
+from turns.processes import recovery
+from turns.processes.ownership import Ownership
+from turns.sub_agents import deliveries
 
-from governance import Cancellation, CancelReason, CancelSource, checkpoint
-from governance.moments import database_now
-from turns import log
-from turns.agents import find_agent
-from turns.conf import app_settings
-from turns.core.events import EventType, TurnEvent, milliseconds
-from turns.core.ports import CancelOrder, ClaimedTurn
-from turns.core.turns import LIVE_STATUSES, TurnStatus
-from turns.dispatch import get_dispatcher
-from turns.exceptions import ConversationParked, MessageRejected, QueueIsFull
-from turns.models import Agent, CancelRequest, Conversation, Message, Process, Turn
-from turns.rates import count_message
-from turns.signals import cancel_settled
-from turns.sub_agents.families import token_limit
-from turns.sub_agents.reports import take
-
-TITLE_LENGTH = 60
-CARRIER = "sub_agent"  # the source of a turn that carries reports
-
-Claimed = tuple[ClaimedTurn, list[log.WireEvent]]
+_claim_next = database_door(scheduling.claim_next)
+# A cancel waits behind nothing (C12); nor does what is read in the same round, or it would hold up the next one.
+_open_orders = polling_door(wishes.open_orders)
+_decisions = polling_door(approvals.decided)
+_end_turn = database_door(endings.end_turn)
+_sweep = database_door(recovery.sweep)
+_deliver_after = database_door(deliveries.after)
+_dispatch_again = database_door(scheduling.dispatch_again)
+_waiting_conversations = database_door(scheduling.waiting_conversations)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueued:
-    """A turn that waits to be claimed; `is_new` is False where the same client id came again."""
+class DatabaseStore:
+    """Keeps turns in the database; publishes what it has persisted."""
 
-    turn: Turn
-    is_new: bool
-    events: list[log.WireEvent]
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
 
+    async def claim_next(self) -> ClaimedTurn | None:
+        """Make the queued turn ours that is next."""
+        checkpoint("before_claim")
+        claimed = await _claim_next(process=self._ownership.process)
+        if claimed is None:
+            return None
+        checkpoint("after_claim")
+        turn, events = claimed
+        await sinks.publish(turn.conversation_id, events)
+        return turn
 
-def enqueue(
-    conversation_id: UUID,
-    *,
-    text: str,
-    source: str,
-    client_id: str | None,
-    parent: Turn | None = None,
-    writer_id: Any = None,
-) -> Enqueued:
-    """Queue a turn for a user message, under the limits that its agent has now.
+    async def open_orders(self, turn_ids: Sequence[UUID]) -> list[CancelOrder]:
+        """Return the unsettled cancel requests of these turns."""
+        return await _open_orders(turn_ids)
 
-    `writer_id` is the person whose message it is, and who may not send too many; None = no person has written it.
+    async def decisions(self, questions: Sequence[str]) -> list[Decision]:
+        """Return what people have decided of these questions."""
+        return await _decisions(questions)
 
-    Raises:
-        QueueIsFull: too many turns wait already (P4).
-        TooManyMessages: the writer has sent too many within a minute (P4).
-        ConversationParked: a person has to let it go on first.
-        MessageRejected: a sub-agent works there, for another turn.
-        AgentUnavailable: the conversation's agent was deleted or switched off.
-    """
-    with transaction.atomic():
-        conversation = log.locked(conversation_id)
-        if client_id is not None:
-            known = Turn.objects.filter(conversation=conversation, client_id=client_id).first()
-            if known is not None:
-                return Enqueued(turn=known, is_new=False, events=[])
-        if conversation.parked_at is not None:
-            raise ConversationParked
-        if conversation.parent_id is not None and parent is None:
-            raise MessageRejected(
-                _("A sub-agent works here. Write to the conversation that it works for.")
-            )
-        waiting = Turn.objects.filter(conversation=conversation, status=TurnStatus.QUEUED).count()
-        if waiting >= app_settings.MAX_QUEUED:
-            raise QueueIsFull
-        agent = find_agent(conversation.agent)
-        if writer_id is not None:
-            count_message(writer_id)
-        conversation.last_number += 1
-        conversation.title = conversation.title or _title(text)
-        conversation.save(update_fields=["last_number", "title"])
-        turn = Turn.objects.create(
-            conversation=conversation,
-            number=conversation.last_number,
-            parent=parent,
-            agent=agent.name,
-            user_message=text,
-            source=source,
-            client_id=client_id,
-            turn_timeout_ms=_turn_timeout_ms(agent),
-            step_limit=agent.step_limit or app_settings.STEP_LIMIT,
-            token_limit=agent.token_limit,
-            queued_at=database_now(),
-            dispatched_at=Now(),
-        )
-        get_dispatcher().dispatch(conversation.pk, turn.pk)
-        queued = TurnEvent(
-            type=EventType.TURN_QUEUED,
-            payload={"user_message": text, "client_id": client_id, "source": source},
-        )
-        return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
+    async def end_turn(
+        self, turn: ClaimedTurn, ending: TurnEnding, *, steps: int, usage: dict[str, int]
+    ) -> bool:
+        """End the turn if it is still ours."""
+        checkpoint("before_end")
+        ended = await _end_turn(turn.id, ending, epoch=turn.epoch, steps=steps, usage=usage)
+        checkpoint("after_end")
+        if ended is None:
+            return False
+        await tell(ended, nudge=self._nudge_others)
+        for conversation_id, events in await _deliver_after(turn.id):
+            await sinks.publish(conversation_id, events)
+        return True
 
+    async def sweep(self, live: Collection[UUID]) -> None:
+        """End what has no live owner, and tell of it."""
+        await tell(await _sweep(self._ownership.process, live), nudge=self._nudge_others)
 
-def claim_next(conversation_id: UUID, *, process: Process, waits: bool = True) -> Claimed | None:
-    """Make the oldest queued turn of an idle conversation running and owned by `process`; None if there is none.
+    async def dispatch_again(self) -> None:
+        """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
+        await _dispatch_again()
 
-    Two processes may try at once: the unique index on the live turn of a conversation lets one through. Without `waits`
-    a conversation that somebody is writing is left alone.
-    """
-    try:
-        with transaction.atomic():
-            conversation = log.locked(conversation_id, waits=waits)
-            is_busy = conversation.turns.filter(status__in=LIVE_STATUSES).exists()
-            if is_busy or conversation.parked_at is not None:
-                return None
-            turn = conversation.turns.filter(status=TurnStatus.QUEUED).order_by("number").first()
-            if turn is None:
-                return None
-            return _claim(conversation, turn, process=process)
-    except (IntegrityError, Conversation.DoesNotExist):
-        return None
+    async def waiting_conversations(self) -> list[UUID]:
+        """Return the conversations with a queued turn and no live one."""
+        return await _waiting_conversations()
 
-
-def open_orders(turn_ids: Sequence[UUID]) -> list[CancelOrder]:
-    """Return the unsettled cancel requests of these turns, oldest first: one query for all."""
-    requests = CancelRequest.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by(
-        "requested_at"
-    )
-    return [
-        CancelOrder(
-            turn_id=request.turn_id,
-            tool_id=request.tool_id,
-            mode=request.mode,
-            cancellation=cancellation_of(request),
-        )
-        for request in requests
-    ]
-
-
-def wish_of(turn: Turn, *, tool_id: str = "") -> Cancellation | None:
-    """Return the stored wish to end a turn now, or one of its calls, if there is one."""
-    request = CancelRequest.objects.filter(turn=turn, tool_id=tool_id, mode="now").first()
-    return cancellation_of(request) if request else None
-
-
-def cancel_queued(
-    conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
-) -> list[log.WireEvent]:
-    """End turns of a locked conversation that have not begun: nothing of them runs (C7). Return their events."""
-    events: list[log.WireEvent] = []
-    for turn in turns:
-        ended = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
-            status=TurnStatus.CANCELLED,
-            ended_at=at,
-            duration_ms=0,
-            ended_by_reason=cancellation.reason.value,
-            ended_by_source=cancellation.source.value,
-            ended_by_name=cancellation.by,
-        )
-        if ended:
-            events += log.append(
-                conversation,
-                turn.pk,
-                abort_event(cancellation),
-                TurnEvent(
-                    type=EventType.TURN_END,
-                    payload={"status": TurnStatus.CANCELLED.value, "duration_ms": 0, "usage": {}},
-                ),
-                at=at,
-            )
-    return events
-
-
-def settle_requests(
-    turn_id: UUID, *, outcome: str, at: datetime | None = None, tool_id: str | None = None
-) -> None:
-    """Note that what was asked has come true: of one call, or of the turn with all that is still open.
-
-    `at` is a moment of the database's clock, now unless given.
-    """
-    requests = CancelRequest.objects.filter(turn_id=turn_id, settled_at=None)
-    if tool_id is not None:
-        requests = requests.filter(tool_id=tool_id)
-    for request in requests:
-        at = at or database_now()  # not asked where there is nothing to settle, as nearly always
-        passed = round((at - request.requested_at).total_seconds() * 1000)
-        request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
-        request.save(update_fields=["settled_at", "settled_ms", "outcome"])
-        transaction.on_commit(partial(_tell_settled, request), robust=True)
-
-
-def _tell_settled(request: CancelRequest) -> None:
-    cancel_settled.send_robust(
-        sender=CancelRequest,
-        source=request.source,
-        what="call" if request.tool_id else "turn",
-        seconds=(request.settled_ms or 0) / 1000,
-    )
-
-
-def abort_event(cancellation: Cancellation, *, descendants: int = 0) -> TurnEvent:
-    """Return the event that says why a turn is ended before its time, and how many it takes with it."""
-    return TurnEvent(
-        type=EventType.TURN_ABORT,
-        payload={
-            "reason": cancellation.reason.value,
-            "source": cancellation.source.value,
-            "by": cancellation.by,
-            "descendants": descendants,
-        },
-    )
-
-
-def cancellation_of(request: CancelRequest) -> Cancellation:
-    """Return a stored request as a value."""
-    return Cancellation(
-        reason=CancelReason(request.reason),
-        source=CancelSource(request.source),
-        by=request.by_name,
-        note=request.note,
-    )
-
-
-def add_message(
-    conversation: Conversation,
-    turn: Turn,
-    *,
-    role: str,
-    content: list[dict[str, Any]],
-    at: datetime,
-    **fields: Any,
-) -> Message:
-    """Append a message to a locked conversation."""
-    conversation.last_position += 1
-    conversation.save(update_fields=["last_position"])
-    return Message.objects.create(
-        conversation=conversation,
-        turn=turn,
-        position=conversation.last_position,
-        role=role,
-        content=content,
-        at=at,
-        **fields,
-    )
-
-
-def _claim(conversation: Conversation, turn: Turn, *, process: Process) -> Claimed:
-    at = database_now()
-    is_alive = Exists(Process.objects.filter(pk=process.pk, ended_at=None))
-    queued = Turn.objects.filter(is_alive, pk=turn.pk, status=TurnStatus.QUEUED)
-    changed = queued.update(
-        status=TurnStatus.RUNNING, owner=process, epoch=F("epoch") + 1, started_at=at
-    )
-    if not changed:
-        raise IntegrityError("the turn was taken meanwhile, or this process has lost its lease")
-    reports = take(conversation, at=at)
-    said = {"type": "text", "text": turn.user_message}
-    is_carrier = bool(reports) and turn.source == CARRIER
-    content = reports if is_carrier else [*reports, said]
-    add_message(conversation, turn, role="user", content=content, at=at)
-    claimed = ClaimedTurn(
-        id=turn.pk,
-        conversation_id=turn.conversation_id,
-        epoch=turn.epoch + 1,
-        agent=turn.agent,
-        user_message=turn.user_message,
-        turn_timeout=None if turn.turn_timeout_ms is None else turn.turn_timeout_ms / 1000,
-        step_limit=turn.step_limit,
-        token_limit=turn.token_limit,
-        family_token_limit=token_limit(turn),
-        parent_id=turn.parent_id,
-    )
-    checkpoint("in_claim")
-    started = TurnEvent(
-        type=EventType.TURN_START,
-        payload={
-            "user_message": turn.user_message,
-            "client_id": turn.client_id,
-            "agent": turn.agent,
-            "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
-            "turn_timeout_ms": turn.turn_timeout_ms,
-            "source": turn.source,
-            "reports": [block["sub_agent"] for block in reports],
-        },
-    )
-    return claimed, log.append(conversation, turn.pk, started, at=at)
-
-
-def _turn_timeout_ms(agent: Agent) -> int | None:
-    """The agent's limit, else the project's; None = no limit, which both may write as 0."""
-    if agent.turn_timeout_ms is not None:
-        return agent.turn_timeout_ms or None
-    return milliseconds(app_settings.TURN_TIMEOUT or None)
-
-
-def _title(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"
+    async def _nudge_others(self, owner_id: UUID) -> None:
+        """The supervisor looks itself for what is stored for its own turns."""
+        if owner_id != self._ownership.process.pk:
+            await hints.send(owner_id)

@@ -1,11 +1,22 @@
-"""Writes down that a turn, or one of its calls, is to end: one row for each, whoever wishes it (C2, C5; sync ORM)."""
+"""Wishes: that a turn, or one of its calls, is to end. One row for each, whoever wishes it (C2, C5; sync ORM).
+
+A wish is written down before anything is done about it, obeyed by who owns the turn, and settled when it has come true.
+"""
 
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any
+from uuid import UUID
 
-from governance import CallStatus, Cancellation, selectors
+from django.db import transaction
+
+from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
 from governance.moments import database_now
+from turns.core.events import EventType, TurnEvent
+from turns.core.ports import CancelOrder
 from turns.models import CancelRequest, Turn
+from turns.signals import cancel_settled
 
 
 def write(
@@ -34,6 +45,78 @@ def write(
     )
     if not is_new and request.mode != mode == "now" and request.settled_at is None:
         CancelRequest.objects.filter(pk=request.pk).update(mode="now")
+
+
+def open_orders(turn_ids: Sequence[UUID]) -> list[CancelOrder]:
+    """Return the unsettled cancel requests of these turns, oldest first: one query for all."""
+    requests = CancelRequest.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by(
+        "requested_at"
+    )
+    return [
+        CancelOrder(
+            turn_id=request.turn_id,
+            tool_id=request.tool_id,
+            mode=request.mode,
+            cancellation=_cancellation(request),
+        )
+        for request in requests
+    ]
+
+
+def stored(turn: Turn, *, tool_id: str = "") -> Cancellation | None:
+    """Return the stored wish to end a turn now, or one of its calls, if there is one."""
+    request = CancelRequest.objects.filter(turn=turn, tool_id=tool_id, mode="now").first()
+    return _cancellation(request) if request else None
+
+
+def settle(
+    turn_id: UUID, *, outcome: str, at: datetime | None = None, tool_id: str | None = None
+) -> None:
+    """Note that what was asked has come true: of one call, or of the turn with all that is still open.
+
+    `at` is a moment of the database's clock, now unless given.
+    """
+    requests = CancelRequest.objects.filter(turn_id=turn_id, settled_at=None)
+    if tool_id is not None:
+        requests = requests.filter(tool_id=tool_id)
+    for request in requests:
+        at = at or database_now()  # not asked where there is nothing to settle, as nearly always
+        passed = round((at - request.requested_at).total_seconds() * 1000)
+        request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
+        request.save(update_fields=["settled_at", "settled_ms", "outcome"])
+        transaction.on_commit(partial(_tell_settled, request), robust=True)
+
+
+def abort_event(cancellation: Cancellation, *, descendants: int = 0) -> TurnEvent:
+    """Return the event that says why a turn is ended before its time, and how many it takes with it."""
+    return TurnEvent(
+        type=EventType.TURN_ABORT,
+        payload={
+            "reason": cancellation.reason.value,
+            "source": cancellation.source.value,
+            "by": cancellation.by,
+            "descendants": descendants,
+        },
+    )
+
+
+def _cancellation(request: CancelRequest) -> Cancellation:
+    """Return a stored request as a value."""
+    return Cancellation(
+        reason=CancelReason(request.reason),
+        source=CancelSource(request.source),
+        by=request.by_name,
+        note=request.note,
+    )
+
+
+def _tell_settled(request: CancelRequest) -> None:
+    cancel_settled.send_robust(
+        sender=CancelRequest,
+        source=request.source,
+        what="call" if request.tool_id else "turn",
+        seconds=(request.settled_ms or 0) / 1000,
+    )
 
 
 def _running_tools(turn: Turn) -> list[str]:

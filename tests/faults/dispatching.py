@@ -39,7 +39,7 @@ def main() -> None:
     from django.db import connection, transaction
     from procrastinate.contrib.django.models import ProcrastinateJob
 
-    from turns import store
+    from turns import queue
     from turns.dispatch import get_dispatcher
     from turns.models import Conversation, Turn
 
@@ -51,7 +51,7 @@ def main() -> None:
     conversation = Conversation.objects.create(owner=get_user_model().objects.get(username="ada"))
 
     def enqueue() -> Turn:
-        return store.enqueue(conversation.pk, text="x", source="typed", client_id=None).turn
+        return queue.enqueue(conversation.pk, text="x", source="typed", client_id=None).turn
 
     with transaction.atomic():
         enqueue()

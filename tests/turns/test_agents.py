@@ -6,7 +6,7 @@ from django.core.management import call_command
 
 from governance import ErrorType
 from tests.turns.support import Stage, in_database
-from turns import runtime, selectors, services, store
+from turns import queue, runtime, selectors, services
 from turns.agents import find_agent, make_first_agent
 from turns.core.tool_names import ToolNames
 from turns.exceptions import AgentUnavailable
@@ -289,4 +289,4 @@ class TestUnavailable:
         Agent.objects.all().delete()
 
         with pytest.raises(AgentUnavailable):
-            store.enqueue(made.id, text="go", source="typed", client_id=None)
+            queue.enqueue(made.id, text="go", source="typed", client_id=None)

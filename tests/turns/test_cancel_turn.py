@@ -11,7 +11,7 @@ from governance import CancelSource
 from governance.selectors import CallRow
 from tests.support import eventually
 from tests.turns.support import Props, Stage, in_database, row
-from turns import requests, services, store
+from turns import queue, requests, services
 from turns.models import CancelRequest, Operation, Turn
 from turns.requests import CancelWish
 from turns.services import OpOutcome
@@ -452,7 +452,7 @@ async def test_a_request_before_the_claim_counts(stage: Stage):
     """Stored while the turn waits: it ends at once and is never claimed; the next message runs."""
     model = stage.play([text("Answer.")])
     enqueued = await in_database(
-        lambda: store.enqueue(stage.id, text="too late", source="typed", client_id=None)
+        lambda: queue.enqueue(stage.id, text="too late", source="typed", client_id=None)
     )
     receipt = await stage.cancel(enqueued.turn.pk)
     assert receipt.status == "cancelled"

@@ -13,7 +13,7 @@ from governance import CancelSource
 from tests.support import eventually
 from tests.turns.rows import Planted, make_process
 from tests.turns.support import Stage, in_database, row
-from turns import dispatch, queue, requests, runtime, store
+from turns import dispatch, queue, requests, runtime, scheduling
 from turns.attendance import disconnects
 from turns.dispatch import hints
 from turns.models import Conversation, DisconnectPolicy, Process, Turn
@@ -41,7 +41,7 @@ async def waking():
 
 
 def enqueue(conversation_id) -> Turn:
-    return store.enqueue(conversation_id, text="x", source="typed", client_id=None).turn
+    return queue.enqueue(conversation_id, text="x", source="typed", client_id=None).turn
 
 
 async def test_the_embedded_one_wakes_this_process_after_the_commit_and_not_after_a_rollback(
@@ -62,12 +62,12 @@ async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
     stage: Stage, waking: Waking
 ):
     turn = await in_database(lambda: enqueue(stage.id))
-    assert await in_database(queue.dispatch_again) == 0
-    old = Now() - queue.DISPATCH_PATIENCE - timedelta(seconds=1)
+    assert await in_database(scheduling.dispatch_again) == 0
+    old = Now() - scheduling.DISPATCH_PATIENCE - timedelta(seconds=1)
     await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
     waking.woken.clear()
-    assert await in_database(queue.dispatch_again) == 1
-    assert await in_database(queue.dispatch_again) == 0
+    assert await in_database(scheduling.dispatch_again) == 1
+    assert await in_database(scheduling.dispatch_again) == 0
     await eventually(lambda: waking.woken == [stage.id])
 
 
@@ -75,7 +75,7 @@ async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(stage: Stag
     planted = await in_database(lambda: Planted(stage.user))
     await in_database(lambda: planted.turn("running"))
     await in_database(lambda: planted.turn("queued"))
-    assert await in_database(queue.dispatch_again) == 0
+    assert await in_database(scheduling.dispatch_again) == 0
 
 
 async def test_a_lost_dispatch_is_made_up_for_by_the_sweep(stage: Stage, settings):

@@ -10,9 +10,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from governance.models import ToolCall
 from tests.turns.rows import Planted, make_process
 from tests.turns.support import Stage, in_database
-from turns import processes, queue, runtime
+from turns import processes, runtime, scheduling
 from turns.models import Turn
 from turns.testing import gate, text
 
@@ -39,7 +40,7 @@ def owners_of(conversations: list[Any]) -> list[str]:
 
 def test_users_take_turns_and_each_one_s_oldest_comes_first(crowd):
     mine, _hers = crowd
-    order = queue.waiting_conversations()
+    order = scheduling.waiting_conversations()
     assert owners_of(order) == ["ada", "eve", "ada", "eve", *["ada"] * 6]
     assert [pk for pk in order if pk in {one.id for one in mine}] == [one.id for one in mine]
 
@@ -47,34 +48,40 @@ def test_users_take_turns_and_each_one_s_oldest_comes_first(crowd):
 def test_what_a_user_has_at_work_counts_wherever_it_runs(crowd, ada):
     for _ in range(2):
         Planted(ada).turn("running", owner=make_process())
-    order = queue.waiting_conversations(limit=4)
+    order = scheduling.waiting_conversations(limit=4)
     assert owners_of(order) == ["eve", "eve", "ada", "ada"]
 
 
 def test_a_turn_that_waits_for_its_sub_agent_is_not_at_work(crowd, eve):
     planted = Planted(eve)
     parent = planted.turn("running", owner=make_process())
-    assert owners_of(queue.waiting_conversations(limit=2)) == ["ada", "ada"]
-    Planted(eve).turn("running", parent=parent)
-    assert owners_of(queue.waiting_conversations(limit=2)) == ["ada", "ada"]
-    Turn.objects.filter(parent=parent).update(is_detached=False, status="completed")
-    Planted(eve).turn(
-        "queued", parent=parent, queued_at=timezone.now() - timedelta(hours=1)
-    )  # the one that it waits for now
-    assert owners_of(queue.waiting_conversations(limit=2)) == ["eve", "ada"]
+    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "ada"]
+    planted.call(parent, "a", "running", tool_name="sessions_ask")
+    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "eve"]
+    planted.call(parent, "b", "running")  # and does something itself meanwhile
+    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "ada"]
+
+
+def test_a_turn_that_waits_for_a_person_is_not_at_work(crowd, ada):
+    planted = Planted(ada)
+    asking = planted.turn("running", owner=make_process())
+    question = planted.call(asking, "a", "awaiting_approval")
+    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "eve"]
+    ToolCall.objects.filter(pk=question.pk).update(status="running")
+    assert owners_of(scheduling.waiting_conversations(limit=2)) == ["eve", "ada"]
 
 
 def test_several_messages_in_one_conversation_are_one_place_in_the_queue(crowd):
     mine, _hers = crowd
     for _ in range(3):
         mine[0].turn("queued")
-    order = queue.waiting_conversations()
+    order = scheduling.waiting_conversations()
     assert len(order) == len(set(order)) == 10
 
 
 def test_each_claim_of_several_runners_is_fair(crowd):
     runners = [processes.register(), processes.register()]
-    claims = [queue.claim_next(process=runners[number % 2]) for number in range(5)]
+    claims = [scheduling.claim_next(process=runners[number % 2]) for number in range(5)]
     owners = owners_of([claimed.conversation_id for claimed, _events in claims])
     assert owners == ["ada", "eve", "ada", "eve", "ada"]
     assert Counter(Turn.objects.filter(status="running").values_list("owner", flat=True)) == {
@@ -89,9 +96,9 @@ def test_a_conversation_that_cannot_be_claimed_keeps_nobody_else_waiting(crowd, 
     report = Planted(ada).turn("completed", parent=parent, is_detached=True)
     # Written by something else than us: a cancel that nothing has caused.
     Turn.objects.filter(pk=report.pk).update(status="cancelled", ended_by_reason="")
-    assert queue.waiting_conversations(limit=1) == [mine[0].id]
+    assert scheduling.waiting_conversations(limit=1) == [mine[0].id]
 
-    claims = [queue.claim_next(process=processes.register()) for _ in range(3)]
+    claims = [scheduling.claim_next(process=processes.register()) for _ in range(3)]
 
     owners = owners_of([claimed.conversation_id for claimed, _events in claims])
     assert owners == ["eve", "ada", "eve"]
@@ -112,26 +119,27 @@ def test_nobody_waits_for_a_conversation_that_stands_still_in_a_write(crowd):
                 "SELECT 1 FROM turns_conversation WHERE id = %s FOR UPDATE", [mine[0].id]
             )
         with transaction.atomic():
-            claimed, _events = queue.claim_next(process=processes.register())
+            claimed, _events = scheduling.claim_next(process=processes.register())
         assert claimed.conversation_id == hers[0].id
         for one in (*mine[1:], hers[1]):
             Turn.objects.filter(conversation=one.id).update(status="cancelled")
-        assert queue.claim_next(process=processes.register()) is None
+        assert scheduling.claim_next(process=processes.register()) is None
     finally:
         other.rollback()
         other.close()
-    assert queue.claim_next(process=processes.register()) is not None
+    assert scheduling.claim_next(process=processes.register()) is not None
 
 
 def test_the_queue_asks_as_often_however_many_wait(crowd, ada):
+    Planted(ada).turn("running")
     with CaptureQueriesContext(connection) as few:
-        queue.waiting_conversations()
+        scheduling.waiting_conversations()
     for _ in range(20):
         Planted(ada).turn("queued")
         Planted(ada).turn("running")
     with CaptureQueriesContext(connection) as many:
-        queue.waiting_conversations()
-    assert len(few) == len(many) == 2
+        scheduling.waiting_conversations()
+    assert len(few) == len(many) == 3
 
 
 async def test_one_user_s_crowd_does_not_keep_another_user_waiting(stage: Stage, eve, settings):

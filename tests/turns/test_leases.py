@@ -17,7 +17,7 @@ from governance.moments import ago, database_now
 from tests.support import eventually
 from tests.turns.rows import Planted, make_process, said
 from tests.turns.support import Stage, in_database, row
-from turns import endings, processes, queue, runtime, store
+from turns import endings, processes, queue, runtime, scheduling
 from turns.core.exceptions import Fenced
 from turns.core.loop_watch import LoopWatch
 from turns.core.ports import TurnEnding
@@ -203,7 +203,7 @@ class TestLoss:
 def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
     planted = Planted(ada)
     planted.turn("queued")
-    claimed, _events = store.claim_next(planted.id, process=processes.register())
+    claimed, _events = queue.claim(planted.id, process=processes.register())
 
     class Lost:
         is_held = False
@@ -225,8 +225,8 @@ def test_a_process_that_was_ended_claims_nothing(ada):
     planted.turn("queued")
     process = processes.register()
     processes.retire(process)
-    assert store.claim_next(planted.id, process=process) is None
-    assert store.claim_next(planted.id, process=processes.register()) is not None
+    assert queue.claim(planted.id, process=process) is None
+    assert queue.claim(planted.id, process=processes.register()) is not None
 
 
 @pytest.mark.parametrize("skew", [timedelta(hours=-1), timedelta(hours=1)])
@@ -235,8 +235,8 @@ def test_the_clock_of_a_machine_does_not_matter(ada, monkeypatch, skew):
     monkeypatch.setattr(timezone, "now", lambda: real() + skew)
     process = processes.register()
     planted = Planted(ada)
-    waiting = store.enqueue(planted.id, text="go", source="typed", client_id=None).turn
-    claimed, _events = store.claim_next(planted.id, process=process)
+    waiting = queue.enqueue(planted.id, text="go", source="typed", client_id=None).turn
+    claimed, _events = queue.claim(planted.id, process=process)
     assert recovery.sweep(process, []) == News()  # just claimed: left alone
     turn = Turn.objects.get(pk=waiting.pk)
     for at in (turn.queued_at, turn.started_at, Process.objects.get().seen_at):
@@ -283,7 +283,7 @@ class TestSweep:
             len(recovery.end_orphaned().batches)
         )  # what was locked at that moment waits for the next
         assert sum(found) == len(planted)
-        assert set(queue.waiting_conversations()) == {one.id for one in planted}
+        assert set(scheduling.waiting_conversations()) == {one.id for one in planted}
         assert Turn.objects.filter(status="interrupted", epoch=1).count() == len(planted)
 
     def test_does_not_wait_for_a_conversation_that_somebody_has_locked(self, ada):
@@ -314,7 +314,7 @@ class TestSweep:
         def questions() -> list[str]:
             with CaptureQueriesContext(connection) as queries:
                 assert recovery.sweep(process, []) == News()
-                queue.waiting_conversations()
+                scheduling.waiting_conversations()
             return [query["sql"] for query in queries]
 
         before = questions()

@@ -7,7 +7,7 @@ import pytest
 from tests.support import eventually
 from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
-from turns import runtime, sinks, store
+from turns import queue, runtime, sinks
 from turns.lifespan import LifespanApplication
 from turns.models import Process, Turn
 from turns.testing import call, gate, text
@@ -37,7 +37,7 @@ async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(stag
     settings.TURNS_DRAIN_GRACE = 0.0
     stage.play([call("a", "held")])
     waiting = await in_database(
-        lambda: store.enqueue(stage.id, text="x", source="typed", client_id=None).turn
+        lambda: queue.enqueue(stage.id, text="x", source="typed", client_id=None).turn
     )
     server = Server()
     assert await server.ask("startup") == "lifespan.startup.complete"

@@ -8,7 +8,7 @@ from django.db import connection
 
 from tests.turns.rows import Planted
 from tests.turns.support import Stage, in_database
-from turns import rates, services, store
+from turns import queue, rates, services
 from turns.exceptions import MessageRejected, TooManyMessages
 from turns.models import MessageTally, Turn
 from turns.testing import gate, text
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def send(planted: Planted, writer: Any, **how: Any) -> Turn:
     how = {"client_id": None, "text": "x", "source": "typed", "writer_id": writer.pk, **how}
-    return store.enqueue(planted.id, **how).turn
+    return queue.enqueue(planted.id, **how).turn
 
 
 def pass_time(seconds: int) -> None:
@@ -58,7 +58,7 @@ def test_what_no_person_has_written_does_not_count(ada, settings):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 1
     planted = Planted(ada)
     for _ in range(3):
-        store.enqueue(planted.id, text="x", source="agent", client_id=None)
+        queue.enqueue(planted.id, text="x", source="agent", client_id=None)
     assert not MessageTally.objects.exists()
 
 

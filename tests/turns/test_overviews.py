@@ -123,6 +123,25 @@ def test_questions_of_another_program_and_of_turns_that_are_gone_are_nobodys(per
     assert marks_of(person) == {}
 
 
+def test_no_crowd_of_questions_hides_those_of_another_user(person):
+    crowded = Planted(User.objects.create_user("eve")).turn("running")
+    older = ask(crowded)
+    fields = {field.attname: getattr(older, field.attname) for field in Approval._meta.fields}
+    Approval.objects.bulk_create(
+        Approval(**{**fields, "id": None, "call_id": f"q{number}"}) for number in range(1_200)
+    )
+    place = Planted(person)
+    ask(place.turn("running"))
+    assert marks_of(person) == {place.id: Mark(Standing.ASKING, (place.id,))}
+
+
+def test_what_is_asked_below_a_conversation_is_told_to_whoever_looks_at_it(person):
+    place = Planted(person)
+    ask(set_to_work(place.turn("running")))
+    overview = overviews.read(conversations={place.id})
+    assert [question["tool_id"] for question in overview.questions[place.id]] == ["q"]
+
+
 def test_however_many_conversations_there_are_the_queries_are_a_handful(
     person, django_assert_max_num_queries
 ):
@@ -138,7 +157,7 @@ def test_what_was_interrupted_is_marked_without_a_look_at_what_was_said(
     places = [Planted(person) for _ in range(20)]
     for place in places:
         place.turn("interrupted")
-    with django_assert_num_queries(4) as asked:
+    with django_assert_num_queries(3) as asked:
         overview = overviews.read(owners={person.pk})
     assert overview.marks[person.pk] == {place.id: Mark(Standing.INTERRUPTED) for place in places}
     assert not [query for query in asked if '"user_message"' in query["sql"]]

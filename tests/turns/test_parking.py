@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from tests.turns.rows import Planted, said
 from tests.turns.support import Stage, in_database, row
-from turns import processes, queue, runtime, services, store
+from turns import processes, queue, runtime, scheduling, services
 from turns.exceptions import CannotContinue, ConversationNotFound, ConversationParked, TurnNotFound
 from turns.models import Conversation, Event, Turn
 from turns.processes import recovery
@@ -65,11 +65,11 @@ def test_a_parked_conversation_begins_nothing_and_takes_nothing(planted, setting
     settings.TURNS_PARK_AFTER = 1
     waiting = planted.turn("queued")
     lose(planted)
-    assert queue.waiting_conversations() == []
-    assert queue.dispatch_again() == 0
-    assert store.claim_next(planted.id, process=processes.register()) is None
+    assert scheduling.waiting_conversations() == []
+    assert scheduling.dispatch_again() == 0
+    assert queue.claim(planted.id, process=processes.register()) is None
     with pytest.raises(ConversationParked):
-        store.enqueue(planted.id, text="more", source="typed", client_id=None)
+        queue.enqueue(planted.id, text="more", source="typed", client_id=None)
     waiting.refresh_from_db()
     assert waiting.status == "queued"
 

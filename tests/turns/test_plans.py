@@ -15,7 +15,7 @@ from governance.doors import database_door
 from governance.models import Approval, ToolCall
 from tests.past import Past, plant
 from tests.turns.support import Stage, in_database
-from turns import queue, retention, runtime, selectors, services, store
+from turns import retention, runtime, scheduling, selectors, services, wishes
 from turns.attendance import viewers
 from turns.models import CancelRequest, DeadlineOrder, Event, Message, Operation, Turn
 from turns.processes import recovery
@@ -208,9 +208,9 @@ async def _looked_after(stage: Stage) -> None:
     process = (await runtime.ensure_started()).process
     live = [uuid.uuid4()]
     await in_database(lambda: recovery.sweep(process, live))
-    await in_database(lambda: store.open_orders(live))
-    await in_database(queue.waiting_conversations)
-    await in_database(queue.dispatch_again)
+    await in_database(lambda: wishes.open_orders(live))
+    await in_database(scheduling.waiting_conversations)
+    await in_database(scheduling.dispatch_again)
     await in_database(lambda: viewers.reconcile(process, {"socket": stage.id}))
     await in_database(viewers.end_overdue)
     await in_database(viewers.forget_lost)

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from governance import ToolCall
 from tests.turns.rows import Planted, said, use
-from turns import endings, processes, queue, selectors, store
+from turns import endings, processes, queue, scheduling, selectors, wishes
 from turns.core.chat_model import message_of
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
@@ -54,8 +54,8 @@ def queries_of_a_turn(planted: Planted, process) -> Counter:
         asked[name] = len(queries)
         return answer
 
-    measure("enqueue", lambda: store.enqueue(planted.id, text="go", source="typed", client_id="m1"))
-    claimed, _events = measure("claim", lambda: store.claim_next(planted.id, process=process))
+    measure("enqueue", lambda: queue.enqueue(planted.id, text="go", source="typed", client_id="m1"))
+    claimed, _events = measure("claim", lambda: queue.claim(planted.id, process=process))
     journal = DatabaseJournal(claimed, token=CancellationToken())
     call = ToolCall(id="new", tool_name="quick", scope=str(planted.id))
     message = message_of("hm", (call,), turn_id=str(claimed.id))
@@ -86,8 +86,8 @@ def test_a_turn_asks_as_often_with_a_long_past_as_with_none(ada, process):
 
 def test_a_poll_asks_once_however_many_turns_are_live(ada, process):
     turns = [Planted(ada).turn("running", owner=process).pk for _ in range(5)]
-    assert count(lambda: store.open_orders(turns)) == 1
-    assert count(queue.waiting_conversations) == 1
+    assert count(lambda: wishes.open_orders(turns)) == 1
+    assert count(scheduling.waiting_conversations) == 1
 
 
 def test_reads_ask_as_often_however_much_there_is(ada):

@@ -31,7 +31,7 @@ from governance import (
     selectors,
 )
 from tests.turns.support import TERMINAL, assert_protocol
-from turns import endings, histories, log, processes, requests, store
+from turns import endings, histories, log, processes, queue, requests
 from turns.core.chat_model import message_of
 from turns.core.exceptions import Fenced
 from turns.core.history import violations
@@ -87,7 +87,7 @@ class OneConversation(RuleBasedStateMachine):
     @precondition(lambda self: self.conversation.turns.count() < 4)
     @rule()
     def say(self) -> None:
-        store.enqueue(self.conversation.pk, text="go", source="typed", client_id=None)
+        queue.enqueue(self.conversation.pk, text="go", source="typed", client_id=None)
 
     @rule(mode=st.sampled_from(["now", "after_step"]))
     def cancel_turn(self, mode: str) -> None:
@@ -107,7 +107,7 @@ class OneConversation(RuleBasedStateMachine):
 
     @rule()
     def claim(self) -> None:
-        claimed = store.claim_next(self.conversation.pk, process=self.process)
+        claimed = queue.claim(self.conversation.pk, process=self.process)
         if claimed is None:
             return
         self._drop_journal()

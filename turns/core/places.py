@@ -4,8 +4,24 @@ Which of the queued turns gets a place is the store's to say: it knows those of 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
+
+from governance import CallStatus
+
+WAITING_TOOLS = frozenset({"sessions_ask"})  # wait for another turn
+
+
+def only_waits(open_calls: Iterable[tuple[CallStatus, str]]) -> bool:
+    """Return whether a turn with these open calls only waits for people or other turns, and so takes no place.
+
+    `open_calls` are the status and the tool of each.
+    """
+    going_on = list(open_calls)
+    return bool(going_on) and all(
+        status is CallStatus.AWAITING_APPROVAL or tool_name in WAITING_TOOLS
+        for status, tool_name in going_on
+    )
 
 
 class Places:

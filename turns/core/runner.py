@@ -9,7 +9,6 @@ from typing import Any
 
 from governance import (
     ApprovalRule,
-    CallStatus,
     Cancellation,
     CancellationToken,
     CancelReason,
@@ -27,6 +26,7 @@ from turns.core.clock import TurnClock, TurnFacts
 from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.marks import TIME_IS_UP
 from turns.core.messages import Message, TextBlock, ToolResultBlock
+from turns.core.places import only_waits
 from turns.core.ports import ClaimedTurn, TurnEnding, TurnJournal
 from turns.core.step_approver import StepApprover
 from turns.core.step_observer import StepObserver
@@ -34,7 +34,6 @@ from turns.core.turns import TurnStatus
 
 logger = logging.getLogger(__name__)
 
-WAITING_TOOLS = frozenset({"sessions_ask"})  # wait for another turn
 REPORT_REQUEST = (
     f"{TIME_IS_UP} Your time is up and no tool can be called any more. Report now, in this one answer, to whom you work "
     "for: what you have done, what you have found, and what is missing."
@@ -122,10 +121,10 @@ class TurnRunner:
     @property
     def is_waiting(self) -> bool:
         """Whether all that goes on is that a person is asked, or another turn is waited for: that costs nothing here."""
-        going_on = [call for call in self._calls.values() if not call.status.is_terminal]
-        return bool(going_on) and all(
-            call.status is CallStatus.AWAITING_APPROVAL or call.call.tool_name in WAITING_TOOLS
-            for call in going_on
+        return only_waits(
+            (call.status, call.call.tool_name)
+            for call in self._calls.values()
+            if not call.status.is_terminal
         )
 
     @property

@@ -20,7 +20,7 @@ from turns.endings import end_turn
 from turns.models import Process, Turn
 from turns.news import News
 from turns.processes import end_dead
-from turns.queue import waiting_conversations
+from turns.scheduling import waiting_conversations
 from turns.sub_agents import cascades, deliveries
 
 logger = logging.getLogger(__name__)

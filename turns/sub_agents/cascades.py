@@ -18,7 +18,7 @@ from turns import log, wishes
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import CancelRequest, Turn
 from turns.news import News
-from turns.store import cancel_queued, settle_requests
+from turns.queue import cancel_queued
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def _ask(turn: Turn, cancellation: Cancellation, *, mode: str, at: datetime) -> 
     wishes.write(turn, cancellation, mode=mode)
     if turn.status == TurnStatus.QUEUED:
         events = cancel_queued(conversation, [turn], cancellation, at=at)
-        settle_requests(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+        wishes.settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
         return Cascade(count=1, batches=[(turn.conversation_id, events)])
     if mode == "now":
         running = Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING)

@@ -13,7 +13,7 @@ from django.db import transaction
 from governance import Cancellation, CancelReason
 from governance.moments import database_now
 from governance.storable import storable_text
-from turns import log, store
+from turns import log, queue
 from turns.agents import enabled_agents, find_agent
 from turns.conf import app_settings
 from turns.core.events import EventType, TurnEvent
@@ -74,7 +74,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         place = Conversation.objects.create(
             owner_id=conversation.owner_id, parent=conversation, agent=found.name
         )
-        queued = store.enqueue(place.pk, text=text, source=SOURCE, client_id=None, parent=parent)
+        queued = queue.enqueue(place.pk, text=text, source=SOURCE, client_id=None, parent=parent)
         turn = queued.turn
         limit_ms = _limit_ms(turn.turn_timeout_ms, origin.time_left)
         Turn.objects.filter(pk=turn.pk).update(

@@ -4,13 +4,13 @@ A report is part of the next message that its conversation gets. Where nothing g
 queued to carry it; but nothing begins by itself after a cancel (C7).
 """
 
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Exists, Max, OuterRef, Q
+from django.db.models import Case, Exists, Max, OuterRef, Q, When
 from django.utils.translation import ngettext
 
-from turns import log, store
+from turns import log, queue
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnsError
 from turns.models import CancelRequest, Conversation, Turn
@@ -32,7 +32,8 @@ def after(turn_id: UUID) -> list[log.Batch]:
 def carry_all(*, limit: int = 100) -> list[log.Batch]:
     """Queue what carries the reports that somebody has left behind who should have.
 
-    Those that have to wait for a person are not even looked at: they may be many, and wait for ever.
+    Those that have to wait for a person are not even looked at: they may be many, and wait for ever. Of those that are,
+    some can still not be carried (an agent is gone, a queue is full), so each time another one is the first.
     """
     busy = Turn.objects.filter(
         conversation=OuterRef("parent__conversation"), status__in=ACTIVE_STATUSES
@@ -51,8 +52,9 @@ def carry_all(*, limit: int = 100) -> list[log.Batch]:
         parent__conversation__parked_at=None,
         ended_at__isnull=False,
     )
-    places = due.order_by().values_list("parent__conversation_id", flat=True).distinct()[:limit]
-    return [batch for pk in places if (batch := carry(pk)) is not None]
+    first = Case(When(parent__conversation__gte=uuid4(), then=0), default=1)
+    places = due.order_by(first, "parent__conversation_id").values_list("parent__conversation_id")
+    return [batch for (pk,) in places.distinct()[:limit] if (batch := carry(pk)) is not None]
 
 
 def carry(conversation_id: UUID) -> log.Batch | None:
@@ -72,8 +74,8 @@ def carry(conversation_id: UUID) -> log.Batch | None:
         names = ", ".join(sorted({turn.agent for turn in due}))
         text = ngettext("Report of %(names)s", "Reports of %(names)s", len(due)) % {"names": names}
         try:
-            queued = store.enqueue(
-                conversation_id, text=text, source=store.CARRIER, client_id=None, parent=above
+            queued = queue.enqueue(
+                conversation_id, text=text, source=queue.CARRIER, client_id=None, parent=above
             )
         except TurnsError:  # parked, full, or without its agent: the sweep looks again
             return None

@@ -7,7 +7,7 @@ from governance.doors import database_door
 from tests.turns.rows import Planted, said
 from tests.turns.sub_agents.stage import carriers, cast, child, ended, running, spawn
 from tests.turns.support import Stage, in_database, row
-from turns import endings, processes, requests, selectors, store
+from turns import endings, processes, queue, requests, selectors
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
 from turns.models import Conversation, Message, Turn
@@ -160,7 +160,7 @@ class TestRows:
             self.spawned(place)
         assert deliveries.carry(place.id) is not None
         assert deliveries.carry(place.id) is None
-        claimed, events = store.claim_next(place.id, process=processes.register())
+        claimed, events = queue.claim(place.id, process=processes.register())
 
         assert len(events[0]["reports"]) == 3
         [message] = Message.objects.filter(turn=claimed.id)
@@ -171,12 +171,12 @@ class TestRows:
         self.spawned(place)
         deliveries.carry(place.id)
         process = processes.register()
-        claimed, _ = store.claim_next(place.id, process=process)
+        claimed, _ = queue.claim(place.id, process=process)
         endings.end_turn(claimed.id, TurnEnding(status=TurnStatus.INTERRUPTED))
 
         assert deliveries.carry_all() == []
-        store.enqueue(place.id, text="next", source="typed", client_id=None)
-        _, events = store.claim_next(place.id, process=process)
+        queue.enqueue(place.id, text="next", source="typed", client_id=None)
+        _, events = queue.claim(place.id, process=process)
         assert events[0]["reports"] == []
 
     def test_a_restart_carries_what_nobody_has(self, place):
@@ -196,8 +196,8 @@ class TestRows:
         endings.end_turn(turn.pk, TurnEnding(status=TurnStatus.CANCELLED))
 
         assert deliveries.carry(place.id) is None
-        store.enqueue(place.id, text="next", source="typed", client_id=None)
-        _, events = store.claim_next(place.id, process=processes.register())
+        queue.enqueue(place.id, text="next", source="typed", client_id=None)
+        _, events = queue.claim(place.id, process=processes.register())
         assert len(events[0]["reports"]) == 1
 
     def test_a_carrier_that_is_cancelled_while_it_waits_takes_no_report_with_it(self, place, ada):
@@ -228,7 +228,7 @@ class TestRows:
         middle = self.nested(place)
         [(carried_to, _)] = deliveries.carry_all()
         assert carried_to == middle.id
-        claimed, _ = store.claim_next(middle.id, process=processes.register())
+        claimed, _ = queue.claim(middle.id, process=processes.register())
         endings.end_turn(claimed.id, TurnEnding(status=TurnStatus.COMPLETED))
 
         [(carried_to, _)] = deliveries.after(claimed.id)
@@ -252,6 +252,16 @@ class TestRows:
         with django_assert_num_queries(1):
             assert deliveries.carry_all() == []
 
+    def test_what_cannot_be_carried_does_not_keep_the_rest_waiting_for_ever(self, place, ada):
+        stuck = [Planted(ada) for _ in range(6)]
+        for other in stuck:
+            self.spawned(other)
+            Conversation.objects.filter(pk=other.id).update(agent="gone")
+        self.spawned(place)
+        sweeps = (deliveries.carry_all(limit=2) for _ in range(200))
+        carried = next(batches for batches in sweeps if batches)
+        assert [conversation_id for conversation_id, _events in carried] == [place.id]
+
     @pytest.mark.parametrize(
         ("status", "fields", "words"),
         [
@@ -263,7 +273,7 @@ class TestRows:
     def test_a_report_says_how_it_ended(self, place, status, fields, words):
         self.spawned(place, status, **fields)
         deliveries.carry(place.id)
-        claimed, _ = store.claim_next(place.id, process=processes.register())
+        claimed, _ = queue.claim(place.id, process=processes.register())
 
         [block] = Message.objects.get(turn=claimed.id).content
         assert words in block["text"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from governance import Cancellation, CancelReason, CancelSource
 from tests.turns.support import TERMINAL, assert_protocol
-from turns import endings, log, processes, requests, store
+from turns import endings, log, processes, queue, requests
 from turns.core.ports import TurnEnding
 from turns.core.runner import ending_of
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
@@ -69,12 +69,12 @@ class Family:
     # What happens
 
     def say(self, _chance: Any = None) -> None:
-        store.enqueue(self.top.pk, text="go", source="typed", client_id=None)
+        queue.enqueue(self.top.pk, text="go", source="typed", client_id=None)
 
     def claim(self, chance: Chance) -> None:
         turn = self._one(chance, [TurnStatus.QUEUED])
         if turn is not None:
-            store.claim_next(turn.conversation_id, process=self.process)
+            queue.claim(turn.conversation_id, process=self.process)
 
     def start_child(self, chance: Chance) -> None:
         turn = self._one(chance, LIVE_STATUSES)
@@ -144,7 +144,7 @@ class Family:
         for turn in Turn.objects.all():
             assert turn.depth <= DEPTH
             assert turn.children.filter(status__in=ACTIVE_STATUSES).count() <= CHILDREN
-            if turn.parent is not None and turn.source != store.CARRIER:
+            if turn.parent is not None and turn.source != queue.CARRIER:
                 assert turn.depth == turn.parent.depth + 1
                 assert turn.turn_timeout_ms <= 60_000
         for place in Conversation.objects.all():
@@ -164,7 +164,7 @@ class Family:
         assert len(delivered) == len(set(delivered))
 
     def nothing_begins_by_itself_after_a_cancel(self) -> None:
-        carriers = Turn.objects.filter(source=store.CARRIER, status=TurnStatus.QUEUED)
+        carriers = Turn.objects.filter(source=queue.CARRIER, status=TurnStatus.QUEUED)
         for carrier in carriers:
             asked = CancelRequest.objects.filter(
                 turn__conversation=carrier.conversation, tool_id=""
@@ -188,7 +188,7 @@ class Family:
         return child
 
     def _claimed(self, conversation_id: Any) -> Turn:
-        found = store.claim_next(conversation_id, process=self.process)
+        found = queue.claim(conversation_id, process=self.process)
         assert found is not None
         claimed, _ = found
         return Turn.objects.get(pk=claimed.id)

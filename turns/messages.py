@@ -1,0 +1,57 @@
+"""Messages: what is said in a conversation, as rows and as events (sync ORM)."""
+
+from datetime import datetime
+from typing import Any
+
+from turns.core.events import EventType, TurnEvent
+from turns.models import Conversation, Message, Turn
+
+
+def add(
+    conversation: Conversation,
+    turn: Turn,
+    *,
+    role: str,
+    content: list[dict[str, Any]],
+    at: datetime,
+    **fields: Any,
+) -> Message:
+    """Append a message to a locked conversation."""
+    conversation.last_position += 1
+    conversation.save(update_fields=["last_position"])
+    return Message.objects.create(
+        conversation=conversation,
+        turn=turn,
+        position=conversation.last_position,
+        role=role,
+        content=content,
+        at=at,
+        **fields,
+    )
+
+
+def close_unfinished(turn: Turn) -> list[TurnEvent]:
+    """Keep what an unfinished answer has said so far, marked as interrupted (H2)."""
+    message = Message.objects.filter(turn=turn, is_streaming=True).first()
+    if message is None:
+        return []
+    if not any(block.get("text", "").strip() for block in message.content):
+        message.delete()
+        return []
+    message.is_streaming, message.interrupted = False, True
+    message.save(update_fields=["is_streaming", "interrupted"])
+    return [message_event(message)]
+
+
+def message_event(message: Message) -> TurnEvent:
+    """Return the event of a finished (or interrupted) message."""
+    return TurnEvent(
+        type=EventType.MESSAGE,
+        payload={
+            "id": message.pk,
+            "role": message.role,
+            "content": message.content,
+            "interrupted": message.interrupted,
+            "step": message.step,
+        },
+    )
