@@ -1,4 +1,4 @@
-"""Overviews: which conversations of a person work, wait for a decision or were interrupted, and what sub-agents ask.
+"""Overviews: which conversations of a person work, wait or were interrupted, which is the latest, what sub-agents ask.
 
 One is read every few seconds for all open sockets of a process at once: a handful of queries, however many those are.
 """
@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q
+from django.contrib.auth import get_user_model
+from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from governance import approvals as governance
@@ -49,9 +50,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Marks by owner and conversation; open questions of sub-agents by the conversation that they work for."""
+    """Marks by owner and conversation, latest conversations by owner, open questions of sub-agents by whom they work for."""
 
     marks: dict[Any, dict[UUID, Mark]] = field(default_factory=lambda: defaultdict(dict))
+    latest: dict[Any, Conversation] = field(default_factory=dict)
     questions: dict[UUID, list[Json]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, conversation: Conversation, standing: Standing, *asked_in: UUID) -> None:
@@ -64,7 +66,7 @@ class Overview:
 
 def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
     """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
-    overview = Overview()
+    overview = Overview(latest={row.owner_id: row for row in _latest(owners)})
     lines = _Lines({*owners, *_owners_of(conversations)})
     questions = governance.open_questions(str(turn.pk) for turn in lines.active)
     for conversation, standing in _left_behind(owners):
@@ -124,6 +126,16 @@ class _Lines:
 def _turns(wanted: Q) -> list[Turn]:
     rows = Turn.objects.filter(wanted).select_related("conversation")
     return list(rows.only("status", "agent", "parent_id", "parent_tool_id", "conversation__owner"))
+
+
+def _latest(owners: Collection[Any]) -> Iterable[Conversation]:
+    """The conversation of each owner in which something has happened last: one look into an index for each."""
+    if not owners:
+        return ()
+    own = Conversation.objects.filter(owner=OuterRef("pk"), parent=None).order_by("-updated_at")
+    people = get_user_model()._default_manager.filter(pk__in=owners).order_by()
+    latest = people.values_list(Subquery(own.values("pk")[:1]))
+    return Conversation.objects.filter(pk__in=latest).order_by().only("owner", "title")
 
 
 def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Standing]]:

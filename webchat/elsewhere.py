@@ -1,4 +1,4 @@
-"""What a client is told of things beyond its own log: how the other conversations stand, what sub-agents ask."""
+"""What a client is told of things beyond its own log: how conversations stand, which is the latest, what sub-agents ask."""
 
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ class Elsewhere:
     def __init__(self, *, user_id: Any, conversation_id: UUID) -> None:
         self._user_id = user_id
         self._conversation_id = conversation_id
-        self._told: tuple[list[Any], list[Any]] = ([], [])
+        self._told: tuple[Any, ...] = ([], [], None)
 
     def news(self, overview: Overview) -> frames.Overview | None:
         """Return the frame that tells how things stand; None if the client knows. Call it to send what it returns."""
@@ -30,11 +30,13 @@ class Elsewhere:
             if pk != self._conversation_id
         ]
         questions = overview.questions.get(self._conversation_id, [])
+        row = overview.latest.get(self._user_id)
+        latest = {"conversation_id": str(row.pk), "title": row.title} if row else None
         lasting = [
             {name: value for name, value in question.items() if name not in _PASSING}
             for question in questions
         ]
-        if self._told == (conversations, lasting):
+        if self._told == (conversations, lasting, latest):
             return None
-        self._told = (conversations, lasting)
-        return frames.Overview(conversations=conversations, questions=questions)
+        self._told = (conversations, lasting, latest)
+        return frames.Overview(conversations=conversations, questions=questions, latest=latest)

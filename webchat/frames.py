@@ -74,12 +74,15 @@ class Overview(Frame):
 
     `conversations`: your other conversations that are not at rest, `standing` as `asking`, `parked`, `working` or
     `interrupted`; `asked_in` names the conversation of each of their open questions. `questions`: what sub-agents ask that
-    work for this conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question.
+    work for this conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question. `latest`: the
+    `conversation_id` and `title` of your conversation in which something has happened last, this one included; one that
+    you do not know, or by another title, tells you to list them again.
     """
 
     type: Literal["overview"] = "overview"
     conversations: list[dict[str, Any]]
     questions: list[dict[str, Any]]
+    latest: dict[str, Any] | None = None
 
 
 class Problem(Frame):

@@ -14,10 +14,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 ASK = 'call list_files {"path": "%s"}'
 
 
+def entry(page, chat):
+    """Return the link that a list has for a conversation."""
+    conversation_id = chat.page.url.rstrip("/").rpartition("/")[2]
+    return page.locator(f'[data-conversation-id="{conversation_id}"]:not(#chat)')
+
+
 def mark(page, chat):
     """Return the mark that a list shows beside a conversation."""
-    conversation_id = chat.page.url.rstrip("/").rpartition("/")[2]
-    return page.locator(f'[data-conversation-id="{conversation_id}"] > .mark')
+    return entry(page, chat).locator("> .mark")
 
 
 async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(visitor):
@@ -90,6 +95,48 @@ async def test_the_lists_mark_what_waits_and_what_works_while_it_does(visitor):
     await chat.has_ended()
     for page in pages:
         await expect(mark(page, chat)).to_be_hidden()
+
+
+async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no_focus(visitor):
+    here = await visitor.start_conversation()
+    await here.say("say Here.")
+    await here.has_ended()
+    listed = await visitor.open("/")
+    lists = (
+        (here.page, here.page.get_by_role("navigation", name="Conversations")),
+        (listed, listed.get_by_role("main")),
+    )
+    for _page, entries in lists:
+        own = entries.get_by_role("link", name="say Here.")
+        await expect(own.first).to_be_visible()
+        await own.first.focus()
+    there = await visitor.start_conversation()
+    for page, _entries in lists:
+        await expect(entry(page, there)).to_contain_text("New conversation")
+    await there.say("say There.")
+    await there.has_ended()
+    for page, entries in lists:
+        await expect(entries.get_by_role("listitem").first).to_contain_text("say There.")
+        await expect(entry(page, there)).to_have_count(1)
+        await expect(entry(page, here)).to_be_focused()
+    await expect(entry(here.page, here)).to_have_attribute("aria-current", "page")
+    await here.say("say Again.")
+    await here.has_ended()
+    await check(here.page)
+
+
+async def test_the_first_conversation_takes_the_place_of_the_empty_list(visit, own_site):
+    visitor = await visit(own_site)
+    listed = await visitor.open("/")
+    begin = listed.get_by_role("button", name="New conversation")
+    await expect(listed.get_by_text("Nothing here yet")).to_be_visible()
+    await begin.focus()
+    there = await visitor.start_conversation()
+    await expect(entry(listed, there)).to_be_visible()
+    await expect(listed.get_by_text("Nothing here yet")).to_have_count(0)
+    await expect(begin).to_have_count(1)
+    await expect(begin).to_be_focused()
+    await check(listed)
 
 
 async def test_a_list_with_marks_is_accessible(visitor):

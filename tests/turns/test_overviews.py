@@ -116,6 +116,16 @@ def test_a_detached_sub_agent_at_work_marks_the_conversation_that_it_works_for(p
     assert marks_of(person) == {place.id: Mark(Standing.WORKING)}
 
 
+def test_the_latest_conversation_of_each_owner_is_not_one_in_which_a_sub_agent_works(person):
+    stranger = User.objects.create_user("eve")
+    theirs = Conversation.objects.create(owner=stranger)
+    Conversation.objects.create(owner=person, title="First")
+    second = Conversation.objects.create(owner=person, title="Second")
+    set_to_work(Planted(conversation=second).turn("running"))
+    latest = overviews.read(owners={person.pk, stranger.pk}).latest
+    assert latest == {person.pk: second, stranger.pk: theirs}
+
+
 def test_questions_of_another_program_and_of_turns_that_are_gone_are_nobodys(person):
     ended = Planted(person).turn("completed")
     ask(ended)
@@ -157,7 +167,7 @@ def test_what_was_interrupted_is_marked_without_a_look_at_what_was_said(
     places = [Planted(person) for _ in range(20)]
     for place in places:
         place.turn("interrupted")
-    with django_assert_num_queries(3) as asked:
+    with django_assert_num_queries(4) as asked:
         overview = overviews.read(owners={person.pk})
     assert overview.marks[person.pk] == {place.id: Mark(Standing.INTERRUPTED) for place in places}
     assert not [query for query in asked if '"user_message"' in query["sql"]]

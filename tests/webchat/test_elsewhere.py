@@ -72,7 +72,7 @@ async def test_a_stranger_who_knows_the_ids_decides_nothing(
     await theirs.send(**decision(question, "op"))
     result = await theirs.read("op_result")
     assert result["outcome"] == "not_found"
-    assert not [frame for frame in theirs.seen if frame["type"] == "overview"]
+    assert not [frame for frame in theirs.seen if frame.get("questions")]
 
 
 async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
@@ -96,6 +96,19 @@ async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
     await socket.send(**decision(question, "op"))
     await socket.read("turn_end")
     await overview(tab, lambda frame: frame["conversations"] == [])
+
+
+async def test_a_tab_hears_of_a_conversation_that_begins_elsewhere_and_of_its_title(
+    connect: Connect, person: User, stranger: User
+):
+    tab = await connect().open()
+    await services.create_conversation(user=stranger, title="Not yours")
+    made = await services.create_conversation(user=person)
+    place = str(made.id)
+    await overview(tab, lambda frame: frame["latest"] == {"conversation_id": place, "title": ""})
+    await services.receive_message(conversation_id=made.id, user=person, text="help  me")
+    titled = {"conversation_id": place, "title": "help me"}
+    await overview(tab, lambda frame: frame["latest"] == titled)
 
 
 async def test_the_report_of_a_sub_agent_comes_as_html_too(connect: Connect, settings: Any):

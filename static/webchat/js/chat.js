@@ -5,8 +5,9 @@ import { Announcer } from "./announcer.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { byId, setText } from "./dom.js";
-import { openQuestions } from "./elsewhere.js";
+import { openQuestions, toldOf } from "./elsewhere.js";
 import { listenToKeys } from "./keyboard.js";
+import { Listing } from "./listing.js";
 import { activeTurn } from "./reducer.js";
 import { Surroundings } from "./surroundings.js";
 import { ChatTranscriptElement } from "./transcript.js";
@@ -27,6 +28,7 @@ class ChatPage {
   #words = new Words(JSON.parse(byId("webchat-texts", HTMLScriptElement).text), document.documentElement.lang || "en");
   #announcer = new Announcer(byId("status", HTMLElement), byId("alert", HTMLElement));
   #surroundings = new Surroundings();
+  #listing = new Listing(byId("conversations", HTMLElement));
   #tiers = new TierWatch();
   #conversation = new Conversation(
     this.#socketUrl(),
@@ -176,6 +178,7 @@ class ChatPage {
     if (openQuestions(before).length > 0 && openQuestions(after).length === 0) this.#announcer.calm();
     for (const announcement of announcementsOf(before, after, this.#words)) this.#announcer.say(announcement);
     if (before.phase !== after.phase) this.#transcript.follow();
+    if (before.elsewhere !== after.elsewhere && after.latest) this.#listing.see(toldOf(after));
     this.#schedule();
   }
 
@@ -239,7 +242,7 @@ class ChatPage {
     const title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
     this.#surroundings.name(title);
     setText(byId("title", HTMLElement), title);
-    const listed = document.querySelector(".sidebar-link[aria-current] .sidebar-title");
+    const listed = document.querySelector(".sidebar-link[aria-current] .conversation-title");
     if (listed) setText(listed, title);
   }
 }

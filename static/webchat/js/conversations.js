@@ -1,12 +1,16 @@
-/** The list of conversations, kept up to date: which of them work, wait for a decision, or were interrupted. */
+/** The list of conversations, kept up to date: which there are, and which work, wait for a decision, or were interrupted. */
 
 import { byId } from "./dom.js";
+import { Listing } from "./listing.js";
 import { showMarks } from "./marks.js";
 import { Words } from "./words.js";
 
 const REFRESH_MS = 4_000;
+/** "3 minutes ago" is not true for longer. */
+const RENEW_MS = 60_000;
 
-const list = byId("conversations", HTMLElement);
+const region = byId("conversations", HTMLElement);
+const listing = new Listing(region);
 const words = new Words(
   JSON.parse(byId("webchat-texts", HTMLScriptElement).text),
   document.documentElement.lang || "en",
@@ -15,18 +19,22 @@ const title = document.title;
 
 /** A look that fails is made up for by the next one; who is signed out learns that with the next click. */
 async function refresh() {
-  const answer = await fetch(list.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
+  const answer = await fetch(region.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
   if (!answer?.ok) return;
   const { conversations } = await answer.json();
   const marks = new Map();
+  const told = [];
   let waiting = 0;
-  for (const { conversation_id, standing, asked } of conversations) {
-    marks.set(conversation_id, { standing: standing ?? "", asked });
+  for (const { conversation_id: id, title, standing, asked } of conversations) {
+    marks.set(id, { standing: standing ?? "", asked });
+    told.push({ id, title, standing: standing ?? "" });
     waiting += asked;
   }
   showMarks(marks, words);
+  listing.see(told);
   document.title = waiting > 0 ? words.text("title_asked", { n: waiting, title }) : title;
 }
 
 void refresh();
 setInterval(refresh, REFRESH_MS);
+setInterval(() => listing.renew(), RENEW_MS);

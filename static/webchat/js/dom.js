@@ -1,4 +1,4 @@
-/** Making elements: text is always text, and sanitised HTML enters the page in exactly one place. */
+/** Making elements: text is always text, and what others have written enters the page as HTML in exactly one place. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -51,7 +51,7 @@ export function setText(target, text) {
 }
 
 /**
- * Put HTML that the server rendered and sanitised into an element: the only place in the page where HTML is parsed.
+ * Put HTML that the server rendered and sanitised into an element: the only way for what people and agents have written.
  * It may only be given the `html` of a finished message or of a report. Scripts parsed this way never run; links open beside the
  * conversation, so that a click does not leave a running turn.
  * @param {Element} target
@@ -67,6 +67,9 @@ export function setSanitisedHtml(target, html) {
   for (const block of parsed.querySelectorAll("pre")) block.setAttribute("tabindex", "0"); // a wide one is scrolled by keys
   target.replaceChildren(...parsed.body.childNodes);
 }
+
+/** A page of this site, fetched: from a template, as the one that is shown. @param {string} html */
+export const pageFrom = (html) => new DOMParser().parseFromString(html, "text/html");
 
 /** Moving an element takes its focus and its scroll place away, so only move what is out of place. @param {Element} parent @param {Element} node @param {Element|null} previous */
 export function placeAfter(parent, node, previous) {

@@ -1,4 +1,4 @@
-/** What goes on beyond this conversation's own log: how the others stand, and what sub-agents ask (`overview`). */
+/** What goes on beyond this conversation's own log: how conversations stand, the latest, what sub-agents ask (`overview`). */
 
 import { isAsked } from "./approval.js";
 import { callFromQuestion } from "./calls.js";
@@ -17,7 +17,18 @@ export function withOverview(state, frame, clock) {
     askedIn: (wire.asked_in ?? []).map(String),
   }));
   const questions = (frame.questions ?? []).map((/** @type {any} */ wire) => questionFrom(wire, state, clock));
-  return { ...state, elsewhere, questions };
+  const { latest: last } = frame;
+  const latest = last ? { conversationId: String(last.conversation_id), title: String(last.title) } : null;
+  return { ...state, elsewhere, latest, questions };
+}
+
+/** What a list of conversations has to show. @param {State} state @returns {Array<import("./listing.js").Told>} */
+export function toldOf({ elsewhere, latest }) {
+  const told = elsewhere.map(({ conversationId, standing }) => ({ id: conversationId, title: "", standing }));
+  if (!latest) return told;
+  const place = told.find(({ id }) => id === latest.conversationId);
+  if (!place) return [...told, { id: latest.conversationId, title: latest.title, standing: "" }];
+  return told.map((each) => (each === place ? { ...each, title: latest.title } : each));
 }
 
 /** What was asked for on this page and is not answered yet stays. @param {any} wire @param {State} state @param {Clock} clock @returns {Question} */

@@ -33,6 +33,7 @@ export const INITIAL_STATE = {
   isLoadingEarlier: false,
   parked: false,
   elsewhere: [],
+  latest: null,
   questions: [],
   connection: { status: "connecting", frozenAt: null },
   skewMs: null,
@@ -89,7 +90,7 @@ function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
       // what was missing has been asked for: only a new gap is one; an overview comes if there is something to tell
-      return { ...state, viewer: nameOf(frame.user), gap: false, elsewhere: [], questions: [] };
+      return { ...state, viewer: nameOf(frame.user), gap: false, elsewhere: [], latest: null, questions: [] };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":

@@ -105,6 +105,7 @@
  *   isLoadingEarlier: boolean,
  *   parked: boolean,
  *   elsewhere: ReadonlyArray<Standing>,
+ *   latest: Readonly<{conversationId: string, title: string}>|null,
  *   questions: ReadonlyArray<Question>,
  *   connection: ConnectionState,
  *   skewMs: number|null,

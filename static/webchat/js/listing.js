@@ -1,0 +1,135 @@
+/** The list of conversations on a page, brought up to date from the server's own template when it is behind. */
+
+import { pageFrom, placeAfter } from "./dom.js";
+
+/** @typedef {Readonly<{id: string, title: string, standing: string}>} Told What is said of a conversation; empty = not said, at rest. */
+
+const GAP_MS = 2_000;
+const AIM_MS = 800;
+
+/** What a list shows and what was said since: tells whether it is behind. */
+export class Acquaintance {
+  /** @type {Map<string, string>} */
+  #titles = new Map();
+  /** @type {Set<string>} */
+  #awake = new Set();
+
+  /** @param {Iterable<Told>} shown */
+  constructor(shown) {
+    this.take(shown);
+  }
+
+  /** A conversation that is not known, has got another title or is at rest no more. @param {Iterable<Told>} told @returns {boolean} whether there was one */
+  take(told) {
+    const awake = new Set();
+    let isBehind = false;
+    for (const { id, title, standing } of told) {
+      const known = this.#titles.get(id);
+      const isUp = standing !== "" && !this.#awake.has(id);
+      isBehind ||= known === undefined || (title !== "" && title !== known) || isUp;
+      this.#titles.set(id, title || (known ?? ""));
+      if (standing !== "") awake.add(id);
+    }
+    this.#awake = awake;
+    return isBehind;
+  }
+}
+
+/** Asks for the page again and takes over its entries; those that stay keep their elements, and so the focus. */
+export class Listing {
+  #region;
+  #known;
+  #isBehind = false;
+  #isRenewing = false;
+  #aimedAt = Number.NEGATIVE_INFINITY;
+
+  /** @param {HTMLElement} region what holds the list; its id is that of the page's template */
+  constructor(region) {
+    this.#region = region;
+    this.#known = new Acquaintance(shownIn(region));
+    region.addEventListener("pointermove", () => {
+      this.#aimedAt = performance.now();
+    });
+  }
+
+  /** @param {Iterable<Told>} told all that are not at rest, and whatever else is known */
+  see(told) {
+    if (this.#known.take(told)) this.#isBehind = true;
+    if (this.#isBehind) void this.renew();
+  }
+
+  /** One look at a time, and not one after the other; one that fails is made up for by the next thing that is said. */
+  async renew() {
+    if (this.#isRenewing) return;
+    this.#isRenewing = true;
+    this.#isBehind = false;
+    const fresh = await this.#ask();
+    if (fresh) await this.#show(fresh);
+    await pause(GAP_MS);
+    this.#isRenewing = false;
+    if (!fresh) this.#isBehind = true;
+    else if (this.#isBehind) void this.renew();
+  }
+
+  /** @returns {Promise<Element|null>} null where the page is not there any more: signed out, or the server is away */
+  async #ask() {
+    const text = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" })
+      .then((answer) => (answer.ok ? answer.text() : ""))
+      .catch(() => "");
+    return pageFrom(text).getElementById(this.#region.id);
+  }
+
+  /** Nothing moves under a pointer that is about to click. @param {Element} fresh */
+  async #show(fresh) {
+    while (performance.now() - this.#aimedAt < AIM_MS) await pause(AIM_MS);
+    const focused = this.#region.contains(document.activeElement) ? document.activeElement : null;
+    const list = this.#region.querySelector("ul");
+    const made = fresh.querySelector("ul");
+    if (list && made) takeOver(list, made);
+    else this.#replace(fresh);
+    if (focused instanceof HTMLElement && focused !== document.activeElement) focused.focus({ preventScroll: true });
+  }
+
+  /** The first entry has come, or the last one has gone; what is chosen for a new one stays. @param {Element} fresh */
+  #replace(fresh) {
+    const form = this.#region.querySelector("form");
+    if (form) fresh.querySelector("form")?.replaceWith(form);
+    this.#region.replaceChildren(...fresh.childNodes);
+  }
+}
+
+/** @param {Element} list @param {Element} made the same list as it is now */
+function takeOver(list, made) {
+  const known = new Map([...list.children].map((entry) => [idOf(entry), entry]));
+  let previous = null;
+  for (const fresh of [...made.children]) {
+    const kept = known.get(idOf(fresh));
+    known.delete(idOf(fresh));
+    if (kept) refresh(kept, fresh);
+    placeAfter(list, kept ?? fresh, previous);
+    previous = kept ?? fresh;
+  }
+  for (const gone of known.values()) gone.remove();
+}
+
+/** @param {Element} kept @param {Element} fresh */
+function refresh(kept, fresh) {
+  if (kept.isEqualNode(fresh)) return;
+  const [link, made] = [kept.firstElementChild, fresh.firstElementChild];
+  if (link && made) link.replaceChildren(...made.childNodes);
+}
+
+/** @param {Element} region @returns {Array<Told>} */
+function shownIn(region) {
+  return [...region.querySelectorAll("li")].map((entry) => ({
+    id: idOf(entry),
+    title: entry.querySelector(".conversation-title")?.textContent ?? "",
+    standing: /** @type {HTMLElement|null} */ (entry.querySelector(".mark"))?.dataset.standing ?? "",
+  }));
+}
+
+/** @param {Element} entry */
+const idOf = (entry) => /** @type {HTMLElement} */ (entry.firstElementChild).dataset.conversationId ?? "";
+
+/** @param {number} ms */
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
