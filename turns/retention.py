@@ -7,7 +7,7 @@ as a record of what ran when and who ended it, with the cancel requests, the rep
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import models, transaction
@@ -51,14 +51,13 @@ def prune(
     pruned = Pruned()
     quiet = _quiet_conversations(before) if with_conversations else []
     for conversation_id in quiet:
-        pruned.conversations += 1
-        for turn in Turn.objects.filter(conversation_id=conversation_id).only("pk"):
-            _add(pruned, turn.pk)
+        turns = Turn.objects.filter(conversation_id=conversation_id, ended_at__lt=before)
+        for turn_id in turns.values_list("pk", flat=True):
+            _add(pruned, turn_id)
             if not is_dry_run:
-                _delete_events(turn.pk)
+                _delete_events(turn_id)
                 time.sleep(pause)
-        if not is_dry_run:
-            _delete_conversation(conversation_id)
+        pruned.conversations += is_dry_run or _delete_conversation(conversation_id, before=before)
     counted = set(quiet)
     for turn in _old_turns(before):
         if turn.conversation_id in counted:  # counted above, and left where it was taken up again
@@ -74,7 +73,7 @@ def prune(
     return pruned
 
 
-def _old_turns(before: object) -> Iterator[Turn]:
+def _old_turns(before: datetime) -> Iterator[Turn]:
     """The turns that ended before a moment and have contents, oldest first.
 
     A report that is still due is not old; one of work that was cut off is due to nobody.
@@ -98,7 +97,7 @@ def _few(turns: "models.QuerySet[Turn]") -> "models.QuerySet[Turn]":
     return turns.only("ended_at", "conversation_id")[:BATCH]
 
 
-def _quiet_conversations(before: object) -> list[UUID]:
+def _quiet_conversations(before: datetime) -> list[UUID]:
     """Conversations in which nothing has happened since a moment, those of sub-agents before those that they work for."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     quiet = Conversation.objects.filter(~Exists(active), updated_at__lt=before)
@@ -144,14 +143,17 @@ def _empty(turn: Turn) -> None:
         Turn.objects.filter(pk=turn.pk).update(user_message="", error_message="")
 
 
-def _delete_conversation(conversation_id: UUID) -> None:
+def _delete_conversation(conversation_id: UUID, *, before: datetime) -> bool:
+    """Delete a conversation with all records of it, unless it has been taken up again; return whether it is gone."""
     with transaction.atomic():
         try:
             conversation = log.locked(conversation_id)
         except Conversation.DoesNotExist:
-            return
-        if conversation.turns.filter(status__in=ACTIVE_STATUSES).exists():
-            return  # it has been taken up again
+            return False
+        is_active = conversation.turns.filter(status__in=ACTIVE_STATUSES).exists()
+        if is_active or conversation.updated_at >= before:
+            return False
         for turn_id in conversation.turns.values_list("pk", flat=True):
             recorder.forget(str(turn_id), with_decisions=True)
         conversation.delete()
+        return True

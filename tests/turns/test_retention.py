@@ -166,6 +166,31 @@ def test_quiet_conversations_go_as_a_whole_and_those_of_sub_agents_first(ada):
     assert Process.objects.count() == 0
 
 
+def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(ada, monkeypatch):
+    ended, begun = Planted(ada), Planted(ada)
+    for planted in (ended, begun):
+        a_turn(planted)
+        grow_old(planted)
+    find = retention._quiet_conversations
+
+    def then_take_up(before):
+        found = find(before)
+        a_turn(ended, age=timedelta(0))
+        grow_old(ended, timedelta(0))
+        a_turn(begun, "running", age=timedelta(0))
+        Turn.objects.filter(status="running").update(ended_at=None)
+        return found
+
+    monkeypatch.setattr(retention, "_quiet_conversations", then_take_up)
+    counted = ": 2 turns, 6 events, 4 messages, 2 calls, 0 conversations,"
+    assert counted in run("--days", "90", "--conversations")
+    assert set(Conversation.objects.values_list("pk", flat=True)) == {ended.id, begun.id}
+    for planted in (ended, begun):
+        young = Turn.objects.filter(conversation=planted.id).latest("number")
+        assert Event.objects.filter(turn=young).count() == 3
+        assert Message.objects.filter(turn=young).count() == 2
+
+
 @pytest.mark.parametrize("wrong", [("--days", "0"), ("--days", "9", "--pause", "-1")])
 def test_a_senseless_age_is_refused(wrong):
     with pytest.raises(CommandError):
