@@ -60,6 +60,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.viewing: Viewing | None = None
         self.left_with: int | None = None
         self.has_layer = False
+        self.texts_owed: set[UUID] = set()
         try:
             self.has_layer = await broadcast.layer_answers()
             if not self.has_layer:  # the log has everything but streamed text
@@ -178,7 +179,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
                 if answer is not None:
                     self._put(answer)
             case Resync():
-                await self._resync(frame, asker)
+                await self._resync(operations.uuid_of(frame.turn_id), asker)
             case _:
                 self._put(await operations.operate(frame, asker=asker))
 
@@ -219,12 +220,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
         seq: int = snapshot["seq"]
         return seq
 
-    async def _resync(self, frame: Resync, asker: Asker) -> None:
-        turn_id = operations.uuid_of(frame.turn_id)
-        if turn_id is not None and str(turn_id) in await self._active():
-            await self.feed.replace_text(turn_id, user=asker.user)
-        else:  # the log has its text, as a message
-            await self.feed.catch_up()
+    async def _resync(self, turn_id: UUID | None, asker: Asker) -> None:
+        if turn_id is None or str(turn_id) not in await self._active():
+            await self.feed.catch_up()  # the log has its text, as a message
+        elif not await self.feed.replace_text(turn_id, user=asker.user):
+            self.texts_owed.add(turn_id)
 
     async def _beat(self) -> None:
         try:
@@ -263,7 +263,14 @@ class ChatConsumer(AsyncWebsocketConsumer):
         return Asker(user=user, conversation_id=self.conversation_id, source=source)
 
     async def _on_room(self) -> None:
-        await self._guarded(self.feed.catch_up())
+        await self._guarded(self._make_up())
+
+    async def _make_up(self) -> None:
+        """Send what there was no room for: events, and the texts that were asked for."""
+        await self.feed.catch_up()
+        owed, self.texts_owed = self.texts_owed, set()
+        for turn_id in owed:
+            await self._resync(turn_id, await self._asker())
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:

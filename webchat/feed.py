@@ -85,13 +85,13 @@ class Feed:
             if self.sent is not None:
                 await self._read_on(self.sent)
 
-    async def replace_text(self, turn_id: UUID, *, user: AbstractBaseUser) -> None:
-        """Send the whole text so far of a running turn, in its place among the pieces (`resync`)."""
+    async def replace_text(self, turn_id: UUID, *, user: AbstractBaseUser) -> bool:
+        """Send the whole text so far of a running turn, in its place among the pieces; return whether there was room."""
         async with self._lock:
             stored = await selectors.partial_text(turn_id=turn_id, user=user)
             text = self._pieces.complete(stored, turn_id=str(turn_id))
             delta = {"type": "text_delta", "turn_id": str(turn_id), "text": text, "offset": 0}
-            self._outbox.offer(encode(delta))
+            return self._outbox.offer(encode(delta))
 
     async def _read_on(self, after: int) -> None:
         while self._outbox.has_room:

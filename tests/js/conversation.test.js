@@ -100,6 +100,18 @@ test("after a gap in the text it asks for all of it, once, and shows what comes"
   });
 });
 
+test("text that was asked for in vain is asked for again when the connection is back", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    Line.last.bring({ type: "text_delta", turn_id: TURN, text: "ld", offset: 10 });
+    conversation.connection.catchUp({ whole: false });
+    Line.last.welcome(1);
+    const asked = Line.last.sent.filter((frame) => frame.type === "resync");
+    assert.deepEqual(asked, [{ type: "resync", turn_id: TURN }]);
+    assert.equal(Line.all.length, 2);
+  });
+});
+
 test("a heartbeat that knows of more makes it ask for that, unless it comes by itself", () => {
   inConversation((conversation) => {
     Line.last.bring({ type: "heartbeat", last_seq: 1, active: [TURN] });

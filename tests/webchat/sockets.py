@@ -1,5 +1,6 @@
 """A WebSocket client for the tests: the real ASGI application, without a network."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ class Socket:
         session: str | None = None,
         token: str | None = None,
         origin: str | None = "http://localhost:8000",
+        room: int = 0,
     ) -> None:
         headers = [(b"host", b"localhost:8000")]
         if session is not None:
@@ -41,6 +43,8 @@ class Socket:
             headers.append((b"origin", origin.encode()))
         path = f"/ws/conversations/{conversation_id}/"
         self.wire = WebsocketCommunicator(application, path, headers=headers)
+        if room:  # so many frames it takes before it reads; then whoever sends has to wait
+            self.wire._output_queue = asyncio.Queue(maxsize=room)
         self.seen: list[Frame] = []
 
     async def connect(self) -> bool:

@@ -305,6 +305,22 @@ async def test_resync_gives_the_whole_text_and_nothing_of_others(connect: Connec
     assert all(frame["type"] != "text_delta" for frame in socket.seen[seen:])
 
 
+async def test_a_text_for_which_there_is_no_room_is_sent_when_there_is(
+    connect: Connect, settings: Any
+):
+    settings.WEBCHAT_OUTBOX_FRAMES = 1
+    socket = await connect(room=1).open()
+    turn_id, _ = await start(socket, "wait 60")
+    await socket.ping()
+    known = sockets.overflows()
+    for _answer in ("taken", "on its way", "queued"):
+        await socket.send(type="ping")
+    await socket.send(type="resync", turn_id=turn_id)
+    await eventually(lambda: sockets.overflows() > known)
+    delta = await socket.read("text_delta", lambda frame: frame["offset"] == 0)
+    assert delta["turn_id"] == turn_id
+
+
 # What people do
 
 

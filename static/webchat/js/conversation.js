@@ -9,6 +9,7 @@ import { activeTurn, INITIAL_STATE, reduce } from "./reducer.js";
 /** @typedef {import("./types.js").LocalEvent} LocalEvent */
 /** @typedef {import("./types.js").Operation} Operation */
 /** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Turn} Turn */
 
 /** The protocol's limit for one frame is 64 KiB; the rest of the frame needs some of it. */
 const MAX_TEXT_BYTES = 60_000;
@@ -128,7 +129,7 @@ export class Conversation {
     if (this.#state.gap) this.#fillGap();
     for (const turn of this.#state.turns) {
       const known = before.turns.find((earlier) => earlier.id === turn.id);
-      if (turn.needsResync && !known?.needsResync) this.#connection.send({ type: "resync", turn_id: turn.id });
+      if (turn.needsResync && !known?.needsResync) this.#askForText(turn);
     }
   }
 
@@ -138,6 +139,13 @@ export class Conversation {
       if (turnId === null) this.#connection.send({ type: "message", client_id: clientId, text });
     }
     for (const operation of this.#state.operations) this.#connection.send(operationFrame(operation));
+    const turn = activeTurn(this.#state);
+    if (turn?.needsResync) this.#askForText(turn);
+  }
+
+  /** @param {Turn} turn */
+  #askForText(turn) {
+    this.#connection.send({ type: "resync", turn_id: turn.id });
   }
 
   /** A refused message goes back to who wrote it. @param {State} before @param {Frame} frame */
