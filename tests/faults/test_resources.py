@@ -16,6 +16,7 @@ from tests.faults.fleet import let_pass, start_scaled
 from tests.faults.processes import Process
 from tests.faults.site import Site
 from tests.support import eventually_sync
+from turns.conf import TurnsSettings
 
 MEGABYTE = 1024 * 1024
 SLOW_READERS = 32
@@ -54,32 +55,6 @@ def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(embedd
     assert turn["status"] in ("completed", "failed", "interrupted")
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after)["status"] == "completed"
-    assert site.verdict() == []
-
-
-@pytest.mark.long
-def test_a_process_without_free_file_descriptors_goes_on_when_it_has_some(embedded: MakeSite):
-    site = embedded()
-    process = site.serve()
-    client = site.client()
-    conversation = client.converse()
-    first = client.say(conversation, "help")
-    assert client.until_ended(first)["status"] == "completed"
-    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-    turn_id = client.say(
-        conversation, 'call affect {"key": "a", "seconds": 1}\ncall ignore {"seconds": 0.1}'
-    )
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (open_files(process), hard))
-    let_pass(2.0)
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
-    assert client.until_ended(turn_id, within=15)["status"] in (
-        "completed",
-        "failed",
-        "interrupted",
-    )
-    after = client.say(conversation, 'call affect {"key": "b"}')
-    assert client.until_ended(after)["status"] == "completed"
-    assert process.is_alive
     assert site.verdict() == []
 
 
@@ -124,6 +99,41 @@ def uvicorn(scaled: MakeSite, **settings: Any) -> Site:
     site = scaled(**settings)
     start_scaled(site, runners=1)
     return site
+
+
+@pytest.mark.parametrize(
+    ("mode", "start"),
+    [
+        pytest.param("embedded", daphne, id="embedded", marks=pytest.mark.long),
+        pytest.param("scaled", uvicorn, id="scaled"),
+    ],
+)
+def test_who_has_no_free_file_descriptors_takes_nobody_for_dead_and_goes_on_when_there_are_some(
+    request: pytest.FixtureRequest, mode: str, start: Callable[..., Site]
+):
+    site = start(request.getfixturevalue(mode))
+    client = site.client()
+    conversation = client.converse()
+    assert client.until_ended(client.say(conversation, "help"))["status"] == "completed"
+    plan = 'call affect {"key": "a", "seconds": 3}\ncall ignore {"seconds": 0.1}'
+    turn_id = client.say(conversation, plan)
+    client.until_running(turn_id, "affect")
+    limits = {
+        process: resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        for process in site.processes.values()
+    }
+    for process, (_soft, hard) in limits.items():
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (open_files(process), hard))
+    let_pass(2 * TurnsSettings.SWEEP_INTERVAL)
+    for process, limit in limits.items():
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limit)
+    assert client.until_ended(turn_id, within=15)["status"] in ("completed", "failed")
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after)["status"] == "completed"
+    for process in limits:
+        assert process.is_alive
+        assert "The lease is lost" not in process.said
+    assert site.verdict() == []
 
 
 @pytest.mark.parametrize(

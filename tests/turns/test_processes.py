@@ -1,8 +1,11 @@
 """Processes as owners of turns: written down at the start, retired at the end, told apart when a pid comes again."""
 
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -50,6 +53,38 @@ def test_a_process_of_another_host_is_alive_as_long_as_its_lease_runs(settings):
         assert processes.end_dead() == (not lives)
         assert processes.renew(elsewhere) is lives
         processes.retire(elsewhere)
+
+
+def test_who_may_open_no_more_files_takes_nobody_for_dead():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        ticks = processes.start_ticks(child.pid)
+        here = {"boot_id": processes.boot_id(), "pid_namespace": processes.pid_namespace()}
+        alive = [make_process(**here, pid=child.pid, start_ticks=known) for known in (ticks, 0)]
+        other = make_process(**here, pid=child.pid, start_ticks=ticks - 1)
+        with no_more_files():
+            assert processes.end_dead() == 0
+        assert processes.end_dead() == 1
+        assert [processes.renew(process) for process in (*alive, other)] == [True, True, False]
+        child.communicate(b"\n")
+    with no_more_files():
+        assert processes.end_dead() == 2
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Let this process have as many open files as it has, and no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, hard))
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 async def test_a_runtime_registers_once_and_retires_when_it_stops(site):

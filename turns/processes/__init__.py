@@ -83,8 +83,11 @@ def is_here(process: Process) -> bool:
 
 
 def has_its_pid(process: Process) -> bool:
-    """Return whether the pid of a process that `is_here` still belongs to it."""
-    return process.boot_id == boot_id() and process.start_ticks == start_ticks(process.pid)
+    """Return whether the pid of a process that `is_here` still belongs to it, or may: what is not known proves no death."""
+    if process.boot_id != boot_id():
+        return False
+    found = start_ticks(process.pid)
+    return found == process.start_ticks or (found >= 0 and 0 in (found, process.start_ticks))
 
 
 def _doubtful() -> QuerySet[Process]:
@@ -119,10 +122,8 @@ def start_ticks(pid: int) -> int:
     """Return when a process started, in clock ticks since boot; -1 if there is none, 0 where it cannot be known."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except FileNotFoundError:
-        return -1 if Path("/proc/self").exists() else _exists(pid)
-    except OSError:
-        return -1
+    except OSError:  # it is gone, or hidden from us, or we may open no more files
+        return _exists(pid)
     fields = stat.rpartition(")")[2].split()
     return -1 if fields[0] in "ZX" else int(fields[19])
 
