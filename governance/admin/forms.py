@@ -121,6 +121,10 @@ class ToolPolicyRowForm(LimitsForm):
         super().__init__(*args, **kwargs)
         for name, field in self.fields.items():
             field.show_hidden_initial = name in (*TOOL_FIELDS, "revision")
+            if isinstance(field, DurationField):
+                # The column's head is no label to a screen reader.
+                spoken = f"{field.label}: {cast(ToolPolicy, self.instance).tool_name}"
+                field.widget.attrs |= {"size": 8, "aria-label": spoken}
 
 
 def _tool_choices() -> list[tuple[str, str]]:
