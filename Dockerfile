@@ -7,7 +7,7 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN apt-get update \
     && apt-get install -y --no-install-recommends bubblewrap git \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --create-home --uid 10001 turnkeeper
+    && useradd --create-home --uid 10001 turnkeeper
 
 WORKDIR /srv/turnkeeper
 COPY requirements/base.txt requirements/base.txt

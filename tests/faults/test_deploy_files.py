@@ -80,6 +80,18 @@ def test_compose_gives_everybody_time_and_names_what_there_is():
         assert (ROOT / path).exists(), path
 
 
+def test_the_containers_are_told_settings_that_exist_and_all_of_the_file():
+    compose = (ROOT / "compose.yaml").read_text("utf-8").partition("\nservices:")[0]
+    image = (ROOT / "Dockerfile").read_text("utf-8")
+    told = {
+        *re.findall(r"^    ([A-Z_]+): ", compose, re.MULTILINE),
+        *re.findall(r"(\w+)=", "".join(re.findall(r"^ENV (?!PYTHON)(.+)", image, re.MULTILINE))),
+    }
+    read = re.findall(r'env\.\w+\(\s*"([A-Z_]+)"', (ROOT / "config/settings.py").read_text("utf-8"))
+    assert {"SECRET_KEY", "DATABASE_URL", "VAR_DIR"} <= told <= {*read}
+    assert "\n  env_file: .env\n" in compose
+
+
 def test_the_image_is_made_of_files_that_exist():
     text = (ROOT / "Dockerfile").read_text("utf-8")
     copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
