@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Exists, F
 from django.utils import timezone
 
 from governance import (
@@ -82,8 +82,12 @@ class DatabaseJournal:
         await self._write(_open_reply, step)
 
     async def save_text(self, step: int, text: str) -> None:
-        """Store the text so far."""
-        await self._write(_save_text, step, text)
+        """Store the text so far; this comes so often that it takes one statement, unless something has changed."""
+        self._check_lease()
+        if not await _save_text(self._turn, step, text):
+            await self._write(
+                _nothing
+            )  # says what has: the turn is not ours any more, or is to be cancelled
 
     async def save_reply(
         self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
@@ -220,9 +224,15 @@ def _open_reply(turn: Turn, step: int) -> Events:
     return []
 
 
-def _save_text(turn: Turn, step: int, text: str) -> Events:
-    content = [{"type": "text", "text": storable_text(text)}]
-    MessageRow.objects.filter(turn=turn, step=step, is_streaming=True).update(content=content)
+@database_door
+def _save_text(turn: ClaimedTurn, step: int, text: str) -> bool:
+    """Fenced by the statement itself, without a lock: nobody else writes the text of a message that is not complete."""
+    ours = Turn.objects.filter(pk=turn.id, epoch=turn.epoch, status=TurnStatus.RUNNING)
+    streaming = MessageRow.objects.filter(Exists(ours), turn=turn.id, step=step, is_streaming=True)
+    return bool(streaming.update(content=[{"type": "text", "text": storable_text(text)}]))
+
+
+def _nothing(_turn: Turn) -> Events:
     return []
 
 

@@ -32,7 +32,9 @@ def add(
 
 def close_unfinished(turn: Turn) -> list[TurnEvent]:
     """Keep what an unfinished answer has said so far, marked as interrupted (H2)."""
-    message = Message.objects.filter(turn=turn, is_streaming=True).first()
+    # Locked: the text is stored without a lock of the conversation, and must not change once it was read here.
+    unfinished = Message.objects.select_for_update().filter(turn=turn, is_streaming=True)
+    message = unfinished.first()
     if message is None:
         return []
     if not any(block.get("text", "").strip() for block in message.content):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils.translation import gettext as _
 
@@ -72,6 +73,14 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._end_tasks()
             await self._depart()
             await self._leave()
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Hand a message to its handler at once.
+
+        Channels would look after the database connections first, in the thread in which everybody's statements queue. The
+        doors do that with each crossing, and a piece of text crosses none: it shall not wait for a database.
+        """
+        await getattr(self, get_handler_name(message))(message)
 
     async def connect(self) -> None:
         """Accept, then find out who it is and whether the conversation is theirs."""

@@ -82,6 +82,7 @@ def test_a_turn_asks_as_often_with_a_long_past_as_with_none(ada, process):
     a_past(ada, turns=3, conversations=10)
     assert queries_of_a_turn(old, process) == first
     assert max(first.values()) <= 13, first
+    assert first["save_text"] == 1
 
 
 def test_a_poll_asks_once_however_many_turns_are_live(ada, process):

@@ -1,6 +1,7 @@
 """The WebSocket through the real ASGI application, with turns that really run."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,11 +17,11 @@ from pydantic import TypeAdapter
 
 from governance.doors import database_door
 from tests.support import eventually
-from tests.webchat.sockets import Frame, Socket
+from tests.webchat.sockets import TIMEOUT, Frame, Socket
 from turns import runtime, services
 from turns.models import Agent, Conversation, Turn
 from turns.services import ConversationSummary
-from webchat import operations, sockets, tokens
+from webchat import broadcast, operations, sockets, tokens
 from webchat.frames import ANSWERS, EVENTS, type_of
 
 pytestmark = pytest.mark.usefixtures("site")
@@ -213,6 +214,29 @@ async def test_a_second_tab_in_the_middle_of_a_turn_sees_the_rest_and_closing_it
     assert await operate(second, "cancel_turn", turn_id=turn_id) == "accepted"
     assert (await second.read("turn_end"))["status"] == "cancelled"
     assert second.seqs == list(range(snapshot["seq"] + 1, max(second.seqs) + 1))
+
+
+async def test_streamed_text_waits_for_no_database(
+    connect: Connect, conversation: ConversationSummary
+):
+    socket = await connect().open()
+    await socket.ping()  # the hello has been answered to its end
+    held, may_go = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        held.set()
+        assert may_go.wait(TIMEOUT)
+
+    standing = asyncio.create_task(database_door(stand_still)())
+    try:
+        await eventually(held.is_set)
+        delta = {"type": "text_delta", "turn_id": str(uuid4()), "text": "At once.", "offset": 0}
+        await broadcast.ChannelLayerSink().publish(conversation.id, delta)
+        assert (await socket.read("text_delta"))["text"] == "At once."
+        assert not standing.done()
+    finally:
+        may_go.set()
+        await standing
 
 
 async def test_who_comes_back_gets_what_was_missed_once_and_in_order(connect: Connect):

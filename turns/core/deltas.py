@@ -1,11 +1,10 @@
-"""Streams text to whoever watches: at once, but at most twenty times a second, and stores it every second."""
+"""Streams text to whoever watches: at once, but at most twenty times a second, and stores it every second.
 
-import asyncio
-import logging
+Neither waits for the other: text is not late because the database is slow.
+"""
 
+from turns.core.pacing import Pacer
 from turns.core.ports import TurnJournal
-
-logger = logging.getLogger(__name__)
 
 
 class DeltaStream:
@@ -16,67 +15,46 @@ class DeltaStream:
     ) -> None:
         self._journal = journal
         self._step = step
-        self._spacing = spacing
         self._save_every = save_every
-        self._text: list[str] = []
+        self._pieces: list[str] = []
         self._length = 0
         self._pushed = 0
-        self._pushed_at = self._saved_at = float("-inf")
-        self._timer: asyncio.TimerHandle | None = None
-        self._push: asyncio.Task[None] | None = None
-        self._error: Exception | None = None
-        self._is_closed = False
+        self._pushes = Pacer(self._push, spacing=spacing, name="push of a text delta")
+        self._saves = Pacer(self._save, spacing=save_every, name="save of streamed text")
 
     def add(self, text: str) -> None:
         """Take a piece of text; nothing is pushed after the end. Raise what the last store raised (`Fenced`)."""
-        if self._error is not None:
-            raise self._error
+        for error in (self._saves.error, self._pushes.error):
+            if error is not None:
+                raise error
         if not self._length:
-            self._saved_at = asyncio.get_running_loop().time()
-        self._text.append(text)
+            self._saves.wait(self._save_every)
+        self._pieces.append(text)
         self._length += len(text)
-        self._arm()
+        self._pushes.want()
+        self._saves.want()
 
     async def close(self) -> None:
-        """Push what is left."""
+        """Push what is left; whoever closes stores the whole."""
         self.discard()
-        if self._push is not None:
-            await asyncio.wait({self._push})
-        await self._deliver()
+        await self._pushes.join()
+        await self._saves.join()
+        await self._push()
 
     def discard(self) -> None:
-        """Push nothing more."""
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Push and store nothing more."""
+        self._pushes.stop()
+        self._saves.stop()
 
-    def _arm(self) -> None:
-        if self._timer is None and self._push is None and not self._is_closed:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), self._pushed_at + self._spacing), self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        self._push = asyncio.create_task(self._deliver(), name="push of a text delta")
-        self._push.add_done_callback(self._pushed_on)
-
-    def _pushed_on(self, push: asyncio.Task[None]) -> None:
-        self._push = None
-        if push.cancelled():
-            return
-        if (error := push.exception()) is not None:
-            self._error = error if isinstance(error, Exception) else RuntimeError("push failed")
-        elif self._pushed < self._length:
-            self._arm()
-
-    async def _deliver(self) -> None:
-        text = "".join(self._text)
-        self._text = [text]
-        offset, self._pushed = self._pushed, len(text)
-        self._pushed_at = asyncio.get_running_loop().time()
-        if len(text) > offset:
+    async def _push(self) -> None:
+        text, offset = self._text(), self._pushed
+        self._pushed = len(text)
+        if self._pushed > offset:
             await self._journal.publish_text(text[offset:], offset)
-        if self._pushed_at - self._saved_at >= self._save_every:
-            self._saved_at = self._pushed_at
-            await self._journal.save_text(self._step, text)
+
+    async def _save(self) -> None:
+        await self._journal.save_text(self._step, self._text())
+
+    def _text(self) -> str:
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]

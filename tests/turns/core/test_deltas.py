@@ -49,7 +49,7 @@ async def test_closing_during_a_push_waits_for_it_and_leaves_nothing_behind():
     held.set()
     await closing
     deltas.add(" never")
-    due = [h for h in asyncio.get_running_loop()._scheduled if "DeltaStream" in repr(h)]
+    due = [h for h in asyncio.get_running_loop()._scheduled if "Pacer" in repr(h)]
 
     assert journal.published == [(0, "One"), (3, " two")]
     assert all(handle.cancelled() for handle in due)
@@ -83,7 +83,7 @@ async def test_a_store_that_refuses_stops_the_stream():
     deltas = DeltaStream(journal, step=1, spacing=0, save_every=0)
     deltas.add("One")
     await journal.until("save_text", 1)
-    await eventually(lambda: deltas._push is None)
+    await eventually(lambda: deltas._saves.error)
 
     with pytest.raises(Fenced):
         deltas.add(" two")
@@ -100,3 +100,26 @@ async def test_discarded_text_is_not_pushed():
 
     assert not [t for t in asyncio.all_tasks() if "text delta" in t.get_name()]
     assert journal.entries == []
+
+
+async def test_text_does_not_wait_for_its_store():
+    journal = RecordingJournal()
+    held = journal.hold("save_text", of=1)
+    deltas = DeltaStream(journal, step=1, spacing=0, save_every=0)
+    deltas.add("One")
+    await journal.until("save_text", 1)
+    deltas.add(" two")
+    await journal.until("publish_text", 3)
+    held.set()
+    await deltas.close()
+    assert journal.published == [(0, "One"), (3, " two")]
+
+
+async def test_what_was_said_before_a_long_silence_is_stored_too():
+    journal = RecordingJournal()
+    deltas = DeltaStream(journal, step=1, spacing=0, save_every=0.05)
+    deltas.add("One")
+    await journal.until("publish_text", 0)
+    deltas.add(" two")
+    await eventually(lambda: journal.saved_texts == {1: "One two"})
+    await deltas.close()

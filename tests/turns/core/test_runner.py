@@ -367,7 +367,7 @@ class TestCancel:
             await ended(task)
 
         assert model.cancelled == 1
-        due = [h for h in asyncio.get_running_loop()._scheduled if "DeltaStream" in repr(h)]
+        due = [h for h in asyncio.get_running_loop()._scheduled if "Pacer" in repr(h)]
         assert all(handle.cancelled() for handle in due)
         assert stage.journal.text == "One"
 
