@@ -28,6 +28,7 @@ from governance.storable import storable_json, storable_text
 from turns import log, messages, sinks, wishes
 from turns.approvals import Asking, Concluding
 from turns.calls import result_events, start_event
+from turns.core.chat_model import Notice
 from turns.core.events import EventType, TurnEvent, milliseconds
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message
@@ -108,9 +109,9 @@ class DatabaseJournal:
         await sinks.publish(self._turn.conversation_id, [delta])
         checkpoint("mid_stream")
 
-    async def notify(self, code: str, message: str) -> None:
+    async def notify(self, notice: Notice) -> None:
         """Tell the person something that is no answer."""
-        await self._write(_notify, code, message)
+        await self._write(_notify, notice)
 
     async def ask(self, call: LiveCall) -> Decision | None:
         """Put the question of a call to people, unless one of them has answered it for the whole conversation."""
@@ -250,8 +251,11 @@ def _save_reply(turn: Turn, step: int, message: Message, calls: Sequence[ToolCal
     return [messages.message_event(row)]
 
 
-def _notify(turn: Turn, code: str, message: str) -> Events:
-    return [TurnEvent(type=EventType.ERROR, payload={"code": code, "message": message})]
+def _notify(turn: Turn, notice: Notice) -> Events:
+    said: dict[str, Any] = {"code": notice.code, "message": notice.message}
+    if notice.wait is not None:
+        said |= {"reason": notice.reason, "wait_ms": round(notice.wait * 1000)}
+    return [TurnEvent(type=EventType.ERROR, payload=said)]
 
 
 def _start_call(turn: Turn, call: LiveCall) -> Events:

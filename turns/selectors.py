@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from governance.doors import database_door, reading_door
 from turns import calls, histories, log, overviews, processes
 from turns.agents import AgentSummary, enabled_agents, find_agent
 from turns.conf import app_settings
+from turns.core.events import EventType
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.identity import User, conversation_for, reload, sees_all, turn_for
 from turns.models import Conversation, Event, Message, Repair, Turn
@@ -274,7 +275,22 @@ def _live(turn: Turn, described: list[Json], *, at: datetime) -> Json:
         "turn_timeout_ms": turn.turn_timeout_ms,
         "calls": described,
         "partial_text": _text(streaming.content) if streaming else "",
+        "notice": _notice(turn, at=at) if turn.status in LIVE_STATUSES else None,
     }
+
+
+def _notice(turn: Turn, *, at: datetime) -> Json | None:
+    """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
+    events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
+    last = events.order_by("-seq").first()
+    if last is None or last.type != EventType.ERROR:
+        return None
+    told: Json = dict(last.payload)
+    if "wait_ms" in told:
+        told["wait_ms"] = max(
+            0, told["wait_ms"] - round((at - last.at) / timedelta(milliseconds=1))
+        )
+    return told
 
 
 def _ended(turn: Turn) -> Json:

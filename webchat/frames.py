@@ -281,11 +281,16 @@ class ConversationResumed(Event):
 
 
 class TurnError(Event):
-    """Something went wrong in a turn: a stable code and a sentence."""
+    """Something went wrong in a turn: a stable code and a sentence; with `wait_ms` the turn tries again after that, and goes on.
+
+    `reason` is the part of the sentence that says why. A snapshot has the last one of a live turn as its `notice`.
+    """
 
     type: Literal["error"]
     code: str
     message: str
+    reason: str = ""
+    wait_ms: Limit = None
 
 
 ANSWERS = (Welcome, Snapshot, MessageResult, OpResult, Heartbeat, Overview, Problem, TextDelta)

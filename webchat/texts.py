@@ -130,6 +130,8 @@ CHAT_TEXTS: dict[str, Promise] = {
     "thinking": _("The agent is working"),
     # The bar and the composer
     "bar_working": _("Working"),
+    "bar_retrying": _("Asking the model again in {left}"),
+    "retry_reason": _("{reason}."),
     "bar_asked": _("Waiting for your decision"),
     "bar_queued": _("Starting"),
     "bar_tools_one": _("{n} tool"),

@@ -38,10 +38,41 @@ test("a gap is noticed, nothing beyond it is applied, and filling it goes on", (
   assert.equal(only(healed).calls.a?.status, "running");
 });
 
-test("the note that a request is repeated stays until the answer has come", () => {
-  const retrying = { type: "error", code: "retrying", message: "The model is busy; retrying in 4 s." };
-  assert.equal(only(opened(...numbered([START, retrying]))).errorMessage, "The model is busy; retrying in 4 s.");
-  assert.equal(only(opened(...numbered([START, retrying, asks("a")]))).errorMessage, "");
+const RETRYING = {
+  type: "error",
+  code: "retrying",
+  message: "The model is busy; retrying in 4 s.",
+  reason: "The model is busy",
+  wait_ms: 4_000,
+};
+
+test("the note that a request is repeated stays until the answer comes, or the turn is ended", () => {
+  const waiting = numbered([START, RETRYING]);
+  const turn = only(opened(...waiting));
+  assert.equal(turn.errorMessage, "The model is busy; retrying in 4 s.");
+  assert.deepEqual(turn.retry, { reason: "The model is busy", at: CLOCK.now + 4_000 });
+  const text = { type: "text_delta", turn_id: TURN, text: "Here", offset: 0 };
+  const [abort] = numbered([{ type: "turn_abort", reason: "user", source: "button", by: null }], 3);
+  const [lost] = numbered([ends("interrupted")], 3);
+  const [answer] = numbered([asks("a")], 3);
+  assert.ok(abort && lost && answer);
+  for (const next of [text, abort, lost, answer]) {
+    const after = only(opened(...waiting, next));
+    assert.deepEqual([after.errorMessage, after.retry], ["", null], next.type);
+  }
+});
+
+test("a snapshot tells that a request is repeated, as the event did", () => {
+  const active = {
+    turn_id: TURN,
+    status: "running",
+    number: 1,
+    elapsed_ms: 0,
+    notice: { ...RETRYING, wait_ms: 1_500 },
+  };
+  const turn = only(opened({ ...EMPTY_SNAPSHOT, active_turns: [active] }));
+  assert.equal(turn.errorCode, "retrying");
+  assert.deepEqual(turn.retry, { reason: "The model is busy", at: CLOCK.now + 1_500 });
 });
 
 test("no call is left running by any end of its turn", () => {

@@ -18,6 +18,7 @@ from tests.support import eventually
 from tests.turns.rows import Planted, make_process, said
 from tests.turns.support import Stage, in_database, row
 from turns import endings, processes, queue, runtime, scheduling
+from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.loop_watch import LoopWatch
 from turns.core.ports import TurnEnding
@@ -211,7 +212,11 @@ def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
     journal = DatabaseJournal(claimed, token=CancellationToken(), lease=Lost())
 
     async def write_all() -> None:
-        for write in (journal.prompt(), journal.open_reply(1), journal.notify("x", "y")):
+        for write in (
+            journal.prompt(),
+            journal.open_reply(1),
+            journal.notify(Notice(code="x", message="y")),
+        ):
             with pytest.raises(Fenced):
                 await write
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from governance import ToolCall
-from turns.core.chat_model import ChatRequest, Reply, TextDelta, message_of
+from turns.core.chat_model import ChatRequest, Notice, Reply, TextDelta, message_of
 from turns.core.exceptions import Fenced
 from turns.testing import (
     RecordingJournal,
@@ -147,6 +147,6 @@ class TestRecordingJournal:
     async def test_keeps_notices(self):
         journal = RecordingJournal()
 
-        await journal.notify("model_slow", "The model is slow.")
+        await journal.notify(Notice(code="model_slow", message="The model is slow."))
 
         assert journal.notices == [("model_slow", "The model is slow.")]

@@ -72,7 +72,10 @@ async def with_retries(
             logger.warning("A request to a chat model failed", extra=facts)
             if wait is None:
                 raise
-            notice = Notice(code=RETRYING, message=_sentence(failure.retry_reason, wait))
+            reason = failure.retry_reason
+            notice = Notice(
+                code=RETRYING, message=_sentence(reason, wait), wait=wait, reason=reason
+            )
         else:
             return
         yield notice

@@ -106,7 +106,7 @@ class Answering:
     async def _tell(self, notice: Notice) -> None:
         """Store and publish a notice as a whole, also if the stream is cancelled meanwhile: no event stays unpublished."""
         telling = asyncio.create_task(
-            self._journal.notify(notice.code, notice.message),
+            self._journal.notify(notice),
             name=f"notice of turn {self._turn_id}",
         )
         try:

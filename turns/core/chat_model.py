@@ -74,10 +74,15 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something that the person is told and that is no answer, such as that the request is repeated."""
+    """Something that the person is told and that is no answer, such as that the request is repeated.
+
+    Where it is, `wait` says in how many seconds, and `reason` why, for those who count them down.
+    """
 
     code: str
     message: str
+    wait: float | None = field(default=None, compare=False)  # two that say the same are the same
+    reason: str = field(default="", compare=False)
 
 
 class StopReason(StrEnum):

@@ -6,6 +6,7 @@ from typing import Protocol
 from uuid import UUID
 
 from governance import Approver, Cancellation, Decision, Observer, ToolCall
+from turns.core.chat_model import Notice
 from turns.core.messages import Message
 from turns.core.turns import TurnStatus
 
@@ -83,7 +84,7 @@ class TurnJournal(Observer, Approver, Protocol):
     async def publish_text(self, text: str, offset: int) -> None:
         """Push a delta; never fails."""
 
-    async def notify(self, code: str, message: str) -> None:
+    async def notify(self, notice: Notice) -> None:
         """Tell the person something that is no answer (an `error` event)."""
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from governance import Decision, LateSettlement, LiveCall, ToolCall, ToolOutcome
+from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message, TextBlock, ToolResultBlock
 from turns.core.ports import Prompt
@@ -116,10 +117,10 @@ class RecordingJournal:
             await self._write("publish_text", offset)
         self.published.append((offset, text))
 
-    async def notify(self, code: str, message: str) -> None:
+    async def notify(self, notice: Notice) -> None:
         """Remember."""
-        await self._write("notify", code)
-        self.notices.append((code, message))
+        await self._write("notify", notice.code)
+        self.notices.append((notice.code, notice.message))
 
     async def ask(self, call: LiveCall) -> Decision | None:
         """Remember; a test answers with `call.answer`."""

@@ -49,6 +49,7 @@ function elsewhereAnnouncements(before, after, words) {
 function turnAnnouncements(before, after, words, viewer) {
   const spoken = [...questionAnnouncements(before, after, words), ...callAnnouncements(before, after, words, viewer)];
   const wasRunning = before !== undefined && before.status !== "queued";
+  if (after.retry && after.retry.at !== before?.retry?.at) spoken.push({ text: after.errorMessage, urgent: false });
   if (after.status === "running" && !wasRunning) spoken.push({ text: words.text("say_started"), urgent: false });
   if (!isTurnOver(after.status) || !before || isTurnOver(before.status)) return spoken;
   const ending = endingWords(words, after, viewer);

@@ -2,7 +2,16 @@
 
 import { callFromWire, endedByFrom } from "./calls.js";
 import { isTurnOver } from "./status.js";
-import { addCall, addDelta, addMessage, closeOpenCalls, newTurn, updateCall, userMessageFrom } from "./turns.js";
+import {
+  addCall,
+  addDelta,
+  addMessage,
+  closeOpenCalls,
+  newTurn,
+  updateCall,
+  userMessageFrom,
+  withNotice,
+} from "./turns.js";
 
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./types.js").Clock} Clock */
@@ -91,6 +100,7 @@ function withActivity(turn, active, clock) {
     stoppingAt: status === "cancelling" ? clock.now : null,
   };
   for (const call of active.calls ?? []) next = withCall(next, call, clock);
+  if (active.notice) next = withNotice(next, active.notice, clock.now);
   const text = String(active.partial_text ?? "");
   return text && isStreaming(status) ? addDelta(next, { text, offset: 0 }) : next;
 }

@@ -145,10 +145,15 @@ export class Surroundings {
   /** @param {import("./types.js").Turn} turn @param {boolean} isAsking @param {View} view */
   #renderTurn(turn, isAsking, { words, now, frozenAt }) {
     const tools = Object.values(turn.calls).filter((call) => !isCallOver(call.status)).length;
-    const doing = words.text(isAsking ? "bar_asked" : turn.status === "queued" ? "bar_queued" : "bar_working");
+    const left = isAsking || turn.retry === null ? 0 : turn.retry.at - (frozenAt ?? now);
+    const key = isAsking ? "bar_asked" : turn.status === "queued" ? "bar_queued" : "bar_working";
+    const doing =
+      left > 0
+        ? words.text("bar_retrying", { left: words.wholeClock(Math.ceil(left / 1000) * 1000) })
+        : words.text(key);
     const facts = [];
     if (tools > 0 && !isAsking) facts.push(words.count("bar_tools", tools));
-    if (turn.status !== "queued") facts.push(words.wholeClock(elapsedOf(turn, now, frozenAt)));
+    if (turn.status !== "queued" && left <= 0) facts.push(words.wholeClock(elapsedOf(turn, now, frozenAt)));
     setText(this.#barText, [doing, ...facts.map((fact) => fact.replaceAll(" ", NO_BREAK))].join(" · "));
     const { stoppingAt } = turn;
     this.#bar.classList.toggle("is-stopping", stoppingAt !== null);

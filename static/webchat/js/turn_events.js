@@ -12,6 +12,8 @@ import {
   stopOpenCalls,
   updateCall,
   userMessageFrom,
+  withNotice,
+  withoutRetry,
 } from "./turns.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -37,7 +39,7 @@ export const TURN_CHANGES = {
     return addMessage(addReports(started, frame.reports), saidIn(frame), `u${frame.seq}`);
   },
   message: (turn, frame, clock) =>
-    addMessage(withoutRetryNote(turn), frame, frame.id === undefined ? `e${frame.seq}` : `m${frame.id}`, clock),
+    addMessage(withoutRetry(turn), frame, frame.id === undefined ? `e${frame.seq}` : `m${frame.id}`, clock),
   tool_approval: (turn, frame, clock, state) =>
     addCall(turn, callFromQuestion(frame, ageOf(frame, clock, state), clock)),
   tool_decision: (turn, frame) => updateCall(turn, frame.tool_id, (call) => withDecision(call, frame)),
@@ -71,13 +73,13 @@ export const TURN_CHANGES = {
     return updateCall(known, frame.tool_id, (call) => settleCall(call, frame));
   },
   turn_abort: (turn, frame, clock) => ({
-    ...stopOpenCalls(turn, clock.now),
+    ...stopOpenCalls(withoutRetry(turn), clock.now),
     status: "cancelling",
     stoppingAt: turn.stoppingAt ?? clock.now,
     endedBy: endedByFrom(frame),
   }),
   turn_end: (turn, frame) => ({
-    ...closeOpenCalls(turn),
+    ...closeOpenCalls(withoutRetry(turn)),
     status: String(frame.status),
     endedBy: endedByFrom(frame) ?? turn.endedBy,
     errorCode: String(frame.error_code ?? turn.errorCode),
@@ -94,16 +96,11 @@ export const TURN_CHANGES = {
     );
     return { ...marked, repairs: turn.repairs + repairs.length };
   },
-  error: (turn, frame) => ({ ...turn, errorCode: String(frame.code ?? ""), errorMessage: String(frame.message ?? "") }),
+  error: (turn, frame, clock, state) => withNotice(turn, frame, clock.now - ageOf(frame, clock, state)),
 };
 
 /** What the person said; nothing where a turn only carries reports. @param {Frame} frame */
 const saidIn = (frame) => userMessageFrom(frame.source === CARRIER ? "" : frame.user_message, frame.at);
-
-/** The note that a request is repeated is over with the answer. @param {Turn} turn @returns {Turn} */
-function withoutRetryNote(turn) {
-  return turn.errorCode === "retrying" ? { ...turn, errorCode: "", errorMessage: "" } : turn;
-}
 
 /** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {Frame} frame @param {Clock} clock @param {State} state */
 function ageOf(frame, clock, state) {

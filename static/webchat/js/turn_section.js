@@ -20,10 +20,10 @@ export function drawParts(drawn, view) {
   section.toggleAttribute("data-unsent", isTurnOver(turn.status) && !turn.isBegun);
   if (turn.status === "queued") nodes.push(part(parts, "queued", () => queued(view)));
   if (isThinking(turn)) nodes.push(part(parts, "thinking", () => thinking(view)));
-  if (turn.errorMessage && turn.status !== "failed") {
-    nodes.push(
-      part(parts, `error ${turn.errorMessage}`, () => element("p", { class: "turn-note", text: turn.errorMessage })),
-    );
+  // When it is tried again counts down in the running bar.
+  const told = turn.retry?.reason ? view.words.text("retry_reason", turn.retry) : turn.errorMessage;
+  if (told && turn.status !== "failed") {
+    nodes.push(part(parts, `error ${told}`, () => element("p", { class: "turn-note", text: told })));
   }
   if (turn.repairs > 0) nodes.push(part(parts, "repairs", () => element("p", { class: "turn-note" })));
   const repairs = parts.get("repairs");

@@ -29,6 +29,7 @@ export function newTurn(id, clock, status = "running") {
     errorMessage: "",
     repairs: 0,
     stoppingAt: null,
+    retry: null,
     source: "",
   };
 }
@@ -150,12 +151,13 @@ function keepPartial(turn) {
 /**
  * Put a piece of streamed text where it belongs. Offsets count code points; a piece that is known already is
  * dropped, a piece beyond the end marks the turn for a resync.
- * @param {Turn} turn
+ * @param {Turn} known
  * @param {{text?: string, offset?: number} & Record<string, any>} delta
  * @returns {Turn}
  */
-export function addDelta(turn, delta) {
-  if (turn.status !== "running" && turn.status !== "cancelling") return turn;
+export function addDelta(known, delta) {
+  if (known.status !== "running" && known.status !== "cancelling") return known;
+  const turn = withoutRetry(known);
   const points = Array.from(String(delta.text ?? ""));
   const offset = delta.offset ?? turn.partialLength;
   if (offset === 0) return { ...turn, partial: points.join(""), partialLength: points.length, needsResync: false };
@@ -163,6 +165,18 @@ export function addDelta(turn, delta) {
   const fresh = points.slice(turn.partialLength - offset);
   if (fresh.length === 0) return turn;
   return { ...turn, partial: turn.partial + fresh.join(""), partialLength: turn.partialLength + fresh.length };
+}
+
+/** What went wrong, and when it is tried again. @param {Turn} turn @param {Record<string, any>} told @param {number} saidAt monotonic ms @returns {Turn} */
+export function withNotice(turn, told, saidAt) {
+  const { code, message, reason, wait_ms: wait } = told;
+  const retry = wait == null ? null : { reason: String(reason ?? ""), at: saidAt + Number(wait) };
+  return { ...turn, errorCode: String(code ?? ""), errorMessage: String(message ?? ""), retry };
+}
+
+/** The note that a request is repeated is over with the answer, and with the turn. @param {Turn} turn @returns {Turn} */
+export function withoutRetry(turn) {
+  return turn.errorCode === "retrying" ? { ...turn, errorCode: "", errorMessage: "", retry: null } : turn;
 }
 
 /** @param {ReadonlyArray<Turn>} turns @param {string|undefined} id @param {(turn: Turn) => Turn} change @returns {ReadonlyArray<Turn>} */

@@ -81,8 +81,10 @@
  *   errorMessage: string,
  *   repairs: number,
  *   stoppingAt: number|null,
+ *   retry: Readonly<{reason: string, at: number}>|null,
  *   source: string,
- * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not.
+ * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not. `retry`: why
+ *   and when (monotonic ms) the model is asked again.
  *
  * @typedef {Readonly<{clientId: string, text: string, turnId: string|null}>} OutboxMessage Typed here, not yet seen in
  *   the server's log; `turnId` once the server has taken it.

@@ -7,6 +7,7 @@ import pytest
 from tests.turns.chat_models.dialects import PIECED
 from tests.turns.chat_models.servers import Break, Hold, Response
 from tests.turns.support import Stage
+from turns import selectors
 from turns.chat_models import get_chat_model
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,11 +40,30 @@ async def test_a_turn_with_tools_and_a_retry_is_told_stored_and_valid(serve, dia
     assert (turn.status, turn.steps) == ("completed", 2)
     told = on.listener.find("error", code="retrying")
     assert told["message"] == "The model is not available; retrying in 1 s."
+    assert told["reason"] == "The model is not available"
+    assert told["wait_ms"] == 50
     assert told["seq"]
     good, bad = (await on.calls(turn.id)).values()
     assert (good.status, good.result) == ("succeeded", "sunny")
     assert (bad.status, bad.error_type) == ("failed", "invalid_input")
     assert "not valid JSON" in str(server.requests[2].body["messages"])
+
+
+async def test_a_page_that_is_opened_while_a_request_is_repeated_learns_it(serve, dialect, on):
+    hold = Hold()
+    await serve(UNAVAILABLE, Response(before=[hold]))
+    turn_id = await on.say("Hello")
+    async with asyncio.timeout(20):
+        await on.listener.until("error", code="retrying")
+        await hold.reached.wait()
+
+    seen = await selectors.snapshot(conversation_id=on.id, user=on.user)
+    (active,) = seen["active_turns"]
+    assert active["notice"]["code"] == "retrying"
+    assert active["notice"]["wait_ms"] == 0  # the request is on its way again
+
+    await on.cancel(turn_id)
+    await on.ended(turn_id)
 
 
 @pytest.mark.parametrize("place", ["before the headers", "in the text"])
