@@ -7,8 +7,8 @@ from functools import wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
-from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connection
+from asgiref.sync import SyncToAsync, sync_to_async
+from django.db import close_old_connections, connection, connections
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,18 +20,18 @@ _polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
 
 def database_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return `function` for coroutines; it runs in Django's database thread with connections that are checked first."""
-    return sync_to_async(_with_checked_connections(_in_line(function)), thread_sensitive=True)
+    return sync_to_async(_with_connections(_in_line(function)), thread_sensitive=True)
 
 
 def reading_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return a function that reads much for coroutines; it runs in a thread of its own and holds up no other crossing."""
-    return sync_to_async(_with_checked_connections(function), thread_sensitive=False)
+    fresh = _checked(function, check=close_old_connections)
+    return sync_to_async(fresh, thread_sensitive=False)
 
 
 def polling_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return a function that reads little, and must not be late, for coroutines; its thread is for nothing else (C12)."""
-    checked = _with_checked_connections(function)
-    return sync_to_async(checked, thread_sensitive=False, executor=_polls)
+    return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_polls)
 
 
 def _in_line(function: Callable[P, R]) -> Callable[P, R]:
@@ -62,13 +62,29 @@ def _place_in_line() -> Iterator[None]:
             _line.release()
 
 
-def _with_checked_connections(function: Callable[P, R]) -> Callable[P, R]:
+def _with_connections(function: Callable[P, R]) -> Callable[P, R]:
+    """Check the connections before and after a crossing whose thread lives on, unless it is a request's."""
+    return _checked(function, check=_close_what_is_broken)
+
+
+def _checked(function: Callable[P, R], *, check: Callable[[], None]) -> Callable[P, R]:
     @wraps(function)
-    def with_checked_connections(*args: P.args, **kwargs: P.kwargs) -> R:
-        close_old_connections()
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        check()
         try:
             return function(*args, **kwargs)
         finally:
-            close_old_connections()
+            check()
 
-    return with_checked_connections
+    return checked
+
+
+def _close_what_is_broken() -> None:
+    """Do what Django does around a request, but leave a whole connection to SQLite open where the thread lives on.
+
+    To open the file again takes longer than most of what is asked of it.
+    """
+    lives_on = SyncToAsync.thread_sensitive_context.get(None) is None
+    for known in connections.all(initialized_only=True):
+        if not (lives_on and known.vendor == "sqlite" and not known.errors_occurred):
+            known.close_if_unusable_or_obsolete()

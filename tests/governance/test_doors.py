@@ -1,13 +1,15 @@
-"""Crossings to the database: on SQLite those of one process wait in line for each other."""
+"""Crossings to the database: with whole connections, and on SQLite those of one process wait in line for each other."""
 
 import asyncio
 import threading
+from contextlib import suppress
+from sqlite3 import ProgrammingError
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext
-from django.db import connection
+from django.db import DatabaseError, connection
 
-from governance.doors import database_door
+from governance.doors import database_door, polling_door
 from tests.support import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,3 +69,37 @@ async def test_whoever_waits_too_long_lets_the_database_decide(monkeypatch):
     finally:
         may_go.set()
         await standing
+
+
+def handle() -> object:
+    """The open connection of the thread."""
+    connection.ensure_connection()
+    return connection.connection
+
+
+async def test_the_connection_to_a_file_is_kept_where_the_thread_lives_on():
+    if connection.vendor != "sqlite":
+        pytest.skip("a pool keeps those of a server")
+    first = await database_door(handle)()
+    assert await database_door(handle)() is first
+    assert await polling_door(handle)() is not first
+
+
+async def test_a_connection_that_has_failed_is_not_used_again():
+    def fail() -> object:
+        used = handle()
+        with suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT nonsense")
+        return used
+
+    failed = await database_door(fail)()
+    assert await database_door(handle)() is not failed
+
+
+async def test_a_request_leaves_no_connection_behind():
+    async with ThreadSensitiveContext():
+        used = await database_door(handle)()
+        assert await database_door(lambda: connection.connection)() is None
+    if connection.vendor == "sqlite":
+        with pytest.raises(ProgrammingError):
+            used.execute("SELECT 1")
