@@ -67,7 +67,7 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
     if (
         layer["BACKEND"].startswith("channels_redis.")
         and _redis_major() >= 8
-        and not _has_timeouts(layer)
+        and not _waits_for_ever(layer)
     ):
         found.append(
             checks.Error(
@@ -156,10 +156,10 @@ def _redis_major() -> int:
         return 0
 
 
-def _has_timeouts(layer: dict[str, Any]) -> bool:
+def _waits_for_ever(layer: dict[str, Any]) -> bool:
     hosts = layer.get("CONFIG", {}).get("hosts") or []
     return bool(hosts) and all(
-        isinstance(host, dict) and "socket_timeout" in host for host in hosts
+        isinstance(host, dict) and host.get("socket_timeout", 0) is None for host in hosts
     )
 
 

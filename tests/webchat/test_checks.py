@@ -66,6 +66,7 @@ def test_a_redis_client_that_drops_idle_sockets_is_an_error(monkeypatch: pytest.
     for config, complaints in (
         ({}, 1),
         ({"hosts": ["redis://localhost"]}, 1),
+        ({"hosts": [host, {**host, "socket_timeout": 5}]}, 1),
         ({"hosts": [host]}, 0),
     ):
         with override_settings(CHANNEL_LAYERS={"default": {**REDIS, "CONFIG": config}}):
