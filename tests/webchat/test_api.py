@@ -332,6 +332,19 @@ async def test_too_many_messages_in_a_minute_are_429(
     assert again == answers[0]  # which was taken before, so it is no further one
 
 
+@pytest.mark.usefixtures("running")
+async def test_beyond_the_limit_of_waiting_messages_one_more_is_429_and_says_what_to_do(
+    browser: AsyncClient, conversation: ConversationSummary, settings: Any
+):
+    settings.TURNS_MAX_QUEUED = 1
+    path = f"/api/conversations/{conversation.id}/messages"
+    answers = [await post(browser, path, {"text": "help", "client_id": f"m{n}"}) for n in range(2)]
+    assert [status for status, _body in answers] == [202, 429]
+    assert answers[1][1]["code"] == "queue_full"
+    assert "Wait for an answer or cancel the turn" in answers[1][1]["error"]
+    assert await post(browser, path, {"text": "help", "client_id": "m0"}) == answers[0]
+
+
 # Errors
 
 

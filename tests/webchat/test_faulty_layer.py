@@ -6,12 +6,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from channels.layers import get_channel_layer
+from django.contrib.auth.models import User
 
 from scripts.servers import NotInstalled, Redis, find_redis, passing
 from tests.support import eventually
 from tests.webchat.sockets import Socket
 from turns import selectors
 from turns.services import ConversationSummary
+from webchat import broadcast
 from webchat import lookout as lookout_module
 from webchat.lookout import lookout
 
@@ -75,6 +78,25 @@ def redis(settings: Any) -> Iterator[Redis]:
             }
         }
         yield server
+
+
+async def test_a_socket_that_its_layer_has_forgotten_is_a_member_again_at_the_next_heartbeat(
+    connect: Connect, conversation: ConversationSummary, person: User, settings: Any
+):
+    settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.1
+    socket = await connect().open()
+    layer = get_channel_layer()
+    groups = broadcast.conversation_group(conversation.id), broadcast.user_group(person.pk)
+    for group in groups:
+        [channel] = layer.groups[group]
+        await layer.group_discard(group, channel)  # as when a membership expires
+
+    def is_member() -> bool:
+        return all(channel in layer.groups.get(group, ()) for group in groups)
+
+    await eventually(is_member)
+    await say(socket, "help")
+    assert any(frame["type"] == "text_delta" for frame in socket.seen)
 
 
 async def test_after_a_restart_of_redis_streamed_text_comes_again_and_no_event_is_missing(
