@@ -58,6 +58,11 @@ class Postgres(Server):
         )
         return {pid for pid, _ in ended}
 
+    def refuse_writes(self, *, on: bool = True) -> None:
+        """Read only from now on, in every connection, as when there is no room left; or take writes again."""
+        self.run(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'}")
+        self.run("SELECT pg_reload_conf()")
+
     @property
     def _data(self) -> Path:
         return self.directory / "data"

@@ -217,3 +217,24 @@ def test_the_example_without_django_runs_and_prints_what_the_page_says(tmp_path)
     assert third.startswith("3 failed")
     assert "n:" in third
     assert last == "not_started"
+
+
+def test_each_promise_has_its_bound_its_tests_and_what_was_measured():
+    tests = {path.name: path for path in (ROOT / "tests" / "faults").glob("test_*.py")}
+    named: dict[str, set[str]] = {}
+    for line in section(DOCS / "reliability.md", "Promises").splitlines():
+        if not line.startswith("| **G"):
+            continue
+        promise, bound, shown_by, measured = line.strip("| ").split(" | ")
+        assert bound, line
+        assert measured, line
+        number = int(re.findall(r"G(\d+)", promise)[0])
+        files = re.findall(r"`(test_\w+\.py)`", shown_by)
+        assert files, line
+        named.setdefault(f"g{number:02}", set()).update(files)
+    assert [*named] == [f"g{number:02}" for number in range(1, 13)]
+    bearing = {
+        number: {name for name, path in tests.items() if f"_{number}_" in text_of(path)}
+        for number in named
+    }
+    assert named == bearing

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,10 +90,6 @@ class Process:
         """Ask it to end (SIGTERM)."""
         self.signal(signal.SIGTERM)
 
-    def interrupt(self) -> None:
-        """Press Ctrl-C."""
-        self.signal(signal.SIGINT)
-
     def has_ended(self, *, within: float) -> bool:
         """Wait for its end, and return whether it came in time."""
         try:
@@ -114,6 +111,20 @@ def owned_by(directory: Path) -> list[int]:
     return [
         pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _owns(pid, where)
     ]
+
+
+def deaf(directory: Path) -> list[int]:
+    """Return those of them that ignore SIGTERM: the workers that run `ignore`."""
+    return [pid for pid in owned_by(directory) if _ignores(pid, signal.SIGTERM)]
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    [ignored] = re.findall(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
+    return bool(int(ignored, 16) >> (number - 1) & 1)
 
 
 def _owns(pid: int, where: bytes) -> bool:

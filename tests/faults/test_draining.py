@@ -162,19 +162,40 @@ def test_g10_a_blocked_event_loop_cannot_keep_the_process(
     assert site.verdict() == []
 
 
-def test_a_second_ctrl_c_leaves_at_once(embedded: MakeSite, start: Start):
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
+def test_g10_a_second_signal_hurries(embedded: MakeSite, start: Start, number: signal.Signals):
     site = embedded(TURNS_DRAIN_GRACE=60.0)
     process = start(site)
     client = site.client()
     turn_id = client.say(client.converse(), 'call swallow {"key": "a", "seconds": 60}')
     client.until_running(turn_id, "swallow")
-    process.interrupt()
+    process.signal(number)
     eventually_sync(lambda: not site.is_ready())
-    process.interrupt()
+    process.signal(number)
     _code, passed = seconds_to_exit(process)
     assert passed < HURRY_BOUND + WRITE_BOUND + BUSY_EXIT
     turn = site.record().turn(turn_id)
     assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
+    assert site.verdict() == []
+
+
+@pytest.mark.parametrize("tool", ["affect", pytest.param("swallow", marks=pytest.mark.long)])
+def test_g10_a_second_sigterm_hurries_a_runner(scaled: MakeSite, tool: str):
+    site = scaled(TURNS_DRAIN_GRACE=60.0)
+    site.serve_uvicorn(role="web")
+    runner = site.run_turns()
+    client = site.client()
+    turn_id = client.say(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
+    client.until_running(turn_id, tool)
+    runner.terminate()
+    eventually_sync(lambda: "Waiting up to" in runner.own_words)
+    runner.terminate()
+    _code, passed = seconds_to_exit(runner)
+    assert passed < HURRY_BOUND + WRITE_BOUND + BUSY_EXIT
+    turn = client.until_ended(turn_id)
+    assert (turn["status"], turn["ended_by"]["reason"]) == ("interrupted", "shutdown")
     assert site.verdict() == []
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(180)
     [(LEASE, TTL, REAPED), ({}, TurnsSettings.LEASE_TTL, TurnsSettings.LEASE_TTL + 3.0)],
     ids=["short", "default"],
 )
-def test_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(
+def test_g03_g05_a_runner_that_was_frozen_has_lost_its_turn_and_leaves_it_alone(
     scaled: MakeSite, lease: dict[str, Any], ttl: float, reaped: float
 ):
     site = scaled(**lease)

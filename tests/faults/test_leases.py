@@ -1,16 +1,14 @@
 """Owners that die, hang, come back or lose their database: their turns end once, and they write nothing more (G3, G5, G11)."""
 
-import re
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scripts.servers import Postgres
 from tests.faults.conftest import MakeSite
-from tests.faults.processes import Process, owned_by
+from tests.faults.processes import Process, deaf
 from tests.faults.site import Site
 from tests.support import eventually_sync
 
@@ -37,23 +35,9 @@ def begin(site: Site, name: str = "one") -> tuple[str, str]:
     conversation = client.converse()
     turn = client.say(conversation, WORK)
     client.until_running(turn, "affect", "ignore")
-    eventually_sync(lambda: deaf(site), timeout=30)
+    eventually_sync(lambda: deaf(site.var), timeout=30)
     eventually_sync(lambda: site.owner_of(turn) is site.processes[name])
     return conversation, turn
-
-
-def deaf(site: Site) -> list[int]:
-    """Return the pids of the workers that run `ignore`: those that ignore SIGTERM."""
-    return [pid for pid in owned_by(site.var) if _ignores(pid, signal.SIGTERM)]
-
-
-def _ignores(pid: int, number: signal.Signals) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-    [ignored] = re.findall(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
-    return bool(int(ignored, 16) >> (number - 1) & 1)
 
 
 @pytest.fixture(params=["embedded", "scaled"])
@@ -66,7 +50,7 @@ def site(request: pytest.FixtureRequest) -> Site:
 def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_back(site: Site):
     frozen, _other = two(site)
     conversation, turn = begin(site)
-    assert deaf(site)
+    assert deaf(site.var)
     frozen.freeze()
     client = site.client("two")
     reaped = client.until_ended(turn, within=REAP_BOUND)
@@ -76,7 +60,7 @@ def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_b
     seen = client.events(turn)
     frozen.thaw()
     eventually_sync(lambda: "registered again" in frozen.said, timeout=10)
-    eventually_sync(lambda: not deaf(site), timeout=5)
+    eventually_sync(lambda: not deaf(site.var), timeout=5)
     assert client.events(turn) == seen
     assert client.turn(turn) == reaped
     rows = [row for row in site.record().processes if row["pid"] == frozen.pid]
@@ -143,13 +127,13 @@ def test_g11_a_process_without_its_database_gives_its_turns_up(
     site = scaled(**QUICK_LEASE)
     process = site.serve_uvicorn("one")
     conversation, turn = begin(site)
-    assert deaf(site)
+    assert deaf(site.var)
     if how == "stopped":
         postgres.crash()
     else:
         postgres.signal(signal.SIGSTOP)
     eventually_sync(lambda: "The lease is lost" in process.said, timeout=1.5 + 1.0)
-    eventually_sync(lambda: not deaf(site), timeout=4)
+    eventually_sync(lambda: not deaf(site.var), timeout=4)
     if how == "stopped":
         postgres.start()
     else:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scripts.servers import Postgres
 from tests.faults import measures
 from tests.faults.conftest import MakeSite
 from tests.faults.fleet import let_pass, start_scaled
@@ -37,6 +38,18 @@ def open_files(process: Process) -> int:
     return len([*Path(f"/proc/{process.pid}/fd").iterdir()])
 
 
+def daphne(embedded: MakeSite, **settings: Any) -> Site:
+    site = embedded(**settings)
+    site.serve()
+    return site
+
+
+def uvicorn(scaled: MakeSite, **settings: Any) -> Site:
+    site = scaled(**settings)
+    start_scaled(site, runners=1)
+    return site
+
+
 def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(embedded: MakeSite):
     site = embedded()
     process = site.serve()
@@ -55,6 +68,33 @@ def test_a_full_disk_is_told_and_nothing_is_lost_when_there_is_room_again(embedd
     assert turn["status"] in ("completed", "failed", "interrupted")
     after = client.say(conversation, 'call affect {"key": "b"}')
     assert client.until_ended(after)["status"] == "completed"
+    assert site.verdict() == []
+
+
+def test_a_database_that_takes_no_writes_for_a_while_is_told_and_loses_nothing(
+    scaled: MakeSite, postgres: Postgres
+):
+    """So PostgreSQL behaves whose disk is full: it reads, and refuses to write."""
+    site = uvicorn(scaled)
+    client = site.client()
+    conversation = client.converse()
+    turn_id = client.say(conversation, 'call affect {"key": "a", "seconds": 1}')
+    client.until_running(turn_id, "affect")
+    try:
+        postgres.refuse_writes()
+        path = f"/api/conversations/{conversation}/messages"
+        refused = eventually_sync(
+            lambda: found if (found := client.post(path, {"text": "help"})).is_error else None
+        )
+        assert refused.status_code >= 500
+        assert set(refused.json()) == {"error", "code"}
+        let_pass(2.0)  # the tool ends, and its result cannot be stored
+    finally:
+        postgres.refuse_writes(on=False)
+    turn = client.until_ended(turn_id, within=15)
+    assert turn["status"] in ("completed", "failed", "interrupted")
+    after = client.say(conversation, 'call affect {"key": "b"}')
+    assert client.until_ended(after, within=15)["status"] == "completed"
     assert site.verdict() == []
 
 
@@ -87,18 +127,6 @@ class SlowReader:
 
     def close(self) -> None:
         self._socket.close()
-
-
-def daphne(embedded: MakeSite, **settings: Any) -> Site:
-    site = embedded(**settings)
-    site.serve()
-    return site
-
-
-def uvicorn(scaled: MakeSite, **settings: Any) -> Site:
-    site = scaled(**settings)
-    start_scaled(site, runners=1)
-    return site
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def gaps_between_turns(site: Site, conversation: str) -> list[float]:
 
 
 @pytest.mark.timeout(180)
-def test_c12_g1_g6_turns_run_in_runners_and_are_seen_and_cancelled_from_every_web_process(
+def test_c12_g01_g06_turns_run_in_runners_and_are_seen_and_cancelled_from_every_web_process(
     scaled: MakeSite,
 ):
     site = scaled(TURNS_POLL_INTERVAL=4.0)
@@ -88,7 +88,7 @@ def test_c12_g1_g6_turns_run_in_runners_and_are_seen_and_cancelled_from_every_we
 
 
 @pytest.mark.timeout(180)
-def test_g2_without_redis_a_cancel_takes_a_poll_and_turns_run_on(scaled: MakeSite, redis: Redis):
+def test_g02_without_redis_a_cancel_takes_a_poll_and_turns_run_on(scaled: MakeSite, redis: Redis):
     site = scaled(TURNS_POLL_INTERVAL=1.0)
     start(site)
     client = site.client()
@@ -124,7 +124,9 @@ def test_g2_without_redis_a_cancel_takes_a_poll_and_turns_run_on(scaled: MakeSit
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-def test_runners_come_and_go_and_outlive_their_database(scaled: MakeSite, postgres: Postgres):
+def test_g10_g11_runners_come_and_go_and_outlive_their_database(
+    scaled: MakeSite, postgres: Postgres
+):
     site = scaled(TURNS_DRAIN_GRACE=0.5)
     start(site, runners=0)
     client = site.client()

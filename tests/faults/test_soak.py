@@ -19,7 +19,7 @@ def soak(site: Site, *, servers: tuple[Postgres, Redis] | None = None, **plan: A
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_g06_many_turns_many_faults_one_at_a_time_and_in_order(
+def test_g06_g07_many_turns_many_faults_one_at_a_time_and_in_order(
     scaled: MakeSite, postgres: Postgres, redis: Redis, seed: int
 ):
     site = scaled(**SPANS)
@@ -29,5 +29,5 @@ def test_g06_many_turns_many_faults_one_at_a_time_and_in_order(
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_g06_many_turns_and_many_faults_in_one_process(embedded: MakeSite, seed: int):
+def test_g06_g07_many_turns_and_many_faults_in_one_process(embedded: MakeSite, seed: int):
     soak(embedded(**SPANS), seed=seed, mode="embedded", turns=40)
