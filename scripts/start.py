@@ -8,7 +8,7 @@ from pathlib import Path
 import django
 import environ
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connections
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +24,8 @@ def main() -> None:
     call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
     connections.close_all()
     # In this process, which took the place of make's shell: Ctrl-C reaches the server, and nothing is left behind.
-    call_command("serve")
+    # Says what is not as it should be, such as commands without a sandbox, and starts nothing that is wrong.
+    call_command("serve", skip_checks=False)
 
 
 def open_up() -> None:
@@ -53,3 +54,5 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:  # before the server had its own answer to Ctrl-C
         sys.exit(130)
+    except CommandError as problem:
+        sys.exit(str(problem))

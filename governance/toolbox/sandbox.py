@@ -74,19 +74,25 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """What is in force. `problem` says why bubblewrap is not, where it was asked for."""
+    """What is in force. `problem` says why bubblewrap is not, where it was asked for; `is_demanded`: it or nothing."""
 
     mode: Mode
     program: str = ""
     network: bool = False
     readable: tuple[str, ...] = ()
     problem: str = ""
+    is_demanded: bool = False
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether no command may run, since the sandbox that was demanded does not work."""
+        return self.is_demanded and self.mode is Mode.NONE
 
     @property
     def words(self) -> str:
         """The mode in a few words, for people."""
         if self.mode is Mode.NONE:
-            return "no sandbox: with all rights of the server's user"
+            return "no sandbox, with all rights of the server's user"
         return f"sandbox (bubblewrap), {'with' if self.network else 'no'} network"
 
     def wrap(
@@ -119,17 +125,20 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
     """Return the sandbox in force. Starts bubblewrap once in a process, to see whether it works: call it in a thread."""
     if settings.exec_sandbox is SandboxChoice.NONE:
         return Sandbox(mode=Mode.NONE)
+    is_demanded = settings.exec_sandbox is SandboxChoice.BWRAP
+    without = functools.partial(Sandbox, mode=Mode.NONE, is_demanded=is_demanded)
     program = shutil.which(_PROGRAM)
     if program is None:
-        return Sandbox(mode=Mode.NONE, problem="bubblewrap (bwrap) is not installed")
+        return without(problem="bubblewrap (bwrap) is not installed")
     found = Sandbox(
         mode=Mode.BWRAP,
         program=program,
         network=settings.exec_network,
         readable=settings.exec_readable,
+        is_demanded=is_demanded,
     )
     problem = _try(found)
-    return Sandbox(mode=Mode.NONE, problem=problem) if problem else found
+    return without(problem=problem) if problem else found
 
 
 def mode_in_force(settings: ToolboxSettings) -> Mode:
@@ -140,7 +149,7 @@ def mode_in_force(settings: ToolboxSettings) -> Mode:
 def require_sandbox(settings: ToolboxSettings) -> Sandbox:
     """Return the sandbox in force. Raise `ToolFailed` if one was demanded and there is none."""
     sandbox = find_sandbox(settings)
-    if settings.exec_sandbox is SandboxChoice.BWRAP and sandbox.mode is Mode.NONE:
+    if sandbox.is_missing:
         raise ToolFailed(
             "Nothing was run: this server runs commands only in a sandbox, and the sandbox does not work. "
             "An administrator finds the reason with `manage.py check`."

@@ -31,6 +31,7 @@ _KEPT_IN = (
     "It runs in a sandbox: only the workspace can be written, {network}, and nothing that it leaves in the background "
     "outlives it."
 )
+_REFUSED = "Now it runs nothing: this server demands a sandbox for commands, and the sandbox does not work."
 
 
 def make_exec(settings: SettingsSource) -> Tool:
@@ -48,11 +49,14 @@ def make_exec(settings: SettingsSource) -> Tool:
 def describe(tool: Tool, sandbox: Sandbox) -> Tool:
     """Return the tool with a description that says how its commands are kept in.
 
-    In a sandbox without a network they change nothing but the workspace, so nobody has to be asked (D1).
+    In a sandbox without a network they change nothing but the workspace, so nobody has to be asked (D1); nor where
+    nothing is run.
     """
     said = tool.function.__doc__ or ""
     words, approval = _FREE, tool.approval
-    if sandbox.mode is not Mode.NONE:
+    if sandbox.is_missing:
+        words, approval = _REFUSED, None
+    elif sandbox.mode is not Mode.NONE:
         network = "the network can be reached" if sandbox.network else "there is no network"
         words = _KEPT_IN.format(network=network)
         approval = tool.approval if sandbox.network else None

@@ -64,6 +64,22 @@ def sign_in(url: str, *, password: str) -> httpx.Response:
         return client.get("/")
 
 
+def test_what_is_wrong_is_said_instead_of_served(tmp_path):
+    environment = {
+        "PATH": str(tmp_path),
+        "ENV_FILE": os.devnull,
+        "VAR_DIR": str(tmp_path),
+        "GOVERNANCE_EXEC_SANDBOX": "bwrap",
+    }
+    command = [sys.executable, "-m", "scripts.start"]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert "governance.E036" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_first_start_shows_a_password_that_works_and_the_second_one_reuses_everything(tmp_path):
     with site(tmp_path) as (url, said):
         password = re.search(r"user demo with the password (\S+)", said.read_text())[1]

@@ -8,6 +8,8 @@ import { element, setText } from "./dom.js";
 /** @typedef {Readonly<{decision: "approve"|"deny", remember: boolean, reason: string}>} Decision */
 
 const MAX_REASON = 500;
+/** What a tool says of itself in a few lines is read before it is allowed; an essay waits behind its head. */
+const MAX_OPEN = 400;
 let made = 0;
 
 /** Shows itself only while a person is asked. */
@@ -109,6 +111,7 @@ export class ApprovalForm {
   /** @param {Call} call @param {string} nothing */
   #showInput(call, nothing) {
     this.#shown = call.input;
+    this.#about.open = (call.approval?.description ?? "").length <= MAX_OPEN;
     const parts = readableInput(call.input).flatMap(({ name, value }) => [
       element("dt", { text: name }),
       element("dd", {}, element("pre", { class: "call-text", tabindex: "0", "aria-label": name, text: value })),

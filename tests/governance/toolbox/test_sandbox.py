@@ -97,7 +97,7 @@ async def test_auto_takes_the_sandbox_where_it_works_and_none_where_not(kept_in)
         assert message == "Running: sandbox (bubblewrap), no network"
     else:
         assert int(said) > 2
-        assert message == "Running: no sandbox: with all rights of the server's user"
+        assert message == "Running: no sandbox, with all rights of the server's user"
 
 
 async def test_only_the_workspace_can_be_written(kept_in, workspace, tmp_path):
@@ -308,6 +308,17 @@ async def test_where_a_sandbox_is_demanded_nothing_runs_without_it(
     with pytest.raises(ToolFailed, match=r"only in a sandbox.*manage\.py check"):
         await kept_in.call(name, **arguments)
     assert not (workspace / "ran").exists()
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+async def test_where_nothing_runs_the_description_says_so_and_nobody_is_asked(kept_in):
+    kept_in.change(exec_sandbox=SandboxChoice.BWRAP)
+    await toolbox.prepare(kept_in.registry)
+    tool = kept_in.registry.get("exec")
+    assert tool.description.endswith(
+        "demands a sandbox for commands, and the sandbox does not work."
+    )
+    assert tool.approval is None
 
 
 async def test_the_description_says_which_it_is(kept_in):
