@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,18 @@ class Site:
     def arm(self, name: str, crash: str) -> None:
         """Let a process fail at its next passes of a checkpoint; empty: nowhere."""
         self._orders(name).write_text(crash)
+
+    def freeze(self, process: Process) -> None:
+        """Stop a process, but not in the midst of a write: it would hold a SQLite file, and nobody could go on."""
+
+        def stands_outside() -> bool:
+            process.freeze()
+            if self._postgres is not None or _takes_writes(self.var / "db.sqlite3"):
+                return True
+            process.thaw()
+            return False
+
+        eventually_sync(stands_outside)
 
     def owner_of(self, turn_id: str) -> Process:
         """Return the process that owns a turn."""
@@ -269,3 +283,13 @@ class Site:
             return httpx.get(self.url(name) + path, trust_env=False, timeout=3).status_code
         except httpx.TransportError:
             return 0
+
+
+def _takes_writes(file: Path) -> bool:
+    with closing(sqlite3.connect(file, timeout=0.5, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        connection.execute("ROLLBACK")
+    return True

@@ -51,7 +51,7 @@ def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_b
     frozen, _other = two(site)
     conversation, turn = begin(site)
     assert deaf(site.var)
-    frozen.freeze()
+    site.freeze(frozen)
     client = site.client("two")
     reaped = client.until_ended(turn, within=REAP_BOUND)
     assert reaped["status"] == "interrupted"
