@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
-from threading import Lock
+from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import SyncToAsync, sync_to_async
@@ -14,7 +14,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LONGEST_WAIT = 20.0  # seconds in the line; then the database decides
-_line = Lock()
+_line = RLock()  # one who is through may cross again, by way of a coroutine
 _polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scripts.servers import Postgres
+from tests.faults.client import Client
 from tests.faults.conftest import MakeSite
 from tests.faults.processes import Process, deaf
 from tests.faults.site import Site
@@ -24,20 +25,27 @@ WORK = 'call affect {"key": "a", "seconds": 300}\ncall ignore {"key": "deaf", "s
 pytestmark = pytest.mark.timeout(120)
 
 
-def two(site: Site) -> tuple[Process, Process]:
+def start_two(site: Site) -> None:
     """Start two processes that serve and run turns on one database."""
-    return site.serve_uvicorn("one"), site.serve_uvicorn("two")
+    site.serve_uvicorn("one")
+    site.serve_uvicorn("two")
 
 
-def begin(site: Site, name: str = "one") -> tuple[str, str]:
+def begin(site: Site) -> tuple[str, str]:
     """Let a turn with a call in the process and one in a worker run; return the conversation and the turn."""
-    client = site.client(name)
+    client = site.client("one")
     conversation = client.converse()
     turn = client.say(conversation, WORK)
     client.until_running(turn, "affect", "ignore")
     eventually_sync(lambda: deaf(site.var), timeout=30)
-    eventually_sync(lambda: site.owner_of(turn) is site.processes[name])
     return conversation, turn
+
+
+def sides(site: Site, turn: str) -> tuple[Process, Client]:
+    """Return the owner of a turn, who is the one that was faster, and a client of the other process."""
+    owner = site.owner_of(turn)
+    [other] = (name for name, process in site.processes.items() if process is not owner)
+    return owner, site.client(other)
 
 
 @pytest.fixture(params=["embedded", "scaled"])
@@ -48,11 +56,11 @@ def site(request: pytest.FixtureRequest) -> Site:
 
 
 def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_back(site: Site):
-    frozen, _other = two(site)
+    start_two(site)
     conversation, turn = begin(site)
+    frozen, client = sides(site, turn)
     assert deaf(site.var)
     site.freeze(frozen)
-    client = site.client("two")
     reaped = client.until_ended(turn, within=REAP_BOUND)
     assert reaped["status"] == "interrupted"
     following = client.say(conversation, 'call affect {"key": "next"}')
@@ -65,7 +73,7 @@ def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_b
     assert client.turn(turn) == reaped
     rows = [row for row in site.record().processes if row["pid"] == frozen.pid]
     assert sorted(row["ended_at"] is None for row in rows) == [False, True]
-    again = site.client("one")
+    again = site.client(frozen.name)
     turn = again.say(again.converse(), 'call affect {"key": "again"}')
     assert again.until_ended(turn)["status"] == "completed"
     assert site.verdict() == []
@@ -75,25 +83,25 @@ def test_g03_a_process_that_was_killed_on_this_host_is_found_by_the_next_sweep(
     embedded: MakeSite,
 ):
     site = embedded()  # with the times that are the default
-    killed, _other = two(site)
+    start_two(site)
     _conversation, turn = begin(site)
+    killed, client = sides(site, turn)
     killed.kill()
-    client = site.client("two")
     assert client.until_ended(turn, within=3.0)["status"] == "interrupted"
     assert site.verdict() == []
 
 
 def test_g03_a_process_of_another_host_is_found_by_its_lease(scaled: MakeSite, postgres: Postgres):
     site = scaled(**QUICK_LEASE)
-    killed, _other = two(site)
+    start_two(site)
     conversation, turn = begin(site)
+    killed, client = sides(site, turn)
     postgres.run(
         "UPDATE turns_process SET boot_id = 'there', host = 'elsewhere',"
         f" pid_namespace = 'pid:[1]' WHERE pid = {killed.pid}",
         database=site.database,
     )
     killed.kill()
-    client = site.client("two")
     assert client.turn(turn)["status"] == "running"
     killed_at = time.monotonic()
     assert client.until_ended(turn, within=REAP_BOUND)["status"] == "interrupted"
@@ -105,12 +113,12 @@ def test_g03_a_process_of_another_host_is_found_by_its_lease(scaled: MakeSite, p
 
 def test_g03_a_process_whose_loop_is_blocked_loses_its_lease(scaled: MakeSite):
     site = scaled(**QUICK_LEASE)
-    blocked, _other = two(site)
+    start_two(site)
     client = site.client("one")
     conversation = client.converse()
     turn = client.say(conversation, 'call block {"key": "a", "seconds": 7}')
     eventually_sync(lambda: site.effects())
-    client = site.client("two")
+    blocked, client = sides(site, turn)
     assert client.until_ended(turn, within=8)["status"] == "interrupted"
     assert "The event loop has been held up" in blocked.said
     assert "in block" in blocked.said  # the stack names the tool

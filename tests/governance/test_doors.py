@@ -6,7 +6,7 @@ from contextlib import suppress
 from sqlite3 import ProgrammingError
 
 import pytest
-from asgiref.sync import ThreadSensitiveContext
+from asgiref.sync import ThreadSensitiveContext, async_to_sync
 from django.db import DatabaseError, connection
 
 from governance.doors import database_door, polling_door
@@ -46,6 +46,14 @@ async def test_a_place_in_the_line_is_given_back_after_a_failure():
     with pytest.raises(OSError, match="disk full"):
         await database_door(fail)()
     assert await asyncio.wait_for(database_door(lambda: True)(), PATIENCE)
+
+
+async def test_who_is_through_may_cross_again_by_way_of_a_coroutine():
+    """As the receiver of a signal does that calls a service."""
+    inner = database_door(threading.get_ident)
+    outer = database_door(lambda: (async_to_sync(inner)(), threading.get_ident()))
+    first, second = await asyncio.wait_for(outer(), PATIENCE)
+    assert first == second
 
 
 async def test_whoever_waits_too_long_lets_the_database_decide(monkeypatch):
