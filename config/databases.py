@@ -12,6 +12,9 @@ SQLITE_OPTIONS: dict[str, Any] = {
 }
 
 LONGEST_PAUSE_MS = 5_000  # between two statements of a transaction on PostgreSQL
+# A pool that may go on for longer by itself waits twice as long after each failure, and lets whoever asks it wait, too:
+# after an outage of a minute for another one. Whoever asks once it has given up is a new beginning.
+RECONNECT_SECONDS = 2.0
 
 
 def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
@@ -24,7 +27,12 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
         case "django.db.backends.postgresql":
             # Under ASGI connections come and go with threads; a pool keeps their number bounded.
             options = {
-                "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10},
+                "pool": {
+                    "min_size": 1,
+                    "max_size": pool_size,
+                    "timeout": 10,
+                    "reconnect_timeout": RECONNECT_SECONDS,
+                },
                 # A process that hangs in the middle of a transaction must not keep its locks: nobody could end its
                 # turns. Ours take milliseconds.
                 "options": f"-c idle_in_transaction_session_timeout={LONGEST_PAUSE_MS}",

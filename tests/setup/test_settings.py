@@ -74,7 +74,8 @@ def test_the_environment_comes_before_the_file(tmp_path):
 def test_postgresql_gets_a_pool_and_redis_a_layer_that_may_be_idle():
     urls = {"DATABASE_URL": "postgres://me:secret@db/site", "REDIS_URL": "redis://cache:6379/2"}
     [databases, layers] = read("DATABASES", "CHANNEL_LAYERS", SECRET_KEY=KEY, **urls)
-    assert databases["default"]["OPTIONS"]["pool"]["max_size"] == 20
+    pool = databases["default"]["OPTIONS"]["pool"]
+    assert (pool["max_size"], pool["reconnect_timeout"]) == (20, 2.0)
     assert "idle_in_transaction_session_timeout" in databases["default"]["OPTIONS"]["options"]
     assert databases["default"]["CONN_MAX_AGE"] == 0
     assert layers["default"]["BACKEND"] == "channels_redis.pubsub.RedisPubSubChannelLayer"
