@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from governance.core import outcomes
 from governance.core.approvals import Decision, Question, Verdict
 from governance.core.calls import CallStatus, ToolOutcome
+from governance.core.containment import contained
 from governance.core.exceptions import (
     ApprovalUnavailable,
     GovernanceError,
@@ -82,7 +83,8 @@ class Admission:
 
     def _checked(self, live: LiveCall, host: Host) -> Admitted | ToolOutcome:
         try:
-            return self._check(live, host)
+            with contained():
+                return self._check(live, host)
         except GovernanceError as error:
             return outcomes.refused(live, error)
         except Exception as error:

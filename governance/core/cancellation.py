@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from governance.core.containment import contained
+
 logger = logging.getLogger(__name__)
 
 
@@ -105,7 +107,8 @@ class CancellationToken:
             callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             try:
-                callback(cancellation)
+                with contained():
+                    callback(cancellation)
             except Exception:
                 logger.exception("A cancellation callback failed")
         return True

@@ -10,6 +10,7 @@ from governance.core import texts
 from governance.core.approvals import Decision, Verdict
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
 from governance.core.cancellation import Cancellation, Cancelled, CancelReason
+from governance.core.containment import contained
 from governance.core.exceptions import (
     ApprovalExpired,
     ApprovalUnavailable,
@@ -106,11 +107,14 @@ def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -
     value = body.result()
     render = live.tool.render if live.tool else None
     try:
-        text = as_text(render(value) if render else value, limit=result_limit)
+        with contained():
+            text = as_text(render(value) if render else value, limit=result_limit)
         return _outcome(live, CallStatus.SUCCEEDED, text, value=value)
-    except ValueError as unserialisable:
+    except Exception as unserialisable:  # rendering is the tool's code, too
         logger.warning(
-            "A tool's result is not JSON", extra=facts(live, error=unserialisable), exc_info=True
+            "A tool's result cannot be written",
+            extra=facts(live, error=unserialisable),
+            exc_info=True,
         )
         return _outcome(
             live,
@@ -167,8 +171,9 @@ def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> Lat
     if (error := body.exception()) is not None:
         return LateSettlement(kind="raised", text=type(error).__name__, after=after)
     try:
-        text = as_text(body.result(), limit=result_limit)
-    except ValueError:  # pydantic's serialisation errors are among them
+        with contained():
+            text = as_text(body.result(), limit=result_limit)
+    except Exception:  # noqa: BLE001 - whatever a value does when it is written
         text = ""
     return LateSettlement(kind="returned", text=text, after=after)
 

@@ -16,6 +16,7 @@ import pydantic
 
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
+from governance.core.containment import contained
 from governance.core.exceptions import InvalidToolInput
 from governance.core.policy import ApprovalRule, Hint, TimeoutSource, ToolLimits
 
@@ -166,7 +167,8 @@ class Tool:
         if self.asks_for is None:
             return True
         try:
-            return self.asks_for(call_input)
+            with contained():
+                return self.asks_for(call_input)
         except Exception:  # the input may be anything: when in doubt, a person is asked
             logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
             return True

@@ -68,6 +68,18 @@ def ignore(context: ToolContext, key: str = "", seconds: float = 60.0) -> str:
     return "the process goes on"
 
 
+@tool
+async def leave(context: ToolContext, kind: str = "KeyboardInterrupt", nested: bool = False) -> str:
+    """Ask the process to end: in the call's own coroutine, or in one that it starts."""
+    error = {"KeyboardInterrupt": KeyboardInterrupt, "SystemExit": SystemExit}[kind]
+
+    async def exit_at_once() -> None:
+        raise error
+
+    await (asyncio.gather(exit_at_once()) if nested else exit_at_once())
+    return "never"
+
+
 @tool(loop_exempt=True)
 async def chatter(context: ToolContext, kilobytes: int = 16, times: int = 100) -> str:
     """Report `times` pieces of output of this size, quickly."""

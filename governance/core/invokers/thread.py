@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from governance.core.containment import contain_tasks, failure_of
 from governance.core.exceptions import TooManyAbandonedThreads
 from governance.core.tools import Tool, ToolContext
 
@@ -52,6 +53,7 @@ class ThreadInvoker:
             raise TooManyAbandonedThreads(
                 f"{self._abandoned} threads of earlier calls are still running and cannot be ended."
             )
+        contain_tasks()  # of the coroutines that it hands to this loop
         settled = self._start(tool, arguments, context)
         try:
             return await asyncio.shield(settled)
@@ -113,6 +115,6 @@ def _settle(settled: asyncio.Future[Any], result: Any, error: BaseException | No
     if error is None:
         settled.set_result(result)
     elif isinstance(error, StopIteration | asyncio.CancelledError | KeyboardInterrupt | SystemExit):
-        settled.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
+        settled.set_exception(failure_of(error))
     else:
         settled.set_exception(error)

@@ -30,7 +30,12 @@ from tests.governance.core.support import (
     started,
 )
 
+EXITS = (SystemExit, KeyboardInterrupt)
 question = contextvars.ContextVar("question", default="nobody asked")
+
+
+class Odd(BaseException):
+    """What `except Exception` lets pass."""
 
 
 class TestResult:
@@ -158,7 +163,7 @@ class TestFailure:
         assert (await call.outcome()).error_type is ErrorType.EXECUTION_ERROR
 
     @pytest.mark.parametrize(
-        "error", [SystemExit, StopIteration, asyncio.CancelledError, Cancelled]
+        "error", [*EXITS, StopIteration, GeneratorExit, Odd, asyncio.CancelledError, Cancelled]
     )
     async def test_whatever_a_body_raises_it_ends_nothing_but_its_call(self, error):
         async def odd() -> None:

@@ -1,0 +1,108 @@
+"""Containment: a tool that asks to exit fails its own call and ends nothing else (T1).
+
+asyncio passes `SystemExit` and `KeyboardInterrupt` of a task on to whoever runs the loop, which ends the process.
+"""
+
+import asyncio
+import functools
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import CodeType
+from typing import Any
+
+_belongs_to_tool: ContextVar[bool] = ContextVar("code of a tool", default=False)
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Turn a request to exit into a `RuntimeError`, unless a signal to this process made it."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        if _was_signalled(error):
+            raise
+        raise failure_of(error) from error
+
+
+def failure_of(error: BaseException) -> RuntimeError:
+    """Return what a call fails with whose tool raised something that must not go further."""
+    return RuntimeError(f"the tool raised {type(error).__name__}")
+
+
+def contain_tasks() -> None:
+    """Contain the tasks too that this context starts from now on, as `gather` and `wait_for` do."""
+    _belongs_to_tool.set(True)
+    loop = asyncio.get_running_loop()
+    factory = loop.get_task_factory()
+    if not isinstance(factory, _TaskFactory):
+        loop.set_task_factory(_TaskFactory(factory))
+
+
+class _TaskFactory:
+    """Makes the tasks of a loop as `before` does; the coroutine of a tool's task is contained."""
+
+    def __init__(self, before: Callable[..., Any] | None) -> None:
+        self._make = before or _make_task
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, /, **options: Any) -> Any:
+        if _belongs_to_tool.get():
+            coroutine = _Contained(coroutine)
+        return self._make(loop, coroutine, **options)
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+) -> "asyncio.Task[Any]":
+    return asyncio.Task(coroutine, loop=loop, **options)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine whose requests to exit are failures. No coroutine itself: one that never starts warns of nothing."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def send(self, value: Any) -> Any:
+        with contained():
+            return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        with contained():
+            return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)  # its name and its frames, for who debugs
+
+
+def _was_signalled(error: BaseException) -> bool:
+    """Whether the process was told to end while the tool happened to run.
+
+    Python's own function for Ctrl-C leaves no trace; where that is in force, an interrupt is taken for one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False  # signals are taken in the main thread alone
+    if isinstance(error, KeyboardInterrupt) and _takes_interrupts(signal.default_int_handler):
+        return True
+    handlers = {_code_of(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)}
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code in handlers for frame, _ in frames)
+
+
+def _takes_interrupts(handler: object) -> bool:
+    return signal.getsignal(signal.SIGINT) is handler
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return getattr(handler, "__code__", None)

@@ -1,0 +1,145 @@
+"""Containment: what a tool does to exit is a failure of its call, in whatever of its code; a signal stays a signal."""
+
+import asyncio
+import os
+import signal
+import threading
+import warnings
+
+import pytest
+
+from governance import CallStatus, ErrorType, make_tool
+from governance.core.invokers.thread import ThreadInvoker
+from governance.core.tools import Isolation
+from tests.governance.core.support import BY_USER, Stage, settle, started
+
+pytestmark = pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+
+
+def assert_failed(outcome):
+    assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, ErrorType.EXECUTION_ERROR)
+
+
+async def test_contains_what_a_task_of_the_tool_raises(error):
+    async def leave():
+        raise error
+
+    async def gathering() -> None:
+        await asyncio.gather(leave(), asyncio.sleep(0))
+
+    async def waiting() -> None:
+        await asyncio.wait_for(leave(), 5)
+
+    async def grouping() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leave())
+
+    stage = Stage(make_tool(gathering), make_tool(waiting), make_tool(grouping))
+
+    for name in ("gathering", "waiting", "grouping"):
+        assert_failed(await stage.run(name))
+
+
+async def test_contains_a_coroutine_that_a_thread_hands_to_the_loop(error):
+    loop = asyncio.get_running_loop()
+
+    async def leave():
+        raise error
+
+    def handing() -> None:
+        asyncio.run_coroutine_threadsafe(leave(), loop).result()
+
+    invokers = {Isolation.THREAD: ThreadInvoker(max_threads=1, max_abandoned=1)}
+
+    assert_failed(await Stage(make_tool(handing), invokers=invokers).run("handing"))
+
+
+async def test_contains_what_a_tool_raises_when_it_is_cancelled(error):
+    async def unwilling() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise error from None
+
+    stage = Stage(make_tool(unwilling))
+    call = stage.call("unwilling")
+    await settle()
+
+    call.live.cancel(BY_USER)
+
+    assert (await call.outcome()).status is CallStatus.CANCELLED
+
+
+async def test_contains_a_callback_on_its_token(error):
+    stage = Stage()
+    stage.gated()
+    (call,) = await started(stage, "A")
+
+    def leave(_):
+        raise error
+
+    call.body.context.token.on_cancel(leave)
+    call.live.cancel(BY_USER)
+
+    assert (await call.outcome()).status is CallStatus.CANCELLED
+
+
+async def test_contains_the_rendering_of_a_value(error):
+    class Value:
+        def __str__(self):
+            raise error
+
+    async def valued() -> object:
+        return Value()
+
+    async def rendered() -> str:
+        return "value"
+
+    def render(_):
+        raise error
+
+    stage = Stage(make_tool(valued), make_tool(rendered, render=render))
+
+    for name in ("valued", "rendered"):
+        outcome = await stage.run(name)
+        assert_failed(outcome)
+        assert "has run" in outcome.result
+
+
+async def test_a_task_that_is_cancelled_before_it_starts_warns_of_nothing(error):
+    async def never():
+        raise error
+
+    async def hasty() -> str:
+        task = asyncio.create_task(never())
+        task.cancel()
+        await asyncio.wait({task})
+        return str(task.cancelled())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (await Stage(make_tool(hasty)).run("hasty")).result == "True"
+
+
+def test_a_signal_of_the_process_stays_what_it_is(error):
+    """A handler that raises, as Python's own for Ctrl-C does: the loop ends, whosever code was running."""
+    assert threading.current_thread() is threading.main_thread()
+
+    def handler(*_):
+        raise error
+
+    async def busy() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+
+    before = signal.signal(signal.SIGTERM, handler)
+    loop = asyncio.new_event_loop()
+    try:
+        with pytest.raises(error):
+            loop.run_until_complete(Stage(make_tool(busy)).run("busy"))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0.01))
+        loop.close()
