@@ -5,7 +5,10 @@ from typing import Any
 
 import environ
 
-from config import databases, secret_key
+from config import databases, environment, secret_key
+from governance.conf import GovernanceSettings
+from turns.conf import TurnsSettings
+from webchat.conf import WebchatSettings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -45,7 +48,7 @@ SILENCED_SYSTEM_CHECKS: list[str] = env.list("SILENCED_SYSTEM_CHECKS", default=[
 
 # Applications
 
-TURNS_DISPATCHER = env.str("TURNS_DISPATCHER", "embedded")
+TURNS_DISPATCHER = env.str("TURNS_DISPATCHER", "") or "embedded"
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -171,20 +174,14 @@ LOGGING = {
     },
 }
 
-# Governance, turns
+# Governance, turns, webchat: two settings under names that other programs know too, then each under its own.
 
-GOVERNANCE_EXEC_ENABLED = env.bool("GOVERNANCE_EXEC_ENABLED", False)
-GOVERNANCE_APPROVAL: dict[str, str] = env.dict("GOVERNANCE_APPROVAL", default={})
-GOVERNANCE_EXEC_SANDBOX = env.str("GOVERNANCE_EXEC_SANDBOX", "auto")
-GOVERNANCE_EXEC_NETWORK = env.bool("GOVERNANCE_EXEC_NETWORK", False)
-GOVERNANCE_WORKSPACE_ROOT = Path(
-    env.str("GOVERNANCE_WORKSPACE_ROOT", str(VAR_DIR / "workspaces"))
-).resolve()
-GOVERNANCE_WEB_ALLOW_PRIVATE = env.bool("GOVERNANCE_WEB_ALLOW_PRIVATE", False)
-GOVERNANCE_SEARCH_PROVIDER = env.str("GOVERNANCE_SEARCH_PROVIDER", "duckduckgo")
-GOVERNANCE_SEARCH_URL = env.str("GOVERNANCE_SEARCH_URL", "")
-GOVERNANCE_BROWSER_PATH = env.str("GOVERNANCE_BROWSER_PATH", "")
-GOVERNANCE_BROWSER_SANDBOX = env.str("GOVERNANCE_BROWSER_SANDBOX", "auto")
 GOVERNANCE_DEFAULT_TIMEOUT: float | None = env.float("AGENT_TOOL_TIMEOUT", None)
-TURNS_MAX_LIVE = env.int("TURNS_MAX_LIVE", 50)
 TURNS_CHAT_MODEL = env.str("AGENT_MODEL", "local")
+vars().update(
+    environment.read(env.ENVIRON, GovernanceSettings, TurnsSettings, WebchatSettings),
+)
+GOVERNANCE_WORKSPACE_ROOT = Path(
+    env.str("GOVERNANCE_WORKSPACE_ROOT", "") or VAR_DIR / "workspaces"
+).resolve()
+

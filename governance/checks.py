@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
+from django.db import DatabaseError
 
 from governance import setting_rules
 from governance.conf import EVERY_OTHER, app_settings
@@ -14,6 +16,7 @@ from governance.mcp import checks as mcp_checks
 from governance.setting_rules import WEEK, Rule, is_number, seconds, whole
 from governance.toolbox import checks as toolbox_checks
 
+_UNLESS_OF_A_SERVER = ", unless it is a tool of an MCP server, which is not known yet"
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 
 
@@ -49,7 +52,6 @@ RULES: dict[str, Rule] = {
     "MAX_WORKERS": whole("governance.E012", 1, 1_000),
     "PROGRESS_INTERVAL": seconds("governance.E013", 0.1, 3_600),
     "RESULT_LIMIT": whole("governance.E014", 1_000, 100_000_000),
-    "POLICY_POLL": seconds("governance.E015", 0.05, 3_600),
     "APPROVAL": Rule(
         id="governance.E037",
         is_valid=_is_rules,
@@ -81,7 +83,8 @@ def check_tool_names(**_: Any) -> list[checks.CheckMessage]:
     return [
         checks.Warning(
             f"GOVERNANCE_TOOL_TIMEOUTS names the tool {name!r}, which is not installed.",
-            hint=f"Correct the name or remove it. Installed: {_listed(tool.name for tool in registry)}.",
+            hint=f"Correct the name or remove it{_UNLESS_OF_A_SERVER}."
+            f" Installed: {_listed(tool.name for tool in registry)}.",
             id="governance.W002",
         )
         for name in names
@@ -96,7 +99,7 @@ def check_approvals(**_: Any) -> list[checks.CheckMessage]:
     return [
         checks.Warning(
             f"GOVERNANCE_APPROVAL names the tool {name!r}, which is not installed.",
-            hint="Correct the name or remove it, unless it is a tool of an MCP server, which is not known yet."
+            hint=f"Correct the name or remove it{_UNLESS_OF_A_SERVER}."
             f" Installed: {_listed(tool.name for tool in registry)}.",
             id="governance.W021",
         )
@@ -106,16 +109,40 @@ def check_approvals(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_tools(**_: Any) -> list[checks.CheckMessage]:
-    """No tool declares an idle limit that its total limit makes unreachable."""
+    """No tool declares an idle limit that its total limit, the declared one or the site's, makes unreachable."""
+    timeouts = app_settings.TOOL_TIMEOUTS if _is_timeouts(app_settings.TOOL_TIMEOUTS) else {}
+    totals = {tool: timeouts.get(tool.name, tool.timeout) for tool in registry}
     return [
         checks.Warning(
             f"The tool {tool.name!r} declares an idle limit of {tool.idle_timeout:g} s above its total limit"
-            f" of {tool.timeout:g} s: it would never be reached.",
-            hint="Declare an idle_timeout below the timeout.",
+            f" of {total:g} s: it would never be reached.",
+            hint="Let its idle_timeout be below its timeout, and below its limit in GOVERNANCE_TOOL_TIMEOUTS.",
             id="governance.W003",
         )
-        for tool in registry
-        if tool.timeout and tool.idle_timeout and tool.idle_timeout > tool.timeout
+        for tool, total in totals.items()
+        if total and tool.idle_timeout and tool.idle_timeout > total
+    ]
+
+
+def check_shadowed(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
+    """Tell which limits of the settings are without effect. Runs where the database may be asked, as in `migrate`."""
+    timeouts = app_settings.TOOL_TIMEOUTS
+    if not databases or not _is_timeouts(timeouts):
+        return []
+    rows = apps.get_model("governance.ToolPolicy").objects.exclude(timeout_ms=None)
+    counting = rows.filter(is_active=True, tool_name__in=list(timeouts))
+    try:
+        names = sorted(counting.values_list("tool_name", flat=True))
+    except DatabaseError:  # before the first migration
+        return []
+    return [
+        checks.Info(
+            f"GOVERNANCE_TOOL_TIMEOUTS sets a limit for the tool {name!r}, but an administrator has set another one,"
+            " which is stronger.",
+            hint="Remove one of them: Tool limits in the admin has the administrator's.",
+            id="governance.I001",
+        )
+        for name in names
     ]
 
 
@@ -206,6 +233,7 @@ def register_all() -> None:
     ):
         checks.register(check, "governance")
     checks.register(mcp_checks.check_sdk, checks.Tags.database)
+    checks.register(check_shadowed, checks.Tags.database)
 
 
 def _listed(names: Iterable[str]) -> str:

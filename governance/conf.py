@@ -19,7 +19,7 @@ class GovernanceSettings(AppSettings):
     """Limit of a tool that has no other one; 0 = no limit, None = the built-in 120 s (T2)."""
 
     TOOL_TIMEOUTS: Mapping[str, float] = {}
-    """Limits of single tools by name; each stands in for `DEFAULT_TIMEOUT` (T2)."""
+    """Limits of single tools by name; each goes before what the tool declares (T2)."""
 
     TIMEOUT_CEILING: float = 3600.0
     """The most that a call may ask for itself, and the highest limit an administrator may set; 0 = no ceiling (A3)."""
@@ -63,9 +63,6 @@ class GovernanceSettings(AppSettings):
 
     RESULT_LIMIT: int = 100_000
     """Characters of a result that are kept; the middle of a longer one is left out."""
-
-    POLICY_POLL: float = 1.0
-    """How often a process looks for limits that were edited in another one (T9)."""
 
     EXEC_ENABLED: bool = False
     """Whether the `exec` tool may run commands on this machine (G1)."""
@@ -125,14 +122,21 @@ class GovernanceSettings(AppSettings):
 app_settings = GovernanceSettings()
 
 
-def setting_limits(tool_name: str) -> ToolLimits:
-    """Return what the project's settings say of a tool, as one level of the policy (T2, D1)."""
+def tool_setting_limits(tool_name: str) -> ToolLimits:
+    """Return what the project's settings say of one tool, as a level of the policy (T2, D1)."""
     rules = app_settings.APPROVAL
     rule = rules.get(tool_name, rules.get(EVERY_OTHER))
     return ToolLimits(
-        timeout=app_settings.TOOL_TIMEOUTS.get(tool_name, app_settings.DEFAULT_TIMEOUT),
-        ceiling=app_settings.TIMEOUT_CEILING,
+        timeout=app_settings.TOOL_TIMEOUTS.get(tool_name),
         approval=None if rule is None else ApprovalRule(rule),
+    )
+
+
+def setting_limits() -> ToolLimits:
+    """Return what the project's settings say of every tool, as a level of the policy (T2)."""
+    return ToolLimits(
+        timeout=app_settings.DEFAULT_TIMEOUT,
+        ceiling=app_settings.TIMEOUT_CEILING,
         approval_timeout=app_settings.APPROVAL_TIMEOUT,
     )
 

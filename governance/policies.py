@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from governance.conf import setting_limits
+from governance.conf import setting_limits, tool_setting_limits
 from governance.core.exceptions import GovernanceError
 from governance.core.policy import PolicyLevels, ToolLimits
 from governance.core.tools import Tool
@@ -54,9 +54,10 @@ class Policies:
         """Return every level's word on a tool (T2)."""
         return PolicyLevels(
             override=self.overrides.get(tool.name, _SILENT),
+            tool_setting=tool_setting_limits(tool.name),
             declared=tool.limits,
             default=self.default,
-            setting=setting_limits(tool.name),
+            setting=setting_limits(),
             version=self.version,
             changed_by=max(self._edits_of(tool), key=lambda edit: edit.version, default=Edit()).by,
         )
@@ -91,8 +92,8 @@ def _last_edits() -> dict[str, Edit]:
 class DatabasePolicySource:
     """The executor's `PolicySource`: answers from memory, follows the database.
 
-    Whoever owns the process awaits `aload()` once and `arefresh()` every `GOVERNANCE_POLICY_POLL` seconds; an edit
-    made in this process is seen at once. Functions given to `on_change` are called after every change, in the thread
+    Whoever owns the process awaits `aload()` once and `arefresh()` every second or so; an edit made in this process is
+    seen at once. Functions given to `on_change` are called after every change, in the thread
     that noticed it: to reach an event loop they use `call_soon_threadsafe`.
     """
 
@@ -108,6 +109,11 @@ class DatabasePolicySource:
     def version(self) -> int:
         """The version in force in this process; 0 before the first load."""
         return self._policies.version if self._policies else 0
+
+    @property
+    def policies(self) -> Policies:
+        """Every limit in force in this process; empty before the first load."""
+        return self._policies or Policies()
 
     def levels(self, tool: Tool) -> PolicyLevels:
         """Return every level's word on a tool, from memory. Off the event loop, the first question loads."""

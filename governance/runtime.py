@@ -18,6 +18,7 @@ from governance.core.registry import registry
 from governance.core.tools import Isolation
 from governance.mcp import runtime as mcp_servers
 from governance.policies import DatabasePolicySource
+from governance.site_limits import log_limits
 
 _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
 
@@ -37,6 +38,7 @@ async def get_executor() -> ToolExecutor:
     executor = _executors.get(loop)
     if executor is None:
         await _policies.aload()
+        log_limits(_policies.policies)
         await toolbox.prepare(registry)
         executor = _executors.setdefault(loop, _make())
     return executor

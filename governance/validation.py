@@ -9,7 +9,7 @@ from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
-from governance.conf import app_settings, setting_limits
+from governance.conf import app_settings, setting_limits, tool_setting_limits
 from governance.core.policy import PolicyLevels, ToolLimits, resolve
 from governance.core.registry import registry
 from governance.durations import UNITS_MS, format_duration, to_ms, to_seconds
@@ -83,7 +83,7 @@ def _idle_problem(limits: Limits) -> str:
 def _inherited_total_ms(limits: Limits) -> int:
     """The total limit that counts where this row sets none. The default row knows no tool: the settings count."""
     name = getattr(limits, "tool_name", "")
-    levels = PolicyLevels(setting=setting_limits(name))
+    levels = PolicyLevels(tool_setting=tool_setting_limits(name), setting=setting_limits())
     if name in registry:
         default_ms = (
             apps.get_model("governance.DefaultPolicy")

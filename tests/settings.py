@@ -25,26 +25,17 @@ for _name in (
     "ALLOWED_HOSTS",
     "CSRF_TRUSTED_ORIGINS",
     "DEBUG",
-    "GOVERNANCE_APPROVAL",
-    "GOVERNANCE_BROWSER_PATH",
-    "GOVERNANCE_BROWSER_SANDBOX",
-    "GOVERNANCE_EXEC_ENABLED",
-    "GOVERNANCE_EXEC_NETWORK",
-    "GOVERNANCE_EXEC_SANDBOX",
-    "GOVERNANCE_SEARCH_PROVIDER",
-    "GOVERNANCE_SEARCH_URL",
-    "GOVERNANCE_WEB_ALLOW_PRIVATE",
-    "GOVERNANCE_WORKSPACE_ROOT",
     "HOST",
     "LOG_LEVEL",
     "PORT",
     "REDIS_URL",
     "SILENCED_SYSTEM_CHECKS",
     "STATIC_ROOT",
-    "TURNS_DISPATCHER",
-    "TURNS_MAX_LIVE",
 ):
     os.environ.pop(_name, None)
+for _name in list(os.environ):
+    if _name.startswith(("GOVERNANCE_", "TURNS_", "WEBCHAT_")):
+        del os.environ[_name]
 os.environ["ENV_FILE"] = os.devnull
 os.environ["SECRET_KEY"] = "the-tests-keep-no-secrets-" + "x" * 40
 os.environ["VAR_DIR"] = str(_SCRATCH)

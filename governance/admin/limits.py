@@ -11,9 +11,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.forms import LimitsForm
-from governance.conf import app_settings
-from governance.durations import format_duration, format_limit, to_ms
-from governance.models import Limits, PolicyChange
+from governance.durations import format_limit
+from governance.models import Limits, PolicyChange, ToolPolicy
 from governance.services import PolicyConflict
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ _READABLE = {
     "approval_timeout_ms": "approval_limit",
     "revision": "edits",
 }
+
+
+_OBEYED_WHILE_RUNNING = {"timeout_ms", "idle_timeout_ms", "ceiling_ms", "is_active"}
 
 
 class LimitsAdmin(LimitsModelAdmin):
@@ -102,15 +104,37 @@ class LimitsAdmin(LimitsModelAdmin):
         return HttpResponseRedirect(request.get_full_path())
 
     def say_saved(self, request: HttpRequest, change: PolicyChange | None) -> None:
-        """Say what is in force, and where: other processes look once in every poll."""
+        """Say what was saved, and for which calls it counts; when other processes see it is not known here."""
         if change is None:
             return
-        poll = format_duration(to_ms(app_settings.POLICY_POLL))
-        sentence = _(
-            "Version %(version)s. %(summary)s. Running calls obey now; other processes within %(poll)s."
+        words = {
+            "version": change.version,
+            "what": change.tool_name or _("default limits"),
+            "summary": change.summary or _("nothing is set yet"),
+        }
+        sentence = _("Version %(version)s. %(what)s: %(summary)s.") % words
+        self.message_user(request, f"{sentence} {_reach(change)}".rstrip(), messages.INFO)
+
+
+def _reach(change: PolicyChange) -> str:
+    """Return in a sentence for which calls a change counts."""
+    fields = change.changes.keys() - {"note"}
+    if not fields:
+        return ""
+    if "is_active" not in fields and _is_out_of_force(change.tool_name):
+        return _("This row is out of force: no call obeys it.")
+    if fields & _OBEYED_WHILE_RUNNING:
+        return _(
+            "Calls that run in this process obey now, those of other processes when these look for edits."
         )
-        words = {"version": change.version, "summary": f"{change}: {change.summary}", "poll": poll}
-        self.message_user(request, sentence % words, messages.INFO)
+    return _(
+        "It counts for calls that start from now on, in other processes when these look for edits."
+        " What runs goes on."
+    )
+
+
+def _is_out_of_force(tool_name: str) -> bool:
+    return ToolPolicy.objects.filter(tool_name=tool_name, is_active=False).exists()
 
 
 def values_of(form: Any) -> Any:

@@ -137,15 +137,17 @@ class ToolPolicyAdmin(LimitsAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Limits) -> None:
         """Delete through the service."""
-        services.delete_tool_policy(
+        deleted = services.delete_tool_policy(
             tool_name=cast(ToolPolicy, obj).tool_name, by=editor_of(request)
         )
+        self.say_saved(request, deleted)
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
         """Delete every row through the service, all or none."""
         with transaction.atomic():
             for name in list(queryset.values_list("tool_name", flat=True)):
-                services.delete_tool_policy(tool_name=name, by=editor_of(request))
+                deleted = services.delete_tool_policy(tool_name=name, by=editor_of(request))
+                self.say_saved(request, deleted)
 
     @admin.action(permissions=["change"], description=gettext_lazy("Put in force"))
     def put_in_force(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
@@ -213,14 +215,14 @@ class ToolPolicyAdmin(LimitsAdmin):
         names = list(queryset.values_list("tool_name", flat=True))
         try:
             with transaction.atomic():
-                for name in names:
-                    save(tool_name=name)
+                saved = [save(tool_name=name) for name in names]
         except ValidationError as refusal:
             self.refused(request, refusal)
-        else:
-            self.message_user(
-                request, _("Saved: %(names)s.") % {"names": ", ".join(names)}, messages.SUCCESS
-            )
+            return
+        for change in saved:
+            self.say_saved(request, change)
+        if not any(saved):
+            self.message_user(request, _("Nothing to change."), messages.INFO)
 
 
 def _limits_in_words(policy: Policy) -> str:

@@ -1,11 +1,12 @@
 """The limits one call runs under, and where each came from (T2).
 
 The first limit that is set wins: the call's own hint (capped by the ceiling) → an administrator's override for
-the tool → the tool's declared timeout → the administrator's default → the project's setting → the built-in default.
-`0` or less means "no framework limit" at every level.
+the tool → the project's setting for the tool → the tool's declared timeout → the administrator's default → the
+project's setting for every tool → the built-in default. `0` or less means "no framework limit" at every level. The
+other limits follow the same order, as far as a level has a word on them.
 
 The approval rule is found otherwise (D1): an administrator's override for the tool always counts. Else it is what the
-project's setting says of the tool, or what the tool declares, and never less strict than the administrator's default.
+project's settings say, or what the tool declares, and never less strict than the administrator's default.
 Whoever hosts the call (an agent) can make the rule stricter, never weaker.
 """
 
@@ -31,6 +32,15 @@ class TimeoutSource(StrEnum):
     SETTING = "setting"
     BUILT_IN = "built_in"
     MANUAL = "manual"
+
+
+_SOURCES = (  # of the levels of `PolicyLevels`, strongest first
+    TimeoutSource.OVERRIDE,
+    TimeoutSource.SETTING,
+    TimeoutSource.TOOL,
+    TimeoutSource.DEFAULT,
+    TimeoutSource.SETTING,
+)
 
 
 class ApprovalRule(StrEnum):
@@ -61,17 +71,23 @@ class ToolLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLevels:
-    """Every level's word on one tool, strongest first.
+    """Every level's word on one tool, strongest first; `tool_setting` is about this tool, `setting` about every one.
 
     `version` counts the administrators' edits; `changed_by` made the last one that is about this tool.
     """
 
     override: ToolLimits = ToolLimits()
+    tool_setting: ToolLimits = ToolLimits()
     declared: ToolLimits = ToolLimits()
     default: ToolLimits = ToolLimits()
     setting: ToolLimits = ToolLimits()
     version: int = 0
     changed_by: str = ""
+
+    @property
+    def ordered(self) -> tuple[ToolLimits, ...]:
+        """The levels, strongest first."""
+        return (self.override, self.tool_setting, self.declared, self.default, self.setting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +122,9 @@ def resolve(
     levels: PolicyLevels, *, hint: Hint | None = None, at_least: ApprovalRule = ApprovalRule.NEVER
 ) -> Policy:
     """Return the policy of a call (T2, A3); its approval rule is `at_least` as strict as that (D1)."""
-    ordered = (levels.override, levels.declared, levels.default, levels.setting)
+    ordered = levels.ordered
     ceiling = _first(
-        *(level.ceiling for level in (levels.override, levels.default, levels.setting))
+        *(level.ceiling for level in ordered if level is not levels.declared)
     )
     ceiling = BUILT_IN_CEILING if ceiling is None else ceiling
     timeout, source, capped_from = _timeout(levels, hint=hint, ceiling=ceiling)
@@ -148,12 +164,7 @@ def _timeout(
     if hint is not None:
         timeout = cap(hint.timeout, ceiling=ceiling)
         return timeout, hint.source, (hint.timeout if timeout != hint.timeout else None)
-    for level, source in (
-        (levels.override, TimeoutSource.OVERRIDE),
-        (levels.declared, TimeoutSource.TOOL),
-        (levels.default, TimeoutSource.DEFAULT),
-        (levels.setting, TimeoutSource.SETTING),
-    ):
+    for level, source in zip(levels.ordered, _SOURCES, strict=True):
         if level.timeout is not None:
             return max(level.timeout, 0.0), source, None
     return BUILT_IN_TIMEOUT, TimeoutSource.BUILT_IN, None
@@ -162,7 +173,9 @@ def _timeout(
 def _approval(levels: PolicyLevels) -> ApprovalRule:
     if levels.override.approval is not None:
         return levels.override.approval
-    own = _first(levels.setting.approval, levels.declared.approval)
+    own = _first(
+        *(level.approval for level in (levels.tool_setting, levels.setting, levels.declared))
+    )
     return stricter(own, levels.default.approval)
 
 

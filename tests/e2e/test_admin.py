@@ -64,7 +64,7 @@ async def test_a_running_call_obeys_the_limit_that_an_admin_sets(visit, visitor,
     await expect(clock(card)).to_contain_text("of 2 min")
     async with limits_of(admin, "wait") as page:
         await set_limits(page, total="45 s")
-        await expect(page.get_by_text("Running calls obey now")).to_be_visible()
+        await expect(page.get_by_text("Calls that run in this process obey now")).to_be_visible()
         await expect(clock(card)).to_contain_text("of 45 s")
         await expect(card).to_contain_text("limit changed to 45 s")
         await expect(card).to_contain_text("admin limit for this tool")

@@ -91,6 +91,63 @@ def test_the_default_limits_are_edited_in_units_and_read_back_in_words(browser, 
     assert LogEntry.objects.count() == 1
 
 
+OBEY_NOW = (
+    "Calls that run in this process obey now, those of other processes when these look for edits."
+)
+FROM_NOW_ON = (
+    "It counts for calls that start from now on, in other processes when these look for edits."
+    " What runs goes on."
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"timeout_ms": "20 s"}, f"total limit: 30 s → 20 s. {OBEY_NOW}"),
+        ({"timeout_ms": "20 s", "approval": "always"}, OBEY_NOW),
+        ({"approval": "always"}, f"approval: not set → always. {FROM_NOW_ON}"),
+        ({"tool_enabled": ""}, f"tool may be used: yes → no. {FROM_NOW_ON}"),
+        ({"max_running": "3"}, f"calls at once: not set → 3. {FROM_NOW_ON}"),
+        ({"note": "why"}, "note: not set → why."),
+        ({"is_active": ""}, f"in force: yes → no. {OBEY_NOW}"),
+    ],
+)
+def test_the_message_after_a_save_says_only_what_is_known(browser, policy, values, told):
+    form = tool_form(timeout_ms="30 s", revision="1") | values
+    page = browser.post(change_url(policy), {k: v for k, v in form.items() if v}, follow=True)
+    [line] = [line for line in said(page) if "Version" in line]
+    assert line.startswith("Version 2. probe: ")
+    assert line.endswith(told)
+
+
+def test_a_row_out_of_force_does_not_claim_that_calls_obey_it(browser, policy):
+    services.save_tool_policy(tool_name="probe", values={"is_active": False}, by=None)
+    form = blank(timeout_ms="20 s", tool_enabled="on", revision="2")
+    page = browser.post(change_url(policy), form, follow=True)
+    assert any(line.endswith("This row is out of force: no call obeys it.") for line in said(page))
+
+
+@pytest.mark.parametrize("by_action", [False, True])
+def test_a_deletion_says_for_which_calls_it_counts(browser, policy, by_action):
+    if by_action:
+        form = {"action": "delete_selected", "_selected_action": [policy.pk], "post": "yes"}
+        page = browser.post(reverse(LIST), form, follow=True)
+    else:
+        url = reverse("admin:governance_toolpolicy_delete", args=[policy.pk])
+        page = browser.post(url, {"post": "yes"}, follow=True)
+    [line] = [line for line in said(page) if "Version" in line]
+    assert line.startswith("Version 2. probe: ")
+    assert "total limit: 30 s → not set" in line
+    assert line.endswith(OBEY_NOW)
+
+
+def test_an_action_says_for_which_calls_it_counts(browser, policy):
+    form = {"action": "forbid_tools", "_selected_action": [policy.pk]}
+    page = browser.post(reverse(LIST), form, follow=True)
+    assert said(page) == [f"Version 2. probe: tool may be used: yes → no. {FROM_NOW_ON}"]
+    assert said(browser.post(reverse(LIST), form, follow=True)) == ["Nothing to change."]
+
+
 def test_the_edit_is_announced_at_its_commit(browser, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks() as callbacks:
         browser.post(DEFAULT, blank(timeout_ms="90 s"))

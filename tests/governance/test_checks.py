@@ -8,6 +8,7 @@ from django.conf import settings as django_settings
 from django.core.checks import run_checks
 from django.test import override_settings
 
+from governance import services
 from governance.checks import RULES
 from governance.conf import GovernanceSettings, app_settings, toolbox_settings
 from governance.core.registry import make_tool, registry
@@ -28,7 +29,6 @@ BAD = {
     "MAX_WORKERS": (0,),
     "PROGRESS_INTERVAL": (0, "5"),
     "RESULT_LIMIT": (10,),
-    "POLICY_POLL": (0,),
     "EXEC_ENABLED": ("false", 1),
     "EXEC_OUTPUT_LIMIT": (0,),
     "EXEC_ENVIRONMENT": ("HOME", [1]),
@@ -68,16 +68,15 @@ NUMBER = {
             "MAX_WORKERS",
             "PROGRESS_INTERVAL",
             "RESULT_LIMIT",
-            "POLICY_POLL",
-            "EXEC_ENABLED",
-            "EXEC_OUTPUT_LIMIT",
-            "WORKSPACE_ROOT",
-            "WEB_ALLOW_PRIVATE",
-            "WEB_MAX_BYTES",
         ],
         start=1,
     )
 } | {
+    "EXEC_ENABLED": "governance.E016",
+    "EXEC_OUTPUT_LIMIT": "governance.E017",
+    "WORKSPACE_ROOT": "governance.E018",
+    "WEB_ALLOW_PRIVATE": "governance.E019",
+    "WEB_MAX_BYTES": "governance.E020",
     "WEB_MAX_REDIRECTS": "governance.E022",
     "FILE_MAX_BYTES": "governance.E023",
     "EXEC_ENVIRONMENT": "governance.E024",
@@ -149,6 +148,33 @@ def test_a_limit_for_a_tool_that_is_not_installed_is_noticed(probe):
         message = found()["governance.W002"]
     assert "'prob'" in message.msg
     assert "probe" in message.hint
+
+
+def test_a_limit_of_the_settings_that_makes_an_idle_limit_unreachable_is_noticed():
+    made = make_tool(lambda: None, name="odd", description="odd", timeout=20, idle_timeout=9)
+    registry.register(made)
+    try:
+        assert "governance.W003" not in found()
+        with override_settings(GOVERNANCE_TOOL_TIMEOUTS={"odd": 5}):
+            assert "above its total limit of 5 s" in found()["governance.W003"].msg
+    finally:
+        registry.unregister("odd")
+
+
+@pytest.mark.django_db
+def test_a_limit_of_the_settings_without_effect_is_told_where_the_database_may_be_asked(probe):
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 9_000}, by=None)
+
+    def told(databases):
+        messages = run_checks(tags=["database"], databases=databases)
+        return [message.msg for message in messages if message.id == "governance.I001"]
+
+    with override_settings(GOVERNANCE_TOOL_TIMEOUTS={"probe": 5, "plain": 5}):
+        [sentence] = told(["default"])
+        assert "'probe'" in sentence
+        assert told(None) == []
+        services.save_tool_policy(tool_name="probe", values={"is_active": False}, by=None)
+        assert told(["default"]) == []
 
 
 def test_a_rule_of_approval_for_a_tool_that_is_not_installed_is_noticed(probe):

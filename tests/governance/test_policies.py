@@ -30,8 +30,12 @@ def test_each_level_gives_way_to_the_next_stronger_one(source, plain, probe, set
     assert timeout_of(source, plain) == (65, TimeoutSource.SETTING)
     services.save_default_policy(values={"timeout_ms": 60_000}, by=None)
     source.refresh()
+    assert timeout_of(source, plain) == (65, TimeoutSource.SETTING)
+    settings.GOVERNANCE_TOOL_TIMEOUTS = {}
     assert timeout_of(source, plain) == (60.0, TimeoutSource.DEFAULT)
     assert timeout_of(source, probe) == (50, TimeoutSource.TOOL)
+    settings.GOVERNANCE_TOOL_TIMEOUTS = {"probe": 45}
+    assert timeout_of(source, probe) == (45, TimeoutSource.SETTING)
     services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000}, by=None)
     source.refresh()
     assert timeout_of(source, probe) == (40.0, TimeoutSource.OVERRIDE)

@@ -11,7 +11,10 @@ from stat import S_IMODE
 import pytest
 from django.db import connection
 
-from config import secret_key
+from config import environment, secret_key
+from governance.conf import GovernanceSettings
+from turns.conf import TurnsSettings
+from webchat.conf import WebchatSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "a-key-that-is-long-enough-for-production-and-has-variety-0123456789"
@@ -40,13 +43,10 @@ def read(*names: str, **environment: str) -> list[object]:
 
 
 def test_without_an_environment_the_site_is_closed_and_keeps_to_itself(tmp_path):
-    names = [
-        "DEBUG",
-        "GOVERNANCE_EXEC_ENABLED",
-        "GOVERNANCE_WEB_ALLOW_PRIVATE",
-        "SESSION_COOKIE_SECURE",
-    ]
-    assert read(*names, VAR_DIR=str(tmp_path)) == [False, False, False, True]
+    names = ["DEBUG", "SESSION_COOKIE_SECURE"]
+    assert read(*names, VAR_DIR=str(tmp_path)) == [False, True]
+    script = "from governance.conf import app_settings as s; print(s.EXEC_ENABLED, s.WEB_ALLOW_PRIVATE)"
+    assert run("-c", script, VAR_DIR=str(tmp_path)).stdout.split() == ["False", "False"]
     [databases, layers, model] = read(
         "DATABASES", "CHANNEL_LAYERS", "TURNS_CHAT_MODEL", VAR_DIR=str(tmp_path)
     )
@@ -120,3 +120,63 @@ def test_sqlite_keeps_what_was_committed_and_waits_for_other_writers():
 def test_the_facades_need_no_django():
     answer = run("-c", "import sys, governance, turns; sys.exit('django' in sys.modules)")
     assert answer.returncode == 0, answer.stderr
+
+
+def test_the_environment_reaches_every_setting_of_the_apps(tmp_path):
+    given = {
+        "TURNS_TURN_TIMEOUT": ("900", 900.0),
+        "TURNS_PARK_AFTER": ("none", None),
+        "TURNS_STEP_LIMIT": ("12", 12),
+        "GOVERNANCE_TOOL_TIMEOUTS": ('{"exec": 30, "web_fetch": 2.5}', {"exec": 30, "web_fetch": 2.5}),
+        "GOVERNANCE_APPROVAL": ("exec=always,*=never", {"exec": "always", "*": "never"}),
+        "GOVERNANCE_EXEC_ENVIRONMENT": ("LANG, TZ", ["LANG", "TZ"]),
+        "GOVERNANCE_EXEC_READABLE": ('["/opt/a,b"]', ["/opt/a,b"]),
+        "GOVERNANCE_EXEC_NETWORK": ("on", True),
+        "GOVERNANCE_GIT_AUTHOR": ("A, B <a@b>", "A, B <a@b>"),
+        "WEBCHAT_MAX_SOCKETS_PER_USER": (" 7 ", 7),
+        "WEBCHAT_CSP": ("none", None),
+    }
+    texts = {name: text for name, (text, _) in given.items()}
+    values = read(*given, **texts, VAR_DIR=str(tmp_path))
+    assert values == [value for _, value in given.values()]
+    file = tmp_path / "env"
+    file.write_text("".join(f"{name}={text}\n" for name, text in texts.items()), "utf-8")
+    assert read(*given, ENV_FILE=str(file), VAR_DIR=str(tmp_path)) == values
+
+
+def test_every_type_of_a_setting_can_be_written_in_the_environment():
+    samples = {"Mapping": '{"a": "1"}', "Sequence": "a,b", "bool": "off", "int": "3", "float": "2.5"}
+    for app in (GovernanceSettings, TurnsSettings, WebchatSettings):
+        for name, kind in app.__annotations__.items():
+            text = next((text for word, text in samples.items() if word in str(kind)), "text")
+            assert list(environment.read({app.PREFIX + name: text}, app)) == [app.PREFIX + name]
+            assert environment.read({app.PREFIX + name: ""}, app) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("TURNS_STEP_LIMIT", "many", "whole number"),
+        ("TURNS_TURN_TIMEOUT", "30 min", "a number"),
+        ("GOVERNANCE_EXEC_ENABLED", "perhaps", "true or false"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "{exec: 30}", "JSON"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "exec", "JSON"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "exec=soon", "JSON"),
+        ("GOVERNANCE_EXEC_READABLE", "[1", "a list in JSON"),
+    ],
+)
+def test_a_value_that_cannot_be_read_stops_the_start_in_words(tmp_path, name, text, told):
+    answer = run("manage.py", "check", VAR_DIR=str(tmp_path), **{name: text})
+    last = answer.stderr.splitlines()[-1]
+    assert answer.returncode == 1
+    assert name in last
+    assert repr(text) in last
+    assert told in last
+
+
+def test_a_misspelled_name_in_the_environment_is_noticed(tmp_path):
+    names = {"TURNS_STEPLIMIT": "9", "GOVERNANCE_POLICY_POLL": "1"}
+    answer = run("manage.py", "check", VAR_DIR=str(tmp_path), **names)
+    assert answer.returncode == 0
+    for name in names:
+        assert f"There is no setting {name}." in answer.stderr

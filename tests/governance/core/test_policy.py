@@ -17,13 +17,14 @@ from governance.core.policy import (
     resolve,
 )
 
-LEVELS = ("hint", "override", "declared", "default", "setting")
+LEVELS = ("hint", "override", "tool_setting", "declared", "default", "setting")
 SOURCES = dict(
     zip(
         LEVELS,
         (
             TimeoutSource.HINT,
             TimeoutSource.OVERRIDE,
+            TimeoutSource.SETTING,
             TimeoutSource.TOOL,
             TimeoutSource.DEFAULT,
             TimeoutSource.SETTING,
@@ -60,7 +61,7 @@ def test_where_nobody_says_anything_the_built_in_default_holds():
 
 
 @pytest.mark.parametrize("nothing", [0, 0.0, -1.0])
-@pytest.mark.parametrize("level", ["override", "declared", "default", "setting"])
+@pytest.mark.parametrize("level", LEVELS[1:])
 def test_zero_or_less_means_no_limit_and_is_not_passed_over(level, nothing):
     policy = resolved(**{level: nothing})
 
@@ -130,14 +131,12 @@ def test_zero_or_less_switches_the_idle_limit_off(nothing):
     assert resolve(levels).idle_timeout is None
 
 
-@pytest.mark.parametrize("level", ["override", "declared", "default", "setting"])
+@pytest.mark.parametrize("level", LEVELS[1:])
 def test_any_level_can_switch_a_tool_off(level):
     assert not resolve(PolicyLevels(**{level: ToolLimits(enabled=False)})).enabled
 
 
-@pytest.mark.parametrize(
-    ("stronger", "weaker"), list(combinations(("override", "declared", "default", "setting"), 2))
-)
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(LEVELS[1:], 2)))
 def test_the_stronger_concurrency_cap_wins(stronger, weaker):
     levels = {stronger: ToolLimits(max_running=1), weaker: ToolLimits(max_running=9)}
 

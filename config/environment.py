@@ -1,0 +1,60 @@
+"""Settings of the apps that the environment gives under their own names, each as the type that its app declares."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+from django.core.exceptions import ImproperlyConfigured
+from pydantic import TypeAdapter
+
+from governance.app_settings import AppSettings
+
+NONE = "none"
+
+
+def read(environment: Mapping[str, str], *apps: type[AppSettings]) -> dict[str, Any]:
+    """Return the settings of these apps that the environment names; an empty one is as if it were not there.
+
+    A name that no app declares is returned as it is, so that the app's check finds it.
+
+    Raises:
+        ImproperlyConfigured: a value is not of its setting's type.
+    """
+    found: dict[str, Any] = {}
+    for app in apps:
+        for name, text in environment.items():
+            if name.startswith(app.PREFIX) and text.strip():
+                kind = app.__annotations__.get(name.removeprefix(app.PREFIX), str)
+                found[name] = _parsed(name, text.strip(), kind)
+    return found
+
+
+def _parsed(name: str, text: str, kind: Any) -> Any:
+    if text.lower() == NONE and type(None) in get_args(kind):
+        return None
+    shape, expected = _SHAPES.get(get_origin(kind) or kind, (str, "a number"))
+    try:
+        return TypeAdapter(kind).validate_python(shape(text))
+    except ValueError:
+        raise ImproperlyConfigured(
+            f"{name} is {text!r} in the environment; it takes {expected}."
+        ) from None
+
+
+def _list(text: str) -> Any:
+    return json.loads(text) if text.startswith("[") else [item.strip() for item in text.split(",")]
+
+
+def _dict(text: str) -> Any:
+    if text.startswith("{"):
+        return json.loads(text)
+    return {key.strip(): value.strip() for key, value in (item.split("=") for item in _list(text))}
+
+
+# What a text becomes before its type is looked at, and what to write, by the kind of setting.
+_SHAPES: dict[Any, tuple[Callable[[str], Any], str]] = {
+    bool: (str, "true or false"),
+    int: (str, "a whole number"),
+    Sequence: (_list, "names with commas between them, or a list in JSON"),
+    Mapping: (_dict, 'JSON such as {"exec": 60}, or exec=60,web_fetch=20'),
+}
