@@ -184,4 +184,3 @@ vars().update(
 GOVERNANCE_WORKSPACE_ROOT = Path(
     env.str("GOVERNANCE_WORKSPACE_ROOT", "") or VAR_DIR / "workspaces"
 ).resolve()
-

@@ -123,9 +123,7 @@ def resolve(
 ) -> Policy:
     """Return the policy of a call (T2, A3); its approval rule is `at_least` as strict as that (D1)."""
     ordered = levels.ordered
-    ceiling = _first(
-        *(level.ceiling for level in ordered if level is not levels.declared)
-    )
+    ceiling = _first(*(level.ceiling for level in ordered if level is not levels.declared))
     ceiling = BUILT_IN_CEILING if ceiling is None else ceiling
     timeout, source, capped_from = _timeout(levels, hint=hint, ceiling=ceiling)
     approval_timeout = _first(*(level.approval_timeout for level in ordered))

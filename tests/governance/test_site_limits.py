@@ -12,9 +12,7 @@ from governance.runtime import close_executor, get_executor
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("probe", "plain")
-async def test_a_process_says_at_its_start_what_the_limits_of_the_settings_change(
-    settings, caplog
-):
+async def test_a_process_says_at_its_start_what_the_limits_of_the_settings_change(settings, caplog):
     caplog.set_level(logging.INFO, "governance")
     settings.GOVERNANCE_TOOL_TIMEOUTS = {"probe": 45, "plain": 0, "exec": 30, "later": 5}
     await set_limit("exec", 20_000)

@@ -45,7 +45,9 @@ def read(*names: str, **environment: str) -> list[object]:
 def test_without_an_environment_the_site_is_closed_and_keeps_to_itself(tmp_path):
     names = ["DEBUG", "SESSION_COOKIE_SECURE"]
     assert read(*names, VAR_DIR=str(tmp_path)) == [False, True]
-    script = "from governance.conf import app_settings as s; print(s.EXEC_ENABLED, s.WEB_ALLOW_PRIVATE)"
+    script = (
+        "from governance.conf import app_settings as s; print(s.EXEC_ENABLED, s.WEB_ALLOW_PRIVATE)"
+    )
     assert run("-c", script, VAR_DIR=str(tmp_path)).stdout.split() == ["False", "False"]
     [databases, layers, model] = read(
         "DATABASES", "CHANNEL_LAYERS", "TURNS_CHAT_MODEL", VAR_DIR=str(tmp_path)
@@ -127,7 +129,10 @@ def test_the_environment_reaches_every_setting_of_the_apps(tmp_path):
         "TURNS_TURN_TIMEOUT": ("900", 900.0),
         "TURNS_PARK_AFTER": ("none", None),
         "TURNS_STEP_LIMIT": ("12", 12),
-        "GOVERNANCE_TOOL_TIMEOUTS": ('{"exec": 30, "web_fetch": 2.5}', {"exec": 30, "web_fetch": 2.5}),
+        "GOVERNANCE_TOOL_TIMEOUTS": (
+            '{"exec": 30, "web_fetch": 2.5}',
+            {"exec": 30, "web_fetch": 2.5},
+        ),
         "GOVERNANCE_APPROVAL": ("exec=always,*=never", {"exec": "always", "*": "never"}),
         "GOVERNANCE_EXEC_ENVIRONMENT": ("LANG, TZ", ["LANG", "TZ"]),
         "GOVERNANCE_EXEC_READABLE": ('["/opt/a,b"]', ["/opt/a,b"]),
@@ -145,7 +150,13 @@ def test_the_environment_reaches_every_setting_of_the_apps(tmp_path):
 
 
 def test_every_type_of_a_setting_can_be_written_in_the_environment():
-    samples = {"Mapping": '{"a": "1"}', "Sequence": "a,b", "bool": "off", "int": "3", "float": "2.5"}
+    samples = {
+        "Mapping": '{"a": "1"}',
+        "Sequence": "a,b",
+        "bool": "off",
+        "int": "3",
+        "float": "2.5",
+    }
     for app in (GovernanceSettings, TurnsSettings, WebchatSettings):
         for name, kind in app.__annotations__.items():
             text = next((text for word, text in samples.items() if word in str(kind)), "text")
