@@ -40,7 +40,7 @@ from governance.core.exceptions import (
     UnknownTool,
 )
 from governance.core.executor import Timing, ToolExecutor
-from governance.core.intents import is_cancel_intent
+from governance.core.intents import is_cancel_intent, is_cancel_phrase
 from governance.core.limiter import Limiter, Limits
 from governance.core.live import LiveCall
 from governance.core.loops import LoopAction, LoopDetector
@@ -134,6 +134,7 @@ __all__ = [
     "expired_text",
     "interrupted_text",
     "is_cancel_intent",
+    "is_cancel_phrase",
     "make_tool",
     "not_started_text",
     "registry",

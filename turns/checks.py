@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
-from governance import LoopDetector, setting_rules
+from governance import LoopDetector, is_cancel_phrase, setting_rules
 from governance import checks as governance_checks
 from governance.conf import app_settings as governance_settings
 from governance.setting_rules import WEEK, Rule, seconds, whole
@@ -29,6 +29,10 @@ def _is_name(value: Any) -> bool:
 
 def _is_url_or_empty(value: Any) -> bool:
     return isinstance(value, str) and (not value or value.startswith(("http://", "https://")))
+
+
+def _are_cancel_words(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(is_cancel_phrase, value))
 
 
 RULES: dict[str, Rule] = {
@@ -76,6 +80,12 @@ RULES: dict[str, Rule] = {
     "MAX_FAMILY_TOTAL": whole("turns.E038", 1, 100_000),
     "MAX_MESSAGES_PER_MINUTE": whole("turns.E039", 1, 100_000),
     "REPORT_GRACE": seconds("turns.E036", 0, 3_600),
+    "CANCEL_WORDS": Rule(
+        id="turns.E043",
+        is_valid=_are_cancel_words,
+        hint='Set it to a list of whole messages, such as ["hou op", "stoppa"]; each needs a letter and has at most 200'
+        " characters.",
+    ),
 }
 
 

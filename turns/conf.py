@@ -1,5 +1,7 @@
 """The project's settings: `TURNS_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
 
+from collections.abc import Sequence
+
 from governance.app_settings import AppSettings
 
 
@@ -51,6 +53,9 @@ class TurnsSettings(AppSettings):
 
     MAX_MESSAGE_LENGTH: int = 50_000
     """The longest message, in characters."""
+
+    CANCEL_WORDS: Sequence[str] = ()
+    """Messages that mean "stop" here, beside the usual words of eleven languages (C6)."""
 
     POLL_INTERVAL: float = 1.0
     """How often stored cancel requests and limits are read, in case a nudge was lost (C12)."""

@@ -2,22 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
-from governance.moments import database_now
+from governance.moments import ago, database_now
 from governance.storable import storable_text
 from turns import log, operations, wishes
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnNotFound
 from turns.identity import User, reload, turn_for
-from turns.models import Conversation, Turn
+from turns.models import CancelRequest, Conversation, Turn
 from turns.news import News
 from turns.operations import OpOutcome
-from turns.queue import cancel_queued
+from turns.queue import CARRIER, cancel_queued
 from turns.sub_agents.cascades import Cascade, cancel_descendants
+
+SAID_AGAIN_WITHIN = timedelta(seconds=5)
 
 _NOT_BEGUN = (CallStatus.PENDING, CallStatus.AWAITING_APPROVAL)
 
@@ -131,6 +135,33 @@ def active_turn(conversation_id: UUID) -> Turn | None:
     """Return the turn that a cancel word means: the live one, else the first that waits."""
     active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
     return active.order_by("number").first()
+
+
+def just_cancelled(conversation_id: UUID, wish: CancelWish) -> UUID | None:
+    """Return the turn that a person's cancel has ended a moment ago, if nothing was said since; None if there is none.
+
+    Who is in a hurry says "stop" twice. The second one has the answer of the first, also when it is sent again.
+    """
+    ended = CancelRequest.objects.filter(
+        Q(turn__conversation=conversation_id)
+        | Q(turn__parent__conversation=conversation_id, turn__is_detached=True),
+        tool_id="",
+        reason__in=(CancelReason.USER, CancelReason.ADMIN),
+        settled_at__gte=ago(SAID_AGAIN_WITHIN),
+    ).select_related("turn")
+    own = [request for request in ended if request.turn.conversation_id == conversation_id]
+    request = max(own, key=lambda one: one.turn.number, default=None) or min(
+        ended, key=lambda one: (one.turn.queued_at, one.turn.pk), default=None
+    )
+    if request is None:
+        return None
+    said_since = Turn.objects.filter(
+        conversation_id=conversation_id, queued_at__gt=request.requested_at
+    )
+    if said_since.exclude(source=CARRIER).exists():
+        return None
+    operations.remember(conversation_id, request.turn_id, wish.op_id, OpOutcome.ACCEPTED)
+    return request.turn_id
 
 
 def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:

@@ -103,7 +103,7 @@ async def receive_message(
         ConversationNotFound, MessageRejected, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
     """
     await runtime.ensure_started()
-    if is_cancel_intent(text):
+    if is_cancel_intent(text, also=app_settings.CANCEL_WORDS):
         obeyed = await _obey_word(user, conversation_id, source=source, client_id=client_id)
         if obeyed is not None:
             return obeyed
@@ -170,7 +170,7 @@ async def request_tool_cancel(
 async def _obey_word(
     user: User, conversation_id: UUID, *, source: str, client_id: str | None
 ) -> Received | None:
-    """Cancel what is active; None if nothing is. A message that was sent again has no second effect."""
+    """Cancel what is active; None if nothing is, or was a moment ago. A message that was sent again has no second effect."""
     wish = CancelWish(
         user=user,
         source=CancelSource.VOICE if source == "voice" else CancelSource.TYPED,
@@ -178,12 +178,13 @@ async def _obey_word(
     )
     meant = await _turn_meant(user, conversation_id, client_id)
     if meant is None:
-        return await _end_detached(conversation_id, wish)
+        ended = await _end_detached(conversation_id, wish)
+        return ended or await _answer_again(conversation_id, wish)
     turn_id, cancelled = meant
     if cancelled is None:
         receipt = await _carry_out(await _request_turn_cancel(turn_id, wish))
         if receipt.outcome is not OpOutcome.ACCEPTED:
-            return None
+            return await _answer_again(conversation_id, wish)
     return Received(
         conversation_id=conversation_id,
         turn_id=turn_id,
@@ -207,6 +208,14 @@ async def _end_detached(conversation_id: UUID, wish: CancelWish) -> Received | N
     )
 
 
+async def _answer_again(conversation_id: UUID, wish: CancelWish) -> Received | None:
+    """Nothing goes on, because it was cancelled a moment ago: the same answer again; None if it was not."""
+    turn_id = await _just_cancelled(conversation_id, wish)
+    if turn_id is None:
+        return None
+    return Received(conversation_id=conversation_id, turn_id=turn_id, is_new=False, cancelled=True)
+
+
 async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
     """Tell of what was ended at once, and let the owner obey the rest without waiting for its poll."""
     if receipt.outcome is OpOutcome.ACCEPTED:
@@ -219,6 +228,7 @@ _continue = database_door(continuations.continue_turn)
 _resume = database_door(parking.resume)
 _request_turn_cancel = database_door(requests.request_turn_cancel)
 _request_detached_cancel = database_door(requests.request_detached_cancel)
+_just_cancelled = database_door(requests.just_cancelled)
 _request_call_cancel = database_door(requests.request_call_cancel)
 
 

@@ -2,41 +2,63 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from functools import cache
+
+from governance.core.cancel_words import CATALOGUE, CancelWords
 
 # Longer texts cannot match; the bound keeps a pasted megabyte away from the normalisation.
-_MAX_LENGTH = 200
+MAX_LENGTH = 200
 
-_OPENERS = (
-    "ok|okay|k|alright|all right|oh|ah|uh|um|hm+|hey|no|nope|nah|well|sorry|wait|hold on|actually"
-    "|please|pls|just"
-)
-_WISHES = "stop|cancel|never ?mind|nvm|forget ?it|abort|quit"
-_OBJECTS = (
-    "it|that|this|these|those|everything|all|it all|all of (?:it|that|this)|all (?:that|this)"
-    "|(?:the|this|that) (?:turn|run)"
-)
-_CLOSERS = "please|pls|now|right now|immediately|thanks|thank you"
-
-# An object may be followed by a time ("stop it now") but not by a courtesy: "stop that please" is
-# said about something in the talk as often as about the turn; an ordinary message (acceptance 41).
-_CANCEL_INTENT = re.compile(
-    rf"(?:(?:{_OPENERS}) )*"
-    rf"(?:{_WISHES})(?: (?:{_WISHES}))*"
-    rf"(?: (?:{_CLOSERS})| (?:{_OBJECTS})(?: (?:right )?now)?)?"
-)
+# Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic: people leave them out.
+_LEFT_OUT = re.compile("[\u0300-\u036f\u064b-\u0655]")
 
 
-def is_cancel_intent(text: str) -> bool:
-    """Return whether `text` as a whole asks to stop what is running, and says nothing else."""
-    if len(text) > _MAX_LENGTH:
+def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
+    """Return whether `text` as a whole asks to stop what is running, and says nothing else.
+
+    The words of every language of the catalogue count, whatever the page's language; `also` has phrases of the site.
+    """
+    if len(text) > MAX_LENGTH:
         return False
-    return _CANCEL_INTENT.fullmatch(_words(text)) is not None
+    words = words_of(text)
+    if not words:
+        return False
+    return _catalogue().fullmatch(words) is not None or any(
+        words == words_of(phrase) for phrase in also
+    )
 
 
-def _words(text: str) -> str:
-    """Return the casefolded words of `text` with one blank between them and no punctuation."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+def is_cancel_phrase(value: object) -> bool:
+    """Return whether `value` can be one of the phrases that a site adds: a text with a word in it, not too long."""
+    return isinstance(value, str) and len(value) <= MAX_LENGTH and bool(words_of(value))
+
+
+def words_of(text: str) -> str:
+    """Return the casefolded words of `text` with one blank between them, without accents and punctuation."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    folded = unicodedata.normalize("NFKC", _LEFT_OUT.sub("", letters)).casefold()
     return " ".join("".join(map(_letter_or_blank, folded)).split())
+
+
+@cache
+def _catalogue() -> re.Pattern[str]:
+    return re.compile("|".join(_pattern(words, name=f"w{n}") for n, words in enumerate(CATALOGUE)))
+
+
+def _pattern(words: CancelWords, *, name: str) -> str:
+    """Return the pattern of one language: openers, the wish (again and again by who is in a hurry), object, closers."""
+    blank = " " if words.is_spaced else " ?"
+    before = f"(?:(?:{_any(words.before)}){blank})*" if words.before else ""
+    about = f"(?:{blank}(?:{_any(words.about)}))?" if words.about else ""
+    after = f"(?:{blank}(?:{_any(words.after)})){{0,3}}" if words.after else ""
+    wish = f"(?P<{name}>{_any(words.wishes)})(?:{blank}(?P={name}))*"
+    return f"{before}{wish}{about}{after}"
+
+
+def _any(phrases: Iterable[str]) -> str:
+    """Return the alternatives, longest first."""
+    return "|".join(sorted(map(words_of, phrases), key=len, reverse=True))
 
 
 def _letter_or_blank(character: str) -> str:

@@ -3,14 +3,16 @@
 import asyncio
 import uuid
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db.models import F
 
 from governance import CancelSource
 from governance.selectors import CallRow
 from tests.support import eventually
-from tests.turns.support import Props, Stage, in_database, row
+from tests.turns.support import Listener, Props, Stage, in_database, row
 from turns import queue, requests, services
 from turns.models import CancelRequest, Operation, Turn
 from turns.requests import CancelWish
@@ -20,6 +22,18 @@ from turns.testing import call, gate, partial_call, text
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PROMISED_MS = 1_000  # C1
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """A slow machine does not make a second word a late one."""
+    monkeypatch.setattr(requests, "SAID_AGAIN_WITHIN", timedelta(minutes=1))
+
+
+async def _long_ago(turn_id: uuid.UUID) -> None:
+    """Let the cancel of a turn be an hour old."""
+    request = CancelRequest.objects.filter(turn=turn_id)
+    await in_database(lambda: request.update(settled_at=F("settled_at") - timedelta(hours=1)))
 
 
 async def assert_settled(stage: Stage, turn_id: uuid.UUID, **fields) -> CancelRequest:
@@ -354,7 +368,9 @@ async def test_a_note_that_no_database_can_store_does_not_hold_up_the_cancel(sta
     assert (await stage.ended(turn_id)).status == "cancelled"
 
 
-@pytest.mark.parametrize("word", ["stop", "ok nvm", "Please cancel!", "just stop it"])
+@pytest.mark.parametrize(
+    "word", ["stop", "ok nvm", "Please cancel!", "just stop it", "could you please stop", "хватит"]
+)
 async def test_a_typed_cancel_word_cancels_without_asking_the_model(stage: Stage, word):
     model = stage.play([call("c1", "held")])
     turn_id = await stage.say()
@@ -380,6 +396,81 @@ async def test_with_nothing_active_a_cancel_word_is_an_ordinary_message(stage: S
     turn = await stage.run("stop")
     assert turn.status == "completed"
     assert model.requests[0].messages[-1].texts[0].text == "stop"
+
+
+async def test_an_impatient_second_word_has_the_answer_of_the_first(stage: Stage):
+    model = stage.play([call("c1", "held")], [text("never asked")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    for number in range(4):
+        if number == 2:  # the first two come at once, the others find nothing active any more
+            await stage.ended(turn_id)
+        received = await services.receive_message(
+            conversation_id=stage.id, user=stage.user, text="stop", client_id=f"m{number}"
+        )
+        assert (received.turn_id, received.cancelled) == (turn_id, True)
+    await _long_ago(turn_id)
+    again = await services.receive_message(
+        conversation_id=stage.id, user=stage.user, text="stop", client_id="m3"
+    )
+    assert (again.turn_id, again.cancelled) == (turn_id, True), "sent again after a lost answer"
+    assert await in_database(Turn.objects.count) == 1
+    assert len(model.requests) == 1
+    assert (await stage.request(turn_id)).outcome == "cancelled"
+
+
+async def test_a_word_right_after_the_button_means_the_same_turn(stage: Stage):
+    stage.play([call("c1", "held")], [text("never asked")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    await stage.cancel(turn_id)
+    await stage.ended(turn_id)
+    assert await stage.say("stop") == turn_id
+
+
+async def test_a_word_long_after_a_cancel_is_an_ordinary_message(stage: Stage):
+    stage.play([call("c1", "held")], [text("Nothing runs.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    await stage.say("stop")
+    await stage.ended(turn_id)
+    await _long_ago(turn_id)
+    assert (await stage.run("stop")).status == "completed"
+
+
+async def test_a_word_after_something_else_was_said_is_an_ordinary_message(stage: Stage):
+    stage.play([call("c1", "held")], [text("Hello.")], [text("Nothing runs.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    await stage.say("stop")
+    await stage.ended(turn_id)
+    await stage.run("hello")
+    assert (await stage.run("stop")).status == "completed"
+
+
+async def test_a_word_after_a_cancel_in_another_conversation_is_an_ordinary_message(
+    stage: Stage, listener: Listener
+):
+    stage.play([call("c1", "held")], [text("Nothing runs.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    await stage.say("stop")
+    await stage.ended(turn_id)
+    other = await services.create_conversation(user=stage.user)
+    received = await services.receive_message(
+        conversation_id=other.id, user=stage.user, text="stop"
+    )
+    assert received.cancelled is False
+    await listener.until_ended(received.turn_id)
+
+
+async def test_words_of_the_site_cancel_as_well(stage: Stage, settings):
+    settings.TURNS_CANCEL_WORDS = ["Hou op"]
+    stage.play([call("c1", "held")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    assert await stage.say("hou op!") == turn_id
+    assert (await stage.ended(turn_id)).ended_by_source == "typed"
 
 
 async def test_what_only_contains_a_cancel_word_is_queued(stage: Stage, props: Props):

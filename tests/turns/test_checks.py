@@ -47,6 +47,7 @@ BAD = {
     "LEASE_RENEW_INTERVAL": (0, "3"),
     "LEASE_FENCE_AFTER": (0, None),
     "LEASE_TTL": (0, None, float("inf")),
+    "CANCEL_WORDS": ("hou op", None, [7], ["?!"], [""], ["x" * 201]),
 }
 
 

@@ -284,7 +284,10 @@ async def test_a_cancel_word_ends_what_is_active_and_is_a_message_otherwise(
     }
     await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
     assert (await _event(browser, running["turn_id"], "turn_abort"))["source"] == "typed"
-    again = await say("stop")
+    assert (await say("stop"))["turn_id"] == running["turn_id"], "an impatient second one"
+    helped = await say("help")
+    await eventually(lambda: _event(browser, helped["turn_id"], "turn_end"))
+    again = await say("nvm")
     assert again["cancelled"] is False
     assert again["turn_id"] != running["turn_id"]
 

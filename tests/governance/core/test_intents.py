@@ -41,6 +41,25 @@ from governance.core.intents import is_cancel_intent
         "ＳＴＯＰ",  # noqa: RUF001 - full width, folded by NFKC
         "st\u200bop",
         "stop 🛑",
+        "stop it please",
+        "stop that please",
+        "cancel that please",
+        "can you stop",
+        "Can you please stop that now?",
+        "could you please stop",
+        "could you stop it, please?",
+        "you can stop now",
+        "halt",
+        "stop the task",
+        "cancel the command",
+        "stop running",
+        "stop what you're doing",
+        "Stop what you are doing right now!",
+        "stop doing that",
+        "forget about it",
+        "don't bother",
+        "dont bother, thanks",
+        "no, don\u2019t bother",
     ],
 )
 def test_whole_message_wish_is_a_cancel(text):
@@ -52,7 +71,6 @@ def test_whole_message_wish_is_a_cancel(text):
     [
         "don't stop the music",
         "can you cancel my subscription",
-        "stop that please",
         "",
         "   ",
         "?!",
@@ -72,6 +90,20 @@ def test_whole_message_wish_is_a_cancel(text):
         "never mind the gap",
         "do not cancel",
         "don't stop",
+        "please don't stop",
+        "no, don't cancel it",
+        "never stop",
+        "you can't stop",
+        "don't bother to stop",
+        "don't bother cancelling",
+        "no need to stop",
+        "non-stop",
+        "can you not stop",
+        "can you stop the music",
+        "could you please cancel the meeting",
+        "forget about the deadline",
+        "stop running the tests twice",
+        "halt and catch fire",
         "stop it all the time",
         "why did you stop",
         "stop the server",
@@ -89,3 +121,91 @@ def test_a_pasted_megabyte_is_decided_without_reading_it():
 
 def test_a_long_row_of_openers_is_decided_at_once():
     assert not is_cancel_intent("hmmm " * 40)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Stopp!", "hör auf", "Hör bitte auf.", "abbrechen", "Brich das ab, bitte", "vergiss es"),
+        *("nein, stopp", "kannst du bitte aufhören?", "hor auf", "Schluss jetzt", "stop bitte"),
+        *(
+            "arrête",
+            "Arrêtez !",
+            "arrete ça",
+            "annule, s'il te plaît",
+            "laisse tomber",
+            "ça suffit",
+        ),
+        *("para", "¡Para ya!", "detente", "deténte", "cancela, por favor", "olvídalo", "basta"),
+        *("pare", "para com isso", "cancela isso", "esquece", "deixa pra lá", "Chega!"),
+        *("fermati", "basta così", "annulla tutto", "lascia perdere", "smettila per favore"),
+        *("стоп", "Стой!", "остановись, пожалуйста", "отмена", "хватит", "забудь", "прекрати это"),
+        *("توقف", "توقّف!", "أوقف هذا من فضلك", "اوقف هذا", "إلغاء", "الغاء", "كفى", "لا تهتم"),
+        *("रुको", "कृपया रुकिए", "बंद करो!", "रद्द करें", "बस करो", "रहने दो"),
+        *(
+            "停止",
+            "停",
+            "停停停",
+            "请停止",
+            "请停下来。",
+            "取消吧",
+            "算了",
+            "不用了,谢谢",
+            "別說了",
+            "終止",
+        ),
+        *(
+            "やめて",
+            "止めてください",
+            "ストップ!",
+            "キャンセルして下さい",
+            "もういいです",
+            "今すぐ止めて",
+        ),
+    ],
+)
+def test_the_usual_words_of_ten_other_languages_count_wherever_they_are_said(text):
+    assert is_cancel_intent(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("nicht abbrechen", "hör nicht auf", "stopp nicht", "brich das Brot", "Halt die Klappe"),
+        *(
+            "n'arrête pas",
+            "arrête pas",
+            "ne pas annuler",
+            "annule la commande",
+            "arrête la musique",
+        ),
+        *("no pares", "no canceles", "no cancelar", "para mañana", "para qué sirve", "no, sigue"),
+        *("não pare", "não cancelar", "não para", "para amanhã", "cancela o pedido"),
+        *("non fermarti", "non annullare", "ferma la musica", "basta poco"),
+        *("не останавливайся", "не отменять", "не надо отменить", "стоп-кран", "отмени заказ"),
+        *("لا تتوقف", "لا توقف", "لا إلغاء", "ألغ الطلب"),
+        *("मत रुको", "बंद मत करो", "गाना बंद करो"),
+        *("不停", "别停", "不要停", "不要取消", "取消订单", "停车", "请不要停止", "停电了"),
+        *("止めないで", "やめないで", "止めてはいけない", "キャンセルしないで", "電車を止めて"),
+    ],
+)
+def test_do_not_stop_and_other_tasks_are_no_cancel_in_any_language(text):
+    assert not is_cancel_intent(text)
+
+
+def test_a_site_adds_phrases_of_its_own():
+    also = ("Hou op!", "stopp'a det")
+    assert is_cancel_intent("hou op", also=also)
+    assert is_cancel_intent("  HOU  OP...", also=also)
+    assert is_cancel_intent("Stopp'a det", also=also)
+    assert not is_cancel_intent("hou op met de muziek", also=also)
+    assert not is_cancel_intent("hou op")
+
+
+def test_a_phrase_without_a_word_adds_nothing():
+    assert not is_cancel_intent("?!", also=("!?", ""))
+
+
+@pytest.mark.parametrize("filler", ["好的", "もう", "stop ", "halt ", "ok ", "停"])
+def test_a_long_row_of_words_in_any_language_is_decided_at_once(filler):
+    assert not is_cancel_intent(filler * (199 // len(filler)) + "x")

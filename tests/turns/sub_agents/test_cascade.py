@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -320,4 +321,7 @@ async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_d
         conversation_id=stage.id, user=stage.user, text="stop", client_id="m1"
     )
     assert (again.cancelled, again.turn_id) == (True, one.pk)
-    assert (await stage.run("stop")).status == "completed"
+    assert await stage.say("stop") == one.pk, "an impatient second one"
+    long_ago = two.queued_at - timedelta(hours=1)
+    await database_door(lambda: CancelRequest.objects.update(settled_at=long_ago))()
+    assert (await stage.run("stop")).status == "completed", "nothing is active any more"
