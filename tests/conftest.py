@@ -9,6 +9,7 @@ import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
 from governance.core import procfs
+from tests.faulty_database import FaultyDatabase
 from tests.support import browser_path
 
 _PACKAGES = ("config", "governance", "turns", "webchat")
@@ -25,6 +26,12 @@ def _blocking_calls_fail(request: pytest.FixtureRequest) -> Iterator[None]:
     with blockbuster_ctx(list(_PACKAGES)) as blockbuster:
         _allow_short_reads(blockbuster)
         yield
+
+
+@pytest.fixture
+def faulty_database(monkeypatch: pytest.MonkeyPatch) -> FaultyDatabase:
+    """Return what makes the database lose something, for as long as the test runs."""
+    return FaultyDatabase(monkeypatch)
 
 
 def _allow_short_reads(blockbuster: BlockBuster) -> None:

@@ -1,12 +1,12 @@
 """Gives a running call another limit, as the people who may do so ask for it (T9)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from governance import CallStatus, LiveCall, TimeoutSource, selectors
+from governance import CallStatus, TimeoutSource, selectors
 from governance.doors import database_door
 from turns import operations, orders, runtime
 from turns.core.events import milliseconds
@@ -79,32 +79,15 @@ async def set_deadline(
         asked = await _may_change(turn_id, tool_id, user, op_id)
     except (TurnNotFound, ToolCallNotFound):
         return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
-    call = await runtime.find_call(turn_id, tool_id)
-    if not orders.is_known(call):  # elsewhere, about to begin here, or over: its row knows
-        return await _send(asked, timeout_ms, extend_ms)
-    # Remembered first, so that the same wish at the same time moves it once. Call and process live and die together.
-    if (known := await _begin(asked)) is not None:
-        return _deadline_receipt(known, call)
-    moved = await orders.move(call, timeout_ms=timeout_ms, extend_ms=extend_ms, by=asked.by)
-    outcome = OpOutcome.ACCEPTED if moved else OpOutcome.ALREADY_FINISHED
-    if not moved:
-        await _end(asked, outcome)
-    return _deadline_receipt(outcome, call)
-
-
-async def _send(asked: _Asked, timeout_ms: int | None, extend_ms: int | None) -> DeadlineReceipt:
-    """Store the wish for the process that owns the turn, and tell it; the answer says what it will come to."""
+    # Stored also where the call runs here: an answer that is lost on its way must not be a wish that is lost.
     receipt, is_new = await _store_order(asked, timeout_ms, extend_ms)
     if is_new:
         await runtime.nudge(asked.owner_id)
-    return receipt
-
-
-def _deadline_receipt(outcome: OpOutcome, call: LiveCall) -> DeadlineReceipt:
-    if outcome is not OpOutcome.ACCEPTED:
-        return DeadlineReceipt(outcome=outcome)
-    return DeadlineReceipt(
-        outcome=outcome,
+    call = await runtime.find_call(turn_id, tool_id)
+    if receipt.outcome is not OpOutcome.ACCEPTED or not orders.is_known(call):
+        return receipt  # elsewhere, about to begin here, or over: its row knows
+    return replace(
+        receipt,
         timeout_ms=milliseconds(call.timeout),
         timeout_source=call.timeout_source or "",
     )
@@ -122,10 +105,6 @@ def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _
         raise ToolCallNotFound
     by = str(reload(user).get_username())[:150]
     return _Asked(turn=turn, tool_id=tool_id, by=by, op_id=op_id)
-
-
-_begin = database_door(_Asked.begin)
-_end = database_door(_Asked.end)
 
 
 @database_door

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeGuard
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from django.db.models.functions import Now
 
@@ -11,6 +12,9 @@ from governance.doors import database_door
 from governance.runtime import get_executor
 from turns.core.supervisor import TurnSupervisor
 from turns.models import DeadlineOrder
+
+# Call and process live and die together: what a call has obeyed is known here, whether the database could note it or not.
+_obeyed: "WeakKeyDictionary[LiveCall, set[int]]" = WeakKeyDictionary()
 
 
 async def obey(supervisor: TurnSupervisor) -> None:
@@ -22,12 +26,15 @@ async def obey(supervisor: TurnSupervisor) -> None:
     for order in await _open(live) if live else ():
         call = supervisor.find_call(order.turn_id, order.tool_id)
         if is_known(call):
-            if await _take(order.pk):
+            obeyed = _obeyed.setdefault(call, set())
+            if order.pk not in obeyed:
+                obeyed.add(order.pk)
                 await move(
                     call, timeout_ms=order.timeout_ms, extend_ms=order.extend_ms, by=order.by_name
                 )
+            await _settle(order.pk)
         elif await _is_too_late(order):
-            await _take(order.pk)
+            await _settle(order.pk)
 
 
 def is_known(call: LiveCall | None) -> TypeGuard[LiveCall]:
@@ -64,5 +71,5 @@ def _is_too_late(order: DeadlineOrder) -> bool:
 
 
 @database_door
-def _take(pk: int) -> bool:
-    return bool(DeadlineOrder.objects.filter(pk=pk, settled_at=None).update(settled_at=Now()))
+def _settle(pk: int) -> None:
+    DeadlineOrder.objects.filter(pk=pk, settled_at=None).update(settled_at=Now())

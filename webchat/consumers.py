@@ -111,7 +111,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if self.groups_joined and not may_send(self.user_id, frame):
             self._refuse_flood()
         else:
-            await self._guarded(self._answer(frame))
+            await self._guarded(self._answer(frame), about=frame)
 
     async def disconnect(self, code: int | None) -> None:
         """Remember with which code the client has left."""
@@ -281,7 +281,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
         for turn_id in owed:
             await self._resync(turn_id, await self._asker())
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _guarded(self, work: Awaitable[None], *, about: ClientFrame | None = None) -> None:
+        """Do it; if that fails, say so, with the id of the frame that it was about, and go on."""
         try:
             await work
         except (SignedOut, NotAllowed):
@@ -289,10 +290,12 @@ class ChatConsumer(AsyncWebsocketConsumer):
         except ConversationNotFound:
             self.outbox.close(NO_SUCH_CONVERSATION)
         except TurnsError as error:
-            self._put(operations.not_understood(error.code, error.sentence))
+            self._put(operations.not_understood(error.code, error.sentence, about=about))
         except Exception:  # the edge: the client gets a sentence, the log gets the rest
             logger.exception("A frame could not be handled")
-            self._put(operations.failed())
+            self._put(operations.failed(about))
+            if isinstance(about, Hello) and not self.greeted.is_set():
+                self.outbox.close(INTERNAL_ERROR)  # the client comes back, with another “hello”
 
     def _refuse(self, error: ProtocolError) -> None:
         self._put(operations.not_understood(error.code, error.sentence))

@@ -57,7 +57,7 @@ async def say(frame: Message, *, asker: Asker) -> Frame | None:
     except NotAllowed:
         raise
     except TurnsError as error:
-        return Problem(code=error.code, message=str(error.sentence), client_id=frame.client_id)
+        return not_understood(error.code, error.sentence, about=frame)
     return MessageResult(
         client_id=frame.client_id, turn_id=str(received.turn_id), cancelled=received.cancelled
     )
@@ -80,20 +80,24 @@ async def operate(frame: Operation, *, asker: Asker) -> Frame:
     except NotAllowed:
         raise
     except TurnsError as error:
-        return Problem(code=error.code, message=str(error.sentence), op_id=frame.op_id)
+        return not_understood(error.code, error.sentence, about=frame)
     return OpResult(op_id=frame.op_id, outcome=outcome.value)
 
 
-def not_understood(code: str, sentence: object) -> Problem:
-    """Answer a frame that could not be used."""
-    return Problem(code=code, message=str(sentence))
-
-
-def failed() -> Problem:
-    """Answer a frame whose handling failed here; what went wrong is in the server's log only."""
+def not_understood(code: str, sentence: object, *, about: object = None) -> Problem:
+    """Answer a frame that could not be used; the answer bears its id, if it has one."""
     return Problem(
-        code="server_error", message=_("Something went wrong on the server. Please try again.")
+        code=code,
+        message=str(sentence),
+        client_id=getattr(about, "client_id", None),
+        op_id=getattr(about, "op_id", None),
     )
+
+
+def failed(about: object = None) -> Problem:
+    """Answer a frame whose handling failed here; what went wrong is in the server's log only."""
+    sentence = _("Something went wrong on the server. Please try again.")
+    return not_understood("server_error", sentence, about=about)
 
 
 def uuid_of(text: str) -> UUID | None:
@@ -108,7 +112,7 @@ async def _refuse_guest(frame: Message, *, asker: Asker) -> Problem:
     """Answer staff who may look at the conversation; raise `ConversationNotFound` to anybody else."""
     await selectors.get_conversation(conversation_id=asker.conversation_id, user=asker.user)
     sentence = _("This is somebody else’s conversation: you may watch it, but not write in it.")
-    return Problem(code="not_yours", message=sentence, client_id=frame.client_id)
+    return not_understood("not_yours", sentence, about=frame)
 
 
 async def _ask(frame: OnTurn, *, turn_id: UUID, asker: Asker) -> OpOutcome:

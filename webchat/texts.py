@@ -139,6 +139,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "bar_queue_one": _("{n} message queued"),
     "bar_queue_other": _("{n} messages queued"),
     "cancel_turn": _("Cancel Turn"),
+    "cancel_again": _("Still trying to stop… Ask again"),
     "send": _("Send"),
     "not_ready": _("The page was still loading: press Enter again to send this."),
     "queue": _("Queue"),
@@ -166,6 +167,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "banner_outdated": _("A new version is ready."),
     # Answers to what was asked for
     "server_error": _("{message}"),
+    "trying_again": _("The server has a problem. This page asks it again by itself."),
     "cancel_turn_already_finished": _("The turn had already finished."),
     "cancel_turn_not_found": _("That turn is not there any more."),
     "cancel_turn_denied": _("You may not cancel this turn."),

@@ -128,6 +128,82 @@ test("a heartbeat that knows of more makes it ask for that, unless it comes by i
   });
 });
 
+const sentSince = (/** @type {number} */ count) => Line.last.sent.slice(count);
+const FAILED = { type: "error", code: "server_error", message: "Something went wrong." };
+
+test("what a failing server has not answered goes out again under the same id, later each time, until it is", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    conversation.send("hello");
+    conversation.cancelTurn();
+    const [, message, cancel] = Line.last.sent;
+    const failed = [
+      { ...FAILED, client_id: message.client_id },
+      { ...FAILED, op_id: cancel.op_id },
+    ];
+    for (const pause of [500, 1_000, 2_000]) {
+      const before = Line.last.sent.length;
+      for (const error of failed) Line.last.bring(error);
+      assert.equal(conversation.state.notice?.key, "trying_again");
+      assert.equal(conversation.state.outbox.length, 1);
+      assert.notEqual(conversation.state.turns[0]?.stoppingAt, null);
+      mock.timers.tick(pause / 2 - 1);
+      assert.deepEqual(sentSince(before), []);
+      mock.timers.tick(pause / 2 + 1);
+      assert.deepEqual(sentSince(before), [message, cancel]);
+    }
+    const before = Line.last.sent.length;
+    Line.last.bring({ type: "message_result", client_id: message.client_id, turn_id: "t2", cancelled: false });
+    Line.last.bring({ type: "op_result", op_id: cancel.op_id, outcome: "accepted" });
+    assert.equal(conversation.state.notice, null);
+    mock.timers.tick(60_000);
+    assert.deepEqual(
+      sentSince(before).filter((frame) => frame.type !== "ping"),
+      [],
+    );
+  });
+});
+
+test("a message that a failing server has not taken is not given back to be sent twice", () => {
+  /** @type {Array<string>} */
+  const given = [];
+  mock.timers.enable({ apis: ["setTimeout"] });
+  Object.assign(globalThis, { WebSocket: Line });
+  const conversation = new Conversation(
+    "ws://test/",
+    () => {},
+    (text) => given.push(text),
+  );
+  conversation.connection.start();
+  Line.last.welcome(0);
+  conversation.send("hello");
+  const clientId = Line.last.sent.at(-1).client_id;
+  Line.last.bring({ ...FAILED, client_id: clientId });
+  assert.deepEqual(given, []);
+  Line.last.bring({ ...FAILED, code: "queue_full", client_id: clientId });
+  assert.deepEqual(given, ["hello"]);
+  mock.timers.reset();
+});
+
+test("a stop that takes too long can be asked for again: under its id while it has no answer, else anew", () => {
+  const now = mock.method(performance, "now", () => 0);
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    const cancels = () => Line.last.sent.filter((frame) => frame.type === "cancel_turn");
+    conversation.cancelTurn();
+    conversation.cancelTurn();
+    assert.equal(cancels().length, 1);
+    now.mock.mockImplementation(() => 3_001);
+    conversation.cancelTurn();
+    assert.deepEqual(cancels()[1], cancels()[0]);
+    Line.last.bring({ type: "op_result", op_id: cancels()[0].op_id, outcome: "accepted" });
+    conversation.cancelTurn();
+    assert.equal(cancels().length, 3);
+    assert.notEqual(cancels()[2].op_id, cancels()[0].op_id);
+  });
+  mock.restoreAll();
+});
+
 /** @param {object} messages @param {boolean} hasEarlier */
 const page = (messages, hasEarlier) => ({
   type: "snapshot",

@@ -1,9 +1,11 @@
 /** One open conversation: holds its state, feeds the reducer, and carries what the person asks for to the server. */
 
+import { Backoff } from "./backoff.js";
 import { Connection } from "./connection.js";
 import { fetchEarlier } from "./earlier.js";
 import { disagreement, GRACE_MS } from "./heartbeat.js";
 import { activeTurn, INITIAL_STATE, reduce } from "./reducer.js";
+import { isStopUnderWay } from "./status.js";
 
 /** @typedef {import("./types.js").Frame} Frame */
 /** @typedef {import("./types.js").LocalEvent} LocalEvent */
@@ -23,6 +25,8 @@ export class Conversation {
   #connection;
   /** Where a gap was last seen: if asking from there did not help, only a whole snapshot does. @type {number|null} */
   #gapAt = null;
+  /** When what a failing server has not answered goes out again. */
+  #again = new Backoff(() => this.#sendAgain());
 
   /** @param {string} url @param {(before: State, after: State) => void} onChange @param {(text: string) => void} onRefused */
   constructor(url, onChange, onRefused) {
@@ -56,15 +60,17 @@ export class Conversation {
     return true;
   }
 
-  /** Cancel the turn that is at work (C2); asking twice is one request. */
+  /** Cancel the turn that is at work (C2); asking twice is one request, until the first has had its time. */
   cancelTurn() {
     const turn = activeTurn(this.#state);
-    if (turn && turn.stoppingAt === null) this.#ask({ kind: "cancel_turn", turnId: turn.id });
+    const { frozenAt } = this.#state.connection;
+    if (!turn || isStopUnderWay(turn, { now: performance.now(), frozenAt })) return;
+    this.#cancel({ kind: "cancel_turn", turnId: turn.id });
   }
 
   /** @param {string} turnId @param {string} toolId */
   cancelTool(turnId, toolId) {
-    this.#ask({ kind: "cancel_tool", turnId, toolId });
+    this.#cancel({ kind: "cancel_tool", turnId, toolId });
   }
 
   /** @param {string} turnId @param {string} toolId @param {number} extendMs */
@@ -108,8 +114,21 @@ export class Conversation {
 
   /** @param {{kind: Operation["kind"], turnId: string}} wanted */
   #askOnce(wanted) {
-    const isAsked = this.#state.operations.some(({ kind, turnId }) => kind === wanted.kind && turnId === wanted.turnId);
-    if (!isAsked) this.#ask(wanted);
+    if (!this.#asked(wanted)) this.#ask(wanted);
+  }
+
+  /** What has no answer yet is asked again under its id, at once. @param {{kind: Operation["kind"], turnId: string, toolId?: string}} wanted */
+  #cancel(wanted) {
+    const asked = this.#asked(wanted);
+    if (asked) this.#connection.send(operationFrame(asked));
+    else this.#ask(wanted);
+  }
+
+  /** @param {{kind: Operation["kind"], turnId: string, toolId?: string}} wanted */
+  #asked({ kind, turnId, toolId = "" }) {
+    return this.#state.operations.find(
+      (known) => known.kind === kind && known.turnId === turnId && known.toolId === toolId,
+    );
   }
 
   /** @param {Partial<Operation> & {kind: Operation["kind"], turnId: string}} wanted */
@@ -125,6 +144,8 @@ export class Conversation {
     this.#apply(frame);
     if (frame.type === "welcome") this.#sendAgain();
     if (frame.type === "error") this.#giveBack(before, frame);
+    if (frame.type === "error" && frame.code === "server_error") this.#again.plan();
+    if (frame.type === "op_result" || frame.type === "message_result") this.#again.reset();
     if (frame.type === "heartbeat") this.#compare(frame);
     if (this.#state.gap) this.#fillGap();
     for (const turn of this.#state.turns) {
@@ -150,8 +171,9 @@ export class Conversation {
 
   /** A refused message goes back to who wrote it. @param {State} before @param {Frame} frame */
   #giveBack(before, frame) {
+    const isRefused = (/** @type {State} */ { outbox }) => outbox.every(({ clientId }) => clientId !== frame.client_id);
     const refused = before.outbox.find((message) => message.clientId === frame.client_id);
-    if (refused) this.#onRefused(refused.text);
+    if (refused && isRefused(this.#state)) this.#onRefused(refused.text);
   }
 
   #fillGap() {

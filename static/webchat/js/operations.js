@@ -10,6 +10,9 @@ import { addMessage, mapTurn, updateCall, userMessageFrom } from "./turns.js";
 /** @typedef {import("./types.js").Clock} Clock */
 /** @typedef {import("./types.js").Operation} Operation */
 
+/** The notice that stays as long as the server owes an answer that it has failed to give. */
+const TRYING_AGAIN = "trying_again";
+
 /**
  * A message leaves the outbox when its turn is in the log. A turn that ends before it began (its message was queued
  * when the conversation was cancelled) gets the text from here.
@@ -40,6 +43,12 @@ function sentHere(state, frame) {
   );
 }
 
+/** The server answers again. @param {State} state @returns {State} */
+export const answered = (state) => (isTryingAgain(state) ? { ...state, notice: null } : state);
+
+/** @param {State} state */
+const isTryingAgain = (state) => state.notice?.key === TRYING_AGAIN;
+
 /** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {Frame} frame @returns {State} */
 export function settleMessage(state, frame) {
   const isShown = state.turns.some(
@@ -54,8 +63,15 @@ export function settleMessage(state, frame) {
   return { ...state, outbox };
 }
 
-/** A frame of ours had no effect: what it asked for is not on its way any more. @param {State} state @param {Frame} frame @returns {State} */
+/** What the server failed to answer, and what is sent again under the same id. @param {State} state @param {Frame} frame */
+const isUnanswered = ({ outbox, operations }, frame) =>
+  frame.code === "server_error" &&
+  (outbox.some((message) => message.clientId === frame.client_id && message.turnId === null) ||
+    operations.some((operation) => operation.opId === frame.op_id));
+
+/** A frame of ours had no effect: what it asked for is not on its way any more, unless only the server failed. @param {State} state @param {Frame} frame @returns {State} */
 export function refuse(state, frame) {
+  if (isUnanswered(state, frame)) return isTryingAgain(state) ? state : notify(state, "info", TRYING_AGAIN, {});
   const outbox = state.outbox.filter((message) => message.clientId !== frame.client_id);
   const operation = state.operations.find((known) => known.opId === frame.op_id);
   const told = notify({ ...state, outbox }, "error", "server_error", { message: String(frame.message ?? "") });

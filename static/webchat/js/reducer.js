@@ -5,7 +5,7 @@
 
 import { firstPosition, withEarlier } from "./earlier.js";
 import { withOverview } from "./elsewhere.js";
-import { askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
+import { answered, askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
 import { nameOf, TURN_CHANGES } from "./turn_events.js";
@@ -98,11 +98,11 @@ function reduceUnnumbered(state, frame, clock) {
     case "overview":
       return withOverview(state, frame, clock);
     case "op_result":
-      return settleOperation(state, frame);
+      return settleOperation(answered(state), frame);
     case "error":
       return refuse(state, frame);
     case "message_result":
-      return settleMessage(state, frame);
+      return settleMessage(answered(state), frame);
     default:
       return state;
   }

@@ -16,7 +16,7 @@ const TERMINAL_TURN = new Set(["completed", "cancelled", "failed", "timed_out", 
 
 export const SLOW_AFTER_MS = 10_000;
 export const VERY_SLOW_AFTER_MS = 30_000;
-export const STILL_STOPPING_AFTER_MS = 3_000;
+const STILL_STOPPING_AFTER_MS = 3_000;
 
 /**
  * The page's own status of a call that its turn's end left open: nothing is known of it but that it is over.
@@ -33,6 +33,22 @@ export const isCallOver = (status) => TERMINAL_CALL.has(status);
  */
 export const canBeCancelled = (call) =>
   !isCallOver(call.status) && (call.cancellable || call.status === "pending" || call.status === "awaiting_approval");
+
+/**
+ * Whether a stop was asked for so long ago that it may be asked for again.
+ * @param {Readonly<{stoppingAt: number|null}>} stopping
+ * @param {number} now
+ */
+export const isStillStopping = ({ stoppingAt }, now) =>
+  stoppingAt !== null && now - stoppingAt > STILL_STOPPING_AFTER_MS;
+
+/**
+ * Whether a Cancel button has to wait: a stop is on its way, or there is no way.
+ * @param {Readonly<{stoppingAt: number|null}>} stopping
+ * @param {Readonly<{now: number, frozenAt: number|null}>} at
+ */
+export const isStopUnderWay = (stopping, { now, frozenAt }) =>
+  stopping.stoppingAt !== null && (frozenAt !== null || !isStillStopping(stopping, now));
 
 /** @param {string} status */
 export const isTurnOver = (status) => TERMINAL_TURN.has(status);

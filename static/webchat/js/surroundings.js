@@ -4,7 +4,7 @@ import { byId, setText } from "./dom.js";
 import { askedElsewhere, openQuestions } from "./elsewhere.js";
 import { showMarks, standingHere } from "./marks.js";
 import { activeTurn, queuedCount } from "./reducer.js";
-import { elapsedOf, isCallOver } from "./status.js";
+import { elapsedOf, isCallOver, isStopUnderWay } from "./status.js";
 import { Tour } from "./tour.js";
 import { stoppingWords } from "./words.js";
 
@@ -157,9 +157,10 @@ export class Surroundings {
     setText(this.#barText, [doing, ...facts.map((fact) => fact.replaceAll(" ", NO_BREAK))].join(" · "));
     const { stoppingAt } = turn;
     this.#bar.classList.toggle("is-stopping", stoppingAt !== null);
-    this.#cancel.disabled = stoppingAt !== null;
-    const label = stoppingAt === null ? words.text("cancel_turn") : stoppingWords(words, stoppingAt, { now, frozenAt });
-    setText(this.#cancelLabel, label);
+    this.#cancel.disabled = isStopUnderWay(turn, { now, frozenAt });
+    if (this.#cancel.disabled && stoppingAt !== null)
+      setText(this.#cancelLabel, stoppingWords(words, stoppingAt, { now, frozenAt }));
+    else setText(this.#cancelLabel, words.text(stoppingAt === null ? "cancel_turn" : "cancel_again"));
   }
 
   /** To where writing goes on; not on a touch screen, where that would open its keyboard. */

@@ -3,7 +3,7 @@
 import { isAsked } from "./approval.js";
 import { ApprovalForm } from "./approval_form.js";
 import { element, icon, setText } from "./dom.js";
-import { canBeCancelled, elapsedOf, isCallOver, tierOf } from "./status.js";
+import { canBeCancelled, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "./status.js";
 import { linkTo } from "./sub_agents.js";
 import {
   activityWords,
@@ -91,7 +91,7 @@ export class ToolCallElement extends HTMLElement {
   /** Ask for the call's end, if it can be asked now. */
   cancel() {
     const call = this.#call;
-    if (!call || !canBeCancelled(call) || call.stoppingAt !== null) return;
+    if (!call || !canBeCancelled(call) || isStopUnderWay(call, { now: performance.now(), frozenAt: null })) return;
     this.#fire("tool-call-cancel", {});
   }
 
@@ -123,6 +123,7 @@ export class ToolCallElement extends HTMLElement {
     const isClocked = call.status === "running" || call.status === "cancelling";
     this.dataset.tier = isClocked ? tierOf(elapsed, call.expectedMs) : "";
     if (isAsked(call)) this.#approval.tick(call, view);
+    if (call.stoppingAt !== null) this.#cancel.disabled = isStopUnderWay(call, view);
     const state = isOver ? outcomeWords(view.words, call, view.viewer) : activityWords(view.words, call, elapsed, view);
     setText(this.#state, state);
     this.#showClock(call, elapsed, view);
@@ -149,13 +150,13 @@ export class ToolCallElement extends HTMLElement {
   }
 
   /** @param {Call} call @param {View} view */
-  #showControls(call, { words, viewer, frozenAt }) {
+  #showControls(call, { words, viewer, now, frozenAt }) {
     const isOpen = !isCallOver(call.status);
     const focused = document.activeElement;
     const isStopping = call.stoppingAt !== null;
     // Who is asked says no with a button of its own; two of them would be one too many. The key still cancels.
     this.#cancel.hidden = !canBeCancelled(call) || isAsked(call);
-    this.#cancel.disabled = isStopping;
+    this.#cancel.disabled = isStopUnderWay(call, { now, frozenAt });
     setText(this.#cancel, words.text("cancel"));
     this.#cancel.setAttribute("aria-label", words.text("cancel_tool", { tool: call.name }));
     const isRunning = call.status === "running";

@@ -1,6 +1,6 @@
 /** Puts state into words: every sentence comes from the page's texts, so that it can be translated. */
 
-import { STILL_STOPPING_AFTER_MS, tierOf } from "./status.js";
+import { isStillStopping, tierOf } from "./status.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").EndedBy} EndedBy */
@@ -105,7 +105,7 @@ export function activityWords(words, call, elapsedMs, at) {
 /** @param {Words} words @param {number} stoppingAt @param {{now: number, frozenAt: number|null}} at */
 export function stoppingWords(words, stoppingAt, { now, frozenAt }) {
   if (frozenAt !== null && stoppingAt >= frozenAt) return words.text("stopping_later");
-  return words.text(now - stoppingAt > STILL_STOPPING_AFTER_MS ? "still_stopping" : "stopping");
+  return words.text(isStillStopping({ stoppingAt }, now) ? "still_stopping" : "stopping");
 }
 
 /** Who let a call run, or did not. @param {Words} words @param {Call} call @param {string} viewer */
