@@ -16,12 +16,13 @@ class WebchatConfig(AppConfig):
         from turns import sinks
         from turns.dispatch import hints
         from turns.processes import draining
-        from webchat import checks, revocations, sockets
+        from webchat import checks, project_checks, revocations, sockets
         from webchat.broadcast import ChannelLayerSink
         from webchat.hints import ChannelLayerHints
         from webchat.lookout import lookout
 
         checks.register_all()
+        project_checks.register_all()
         draining.at_the_end(sockets.close_all)
         sinks.register(ChannelLayerSink())
         sinks.register(lookout)

@@ -1,23 +1,15 @@
 """Plugging in: host projects of two kinds, with the package as it is installed and not the repository behind it."""
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import urllib.request
-import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import DOCS, python_blocks
+from tests.projects.hosts import ROOT, HostProject
 from tests.support import eventually_sync
 
-ROOT = Path(__file__).resolve().parents[2]
 HOSTS = ("governance_only", "everything")
 
 MAKE_TOKEN = """
@@ -32,7 +24,6 @@ LOAD_PAGES = """
 import django
 django.setup()
 from django.contrib.auth import get_user_model
-from django.contrib.staticfiles import finders
 from django.test import Client
 browser = Client()
 assert browser.get("/").content == b"the host's own page"
@@ -44,7 +35,6 @@ page = browser.post("/assistant/c/new/", follow=True)
 assert page.status_code == 200
 assert b"webchat/js/chat.js" in page.content
 assert "script-src" not in page["Content-Security-Policy"]
-assert finders.find("webchat/js/chat.js")
 assert b"Tool limits" in browser.get("/admin/").content
 """
 RUN_RECORDED = """
@@ -68,60 +58,11 @@ assert (row.status, row.timeout_ms, row.timeout_source) == ("succeeded", 30_000,
 """
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the package and unpack it, as pip would."""
-    target = tmp_path_factory.mktemp("installed")
-    built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    [wheel] = target.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(target / "site")
-    return target / "site"
-
-
-class HostProject:
-    """A project of somebody else, in a directory of its own."""
-
-    def __init__(self, name: str, *, installed: Path, directory: Path) -> None:
-        self.name = name
-        self.directory = directory
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{installed}{os.pathsep}{ROOT / 'tests' / 'projects'}",
-            "DJANGO_SETTINGS_MODULE": f"{name}.settings",
-            "HOST_PROJECT_DATABASE": str(directory / "db.sqlite3"),
-        }
-
-    def run(self, *arguments: str) -> str:
-        """Run Python in the project; return what it printed."""
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.directory,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def manage(self, *arguments: str) -> str:
-        """Run a management command."""
-        return self.run("-m", "django", *arguments)
-
-
 @pytest.fixture
 def host(request: pytest.FixtureRequest, installed: Path, tmp_path: Path) -> HostProject:
-    made = HostProject(request.param, installed=installed, directory=tmp_path)
+    made = HostProject(
+        request.param, path=(installed, ROOT / "tests" / "projects"), directory=tmp_path
+    )
     assert str(ROOT) not in made.run("-c", "import governance; print(governance.__file__)")
     return made
 
@@ -157,7 +98,7 @@ def test_the_pages_are_there_below_the_prefix_of_the_host(host):
 def test_a_host_project_serves_turns_with_its_own_tools(host):
     host.manage("migrate", "--verbosity", "0")
     token = host.run("-c", MAKE_TOKEN).strip()
-    with _serving(host) as url:
+    with host.serving("django", "serve", "--port", "{port}") as url:
         api = f"{url}/assistant/api"
         begun = _ask(f"{api}/conversations", token=token, body={})
         messages = f"{api}/conversations/{begun['conversation_id']}/messages"
@@ -168,30 +109,6 @@ def test_a_host_project_serves_turns_with_its_own_tools(host):
     assert (call["tool_name"], call["status"]) == ("order_status", "succeeded")
 
 
-@contextmanager
-def _serving(host: HostProject) -> Iterator[str]:
-    """Serve the project with `manage.py serve`; end it as Ctrl-C does."""
-    port = _free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "django", "serve", "--port", str(port)],
-        cwd=host.directory,
-        env=host.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        said = server.stdout.readline()
-        assert "Serving on" in said, said
-        yield f"http://localhost:{port}"
-        server.send_signal(signal.SIGINT)
-        said, _errors = server.communicate(timeout=30)
-        assert server.returncode == 0, said
-    finally:
-        server.kill()
-        server.communicate()
-
-
 def _ask(url: str, *, token: str, body: object = None) -> dict:
     request = urllib.request.Request(
         url,
@@ -200,9 +117,3 @@ def _ask(url: str, *, token: str, body: object = None) -> dict:
     )
     with urllib.request.urlopen(request, timeout=20) as answer:
         return json.load(answer)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

@@ -5,7 +5,11 @@ import sys
 from typing import Any
 
 from channels.routing import get_default_application
-from django.core.management.base import BaseCommand, CommandParser
+from django.apps import apps
+from django.conf import settings
+from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from webchat.server import TurnServer
 
@@ -23,10 +27,21 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
         """Serve until a signal comes."""
-        server = TurnServer(get_default_application(), host=host, port=port, say=self._say)
+        server = TurnServer(_application(), host=host, port=port, say=self._say)
         server.run()
         sys.exit(server.exit_code)
 
     def _say(self, sentence: str) -> None:
         self.stdout.write(sentence)
         self.stdout.flush()
+
+
+def _application() -> Any:
+    """Return what the project serves; with DEBUG its static files too, as `runserver` does."""
+    try:
+        application: Any = get_default_application()
+    except ImproperlyConfigured as problem:
+        raise CommandError(str(problem)) from problem
+    if settings.DEBUG and apps.is_installed("django.contrib.staticfiles"):
+        return ASGIStaticFilesHandler(application)
+    return application

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import path
 
-from config.static_files import StaticFilesMiddleware
 from governance.doors import database_door
+from webchat.static_files import StaticFilesMiddleware
 
 SCRIPT = "ninja/swagger-ui-init.js"
 

@@ -1,0 +1,185 @@
+"""Projects of somebody else, with the package as it is installed and not the repository behind it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from tests.docs.pages import DOCS, python_blocks
+from tests.support import eventually_sync
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUG_IN = DOCS / "howto" / "plug-into-your-project.md"
+PASSWORD = "correct horse battery"
+
+_NAMED = {
+    "html": r'<(?:link|script|img)\b[^>]*?\b(?:href|src)="([^"]+)"',
+    "css": r"""(?:url\(|@import )["']?(?!url)([^"')]+)""",
+    "javascript": r"""\b(?:from|import)\s*\(?\s*["']([./][^"']+)["']""",
+}
+_LIST = re.compile(r"^(\w+) = \[\n(.*?)^\]", re.MULTILINE | re.DOTALL)
+_REST = re.compile(r"^    # … .*$", re.MULTILINE)
+
+
+class HostProject:
+    """A project of somebody else, in a directory of its own."""
+
+    def __init__(self, name: str, *, path: tuple[Path, ...], directory: Path) -> None:
+        self.name = name
+        self.directory = directory
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(map(str, path)),
+            "DJANGO_SETTINGS_MODULE": f"{name}.settings",
+            "HOST_PROJECT_DATABASE": str(directory / "db.sqlite3"),
+            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
+        }
+
+    def try_to_run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Python in the project."""
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+    def run(self, *arguments: str) -> str:
+        """Run Python in the project; return what it printed."""
+        done = self.try_to_run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def manage(self, *arguments: str) -> str:
+        """Run a management command."""
+        return self.run("-m", "django", *arguments)
+
+    def complaints(self) -> list[str]:
+        """Return the ids of what `manage.py check` says."""
+        done = self.try_to_run("-m", "django", "check")
+        assert "Traceback" not in done.stderr, done.stderr
+        return sorted(re.findall(r"\((\w+\.[EWI]\d{3})\)", done.stderr))
+
+    @contextmanager
+    def serving(self, *command: str) -> Iterator[str]:
+        """Serve the project by `python -m COMMAND`, in which {port} is filled in; end it as Ctrl-C does."""
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        log = self.directory / "server.log"
+        with log.open("w") as output:
+            server = subprocess.Popen(
+                [sys.executable, "-m", *(word.format(port=port) for word in command)],
+                cwd=self.directory,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            eventually_sync(
+                lambda: _listens(port) or server.poll() is not None,
+                timeout=40,
+            )
+            assert server.poll() is None, log.read_text("utf-8")
+            yield f"http://localhost:{port}"
+            server.send_signal(signal.SIGINT)
+            # A server that turns drained before ends by the signal that they sent it then.
+            ends = (0, -signal.SIGINT, -signal.SIGTERM)
+            assert server.wait(timeout=30) in ends, log.read_text("utf-8")
+        finally:
+            if server.poll() is None:
+                server.kill()
+            server.wait()
+
+
+class FreshProject(HostProject):
+    """What `django-admin startproject` makes, changed by what the page says and nothing else."""
+
+    def __init__(self, *, path: tuple[Path, ...], directory: Path) -> None:
+        super().__init__("myproject", path=path, directory=directory)
+
+    @classmethod
+    def start(cls, *, path: tuple[Path, ...], directory: Path) -> "FreshProject":
+        """Make the project."""
+        made = cls(path=path, directory=directory)
+        del made.environment["DJANGO_SETTINGS_MODULE"]  # there are none yet
+        made.manage("startproject", made.name, str(directory))
+        for block in python_blocks(PLUG_IN)[:4]:
+            made.apply(block)
+        return cls(path=path, directory=directory)
+
+    def apply(self, block: str) -> None:
+        """Put a block of the page where it says that it belongs."""
+        package = self.directory / self.name
+        if '"""asgi.py"""' in block:
+            (package / "asgi.py").write_text(block, "utf-8")
+        elif "urlpatterns = " in block:
+            (package / "urls.py").write_text(block, "utf-8")
+        else:
+            name = "urls.py" if "urlpatterns" in block else "settings.py"
+            with (package / name).open("a", encoding="utf-8") as file:
+                file.write(f"\n{_LIST.sub(_with_the_rest, block)}")
+
+
+class Visitor(httpx.Client):
+    """Somebody with a browser, who may be signed in."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(base_url=url, trust_env=False, follow_redirects=True, timeout=20)
+        self.headers["Referer"] = url
+
+    def sign_in(self, page: str, *, name: str) -> None:
+        """Fill in the form."""
+        self.get(page)
+        self.post_form(page, username=name, password=PASSWORD)
+        assert "sessionid" in self.cookies
+
+    def post_form(self, page: str, **fields: str) -> httpx.Response:
+        """Send a form, as who was given a token by an earlier page."""
+        return self.post(page, data={**fields, "csrfmiddlewaretoken": self.cookies["csrftoken"]})
+
+    def files_of(self, *pages: str) -> dict[str, int]:
+        """Get every file that the pages name, and those that these name; return the statuses."""
+        answers: dict[str, int] = {}
+        waiting = [urljoin(str(self.base_url), page) for page in pages]
+        while waiting:
+            url = waiting.pop().partition("#")[0]
+            if url in answers:
+                continue
+            answer = self.get(url)
+            answers[url] = answer.status_code
+            kind = answer.headers.get("Content-Type", "")
+            text = re.sub(r"/\*.*?\*/|^\s*//.*$", "", answer.text, flags=re.DOTALL | re.MULTILINE)
+            for name, pattern in _NAMED.items():
+                if name in kind:
+                    waiting += [
+                        urljoin(url, named)
+                        for named in re.findall(pattern, text)
+                        if urlsplit(named).scheme in ("", "http", "https")
+                    ]
+        return {urlsplit(url).path: status for url, status in answers.items()}
+
+
+def _with_the_rest(assignment: re.Match[str]) -> str:
+    """Let a line such as `# … the rest` stand for what the list holds already."""
+    name, entries = assignment[1], assignment[2]
+    own = re.findall(r'^    "([^"]+)"', entries, re.MULTILINE)
+    rest = f"    *[entry for entry in {name} if entry not in {own!r}],"
+    assert len(_REST.findall(entries)) == 1, entries
+    return f"{name} = [\n{_REST.sub(rest, entries)}]"
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
