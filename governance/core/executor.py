@@ -13,13 +13,10 @@ from typing import Any
 
 from governance.core import outcomes
 from governance.core.admission import Admission
-from governance.core.calls import CallStatus, ToolCall, ToolOutcome
+from governance.core.calls import CallStatus, Disposition, ToolCall, ToolOutcome
 from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
 from governance.core.deadline import Deadline, Limit
-from governance.core.exceptions import (
-    GovernanceError,
-    MayStillRun,
-)
+from governance.core.exceptions import CallNotStarted, GovernanceError, MayStillRun
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
 from governance.core.live import Ending, EndingKind, LiveCall
@@ -292,7 +289,7 @@ class ToolExecutor:
             return outcomes.settled(live, body, result_limit=self._result_limit)
         if has_value or not body.done():
             live.outliving = body
-        return outcomes.ended(live, ending, is_settled=_is_over(body))
+        return outcomes.ended(live, ending, disposition=_known_of(body))
 
     def _obey(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Put a policy that was edited in force for a running call."""
@@ -334,11 +331,16 @@ def _has_value(body: asyncio.Task[Any]) -> bool:
     return body.done() and not body.cancelled() and body.exception() is None
 
 
-def _is_over(body: asyncio.Task[Any]) -> bool:
-    """Whether the body has ended and all that it started with it, as far as it knows (C13)."""
+def _known_of(body: asyncio.Task[Any]) -> Disposition:
+    """Whether the body has ended, and all that it started with it, as far as it knows (C13)."""
     if not body.done():
-        return False
-    return body.cancelled() or not isinstance(body.exception(), MayStillRun)
+        return Disposition.INDETERMINATE
+    match None if body.cancelled() else body.exception():
+        case MayStillRun():
+            return Disposition.INDETERMINATE
+        case CallNotStarted():
+            return Disposition.NOT_STARTED
+    return Disposition.SETTLED
 
 
 def _capacities(invokers: Mapping[Isolation, Invoker]) -> dict[Isolation, int]:

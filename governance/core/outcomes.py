@@ -125,8 +125,10 @@ def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -
         )
 
 
-def ended(live: LiveCall, ending: Ending, *, is_settled: bool) -> ToolOutcome:
-    """The wait was ended by a limit or a request; `is_settled` = the body could be shown to have ended."""
+def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOutcome:
+    """The wait was ended by a limit or a request; `disposition` = what is known of the body by now."""
+    is_settled = disposition is not Disposition.INDETERMINATE
+    is_started = disposition is not Disposition.NOT_STARTED
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
     side_effects, partial = live.tool.side_effects, live.partial_output
     error: Exception
@@ -139,6 +141,7 @@ def ended(live: LiveCall, ending: Ending, *, is_settled: bool) -> ToolOutcome:
             is_settled=is_settled,
             side_effects=side_effects,
             partial=partial,
+            is_started=is_started,
             capped_from=live.policy.capped_from if live.policy else None,
         )
         error = ToolTimeoutError(live.call.tool_name, ending.seconds)
@@ -153,13 +156,14 @@ def ended(live: LiveCall, ending: Ending, *, is_settled: bool) -> ToolOutcome:
             is_settled=is_settled,
             side_effects=side_effects,
             partial=partial,
+            is_started=is_started,
         )
     return _outcome(
         live,
         status if is_settled else CallStatus.ABANDONED,
         text,
         error_type=error_type,
-        disposition=Disposition.SETTLED if is_settled else Disposition.INDETERMINATE,
+        disposition=disposition,
         error=error,
     )
 

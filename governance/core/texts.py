@@ -24,6 +24,7 @@ def timeout_text(
     is_settled: bool,
     side_effects: bool,
     partial: str,
+    is_started: bool = True,
     capped_from: float | None = None,
 ) -> str:
     """Return the result of a call that ran out of time (T4); `capped_from` = the limit it had asked for (A3)."""
@@ -37,9 +38,8 @@ def timeout_text(
     else:
         advice = "Try a smaller or simpler request, another tool, or ask for more time with _meta.timeout_ms; "
     advice += "do not simply repeat the same call."
-    return _join(
-        first + why, _fate(is_settled=is_settled, side_effects=side_effects), advice, partial
-    )
+    fate = _fate(is_settled=is_settled, side_effects=side_effects, is_started=is_started)
+    return _join(first + why, fate, advice, partial)
 
 
 def cancelled_text(
@@ -49,11 +49,13 @@ def cancelled_text(
     is_settled: bool,
     side_effects: bool,
     partial: str,
+    is_started: bool = True,
 ) -> str:
     """Return the result of a call that was cancelled while it ran."""
     first = f'[CANCELLED] Tool "{tool_name}" was cancelled by {_WHO[cancellation.reason]}.'
     advice = "Do not call it again unless you are asked to; go on with the results that you have."
-    return _join(first, _fate(is_settled=is_settled, side_effects=side_effects), advice, partial)
+    fate = _fate(is_settled=is_settled, side_effects=side_effects, is_started=is_started)
+    return _join(first, fate, advice, partial)
 
 
 def abandoned_text(tool_name: str, cancellation: Cancellation) -> str:
@@ -123,7 +125,9 @@ def interrupted_text(tool_name: str) -> str:
     )
 
 
-def _fate(*, is_settled: bool, side_effects: bool) -> str:
+def _fate(*, is_settled: bool, side_effects: bool, is_started: bool) -> str:
+    if not is_started:
+        return "It was not started and had no effect."
     if not is_settled:
         return (
             "It could not be shown to have ended: it may still be running and may have been applied, so check before "

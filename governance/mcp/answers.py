@@ -37,20 +37,17 @@ class Answer(httpx2.AsyncByteStream):
         self._copying: asyncio.Task[None] | None = None
 
     def give_up(self) -> None:
-        """End the stream with an answer of our own: older servers send none, and leave it open for ever."""
+        """End it with an answer of our own: older servers send none, and leave it open for ever."""
         if self._copying is not None:
             self._copying.cancel()
         while not self._pieces.empty():
             self._pieces.get_nowait()
-        self._pieces.put_nowait(self._last_event())
+        error = last_event if self.is_stream else last_document
+        self._pieces.put_nowait(error(self._request_id))
         self._pieces.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the pieces as they come."""
-        if not self.is_stream:
-            async for piece in self._document():
-                yield piece
-            return
         self._copying = asyncio.create_task(self._copy(), name="reading an MCP answer")
         try:
             while (item := await self._pieces.get()) is not None:
@@ -68,18 +65,14 @@ class Answer(httpx2.AsyncByteStream):
             await asyncio.wait({self._copying})
         await self._response.aclose()
 
-    async def _document(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for piece in self._stream:
-            size += len(piece)
-            if size > self._longest:
-                raise httpx2.ReadError("The answer is too long.")
-            yield piece
-
     async def _copy(self) -> None:
         """Read in a task of its own, so that giving up never has to break into a read."""
+        size = 0
         try:
             async for piece in self._stream:
+                size += len(piece)
+                if size > self._longest and not self.is_stream:
+                    raise httpx2.ReadError("The answer is too long.")
                 await self._pieces.put(piece)
         except httpx2.TransportError as error:
             await self._pieces.put(error)
@@ -92,7 +85,13 @@ class Answer(httpx2.AsyncByteStream):
         assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - for the type checker
         return stream
 
-    def _last_event(self) -> bytes:
-        error = {"code": _CANCELLED, "message": "cancelled"}
-        answer = {"jsonrpc": "2.0", "id": self._request_id, "error": error}
-        return f"\n\nevent: message\ndata: {json.dumps(answer)}\n\n".encode()
+
+def last_event(request_id: Any) -> bytes:
+    """Return what a reader of events is given in place of an answer that nobody waits for any more."""
+    return b"\n\nevent: message\ndata: " + last_document(request_id) + b"\n\n"
+
+
+def last_document(request_id: Any) -> bytes:
+    """Return the same for a reader of one document; after the beginning of another one it makes no sense either."""
+    error = {"code": _CANCELLED, "message": "cancelled"}
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()

@@ -11,7 +11,8 @@ from mcp.shared.exceptions import MCPError
 from governance.core.calls import Progress
 from governance.core.exceptions import ToolFailed
 from governance.mcp.faults import explain
-from governance.mcp.gone import AnswerLost, ServerGone
+from governance.mcp.gone import AnswerLost, NeverSent, ServerGone
+from governance.mcp.handover import Handover, asked
 from governance.mcp.results import failure_of, render
 
 logger = logging.getLogger(__name__)
@@ -34,28 +35,38 @@ class Calls:
     def __len__(self) -> int:
         return len(self._answers)
 
+    @property
+    def running(self) -> "set[asyncio.Task[None]]":
+        """The tasks that wait for answers."""
+        return set(self._answers)
+
     async def ask(
         self, client: Client, tool_name: str, arguments: Mapping[str, Any], *, report: Report
     ) -> str:
         """Return what the tool answers. When cancelled, the server is told, but not waited for.
 
         Raises:
+            NeverSent: it was cancelled, or the session ended, before the server could hear of the call.
             ServerGone: the session ended before the answer came.
             AnswerLost: what came is no answer, or an error that does not say whether the tool ran.
             ToolFailed: the tool answered with an error, or the server refused the call.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[str] = loop.create_future()
+        handover = Handover()
         asking = loop.create_task(
-            self._ask(client, answer, tool_name, dict(arguments), report),
+            self._ask(client, answer, tool_name, dict(arguments), report, handover),
             name=f"asking MCP server {self._server_name} for {tool_name}",
         )
         self._answers[asking] = answer
         asking.add_done_callback(self._asked)
         try:
             return await answer
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ServerGone) as error:
+            is_new = handover.withdraw()
             asking.cancel()  # the SDK tells the server
+            if is_new:
+                raise NeverSent(error.reason if isinstance(error, ServerGone) else "") from None
             raise
 
     def fail(self, reason: str) -> None:
@@ -76,7 +87,10 @@ class Calls:
         tool_name: str,
         arguments: dict[str, Any],
         report: Report,
+        handover: Handover,
     ) -> None:
+        asked.set(handover)
+
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if not answer.done():
                 text = (message or "")[:_REPORT_LENGTH]

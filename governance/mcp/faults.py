@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import httpx2
 from mcp.shared.exceptions import MCPError
+from mcp.types import REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from governance.mcp.gone import ServerGone
@@ -36,6 +37,8 @@ def _reason(error: BaseException) -> str | None:
         if isinstance(error, kind):
             return reason
     if isinstance(error, MCPError):
+        if error.code == REQUEST_TIMEOUT:
+            return "it did not answer in time"
         return f"it refused the connection (error {error.code})"
     if isinstance(error, RuntimeError):  # how the SDK reports that no protocol version fits
         return "it speaks no version of the protocol that is known here"

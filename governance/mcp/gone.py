@@ -9,6 +9,14 @@ class ServerGone(Exception):
         self.reason = reason
 
 
+class NeverSent(Exception):
+    """The server has not heard of the call, and will not: its session is over (`reason`, a clause), or nobody waits."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class AnswerLost(Exception):
     """The server was asked and what it did is not known; the text is a sentence for the model."""
 

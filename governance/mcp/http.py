@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -13,8 +13,10 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from governance.core.exceptions import ToolFailed
-from governance.mcp.answers import Answer
-from governance.mcp.gone import FORGOTTEN, ServerGone
+from governance.mcp.answers import Answer, last_event
+from governance.mcp.faults import explain
+from governance.mcp.gone import FORGOTTEN, NeverSent, ServerGone
+from governance.mcp.handover import Handover, Handovers
 from governance.mcp.specs import McpTiming, ServerSpec
 from governance.mcp.wire import Streams
 from governance.toolbox.addresses import is_public, resolve
@@ -24,7 +26,9 @@ _CONNECT_TIMEOUT = 10.0
 _GOODBYE_TIMEOUT = 1.0
 _SESSION = "mcp-session-id"
 _PLAIN = "identity"
+_EVENTS = {"content-type": "text/event-stream"}
 _LOST = frozenset({400, 404})
+_MOVED = frozenset({307, 308})
 _PRIVATE = (
     "its address is on a private or local network; allow that for this server, "
     "or for all with GOVERNANCE_WEB_ALLOW_PRIVATE"
@@ -34,11 +38,17 @@ _PRIVATE = (
 class HttpServer:
     """Opens the streams to a server at a URL with `open`.
 
-    `ended` gets a clause when the server has forgotten the session. `status` is the last error it answered with.
+    `ended` gets a clause when the server has forgotten the session, `stuck` when it does not take what it is told.
+    `status` is the last error it answered with.
     """
 
-    def __init__(self, spec: ServerSpec, *, timing: McpTiming, allow_private: bool) -> None:
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self, spec: ServerSpec, *, timing: McpTiming, handovers: Handovers, allow_private: bool
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[str] = loop.create_future()
+        self.stuck: asyncio.Future[str] = loop.create_future()
+        self._handovers = handovers
         self.status: int | None = None
         self._spec = spec
         self._timing = timing
@@ -61,7 +71,12 @@ class HttpServer:
         headers["Accept-Encoding"] = _PLAIN
         client = httpx2.AsyncClient(
             transport=CheckedTransport(
-                self._settings, tls=tls, longest=longest, on_error=self._note
+                self._settings,
+                tls=tls,
+                timing=self._timing,
+                handovers=self._handovers,
+                on_error=self._note,
+                on_stuck=self._note_stuck,
             ),
             headers=headers,
             # An answer takes as long as its tool does, and that is the executor's business.
@@ -90,11 +105,37 @@ class HttpServer:
         if _SESSION in request.headers and request.method == "POST" and status in _LOST:
             self.give_up(FORGOTTEN)
 
+    def _note_stuck(self, reason: str) -> None:
+        if not self.stuck.done():
+            self.stuck.set_result(reason)
+
+
+class OpenCall:
+    """One call of a tool on its way: not sent yet, without an answer, or with the beginning of one."""
+
+    def __init__(self, handover: Handover) -> None:
+        self.handover = handover
+        self.waiting = asyncio.timeout(None)
+        self.answer: Answer | None = None
+
+    async def going_out(self, event: str, _: Mapping[str, Any]) -> None:
+        """Note the moment from which on the server may hear of it."""
+        if event.endswith("send_request_headers.started") and not self.handover.send():
+            raise NeverSent
+
+    def give_up(self) -> None:
+        """End it here, so that nothing of it stays open."""
+        if self.answer is not None:
+            self.answer.give_up()
+        else:
+            self.waiting.reschedule(asyncio.get_running_loop().time())
+
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Resolves the host itself, and connects to an address that was checked and to no other.
 
-    `on_error` hears of every answer with an error status. When a request is given up, so is its answer.
+    Every request has a bound; that of a call is its caller's. `on_error` hears of every answer with an error status,
+    `on_stuck` (with a clause) of a notice that the server did not take.
     """
 
     def __init__(
@@ -102,43 +143,85 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         settings: ToolboxSettings,
         *,
         tls: ssl.SSLContext,
-        longest: int,
+        timing: McpTiming,
+        handovers: Handovers,
         on_error: Callable[[httpx2.Request, int], None],
+        on_stuck: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._longest = longest
+        self._timing = timing
+        self._handovers = handovers
         self._on_error = on_error
-        self._answers: dict[Any, Answer] = {}
-        self._transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
+        self._on_stuck = on_stuck
+        self._calls: dict[Any, OpenCall] = {}
+        self._giving_up: set[asyncio.Task[None]] = set()
+        # How many calls there may be at once is the executor's business.
+        limits = httpx2.Limits(max_connections=None)
+        self._transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
     @property
-    def open_answers(self) -> int:
-        """How many answers of tools are being read."""
-        return len(self._answers)
+    def open_calls(self) -> int:
+        """How many calls are not answered to their end."""
+        return len(self._calls)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request to the first address of its host that answers."""
-        response = await self._send(request)
-        if response.is_error:
-            self._on_error(request, response.status_code)
-        if response.headers.get("content-encoding", _PLAIN).lower() != _PLAIN:
-            # What it would unfold to is bounded by nothing; it was asked not to.
-            await response.aclose()
-            raise ServerGone("it sends compressed answers, which are not read")
         message = _message(request)
-        request_id = message.get("id")
-        answer = Answer(
-            response,
-            longest=self._longest,
-            request_id=request_id,
-            on_close=partial(self._answers.pop, request_id, None),
-        )
-        if message.get("method") == "tools/call" and answer.is_stream:
-            self._answers[request_id] = answer
-        elif message.get("method") == "notifications/cancelled":
-            given_up = self._answers.get(message["params"].get("requestId"))
-            if given_up is not None:
-                given_up.give_up()
+        method, request_id = message.get("method"), message.get("id")
+        if method == "tools/call":
+            return await self._call(request, request_id)
+        if method == "notifications/cancelled":
+            # The SDK sends nothing else until this is answered.
+            work = self._give_up(request, message["params"].get("requestId"))
+            task = asyncio.create_task(work, name="giving up an MCP call")
+            self._giving_up.add(task)
+            task.add_done_callback(self._giving_up.discard)
+            return httpx2.Response(202)
+        if method is not None and request_id is not None:
+            is_listening = method == "subscriptions/listen"
+            read = None if is_listening else self._timing.request_timeout
+            return self._read(await self._answered(request, read=read))
+        if request.method == "POST":
+            return await self._tell(request) or httpx2.Response(202)
+        return self._read(await self._answered(request, read=None))
+
+    async def aclose(self) -> None:
+        """Close every connection; what the server is being told may go out first."""
+        if self._giving_up:
+            await asyncio.wait(self._giving_up, timeout=_GOODBYE_TIMEOUT)
+        for task in self._giving_up:
+            task.cancel()
+        await self._transport.aclose()
+
+    async def _call(self, request: httpx2.Request, request_id: Any) -> httpx2.Response:
+        """Ask for a tool; answer ourselves if the call is given up meanwhile."""
+        call = OpenCall(self._handovers.pop(request_id, Handover()))
+        self._calls[request_id] = call
+        request.extensions = {**request.extensions, "trace": call.going_out}
+        try:
+            async with call.waiting:
+                response = await self._answered(request, read=None)
+        except BaseException as error:
+            del self._calls[request_id]
+            if isinstance(error, TimeoutError | NeverSent):
+                return httpx2.Response(200, headers=_EVENTS, content=last_event(request_id))
+            raise
+        forget = partial(self._calls.pop, request_id, None)
+        return self._read(response, request_id=request_id, on_close=forget, call=call)
+
+    def _read(
+        self,
+        response: httpx2.Response,
+        *,
+        request_id: Any = None,
+        on_close: Callable[[], object] = lambda: None,
+        call: OpenCall | None = None,
+    ) -> httpx2.Response:
+        """Return the response with a body that is bounded, and can be given up."""
+        longest = self._timing.longest_message
+        answer = Answer(response, longest=longest, request_id=request_id, on_close=on_close)
+        if call is not None:
+            call.answer = answer
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
@@ -146,16 +229,57 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             extensions=response.extensions,
         )
 
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._transport.aclose()
+    async def _give_up(self, request: httpx2.Request, request_id: Any) -> None:
+        """Tell the server that nobody waits for a call any more, if it has heard of it; then end the call here."""
+        call = self._calls.get(request_id)
+        handover = call.handover if call else self._handovers.get(request_id)
+        try:
+            if handover is None or not handover.is_withdrawn:
+                moved = await self._told(request)
+                if moved is not None:
+                    await self._told(moved)
+        finally:
+            if call is not None:
+                call.give_up()
 
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
-        url = request.url
-        extensions = {**request.extensions, "sni_hostname": url.host}
+    async def _told(self, request: httpx2.Request) -> httpx2.Request | None:
+        """Send it; return the request to send in its place if the server has its address elsewhere on its origin."""
+        response = await self._tell(request)
+        if response is None:
+            return None
+        await response.aclose()
+        if response.status_code not in _MOVED:
+            return None
+        url = request.url.join(response.headers.get("location", ""))
+        if (url.scheme, url.netloc) != (request.url.scheme, request.url.netloc):
+            return None
+        return httpx2.Request("POST", url, headers=request.headers, content=request.content)
+
+    async def _tell(self, request: httpx2.Request) -> httpx2.Response | None:
+        """Send what has no answer but a status. None: the server did not take it."""
+        try:
+            async with asyncio.timeout(self._timing.notice_timeout):
+                return await self._answered(request, read=self._timing.notice_timeout)
+        except (httpx2.TransportError, TimeoutError) as error:
+            self._on_stuck(explain(error))
+            return None
+
+    async def _answered(self, request: httpx2.Request, *, read: float | None) -> httpx2.Response:
+        """Return the response as it begins; wait `read` seconds at most for each of its pieces."""
+        spans = request.extensions.get("timeout", {}) | {"read": read}
         if request.method == "DELETE":  # a goodbye, which nobody need hear
-            spans = ("connect", "read", "write", "pool")
-            extensions["timeout"] = dict.fromkeys(spans, _GOODBYE_TIMEOUT)
+            spans = dict.fromkeys(("connect", "read", "write", "pool"), _GOODBYE_TIMEOUT)
+        response = await self._send(request, {**request.extensions, "timeout": spans})
+        if response.is_error:
+            self._on_error(request, response.status_code)
+        if response.headers.get("content-encoding", _PLAIN).lower() != _PLAIN:
+            # What it would unfold to is bounded by nothing; it was asked not to.
+            await response.aclose()
+            raise ServerGone("it sends compressed answers, which are not read")
+        return response
+
+    async def _send(self, request: httpx2.Request, extensions: dict[str, Any]) -> httpx2.Response:
+        url = request.url
         failure: httpx2.TransportError | None = None
         for address in await self._addresses(url):
             pinned = httpx2.Request(
@@ -163,7 +287,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 url.copy_with(host=address),
                 headers=request.headers,  # with the Host of the original
                 stream=request.stream,
-                extensions=extensions,
+                extensions={**extensions, "sni_hostname": url.host},
             )
             try:
                 return await self._transport.handle_async_request(pinned)

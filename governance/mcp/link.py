@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from governance.core.exceptions import CallNotStarted, MayStillRun, OutcomeUnknown, ToolFailed
 from governance.core.tools import ToolContext
 from governance.mcp.backoff import Backoff
-from governance.mcp.gone import FORGOTTEN, AnswerLost, ServerGone
+from governance.mcp.gone import FORGOTTEN, AnswerLost, NeverSent, ServerGone
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 SWITCHED_OFF = "it was switched off or changed by an administrator"
 _CLOSE_BOUND = 5.0
+_UNHEARD = "The MCP server {!r} has not been told of the call."
 
 
 class LinkObserver(Protocol):
@@ -53,6 +54,7 @@ class ServerLink:
         self._session: McpSession | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._set_aside: set[McpSession] = set()  # stuck, with calls that may still be answered
         self._reason = ""
         self._late_before = 0
         self._is_cautious = False
@@ -80,7 +82,7 @@ class ServerLink:
         """Call a tool of the server; connect first if need be. When cancelled, the caller is free at once.
 
         Raises:
-            CallNotStarted: the server cannot be used now; it was not asked.
+            CallNotStarted: the server cannot be used now, or has not heard of the call before it was cancelled.
             ToolFailed: the tool answered with an error, or the server refused the call.
             OutcomeUnknown: the server was asked and gave no answer of use, or was told to stop (`MayStillRun`).
         """
@@ -88,16 +90,19 @@ class ServerLink:
             session = self._session or await self._connected()
         except ServerGone as gone:
             raise CallNotStarted(self._sentence(gone.reason)) from None
+        except asyncio.CancelledError:
+            raise CallNotStarted(_UNHEARD.format(self.spec.name)) from None
         lost = ToolFailed if found.is_read_only else OutcomeUnknown
         try:
             return await session.call(found.name, arguments, report=context.report)
+        except NeverSent as unheard:
+            said = self._sentence(unheard.reason) if unheard.reason else ""
+            raise CallNotStarted(said or _UNHEARD.format(self.spec.name)) from None
         except ServerGone as gone:
             raise lost(self._sentence(gone.reason)) from None
         except AnswerLost as answer:
             raise lost(str(answer)) from None
-        except asyncio.CancelledError:
-            if found.is_read_only:
-                raise
+        except asyncio.CancelledError:  # whether it stops is the server's affair
             raise MayStillRun(f"The MCP server {self.spec.name!r} was told to stop.") from None
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
@@ -109,6 +114,8 @@ class ServerLink:
             await asyncio.wait({self._connecting})
         if self._session is not None:
             self._drop(self._session, reason)
+        for session in self._set_aside:
+            session.close(reason)
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -180,7 +187,14 @@ class ServerLink:
                 self._backoff.held(loop.time() - began_at)
                 self._failed(ended.result())
 
+        def stuck(why: "asyncio.Future[str]") -> None:
+            if self._session is session:
+                self._replace(session)
+                self._backoff.held(loop.time() - began_at)
+                self._failed(why.result())
+
         session.ended.add_done_callback(over)
+        session.stuck.add_done_callback(stuck)
 
     def _drop(self, session: "McpSession", reason: str) -> None:
         """Use the session no more, and see its end in a task of our own."""
@@ -193,6 +207,23 @@ class ServerLink:
         )
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+    def _replace(self, session: "McpSession") -> None:
+        """Let the session end with its last call; what comes meanwhile opens a new one."""
+        self._session = None
+        self._set_aside.add(session)
+        task = asyncio.create_task(
+            self._see_out(session), name=f"leaving MCP server {self.spec.name}"
+        )
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _see_out(self, session: "McpSession") -> None:
+        await session.unused()
+        self._set_aside.discard(session)
+        self._late_before += session.late_answers
+        session.close(self._reason)
+        await self._see_end(session)
 
     async def _see_end(self, session: "McpSession") -> None:
         if not await session.closed(within=_CLOSE_BOUND):

@@ -20,6 +20,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from governance.mcp.calls import Calls, Report
 from governance.mcp.faults import explain
 from governance.mcp.gone import ServerGone
+from governance.mcp.handover import Handovers
 from governance.mcp.http import HttpServer
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.stdio import StdioServer
@@ -32,7 +33,8 @@ _LISTEN_AGAIN = 5.0
 
 
 class McpSession:
-    """Begins with `begin`; `ready` is resolved once the tools are known, `ended` (with a clause) once it is over.
+    """Begins with `begin`; `ready` is resolved once the tools are known, `ended` (with a clause) once it is over,
+    `stuck` (likewise) when the server does not take what it is sent: calls may still end well, new ones go elsewhere.
 
     `on_tools` is called with every new list of tools. `is_cautious` leaves out the question for the newest protocol,
     which some old servers do not survive.
@@ -54,12 +56,15 @@ class McpSession:
         self._timing = timing
         self._is_cautious = is_cautious
         self._on_tools = on_tools
+        handovers: Handovers = {}
         self._way: StdioServer | HttpServer
         if spec.transport is Transport.STDIO:
-            self._way = StdioServer(spec, timing=timing)
+            self._way = StdioServer(spec, timing=timing, handovers=handovers)
         else:
-            self._way = HttpServer(spec, timing=timing, allow_private=allow_private)
-        self._wire = Wire(timing=timing, on_flood=self._way.give_up)
+            self._way = HttpServer(
+                spec, timing=timing, handovers=handovers, allow_private=allow_private
+            )
+        self._wire = Wire(timing=timing, handovers=handovers, on_flood=self._way.give_up)
         self._wake = asyncio.Event()
         self._way.ended.add_done_callback(lambda _: self._wake.set())
         self._client: Client | None = None
@@ -77,6 +82,17 @@ class McpSession:
     def live_calls(self) -> int:
         """Calls that wait for an answer."""
         return len(self._calls)
+
+    @property
+    def stuck(self) -> "asyncio.Future[str]":
+        """Why the server takes nothing new, once that is so."""
+        return self._way.stuck
+
+    async def unused(self) -> None:
+        """Wait until no call is left, or the session is over."""
+        while len(self._calls) and not self.ended.done():
+            ends: set[asyncio.Future[Any]] = {self.ended, *self._calls.running}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
     def begin(self) -> None:
         """Start the task that owns the session."""
@@ -103,6 +119,7 @@ class McpSession:
         """Call one of the server's tools and return its result as text.
 
         Raises:
+            NeverSent: it was cancelled, or the session ended, before the server could hear of the call.
             ServerGone: the session is over, or ended before the answer came.
             AnswerLost: what came is no answer, or an error that does not say whether the tool ran.
             ToolFailed: the tool answered with an error, or the server refused the call.

@@ -68,13 +68,15 @@ class McpTiming:
     """Spans in seconds and bounds on what a server may send.
 
     `connect_timeout` is generous, since a command may have to download itself first; `ready_timeout` is how long a turn
-    waits for servers that are not connected. A server that sends more than `most_messages` at once and then more than
+    waits for servers that are not connected. A server that does not take a notice within `notice_timeout`, or does not
+    read for `request_timeout`, gets no new calls in that session. A server that sends more than `most_messages` at once and then more than
     `messages_per_second`, or one message of more than `longest_message` bytes, is disconnected.
     """
 
     connect_timeout: float = 60.0
     ready_timeout: float = 2.0
     request_timeout: float = 30.0
+    notice_timeout: float = 5.0
     close_grace: float = 0.3
     end_grace: float = 0.4
     relist_pause: float = 0.2

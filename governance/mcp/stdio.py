@@ -21,6 +21,7 @@ from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
 from governance.core.processes import Ending, end_group, exited
 from governance.mcp.gone import ServerGone
+from governance.mcp.handover import Handover, Handovers
 from governance.mcp.specs import McpTiming, ServerSpec
 from governance.mcp.wire import Streams
 from governance.storable import storable_json
@@ -40,10 +41,14 @@ class StdioServer:
     """Starts the command of a server and speaks newline-delimited JSON with it; an asynchronous context manager.
 
     `ended` gets a clause when the streams are no use any more: the process is gone, or sends what nobody can read.
+    `stuck` gets one when the process does not read what it is sent.
     """
 
-    def __init__(self, spec: ServerSpec, *, timing: McpTiming) -> None:
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    def __init__(self, spec: ServerSpec, *, timing: McpTiming, handovers: Handovers) -> None:
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[str] = loop.create_future()
+        self.stuck: asyncio.Future[str] = loop.create_future()
+        self._handovers = handovers
         self._spec = spec
         self._timing = timing
         self._tag = f"{TAG_NAME}={uuid.uuid4()}"
@@ -181,12 +186,27 @@ class StdioServer:
     async def _write(self, writer: asyncio.StreamWriter) -> None:
         try:
             async for item in self._outgoing:
+                request_id = getattr(item.message, "id", None)
+                handover = self._handovers.pop(request_id, Handover())
+                if not handover.send():
+                    continue
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 writer.write(text.encode() + b"\n")
-                await writer.drain()
+                await self._drained(writer)
         except OSError:
             if await self._exit_status(within=_LAST_WORDS) is None:
                 self.give_up("it closed its input")
+
+    async def _drained(self, writer: asyncio.StreamWriter) -> None:
+        """Wait until the server has read enough for more; say so if it takes too long."""
+        draining = asyncio.ensure_future(writer.drain())
+        try:
+            await asyncio.wait({draining}, timeout=self._timing.request_timeout)
+            if not draining.done() and not self.stuck.done():
+                self.stuck.set_result("it does not read what it is sent")
+            await draining
+        finally:
+            draining.cancel()
 
     async def _watch(self) -> None:
         """Notice the end of the process, even while a child of it holds the streams open."""

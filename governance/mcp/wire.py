@@ -9,8 +9,9 @@ from typing import Any, Self
 import anyio
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+from governance.mcp.handover import Handovers, asked
 from governance.mcp.specs import McpTiming
 
 Streams = tuple[Any, Any]  # the SDK's ReadStream and WriteStream, which it does not export
@@ -27,11 +28,13 @@ class Wire:
         self,
         *,
         timing: McpTiming,
+        handovers: Handovers,
         on_flood: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.late_answers = 0
         self._timing = timing
+        self._handovers = handovers
         self._on_flood = on_flood
         self._clock = clock
         self._allowance = float(timing.most_messages)
@@ -39,8 +42,11 @@ class Wire:
         self._given_up: dict[str, None] = {}
 
     def sent(self, item: SessionMessage) -> None:
-        """Note which request is given up, if the message says so."""
+        """Note whose call the message is, or which request is given up, if it says so."""
         message = item.message
+        handover = asked.get()
+        if handover and isinstance(message, JSONRPCRequest) and message.method == "tools/call":
+            self._handovers[message.id] = handover
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._given_up[str((message.params or {}).get("requestId"))] = None
             if len(self._given_up) > _REMEMBERED:

@@ -56,11 +56,11 @@ async def test_an_older_server_is_told_and_its_open_answer_is_given_up(
     link = await scene.begin(address("all", everything_url))
     for _ in range(3):
         live, outcome = await scene.begun(LONG, duration=60, steps=600)
-        assert transports[0].open_answers == 1
+        assert transports[0].open_calls == 1
         live.cancel(BY_USER)
         cancelled = await outcome
-        assert cancelled.status is CallStatus.CANCELLED  # it only reads, by its own word
-        await eventually(lambda: transports[0].open_answers == 0)
+        assert cancelled.status is CallStatus.ABANDONED  # nothing proves that it has stopped
+        await eventually(lambda: transports[0].open_calls == 0)
     assert "echo" in (await scene.run("all_echo", message="echo")).result
     assert link.starts == 1
 

@@ -2,7 +2,7 @@
 
 Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
 `banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names a tool that is none),
-`wordy` (names a tool that takes too much to say).
+`wordy` (names a tool that takes too much to say), `asleep` (reads nothing once it has named its tools).
 """
 
 import json
@@ -120,6 +120,8 @@ def list_tools(request):
         schema = {"type": "object", "description": "blah " * 30_000}
         tools.append({"name": "wordy", "inputSchema": schema})
     send(id=request["id"], result={"tools": tools})
+    if "asleep" in HABITS:
+        time.sleep(1000)
 
 
 def initialize(request):

@@ -1,0 +1,32 @@
+"""Whether a request has left this process: one that was withdrawn before it did was never started (C13)."""
+
+from contextvars import ContextVar
+from typing import Any
+
+
+class Handover:
+    """One request on its way out: it is sent or withdrawn, whichever is first, and never both."""
+
+    def __init__(self) -> None:
+        self._is_sent = False
+        self._is_withdrawn = False
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether nobody wants it any more, and the server has not heard of it."""
+        return self._is_withdrawn
+
+    def send(self) -> bool:
+        """Count it as sent from now on. Return False if it was withdrawn: then it must not go out."""
+        self._is_sent = not self._is_withdrawn
+        return self._is_sent
+
+    def withdraw(self) -> bool:
+        """Keep it from going out; return False if it is too late for that."""
+        self._is_withdrawn = not self._is_sent
+        return self._is_withdrawn
+
+
+Handovers = dict[Any, Handover]  # of one connection, by the id of the request
+
+asked: ContextVar[Handover | None] = ContextVar("asked", default=None)  # by the running task

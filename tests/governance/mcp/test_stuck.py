@@ -1,0 +1,118 @@
+"""Servers that take what they are sent and say nothing: every request has a bound, and the next call is well (T1, C13)."""
+
+import socket
+from dataclasses import replace
+
+import pytest
+
+from governance import Cancellation, CancelReason
+from governance.core.calls import CallStatus, Disposition
+from tests.governance.mcp.odd_server import OddServer
+from tests.governance.mcp.support import QUICK, Scene, address, unruly
+from tests.support import eventually
+
+BY_USER = Cancellation(reason=CancelReason.USER)
+
+
+@pytest.fixture
+async def scene(monkeypatch):
+    scene = Scene(monkeypatch, timing=replace(QUICK, notice_timeout=0.3))
+    yield scene
+    await scene.aclose()
+
+
+async def cancelled(scene, name, *, when, **arguments):
+    """Start a call, cancel it when `when` is true, and return its outcome."""
+    live, outcome = scene.call(name, **arguments)
+    await eventually(when)
+    live.cancel(BY_USER)
+    return await outcome
+
+
+async def test_an_unanswered_cancel_holds_up_nobody(scene):
+    async with OddServer("") as server:
+        await scene.begin(address("odd", server.url))
+        server.is_hung = True
+        lost = await cancelled(scene, "odd_tool", when=lambda: "tools/call" in server.asked)
+        assert lost.disposition is Disposition.INDETERMINATE
+        await eventually(lambda: "notifications/cancelled" in server.asked)
+        server.is_hung = False
+        for _ in range(3):
+            assert (await scene.run("odd_tool")).result == "fine"
+        await scene.tools.aclose()
+
+
+async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(scene):
+    async with OddServer("") as server:
+        link = await scene.begin(address("odd", server.url))
+        server.is_hung = True
+        _, other = scene.call("odd_tool")
+        await eventually(lambda: "tools/call" in server.asked)
+        await cancelled(scene, "odd_tool", when=lambda: server.asked.count("tools/call") == 2)
+        await eventually(lambda: scene.health.failures)
+        assert scene.health.failures == ["it did not answer in time"]
+        assert not link.is_connected
+        assert not other.done()  # it may still be answered
+        server.is_hung = False
+        await eventually(lambda: link.connect_soon() or link.is_connected)
+        assert link.starts == 2
+        assert (await scene.run("odd_tool")).result == "fine"
+        await scene.tools.aclose()
+        assert (await other).disposition is Disposition.INDETERMINATE
+
+
+async def test_a_call_that_waits_for_a_connection_was_not_started(scene):
+    async with OddServer("") as server:
+        link = await scene.begin(address("odd", server.url))
+        server.habit = "breaks"
+        await scene.run("odd_tool")
+        server.is_hung = True
+        await eventually(lambda: link.connect_soon() is not None)
+        outcome = await cancelled(scene, "odd_tool", when=lambda: server.asked[-1] != "tools/call")
+        assert outcome.status is CallStatus.CANCELLED
+        assert outcome.disposition is Disposition.NOT_STARTED
+        assert "It was not started and had no effect." in outcome.result
+        await scene.tools.aclose()
+
+
+async def test_a_call_that_finds_no_way_to_the_server_was_not_started(scene):
+    async with OddServer("") as server:
+        await scene.begin(address("odd", server.url))
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+    with socket.socket() as full:
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        full.bind(("127.0.0.1", port))
+        full.listen(0)
+        crowd = [socket.socket() for _ in range(4)]
+        for visitor in crowd:
+            visitor.setblocking(False)
+            visitor.connect_ex(("127.0.0.1", port))
+        live, outcome = scene.call("odd_tool")
+        await eventually(lambda: live.deadline)
+        live.cancel(BY_USER)
+        assert (await outcome).disposition is Disposition.NOT_STARTED
+        await scene.tools.aclose()
+        for visitor in crowd:
+            visitor.close()
+
+
+async def test_a_command_that_stops_reading_is_replaced_and_what_it_never_read_was_not_started(
+    monkeypatch,
+):
+    scene = Scene(monkeypatch, timing=replace(QUICK, request_timeout=0.3))
+    link = await scene.begin(unruly("asleep"))
+    _, first = scene.call("unruly_echo", text="x" * 2_000_000)
+    waiting = [scene.call("unruly_echo", text="y") for _ in range(3)]
+    await eventually(lambda: scene.health.failures)
+    assert scene.health.failures[0] == "it does not read what it is sent"
+    waiting[0][0].cancel(BY_USER)
+    assert (await waiting[0][1]).disposition is Disposition.NOT_STARTED
+    await scene.tools.aclose()
+    assert (await first).disposition is Disposition.INDETERMINATE
+    for _, outcome in waiting[1:]:
+        settled = await outcome
+        assert settled.disposition is Disposition.NOT_STARTED
+        assert "It was not run" in settled.result
+    assert link.starts >= 1
+    await scene.aclose()
+    assert scene.processes == []
