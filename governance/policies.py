@@ -52,19 +52,23 @@ class Policies:
 
     def levels(self, tool: Tool) -> PolicyLevels:
         """Return every level's word on a tool (T2)."""
+        return self.levels_of(tool.name, declared=tool.limits)
+
+    def levels_of(self, name: str, *, declared: ToolLimits = _SILENT) -> PolicyLevels:
+        """Return the same of a tool by its name, which may be known in other processes only."""
         return PolicyLevels(
-            override=self.overrides.get(tool.name, _SILENT),
-            tool_setting=tool_setting_limits(tool.name),
-            declared=tool.limits,
+            override=self.overrides.get(name, _SILENT),
+            tool_setting=tool_setting_limits(name),
+            declared=declared,
             default=self.default,
             setting=setting_limits(),
             version=self.version,
-            changed_by=max(self._edits_of(tool), key=lambda edit: edit.version, default=Edit()).by,
+            changed_by=max(self._edits_of(name), key=lambda edit: edit.version, default=Edit()).by,
         )
 
-    def _edits_of(self, tool: Tool) -> Iterator[Edit]:
+    def _edits_of(self, name: str) -> Iterator[Edit]:
         """The last edit of the tool's own limits, and of the default ones."""
-        return (self.edits[name] for name in (tool.name, "") if name in self.edits)
+        return (self.edits[subject] for subject in (name, "") if subject in self.edits)
 
 
 def read_policies() -> Policies:

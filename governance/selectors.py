@@ -2,19 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import starmap
 from typing import NamedTuple
 
 from django.db.models import Count, Max
 
-from governance.conf import app_settings
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
-from governance.core.policy import Policy, cap, resolve
+from governance.core.policy import Policy, ToolLimits, cap, resolve
 from governance.core.registry import registry
 from governance.core.tools import Tool
 from governance.mcp.rows import readable_spec
+from governance.mcp.specs import ServerSpec
 from governance.models import McpServer, ToolCall
 from governance.policies import Policies, read_policies
 from governance.storable import storable_text
@@ -55,21 +55,26 @@ class ScopeHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolInForce:
-    """A registered tool and the limits that its next call would get; `has_override` = an administrator has a row."""
-
-    tool: Tool
-    policy: Policy
-    has_override: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTool:
-    """A tool that the agents of this site may be given; `server` names the MCP server that it comes from."""
+    """A tool that the agents of this site may be given, and what it declares.
+
+    `server` names the MCP server that it comes from; `isolation` is empty where this process is not connected to it.
+    """
 
     name: str
     description: str
+    limits: ToolLimits
+    isolation: str = ""
     server: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInForce:
+    """A tool and the limits that its next call would get; `has_override` = an administrator has a row."""
+
+    tool: OfferedTool
+    policy: Policy
+    has_override: bool
 
 
 def calls_of_groups(groups: Iterable[str]) -> list[ToolCall]:
@@ -153,42 +158,59 @@ def health(scope: str) -> ScopeHealth:
 
 
 def tools_in_force(policies: Policies | None = None) -> list[ToolInForce]:
-    """Return every registered tool with the limits of its next call."""
+    """Return every tool of the site with the limits of its next call, by name."""
     policies = policies or read_policies()
     return [
         ToolInForce(
             tool=tool,
-            policy=resolve(policies.levels(tool)),
+            policy=resolve(policies.levels_of(tool.name, declared=tool.limits)),
             has_override=tool.name in policies.overrides,
         )
-        for tool in registry
+        for tool in sorted(offered_tools(), key=lambda tool: tool.name)
     ]
 
 
 def capped(tool_name: str, timeout: float) -> float:
     """Return a limit in seconds as the administrators' ceiling for a tool lets it be; 0 = none."""
-    if tool_name not in registry:  # of an MCP server that this process has not asked yet
-        return cap(timeout, ceiling=app_settings.TIMEOUT_CEILING)
-    policy = resolve(read_policies().levels(registry.get(tool_name)))
-    return cap(timeout, ceiling=policy.ceiling)
+    return cap(timeout, ceiling=resolve(read_policies().levels_of(tool_name)).ceiling)
 
 
 def offered_tools() -> list[OfferedTool]:
     """Return the tools of this site, then those that its MCP servers have named, whether they are connected or not."""
     of_servers = [
-        OfferedTool(name=spec.local_name(found["name"]), description=found["text"], server=row.name)
+        _of_server(spec, name=spec.local_name(found["name"]), text=found["text"])
         for row in McpServer.objects.filter(enabled=True)
         if (spec := readable_spec(row)) is not None
         for found in row.tools_found
         if spec.allows(found["name"])
     ]
     elsewhere = {tool.name for tool in of_servers}
-    own = [
-        OfferedTool(name=tool.name, description=tool.description.partition("\n")[0])
-        for tool in registry
-        if tool.name not in elsewhere
-    ]
-    return own + of_servers
+    return [_offered(tool) for tool in registry if tool.name not in elsewhere] + of_servers
+
+
+def find_tool(name: str) -> OfferedTool | None:
+    """Return the tool of this name, whether it is registered here or named by an MCP server; None if there is none."""
+    if name in registry:
+        return _offered(registry.get(name))
+    return next((tool for tool in offered_tools() if tool.name == name), None)
+
+
+def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
+    return OfferedTool(
+        name=tool.name,
+        description=tool.description.partition("\n")[0],
+        limits=tool.limits,
+        isolation=tool.isolation.value,
+        server=server,
+    )
+
+
+def _of_server(spec: ServerSpec, *, name: str, text: str) -> OfferedTool:
+    """Where no process of ours is connected, only what the server's row says is known of the tool's limits."""
+    if name in registry:
+        return replace(_offered(registry.get(name), server=spec.name), description=text)
+    limits = ToolLimits(timeout=spec.timeout, max_running=spec.max_running)
+    return OfferedTool(name=name, description=text, limits=limits, server=spec.name)
 
 
 def _with(

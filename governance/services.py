@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypedDict
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from governance import audit
+from governance import audit, selectors
 from governance.audit import Changes, Editor
 from governance.core.exceptions import GovernanceError
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
@@ -90,6 +91,8 @@ def save_tool_policy(
     )
     is_new = policy.pk is None
     _check_revision(policy, revision)
+    if is_new:
+        _check_tool_name(tool_name)
     changes = _apply(policy, values, fields=TOOL_FIELDS)
     if not changes and not is_new:
         return None
@@ -136,6 +139,14 @@ def _locked_default() -> DefaultPolicy:
 def _check_revision(policy: Limits, revision: int | None) -> None:
     if revision is not None and revision != policy.revision:
         raise PolicyConflict(getattr(policy, "tool_name", ""))
+
+
+def _check_tool_name(tool_name: str) -> None:
+    """An MCP server's tool is known where its row names it, also to a process that is not connected to the server."""
+    if selectors.find_tool(tool_name) is None:
+        known = ", ".join(tool.name for tool in selectors.offered_tools()) or _("none")
+        problem = _("There is no tool named “%(name)s”. The tools of this site: %(known)s.")
+        raise ValidationError({"tool_name": [problem % {"name": tool_name, "known": known}]})
 
 
 def _apply(policy: Limits, values: Mapping[str, Any], *, fields: tuple[str, ...]) -> Changes:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
-from governance.conf import app_settings, setting_limits, tool_setting_limits
+from governance.conf import app_settings, setting_limits
 from governance.core.policy import PolicyLevels, ToolLimits, resolve
-from governance.core.registry import registry
-from governance.durations import UNITS_MS, format_duration, to_ms, to_seconds
+from governance.durations import UNITS_MS, format_duration, to_ms
 
 if TYPE_CHECKING:
     from governance.models import Limits
@@ -32,14 +30,6 @@ def check_limits(limits: Limits) -> None:
         errors["idle_timeout_ms"] = problem
     if errors:
         raise ValidationError({name: [problem] for name, problem in errors.items()})
-
-
-def check_tool_name(tool_name: str) -> None:
-    """Raise `ValidationError` unless a tool of this name is registered."""
-    if tool_name not in registry:
-        known = ", ".join(tool.name for tool in registry) or _("none")
-        problem = _("There is no tool named “%(name)s”. The tools of this site: %(known)s.")
-        raise ValidationError({"tool_name": [problem % {"name": tool_name, "known": known}]})
 
 
 def span_problem(milliseconds: int | None) -> str:
@@ -83,13 +73,12 @@ def _idle_problem(limits: Limits) -> str:
 def _inherited_total_ms(limits: Limits) -> int:
     """The total limit that counts where this row sets none. The default row knows no tool: the settings count."""
     name = getattr(limits, "tool_name", "")
-    levels = PolicyLevels(tool_setting=tool_setting_limits(name), setting=setting_limits())
-    if name in registry:
-        default_ms = (
-            apps.get_model("governance.DefaultPolicy")
-            .objects.values_list("timeout_ms", flat=True)
-            .first()
-        )
-        default = ToolLimits(timeout=to_seconds(default_ms))
-        levels = replace(levels, declared=registry.get(name).limits, default=default)
-    return to_ms(resolve(levels).timeout)
+    if not name:
+        return to_ms(resolve(PolicyLevels(setting=setting_limits())).timeout)
+    from governance import policies, selectors  # noqa: PLC0415 - they read the models, which need this module
+
+    tool = selectors.find_tool(name)
+    levels = policies.read_policies().levels_of(
+        name, declared=tool.limits if tool else ToolLimits()
+    )
+    return to_ms(resolve(replace(levels, override=ToolLimits())).timeout)

@@ -8,9 +8,9 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from governance import selectors
 from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
 from governance.audit import in_words
-from governance.core.registry import registry
 from governance.durations import format_limit, to_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS
@@ -134,7 +134,7 @@ def _tool_choices() -> list[tuple[str, str]]:
             _("%(name)s (its own limit: %(limit)s)")
             % {"name": tool.name, "limit": _declared(tool.limits.timeout)},
         )
-        for tool in registry
+        for tool in sorted(selectors.offered_tools(), key=lambda tool: tool.name)
     ]
 
 

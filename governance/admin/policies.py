@@ -1,5 +1,6 @@
 """Admin of the limits: every save, action and deletion goes through `governance.services`, and is in force at once."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from governance.core.registry import registry
 from governance.durations import format_limit, to_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies
+from governance.selectors import OfferedTool
 from governance.services import PolicyConflict
 from governance.toolbox import described
 from governance.words import approval_rules, in_words, timeout_sources
@@ -106,8 +108,9 @@ class ToolPolicyAdmin(LimitsAdmin):
         """Read the limits in force once for all rows."""
         changelist = super().get_changelist_instance(request)
         policies = read_policies()
+        known = {tool.name: tool for tool in selectors.offered_tools()}
         for row in changelist.result_list:
-            row.policies = policies
+            row.policies, row.known = policies, known
         return changelist
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -176,10 +179,14 @@ class ToolPolicyAdmin(LimitsAdmin):
         """The limits that the tool's next call gets, and where they come from."""
         if obj._state.adding:
             return NOTHING
-        if obj.tool_name not in registry:
+        known: Mapping[str, OfferedTool] | None = getattr(obj, "known", None)
+        tool = selectors.find_tool(obj.tool_name) if known is None else known.get(obj.tool_name)
+        if tool is None:
             return _("not installed")
         policies: Policies = getattr(obj, "policies", None) or read_policies()
-        words = _limits_in_words(resolve(policies.levels(registry.get(obj.tool_name))))
+        words = _limits_in_words(resolve(policies.levels_of(tool.name, declared=tool.limits)))
+        if not tool.isolation:
+            words += ", " + _("not connected here")
         return words if obj.is_active else words + ", " + _("this row is out of force")
 
     @admin.display(description=gettext_lazy("about the tool"))
@@ -187,6 +194,9 @@ class ToolPolicyAdmin(LimitsAdmin):
         """What the tool declares; or that it is not installed."""
         if obj._state.adding:
             return NOTHING
+        if obj.tool_name not in registry and (found := selectors.find_tool(obj.tool_name)):
+            words = _("%(description)s A tool of the MCP server %(server)s.")
+            return words % {"description": found.description, "server": found.server}
         if obj.tool_name not in registry:
             return _(
                 "No tool of this name is installed now. The limits are kept and count if it comes back."

@@ -116,12 +116,6 @@ class ToolPolicy(Limits):
             return ToolLimits()
         return replace(super().as_limits(), enabled=self.tool_enabled)
 
-    def clean(self) -> None:
-        """Refuse limits that make no sense, and a new row for a tool that does not exist."""
-        if self._state.adding:
-            validation.check_tool_name(self.tool_name)
-        super().clean()
-
 
 class PolicyChange(Change):
     """One edit of a policy: who changed which field from what to what, and when (append-only)."""
