@@ -50,6 +50,10 @@ class Policies:
     overrides: Mapping[str, ToolLimits] = field(default_factory=dict)
     edits: Mapping[str, Edit] = field(default_factory=dict)
 
+    def is_enabled(self, name: str) -> bool:
+        """Return whether no administrator has switched the tool off."""
+        return self.default.enabled and self.overrides.get(name, _SILENT).enabled
+
     def levels(self, tool: Tool) -> PolicyLevels:
         """Return every level's word on a tool (T2)."""
         return self.levels_of(tool.name, declared=tool.limits)

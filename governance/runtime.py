@@ -10,12 +10,13 @@ from django.db import connections
 from governance import toolbox
 from governance.conf import app_settings
 from governance.core.cancellation import CancellationToken
+from governance.core.exceptions import ToolDisabled
 from governance.core.executor import Timing, ToolExecutor
 from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
 from governance.core.registry import registry
-from governance.core.tools import Isolation
+from governance.core.tools import Isolation, Tool
 from governance.mcp import runtime as mcp_servers
 from governance.policies import DatabasePolicySource
 from governance.site_limits import log_limits
@@ -42,6 +43,13 @@ async def get_executor() -> ToolExecutor:
         await toolbox.prepare(registry)
         executor = _executors.setdefault(loop, _make())
     return executor
+
+
+def why_off(tool: Tool) -> str:
+    """Return in sentences why calls of the tool are refused now, whoever makes them; empty where they are not."""
+    if (reason := tool.why_off()) or _policies.policies.is_enabled(tool.name):
+        return reason
+    return str(ToolDisabled(tool.name))
 
 
 def load() -> CallLoad:

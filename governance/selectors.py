@@ -59,6 +59,7 @@ class OfferedTool:
     """A tool that the agents of this site may be given, and what it declares.
 
     `server` names the MCP server that it comes from; `isolation` is empty where this process is not connected to it.
+    `why_off` says in sentences why nobody can use it now, as far as the settings of this process tell.
     """
 
     name: str
@@ -66,6 +67,7 @@ class OfferedTool:
     limits: ToolLimits
     isolation: str = ""
     server: str = ""
+    why_off: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +204,7 @@ def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
         limits=tool.limits,
         isolation=tool.isolation.value,
         server=server,
+        why_off=tool.why_off(),
     )
 
 

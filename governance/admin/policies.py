@@ -115,7 +115,10 @@ class ToolPolicyAdmin(LimitsAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show every tool of the site beside the rows; answer a lost race with words."""
-        tools = [(tool, _limits_in_words(tool.policy)) for tool in selectors.tools_in_force()]
+        tools = [
+            (tool, _limits_in_words(tool.policy, why_off=tool.tool.why_off))
+            for tool in selectors.tools_in_force()
+        ]
         others = [(tool, words) for tool, words in tools if not tool.has_override]
         try:
             return super().changelist_view(
@@ -184,7 +187,8 @@ class ToolPolicyAdmin(LimitsAdmin):
         if tool is None:
             return _("not installed")
         policies: Policies = getattr(obj, "policies", None) or read_policies()
-        words = _limits_in_words(resolve(policies.levels_of(tool.name, declared=tool.limits)))
+        policy = resolve(policies.levels_of(tool.name, declared=tool.limits))
+        words = _limits_in_words(policy, why_off=tool.why_off)
         if not tool.isolation:
             words += ", " + _("not connected here")
         return words if obj.is_active else words + ", " + _("this row is out of force")
@@ -235,7 +239,7 @@ class ToolPolicyAdmin(LimitsAdmin):
             self.message_user(request, _("Nothing to change."), messages.INFO)
 
 
-def _limits_in_words(policy: Policy) -> str:
+def _limits_in_words(policy: Policy, *, why_off: str) -> str:
     words = _("%(limit)s (from: %(source)s)") % {
         "limit": format_limit(to_ms(policy.timeout)),
         "source": in_words(policy.timeout_source, timeout_sources()),
@@ -248,4 +252,4 @@ def _limits_in_words(policy: Policy) -> str:
         }
     if not policy.enabled:
         words += ", " + _("switched off")
-    return words
+    return f"{words}. {why_off}" if why_off else words

@@ -98,6 +98,8 @@ class Admission:
         if host.allowed is not None and live.call.tool_name not in host.allowed:
             raise UnknownTool(live.call.tool_name)
         tool = live.tool = live.own_tool or self._registry.get(live.call.tool_name)
+        if reason := tool.why_off():
+            raise ToolDisabled(tool.name, reason)
         if live.call.problem:
             raise InvalidToolInput(tool.name, live.call.problem)
         live.hint = tool.hint(live.call.input)

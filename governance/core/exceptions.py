@@ -33,10 +33,10 @@ class UnknownTool(GovernanceError):
 
 
 class ToolDisabled(GovernanceError):
-    """An administrator has switched the tool off."""
+    """The tool is switched off: by an administrator, or by what `reason` says in sentences."""
 
-    def __init__(self, tool_name: str) -> None:
-        super().__init__(f"The tool {tool_name!r} is switched off by an administrator.")
+    def __init__(self, tool_name: str, reason: str = "") -> None:
+        super().__init__(reason or f"The tool {tool_name!r} is switched off by an administrator.")
         self.tool_name = tool_name
 
 

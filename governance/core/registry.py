@@ -68,6 +68,7 @@ def tool(
     only_waits: bool = False,
     approval: ApprovalRule | str | None = None,
     asks_for: Callable[[Mapping[str, Any]], bool] | None = None,
+    off: Callable[[], str] | None = None,
     register: ToolRegistry | None = None,
 ) -> Callable[[F], F]: ...
 def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:

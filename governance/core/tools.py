@@ -88,7 +88,8 @@ class Tool:
     its JSON would not do.
 
     `approval` says whether a person must let calls through (D1), None = says nothing; `asks_for` tells from the input
-    which calls that is meant for, None = all of them.
+    which calls that is meant for, None = all of them. `off` says in sentences why every call would be refused as things
+    are, empty where it would not; it is asked on the event loop, before a person is.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Tool:
     render: Callable[[Any], str] | None = None
     approval: ApprovalRule | None = None
     asks_for: Callable[[Mapping[str, Any]], bool] | None = None
+    off: Callable[[], str] | None = None
 
     @property
     def cancellable(self) -> bool:
@@ -172,6 +174,10 @@ class Tool:
         except Exception:  # the input may be anything: when in doubt, a person is asked
             logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
             return True
+
+    def why_off(self) -> str:
+        """Return in sentences why the tool can be used by nobody now; empty where it can."""
+        return self.off() if self.off else ""
 
     def hint(self, call_input: Mapping[str, Any]) -> Hint | None:
         """Return the limit that the call itself asks for: `_meta.timeout_ms` (A3) or the tool's own argument.

@@ -7,6 +7,7 @@ that nothing goes on behind the scenes.
 import asyncio
 import re
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
 from weakref import WeakKeyDictionary
 
@@ -17,7 +18,7 @@ from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.browsing import Browsing
-from governance.toolbox.chromium import explain, goes_on, load_playwright
+from governance.toolbox.chromium import NOT_INSTALLED, explain, goes_on, load_playwright
 from governance.toolbox.client import parse
 from governance.toolbox.documents import save_new
 from governance.toolbox.excerpt import spaced
@@ -39,8 +40,10 @@ Action = Literal["open", "read", "click", "fill", "screenshot", "close"]
 
 def make_browser(settings: SettingsSource) -> Tool:
     """Return the tool."""
+    reason = "" if find_spec("playwright") else NOT_INSTALLED
     return make_tool(
         Browser(settings).browser,
+        off=lambda: reason,
         timeout=_TIMEOUT,
         concurrency=Concurrency.SUPERSEDE,
         side_effects=True,

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+NOT_INSTALLED = (
+    "The browser is not installed on this server. An administrator can install it: the extra `browser` of "
+    "django-turnkeeper, and the program Chromium. Use web_fetch meanwhile."
+)
 _TAG = "TURNKEEPER_BROWSER"
 _ARGUMENTS = (
     # Names are resolved behind the proxy only; nothing is sent past it, not even by WebRTC or QUIC.
@@ -44,10 +48,7 @@ async def load_playwright() -> ModuleType:
     try:
         return await asyncio.to_thread(importlib.import_module, "playwright.async_api")
     except ImportError as error:
-        raise ToolFailed(
-            "The browser is not installed on this server. An administrator can install it: the extra `browser` of "
-            "django-turnkeeper, and the program Chromium. Use web_fetch meanwhile."
-        ) from error
+        raise ToolFailed(NOT_INSTALLED) from error
 
 
 def find_program(settings: ToolboxSettings) -> str | None:

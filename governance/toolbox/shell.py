@@ -31,13 +31,19 @@ _KEPT_IN = (
     "It runs in a sandbox: only the workspace can be written, {network}, and nothing that it leaves in the background "
     "outlives it."
 )
+_OFF = (
+    "Running commands is switched off on this server. An administrator can switch it on: "
+    "GOVERNANCE_EXEC_ENABLED."
+)
 _REFUSED = "Now it runs nothing: this server demands a sandbox for commands, and the sandbox does not work."
 
 
 def make_exec(settings: SettingsSource) -> Tool:
     """Return the tool. It governs itself: its own `timeout_ms` is its limit (T3)."""
+    shell = Shell(settings)
     return make_tool(
-        Shell(settings).exec,
+        shell.exec,
+        off=lambda: "" if shell.is_enabled else _OFF,
         timeout=0,
         timeout_argument="timeout_ms",
         concurrency=Concurrency.EXCLUSIVE,
@@ -97,10 +103,7 @@ class Shell:
         # `timeout_ms` is obeyed by the executor, as the limit may change while the command runs (T9).
         settings = self._settings()
         if not settings.exec_enabled:
-            raise ToolFailed(
-                "Running commands is switched off on this server. An administrator can switch it on: "
-                "GOVERNANCE_EXEC_ENABLED."
-            )
+            raise ToolFailed(_OFF)
         # In a thread, as it looks at the disk.
         launch = await asyncio.to_thread(
             _prepare, context, settings=settings, command=command, directory=directory

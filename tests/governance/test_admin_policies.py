@@ -386,6 +386,17 @@ def test_an_administrator_is_told_how_commands_are_kept_in(browser, settings):
     assert "in no sandbox" in page
 
 
+def test_a_tool_that_is_switched_off_says_so_in_the_list(browser, settings, plain):
+    settings.GOVERNANCE_EXEC_ENABLED = False
+    services.save_tool_policy(tool_name="plain", values={"tool_enabled": False}, by=None)
+    page = browser.get(reverse(LIST)).content.decode()
+    assert "no limit (from: the tool’s own)" in page
+    assert "Running commands is switched off on this server." in page
+    assert "switched off</td>" in page
+    agents = browser.get(reverse("admin:turns_agent_add")).content.decode()
+    assert "</code> Running commands is switched off on this server." in agents
+
+
 def test_who_may_only_look_sees_units_and_cannot_save(client, policy):
     viewer = get_user_model().objects.create_user("viewer", is_staff=True)
     viewer.user_permissions.add(Permission.objects.get(codename="view_toolpolicy"))

@@ -528,3 +528,38 @@ async def test_an_agent_makes_a_rule_stricter_and_never_weaker(
     assert stage.listener.find("tool_approval")["rule"] == rule
     await stage.decide(turn_id, "a", decision="deny")
     await stage.ended(turn_id)
+
+
+OFF = "GOVERNANCE_EXEC_ENABLED"
+
+
+def told_of(model, name):
+    [spec] = [tool for tool in model.requests[0].tools if tool.name == name]
+    return spec.description
+
+
+async def test_nobody_is_asked_about_a_tool_that_is_switched_off(stage: Stage, settings):
+    settings.GOVERNANCE_EXEC_ENABLED = False
+    model = stage.play([call("a", "exec", command="echo hi")], [text("Not here.")])
+    turn_id = await stage.say()
+    assert (await stage.ended(turn_id)).status == "completed"
+    assert await stage.questions(turn_id) == []
+    result = stage.listener.find("tool_result", tool_id="a")
+    assert (result["error_type"], result["disposition"]) == ("disabled", "not_started")
+    assert OFF in model.requests[1].messages[-1].tool_results[0].content
+    assert told_of(model, "exec").startswith("Do not use it now. Running commands is switched off")
+
+
+async def test_the_model_is_told_which_tools_an_administrator_has_switched_off(
+    stage: Stage, props: Props
+):
+    off = {"tool_enabled": False}
+    await in_database(partial(governance.save_tool_policy, tool_name="asked", values=off, by=None))
+    model = stage.play([call("a", "asked", text="x")], [text("Not here.")])
+    turn_id = await stage.say()
+    assert (await stage.ended(turn_id)).status == "completed"
+    assert await stage.questions(turn_id) == []
+    assert props.started == []
+    assert stage.listener.find("tool_result", tool_id="a")["error_type"] == "disabled"
+    assert "switched off by an administrator" in told_of(model, "asked")
+    assert "switched off" not in told_of(model, "wait")

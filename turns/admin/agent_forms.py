@@ -173,7 +173,7 @@ def _choices(offered: Iterable[OfferedTool]) -> Iterable[tuple[Any, Sequence[tup
         label = format_html(
             "<code>{}</code> {}",
             tool.name,
-            Truncator(tool.description).chars(DESCRIPTION_SHOWN),
+            tool.why_off or Truncator(tool.description).chars(DESCRIPTION_SHOWN),
         )
         groups.setdefault(tool.server, []).append((tool.name, label))
     for server, tools in groups.items():

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from governance import ApprovalRule, CancellationToken, registry
+from governance import ApprovalRule, CancellationToken, Tool, registry
 from governance.doors import database_door
-from governance.runtime import prepare_tools, workspace_of
+from governance.runtime import prepare_tools, why_off, workspace_of
 from turns.agents import enabled_agents, find_agent
 from turns.chat_models import get_chat_model
 from turns.chat_models.guide import COLLEAGUES
@@ -95,7 +95,13 @@ async def _instructions(agent: Agent, *, may_ask: bool) -> str:
 
 def _specs(allowed: ToolNames | None) -> tuple[ToolSpec, ...]:
     return tuple(
-        ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
+        ToolSpec(name=tool.name, description=_told(tool), input_schema=tool.input_schema)
         for tool in registry
         if allowed is None or tool.name in allowed
     )
+
+
+def _told(tool: Tool) -> str:
+    """What the chat model is told of a tool; one that is switched off stays in the list, so that it can say why."""
+    reason = why_off(tool)
+    return f"Do not use it now. {reason} {tool.description}" if reason else tool.description

@@ -16,10 +16,13 @@ from governance import (
     PolicyLevels,
     ToolCall,
     ToolCallDenied,
+    ToolExecutor,
     ToolLimits,
+    ToolRegistry,
     Verdict,
     make_tool,
     resolve,
+    tool,
 )
 from tests.governance.core.support import (
     BY_USER,
@@ -382,3 +385,24 @@ def test_which_approval_limit_counts():
     assert limit(setting=30.0) == 30.0
     assert limit(default=20.0, setting=30.0) == 20.0
     assert limit(override=0.0, default=20.0) is None
+
+
+async def test_a_tool_that_is_switched_off_is_refused_before_anybody_is_asked():
+    people = People()
+    reason = "Out of paper. Ask the office to fill it up."
+    shelf = ToolRegistry()
+
+    @tool(approval="always", off=lambda: reason, register=shelf)
+    async def printing() -> str:
+        """Print."""
+        return "printed"
+
+    executor = ToolExecutor(registry=shelf)
+    outcome = await executor.run(ToolCall(id="1", tool_name="printing"), host=Host(approver=people))
+    assert not people.asked.is_set()
+    assert (outcome.error_type, outcome.disposition) == ("disabled", "not_started")
+    assert outcome.result == f"[ERROR] {reason} Go on without it."
+    reason = ""
+    host = Host(approver=None)
+    outcome = await executor.run(ToolCall(id="2", tool_name="printing"), host=host)
+    assert outcome.error_type == "no_approver"

@@ -12,6 +12,7 @@ from governance.core.exceptions import InvalidToolInput
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Concurrency
 from governance.toolbox import BrowserSandbox, ToolboxSettings, chromium
+from governance.toolbox.browser import make_browser
 from tests.governance.core.process_table import tagged
 from tests.governance.toolbox.desk import Desk, browser_tags, page
 from tests.governance.toolbox.http_server import HttpServer
@@ -54,6 +55,12 @@ async def test_without_playwright_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "playwright.async_api", None)
     desk = await alone()
     await desk.fails("the extra `browser`", "open", url="http://example.org/")
+
+
+def test_without_playwright_nobody_is_asked(monkeypatch):
+    assert make_browser(ToolboxSettings).why_off() == ""
+    monkeypatch.setitem(sys.modules, "playwright", None)
+    assert "the extra `browser`" in make_browser(ToolboxSettings).why_off()
 
 
 async def test_without_chromium_it_says_what_to_install(monkeypatch, tmp_path):
