@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -24,8 +25,7 @@ class ApiTokenAdmin(Base):
     list_display = ("name", "user", "start", "created_at", "last_used_at", "revoked_at")
     list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
     list_select_related = ("user",)
-    search_fields = ("name", "user__username")
-    autocomplete_fields = ("user",)
+    search_fields = ("name", f"user__{get_user_model().USERNAME_FIELD}")
     fields = ("name", "user")
     readonly_fields = ("start", "created_at", "last_used_at", "revoked_at")
     actions = ("revoke",)
@@ -33,6 +33,11 @@ class ApiTokenAdmin(Base):
     def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> tuple[str, ...]:
         """Show the traces of a token once it exists."""
         return ("name", "user") if obj is None else ("name", "user", *self.readonly_fields)
+
+    def get_autocomplete_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        """Find users by typing where the project's own admin can; else they are listed."""
+        users = self.admin_site._registry.get(get_user_model())
+        return ("user",) if users is not None and users.get_search_fields(request) else ()
 
     def has_change_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
         """Refuse to edit: what a token may do must not change under its holder."""

@@ -21,7 +21,7 @@ async def test_who_is_not_signed_in_signs_in_and_gets_what_was_asked_for(visit, 
     nobody = await visit(site, user=None)
     page = await nobody.open(chat.page.url.removeprefix(site.url))
     await expect(page.get_by_role("heading", name="Sign in to Turnkeeper")).to_be_visible()
-    await page.get_by_label("User name").fill("demo")
+    await page.get_by_label("Username").fill("demo")
     await page.get_by_label("Password").fill("wrong")
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_role("alert")).to_contain_text("correct username and password")

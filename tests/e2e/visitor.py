@@ -39,7 +39,7 @@ class Visitor:
 
     async def sign_in(self, page: Page, name: str = "demo") -> None:
         """Fill in the form that the tab shows."""
-        await page.get_by_label("User name").fill(name)
+        await page.get_by_label("Username").fill(name)
         await page.get_by_label("Password").fill(self.site.password(name))
         await page.get_by_role("button", name="Sign in").click()
 

@@ -9,9 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
-
-import httpx
 
 from tests.docs.pages import DOCS, python_blocks
 from tests.support import eventually_sync
@@ -20,11 +17,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUG_IN = DOCS / "howto" / "plug-into-your-project.md"
 PASSWORD = "correct horse battery"
 
-_NAMED = {
-    "html": r'<(?:link|script|img)\b[^>]*?\b(?:href|src)="([^"]+)"',
-    "css": r"""(?:url\(|@import )["']?(?!url)([^"')]+)""",
-    "javascript": r"""\b(?:from|import)\s*\(?\s*["']([./][^"']+)["']""",
-}
 _LIST = re.compile(r"^(\w+) = \[\n(.*?)^\]", re.MULTILINE | re.DOTALL)
 _REST = re.compile(r"^    # … .*$", re.MULTILINE)
 
@@ -130,45 +122,6 @@ class FreshProject(HostProject):
             name = "urls.py" if "urlpatterns" in block else "settings.py"
             with (package / name).open("a", encoding="utf-8") as file:
                 file.write(f"\n{_LIST.sub(_with_the_rest, block)}")
-
-
-class Visitor(httpx.Client):
-    """Somebody with a browser, who may be signed in."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(base_url=url, trust_env=False, follow_redirects=True, timeout=20)
-        self.headers["Referer"] = url
-
-    def sign_in(self, page: str, *, name: str) -> None:
-        """Fill in the form."""
-        self.get(page)
-        self.post_form(page, username=name, password=PASSWORD)
-        assert "sessionid" in self.cookies
-
-    def post_form(self, page: str, **fields: str) -> httpx.Response:
-        """Send a form, as who was given a token by an earlier page."""
-        return self.post(page, data={**fields, "csrfmiddlewaretoken": self.cookies["csrftoken"]})
-
-    def files_of(self, *pages: str) -> dict[str, int]:
-        """Get every file that the pages name, and those that these name; return the statuses."""
-        answers: dict[str, int] = {}
-        waiting = [urljoin(str(self.base_url), page) for page in pages]
-        while waiting:
-            url = waiting.pop().partition("#")[0]
-            if url in answers:
-                continue
-            answer = self.get(url)
-            answers[url] = answer.status_code
-            kind = answer.headers.get("Content-Type", "")
-            text = re.sub(r"/\*.*?\*/|^\s*//.*$", "", answer.text, flags=re.DOTALL | re.MULTILINE)
-            for name, pattern in _NAMED.items():
-                if name in kind:
-                    waiting += [
-                        urljoin(url, named)
-                        for named in re.findall(pattern, text)
-                        if urlsplit(named).scheme in ("", "http", "https")
-                    ]
-        return {urlsplit(url).path: status for url, status in answers.items()}
 
 
 def _with_the_rest(assignment: re.Match[str]) -> str:

@@ -4,13 +4,15 @@ import json
 import urllib.request
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import ROOT, HostProject
+from tests.projects.visitors import look_around
 from tests.support import eventually_sync
 
-HOSTS = ("governance_only", "everything")
+HOSTS = ("governance_only", "everything", "by_email")
 
 MAKE_TOKEN = """
 import django
@@ -54,7 +56,35 @@ async def main():
 
 asyncio.run(main())
 row = Row.objects.get(group="a1", call_id="c1")
-assert (row.status, row.timeout_ms, row.timeout_source) == ("succeeded", 30_000, "tool"), vars(row)
+assert (row.status, row.timeout_ms, row.timeout_source) == ("succeeded", 10_000, "setting"), vars(row)
+"""
+
+LOOK_AT_EVERY_LIST = """
+import os
+import django
+django.setup()
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+ours = [row for row in admin.site._registry if row._meta.app_label in ("governance", "turns", "webchat")]
+assert len(ours) >= 10
+browser = Client()
+grace = get_user_model().objects.create_superuser("grace@example.org")
+browser.force_login(grace)
+for row in ours:
+    address = reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_changelist")
+    for query in ("", "?q=grace@example.org"):
+        page = browser.get(address + query, follow=True)
+        assert page.status_code == 200, (address, query, page.status_code)
+        assert "?e=1" not in page.request["QUERY_STRING"], address
+call_command("check", fail_level="WARNING")
+page = browser.get(reverse("admin:webchat_apitoken_add")).text
+assert ("admin-autocomplete" in page) == bool(os.environ.get("MEMBERS_SEARCH"))
+made = browser.post(reverse("admin:webchat_apitoken_add"), {"name": "mine", "user": grace.pk}, follow=True)
+assert "copy it now" in made.text, made.text
+assert "grace@example.org" in made.text
 """
 
 
@@ -117,3 +147,22 @@ def _ask(url: str, *, token: str, body: object = None) -> dict:
     )
     with urllib.request.urlopen(request, timeout=20) as answer:
         return json.load(answer)
+
+
+@pytest.mark.parametrize("host", ["by_email"], indirect=True)
+@pytest.mark.parametrize("search_fields", [None, "", "email"])
+def test_users_of_the_projects_own_need_not_be_in_its_admin_nor_be_found_there(host, search_fields):
+    if search_fields is not None:
+        host.environment["MEMBERS_SEARCH"] = search_fields
+    host.manage("migrate", "--verbosity", "0")
+    host.run("-c", LOOK_AT_EVERY_LIST)
+
+
+@pytest.mark.parametrize("host", ["by_email"], indirect=True)
+def test_who_signs_in_by_email_with_an_id_that_is_no_number_has_the_chat(host):
+    host.manage("migrate", "--verbosity", "0")
+    host.manage("createsuperuser", "--no-input", "--email", "ada@example.org")
+    assert host.manage("issue_token", "ada@example.org", "scrape").strip()
+    with host.serving("django", "serve", "--port", "{port}") as url:
+        look_around(url, name="ada@example.org")
+        assert "E-mail address" in httpx.get(f"{url}/assistant/login/", trust_env=False).text

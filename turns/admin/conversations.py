@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 from governance.admin.cells import moment
 from governance.admin.filters import ConditionFilter
 from turns import services
-from turns.admin.search import IdSearchAdmin
+from turns.admin.search import NAME, IdSearchAdmin
 from turns.models import Conversation
 
 
@@ -31,7 +31,7 @@ class ConversationAdmin(IdSearchAdmin):
     actions = ["resume_conversations"]
     list_select_related = ["owner"]
     id_fields = ("pk",)
-    search_fields = ["owner__username__exact", "title"]
+    search_fields = [f"owner__{NAME}__exact", "title"]
     search_help_text = _("A whole id, a whole user name, or part of a title")
     date_hierarchy = "updated_at"
 

@@ -20,7 +20,7 @@ from governance import selectors as governance
 from governance.admin.cells import NOTHING
 from turns import services
 from turns.admin.rows import link
-from turns.admin.search import IdSearchAdmin
+from turns.admin.search import NAME, IdSearchAdmin
 from turns.admin.seen import CALL_MARK, Seen, button, seen
 from turns.core.turns import ACTIVE_STATUSES
 from turns.models import RunningTurn
@@ -58,7 +58,7 @@ class RunningTurnAdmin(IdSearchAdmin):
     list_select_related = ["conversation__owner", "owner"]
     ordering = ["queued_at"]
     id_fields = ("pk", "conversation")
-    search_fields = ["conversation__owner__username__exact"]
+    search_fields = [f"conversation__owner__{NAME}__exact"]
     search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
     actions = ["cancel_turns"]
 

@@ -3,10 +3,13 @@
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from governance.admin.readonly import ReadOnlyAdmin
+
+NAME = get_user_model().USERNAME_FIELD  # what people sign in with: a user name, an e-mail address
 
 
 class IdSearchAdmin(ReadOnlyAdmin):

@@ -18,7 +18,7 @@ from governance.admin.cells import NOTHING, by_whom, moment, source, span
 from governance.admin.filters import ConditionFilter
 from turns import log, services
 from turns.admin.rows import link, outcome_words, table
-from turns.admin.search import IdSearchAdmin
+from turns.admin.search import NAME, IdSearchAdmin
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Turn
 
@@ -50,7 +50,7 @@ class TurnAdmin(IdSearchAdmin):
     list_filter = [HappeningFilter, "status", "ended_by_reason", "ended_by_source", "source"]
     list_select_related = ["conversation__owner"]
     id_fields = ("pk", "conversation")
-    search_fields = ["conversation__owner__username__exact"]
+    search_fields = [f"conversation__owner__{NAME}__exact"]
     search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
     date_hierarchy = "queued_at"
     actions = ["cancel_turns"]
