@@ -3,20 +3,24 @@
 A row names programs that run here and variables that are sent away, so only superusers may edit it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from governance.admin.cells import NOTHING
 from governance.admin.fields import UNITS_HELP, DurationField, LinesField
+from governance.admin.readonly import ReadOnlyAdmin
 from governance.durations import format_limit
-from governance.models import McpServer
+from governance.mcp import edits
+from governance.models import McpServer, McpServerChange
 
 if TYPE_CHECKING:
     McpServerModelForm = forms.ModelForm[McpServer]
@@ -69,26 +73,16 @@ class McpServerForm(McpServerModelForm):
     allowed_tools = LinesField(
         label=gettext_lazy("Allowed tools"), help_text=_help("allowed_tools")
     )
+    read_only_tools = LinesField(
+        label=gettext_lazy("Trusted to only read"), help_text=_help("read_only_tools")
+    )
     timeout_ms = DurationField(
         required=False, label=gettext_lazy("Total limit"), help_text=UNITS_HELP
     )
 
     class Meta:
         model = McpServer
-        fields = [
-            "name",
-            "enabled",
-            "transport",
-            "command",
-            "environment",
-            "url",
-            "headers",
-            "allow_private",
-            "allowed_tools",
-            "timeout_ms",
-            "max_running",
-            "prefix",
-        ]
+        fields = edits.FIELDS
         widgets = {
             "command": forms.Textarea(attrs={"rows": 2}),
             "url": forms.URLInput(attrs={"size": 60}),
@@ -100,7 +94,16 @@ class McpServerAdmin(McpServerModelAdmin):
     """The servers, and how they do. Saved rows are in force at once here, in other processes within seconds."""
 
     form = McpServerForm
-    list_display = ["name", "enabled", "transport", "limit", "tool_count", "health", "last_ok_at"]
+    list_display = [
+        "name",
+        "enabled",
+        "transport",
+        "limit",
+        "tool_count",
+        "doubted",
+        "health",
+        "last_ok_at",
+    ]
     list_filter = ["enabled", "transport"]
     search_fields = ["name", "command", "url"]
     readonly_fields = ["health", "last_ok_at", "last_error_at", "offered"]
@@ -110,7 +113,16 @@ class McpServerAdmin(McpServerModelAdmin):
         (gettext_lazy("An address"), {"fields": ["url", "headers", "allow_private"]}),
         (
             gettext_lazy("Its tools"),
-            {"fields": ["allowed_tools", "timeout_ms", "max_running", "prefix"]},
+            {
+                "fields": [
+                    "allowed_tools",
+                    "trusts_read_only",
+                    "read_only_tools",
+                    "timeout_ms",
+                    "max_running",
+                    "prefix",
+                ]
+            },
         ),
         (
             gettext_lazy("How it does"),
@@ -129,6 +141,39 @@ class McpServerAdmin(McpServerModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Only superusers take a server away."""
         return bool(request.user.is_superuser)
+
+    def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: bool) -> None:  # noqa: FBT001
+        """Save through the service, and say which tools are asked about although they only read, by their word."""
+        edits.save_server(obj, by=cast(Any, request.user))
+        if doubted := obj.doubted_tools:
+            text = _(
+                "“%(server)s” says of these tools that they only read, and people are asked about them: %(tools)s."
+            )
+            words = {"server": obj.name, "tools": ", ".join(doubted)}
+            self.message_user(request, text % words, messages.WARNING)
+
+    def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
+        """Delete through the service."""
+        edits.delete_server(obj, by=cast(Any, request.user))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
+        """Delete every server through the service."""
+        for server in queryset:
+            edits.delete_server(server, by=cast(Any, request.user))
+
+    def log_addition(self, request: HttpRequest, obj: McpServer, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_change(self, request: HttpRequest, obj: McpServer, message: Any) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    def log_deletions(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> Any:
+        """Leave the log to the service, which knows the old and the new values."""
+
+    @admin.display(description=gettext_lazy("asked about, though “read-only”"))
+    def doubted(self, obj: McpServer) -> str:
+        """The tools whose mark does not count."""
+        return ", ".join(obj.doubted_tools) or NOTHING
 
     @admin.display(description=gettext_lazy("health"))
     def health(self, obj: McpServer) -> str:
@@ -153,10 +198,42 @@ class McpServerAdmin(McpServerModelAdmin):
     def offered(self, obj: McpServer) -> SafeString:
         """The names of its tools, and what each is for."""
         if not obj.tools_found:
-            return format_html("{}", "—")
+            return format_html("{}", NOTHING)
+        doubted = obj.doubted_tools
         rows = format_html_join(
             "",
-            "<li><code>{}</code> {}</li>",
-            ((tool["name"], tool["text"]) for tool in obj.tools_found),
+            "<li><code>{}</code> {} {}</li>",
+            (
+                (tool["name"], tool["text"], _mark(tool, is_doubted=tool["name"] in doubted))
+                for tool in obj.tools_found
+            ),
         )
         return format_html("<ul>{}</ul>", rows)
+
+
+def _mark(tool: dict[str, Any], *, is_doubted: bool) -> SafeString:
+    if not tool.get("read_only"):
+        return SafeString("")
+    words = _("says that it only reads; asked about") if is_doubted else _("only reads")
+    return format_html("<em>({})</em>", words)
+
+
+@admin.register(McpServerChange)
+class McpServerChangeAdmin(ReadOnlyAdmin):
+    """Every edit of an MCP server, newest first."""
+
+    list_display = ["at", "server", "action", "summary", "by_name"]
+    list_filter = ["action", "at"]
+    search_fields = ["server", "by_name"]
+    date_hierarchy = "at"
+    fields = ["at", "server", "action", "summary", "by_name"]
+    readonly_fields = ["summary"]
+
+    @admin.display(description=gettext_lazy("old → new"))
+    def summary(self, obj: McpServerChange) -> str:
+        """The changes in words."""
+        return obj.summary
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Commands may be nobody else's business."""
+        return bool(request.user.is_superuser)

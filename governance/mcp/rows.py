@@ -49,7 +49,14 @@ def spec_of(row: McpServer) -> ServerSpec:
         max_running=row.max_running,
         prefix=row.prefix or f"{row.name}_",
         allow_private=row.allow_private,
+        read_only_tools=_believed(row),
     )
+
+
+def _believed(row: McpServer) -> frozenset[str] | None:
+    if not row.trusts_read_only:
+        return frozenset()
+    return None if row.read_only_tools is None else frozenset(row.read_only_tools)
 
 
 class RowHealth:
@@ -62,7 +69,11 @@ class RowHealth:
     def connected(self, server_id: int, *, tools: Sequence[FoundTool], problem: str) -> None:
         """Note that the server is well, and what it offers."""
         found = [
-            {"name": storable_text(tool.name, limit=_LONGEST), "text": _first_line(tool)}
+            {
+                "name": storable_text(tool.name, limit=_LONGEST),
+                "text": _first_line(tool),
+                "read_only": tool.is_read_only,
+            }
             for tool in tools
         ]
         error = storable_text(problem, limit=_LONGEST)
@@ -97,6 +108,10 @@ class RowHealth:
 def _update(server_id: int, values: dict[str, Any]) -> None:
     # Not `save`: what an administrator edits meanwhile stays, and nobody takes this for an edit.
     McpServer.objects.filter(pk=server_id).update(**values)
+    if found := values.get("tools_found"):
+        marked = [tool["name"] for tool in found if tool["read_only"]]
+        undecided = McpServer.objects.filter(pk=server_id, read_only_tools__isnull=True)
+        undecided.filter(trusts_read_only=True).update(read_only_tools=marked)
 
 
 def _first_line(tool: FoundTool) -> str:

@@ -77,6 +77,8 @@ def _name_problems(row: McpServer) -> Iterator[tuple[str, str]]:
         )
     if not _is_texts(row.allowed_tools):
         yield "allowed_tools", _("Write names of the server's tools, one in each line.")
+    if row.read_only_tools is not None and not _is_texts(row.read_only_tools):
+        yield "read_only_tools", _("Write names of the server's tools, one in each line.")
 
 
 def _is_texts(value: Any) -> bool:

@@ -25,6 +25,9 @@ class ServerSpec:
     `headers` maps a header to the environment variable that holds its value; `environment` names variables that are
     passed on to a command. `timeout` in seconds is what the server's tools declare: None = nothing, 0 = no limit.
     `max_running` counts the calls of all its tools together. No `allowed_tools` = every tool.
+
+    `read_only_tools` are the ones that are believed to only read where the server says so; None = those that it says so of
+    in its first list. Another choice needs no other connection, so it makes no other server.
     """
 
     id: int
@@ -39,6 +42,7 @@ class ServerSpec:
     max_running: int | None = None
     prefix: str = ""
     allow_private: bool = False
+    read_only_tools: frozenset[str] | None = field(default=frozenset(), compare=False)
 
     def allows(self, tool_name: str) -> bool:
         """Whether the server's tool of this name may be used."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -55,6 +56,7 @@ class McpTools:
         self._links: dict[int, ServerLink] = {}
         self._registered: dict[int, dict[str, Tool]] = {}
         self._crowded_out: set[int] = set()  # servers with a tool whose name was taken
+        self._first_marked: dict[int, frozenset[str]] = {}  # what each said of its tools first
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -69,8 +71,12 @@ class McpTools:
             return
         wanted = {spec.id: spec for spec in specs}
         for server_id, link in list(self._links.items()):
-            if wanted.get(server_id) != link.spec:
+            spec = wanted.get(server_id)
+            if spec is None or spec != link.spec:
                 self._take_out(server_id)
+            elif spec.read_only_tools != link.spec.read_only_tools:
+                link.spec = spec
+                self._offer(link, link.tools)
         for server_id, spec in wanted.items():
             if server_id not in self._links:
                 self._put_in(spec)
@@ -106,13 +112,22 @@ class McpTools:
 
     def tools_found(self, link: ServerLink, tools: Sequence[FoundTool]) -> None:
         """Put the server's tools into the registry in place of the ones that it named before."""
+        if self._links.get(link.spec.id) is link:
+            problem = self._offer(link, tools)
+            self._health.connected(link.spec.id, tools=tools, problem=problem)
+
+    def _offer(self, link: ServerLink, tools: Sequence[FoundTool]) -> str:
+        """Register the tools; return a clause on those that are left out, if any."""
         server_id = link.spec.id
-        if self._links.get(server_id) is not link:
-            return
+        marked = frozenset(found.name for found in tools if found.is_read_only)
+        believed = link.spec.read_only_tools
+        if believed is None:
+            believed = self._first_marked.setdefault(server_id, marked)
         made: dict[str, Tool] = {}
         left_out: list[str] = []
         for found in filter(lambda found: link.spec.allows(found.name), tools):
-            tool = _make(link, found)
+            is_read_only = found.is_read_only and found.name in believed
+            tool = _make(link, replace(found, is_read_only=is_read_only))
             if tool.name in made or not _is_usable(found.input_schema):
                 left_out.append(found.name)
             else:
@@ -120,8 +135,7 @@ class McpTools:
         taken = self._register(server_id, made)
         (self._crowded_out.add if taken else self._crowded_out.discard)(server_id)
         left_out += taken
-        problem = f"left out: {', '.join(left_out)[:500]}" if left_out else ""
-        self._health.connected(server_id, tools=tools, problem=problem)
+        return f"left out: {', '.join(left_out)[:500]}" if left_out else ""
 
     def failed(self, link: ServerLink, reason: str) -> None:
         """Note it. The tools stay: a call says clearly what is wrong, and the server may be back by then."""
@@ -137,6 +151,7 @@ class McpTools:
 
     def _take_out(self, server_id: int) -> None:
         link = self._links.pop(server_id)
+        self._first_marked.pop(server_id, None)
         self._register(server_id, {})
         self._crowded_out.discard(server_id)
         for other in [self._links[other_id] for other_id in self._crowded_out]:

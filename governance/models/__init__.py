@@ -2,7 +2,7 @@
 
 from governance.models.approvals import Approval
 from governance.models.calls import ToolCall
-from governance.models.mcp_servers import McpServer
+from governance.models.mcp_servers import McpServer, McpServerChange
 from governance.models.policies import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "DefaultPolicy",
     "Limits",
     "McpServer",
+    "McpServerChange",
     "PolicyChange",
     "ToolCall",
     "ToolPolicy",

@@ -4,6 +4,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from governance.audit import Change
 from governance.mcp.rules import check_server
 from governance.mcp.specs import Transport
 from governance.models.limit_fields import calls_at_once, span
@@ -65,6 +66,24 @@ class McpServer(models.Model):
         blank=True,
         help_text=_("Names as the server gives them, one in each line. Blank = all of them."),
     )
+    trusts_read_only = models.BooleanField(
+        _("its word counts on what only reads"),
+        default=False,
+        help_text=_(
+            "Nobody is asked about the tools that the server says only read. Only for servers that you trust as much as"
+            " this one: it is the server's word, and nothing proves it."
+        ),
+    )
+    read_only_tools = models.JSONField(
+        _("trusted to only read"),
+        null=True,
+        blank=True,
+        default=None,
+        help_text=_(
+            "Names as the server gives them, one in each line. Blank = all that it says so of now, or in its first list."
+            " What it says so of later is asked about until it is added here."
+        ),
+    )
     timeout_ms = span(
         _("total limit"), _("What its tools declare. 0 = no limit. Blank = not set here.")
     )
@@ -95,6 +114,25 @@ class McpServer(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def doubted_tools(self) -> list[str]:
+        """The tools that the server says only read, and that people are asked about all the same."""
+        marked = [tool["name"] for tool in self.tools_found if tool.get("read_only")]
+        believed = self.read_only_tools if self.trusts_read_only else []
+        return [] if believed is None else [name for name in marked if name not in believed]
+
     def clean(self) -> None:
         """Refuse a server that could not be connected, in words."""
         check_server(self)
+
+
+class McpServerChange(Change):
+    """One edit of an MCP server (append-only)."""
+
+    subject = "governance.McpServer"
+
+    server = models.CharField(_("MCP server"), max_length=32)
+
+    class Meta(Change.Meta):
+        verbose_name = _("change of an MCP server")
+        verbose_name_plural = _("changes of MCP servers")

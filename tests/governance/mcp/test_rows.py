@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test import Client
@@ -12,7 +13,7 @@ from django.urls import reverse
 from governance import ToolCall, registry, runtime
 from governance.doors import database_door
 from governance.mcp import runtime as servers
-from governance.models import McpServer
+from governance.models import McpServer, McpServerChange
 from tests.governance.core.process_table import tagged
 from tests.governance.mcp.support import HERE, MARK
 from tests.support import eventually
@@ -28,6 +29,7 @@ FIELDS = {
     "url": "",
     "headers": "",
     "allowed_tools": "echo\ncrash",
+    "read_only_tools": "",
     "timeout_ms": "30 s",
     "max_running": "",
     "prefix": "",
@@ -70,8 +72,8 @@ def get_row():
 
 
 @database_door
-def page(browser, name, *args):
-    return browser.get(reverse(f"admin:governance_mcpserver_{name}", args=args)).content.decode()
+def page(browser, name, *args, model="mcpserver"):
+    return browser.get(reverse(f"admin:governance_{model}_{name}", args=args)).content.decode()
 
 
 def names():
@@ -104,7 +106,7 @@ async def test_health_is_shown_in_the_admin(executor):
 
     await eventually(is_well)
     row = await get_row()
-    assert {"name": "flood", "text": "It can flood."} in row.tools_found
+    assert {"name": "flood", "text": "It can flood.", "read_only": False} in row.tools_found
     assert "It can flood." in await page(browser, "change", row.pk)
     await run(executor, "unruly_crash")
 
@@ -150,6 +152,107 @@ async def test_an_edit_in_another_process_is_followed(executor, monkeypatch):
     assert names() == []  # another server now, connected when a turn begins
     await runtime.prepare_tools()
     assert names() == ["unruly_echo"]
+
+
+HARMLESS = f"{COMMAND} harmless"
+
+
+def asked_about():
+    return [tool.name for tool in registry if tool.name.startswith("unruly") and tool.side_effects]
+
+
+async def test_existing_servers_are_not_believed_and_the_admin_lists_what_is_asked_about(executor):
+    @database_door
+    def as_before_the_edit():
+        tools = [{"name": "echo", "text": "It can echo."}]
+        McpServer.objects.create(name="unruly", command=HARMLESS, tools_found=tools)
+
+    await as_before_the_edit()
+    browser = await sign_in(is_superuser=True)
+    await runtime.prepare_tools()
+    assert len(asked_about()) > 5
+
+    async def is_listed():
+        return "cancelled, children, crash, deaf, echo" in await page(browser, "changelist")
+
+    await eventually(is_listed)
+    row = await get_row()
+    assert "says that it only reads; asked about" in await page(browser, "change", row.pk)
+
+
+async def test_a_tick_believes_what_the_server_says_first_and_nothing_later(executor):
+    browser = await sign_in(is_superuser=True)
+    ticked = {"command": HARMLESS, "allowed_tools": "", "trusts_read_only": "on"}
+    await add(browser, **ticked)
+    await runtime.prepare_tools()
+    assert asked_about() == []
+
+    async def kept():
+        return (await get_row()).read_only_tools
+
+    before = await eventually(kept)
+    assert "echo" in before
+    await run(executor, "unruly_rename")
+    await eventually(lambda: asked_about() == ["unruly_renamed"])
+
+    async def is_doubted():
+        return (await get_row()).doubted_tools == ["renamed"]
+
+    await eventually(is_doubted)
+    answer = await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="\n".join(before))
+    assert answer.status_code == 302
+    assert "people are asked about them: renamed." in await page(browser, "changelist")
+    assert (await get_row()).read_only_tools == before
+    await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="")  # what it says now
+    assert (await get_row()).read_only_tools == ["echo", "renamed"]
+
+
+async def test_a_server_that_marks_nothing_is_not_believed_later_through_another_edit(executor):
+    browser = await sign_in(is_superuser=True)
+    ticked = {"allowed_tools": "", "trusts_read_only": "on"}
+    await add(browser, **ticked)
+    await runtime.prepare_tools()
+
+    async def decided():
+        return (await get_row()).read_only_tools == []
+
+    await eventually(decided)
+
+    @database_door
+    def marks_now():
+        tools = [{"name": "echo", "text": "", "read_only": True}]
+        McpServer.objects.update(tools_found=tools)
+
+    await marks_now()
+    await edit(browser, **ticked, timeout_ms="40 s")
+    row = await get_row()
+    assert (row.read_only_tools, row.doubted_tools) == ([], ["echo"])
+
+
+async def test_edits_are_audited_with_old_and_new_values(executor):
+    browser = await sign_in(is_superuser=True)
+    await add(browser)
+    await edit(browser, command=HARMLESS, trusts_read_only="on")
+    await delete_in_admin(browser)
+
+    @database_door
+    def audit():
+        changes = [(change.action, change.summary) for change in McpServerChange.objects.all()]
+        return changes, [entry.change_message for entry in LogEntry.objects.all()]
+
+    (deleted, changed, added), history = await audit()
+    assert (added[0], changed[0], deleted[0]) == ("add", "change", "delete")
+    assert f"command: not set → {COMMAND[:20]}" in added[1]
+    assert "its word counts on what only reads: no → yes" in changed[1]
+    assert "name: unruly → not set" in deleted[1]
+    assert history == [deleted[1], changed[1], added[1]]
+    assert "no → yes" in await page(browser, "changelist", model="mcpserverchange")
+
+
+@database_door
+def delete_in_admin(browser):
+    url = reverse("admin:governance_mcpserver_delete", args=[McpServer.objects.get().pk])
+    assert browser.post(url, {"post": "yes"}).status_code == 302
 
 
 @pytest.mark.parametrize(

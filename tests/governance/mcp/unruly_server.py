@@ -2,7 +2,8 @@
 
 Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
 `banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names a tool that is none),
-`wordy` (names a tool that takes too much to say), `asleep` (reads nothing once it has named its tools).
+`wordy` (names a tool that takes too much to say), `asleep` (reads nothing once it has named its tools),
+`harmless` (says of every tool that it only reads).
 """
 
 import json
@@ -111,7 +112,12 @@ def children(request):
 
 def list_tools(request):
     tools = [
-        {"name": name, "description": f"It can {name}.", "inputSchema": {"type": "object"}}
+        {
+            "name": name,
+            "description": f"It can {name}.",
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": "harmless" in HABITS},
+        }
         for name in names
     ]
     if "shapeless" in HABITS:
