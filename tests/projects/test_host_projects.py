@@ -87,6 +87,19 @@ assert "copy it now" in made.text, made.text
 assert "grace@example.org" in made.text
 """
 
+LOOK_AT_THE_LIMITS = """
+import django
+django.setup()
+from django.contrib.auth import get_user_model
+from django.test import Client
+browser = Client()
+browser.force_login(get_user_model().objects.create_superuser("grace"))
+page = browser.get("/admin/governance/toolpolicy/")
+assert page.status_code == 200
+assert "Tools without limits of their own" in page.text
+assert "order_status" in page.text
+"""
+
 
 @pytest.fixture
 def host(request: pytest.FixtureRequest, installed: Path, tmp_path: Path) -> HostProject:
@@ -116,6 +129,12 @@ def test_governance_alone_runs_the_example_of_its_page_and_records_it(host):
     host.run("-c", script)
     imported = "import django, sys; django.setup(); print({'turns', 'webchat', 'channels'} & {*sys.modules})"
     assert host.run("-c", imported).strip() == "set()"
+
+
+@pytest.mark.parametrize("host", ["governance_only", "everything"], indirect=True)
+def test_every_project_with_governance_sees_the_tools_that_have_no_limits_of_their_own(host):
+    host.manage("migrate", "--verbosity", "0")
+    host.run("-c", LOOK_AT_THE_LIMITS)
 
 
 @pytest.mark.parametrize("host", ["everything"], indirect=True)

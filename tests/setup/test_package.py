@@ -23,12 +23,15 @@ def wheel(tmp_path_factory):
         yield archive
 
 
-def test_templates_and_static_files_lie_in_the_app_that_uses_them(wheel):
+def test_templates_and_static_files_lie_in_the_app_that_they_are_named_by(wheel):
     names = set(wheel.namelist())
     for folder in ("templates", "static"):
         files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
         assert files
-        assert {f"webchat/{path.relative_to(ROOT)}" for path in files} <= names
+        for path in files:
+            parts = path.relative_to(ROOT / folder).parts
+            app = parts[1] if parts[0] == "admin" else parts[0]
+            assert f"{app}/{path.relative_to(ROOT)}" in names
 
 
 def test_only_the_packages_are_shipped_each_with_its_types(wheel):
