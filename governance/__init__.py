@@ -40,7 +40,7 @@ from governance.core.exceptions import (
     UnknownTool,
 )
 from governance.core.executor import Timing, ToolExecutor
-from governance.core.intents import is_cancel_intent, is_cancel_phrase
+from governance.core.intents import has_cancel_word, is_cancel_intent, is_cancel_phrase
 from governance.core.limiter import Limiter, Limits
 from governance.core.live import LiveCall
 from governance.core.loops import LoopAction, LoopDetector
@@ -132,6 +132,7 @@ __all__ = [
     "checkpoint",
     "denied_text",
     "expired_text",
+    "has_cancel_word",
     "interrupted_text",
     "is_cancel_intent",
     "is_cancel_phrase",

@@ -109,6 +109,12 @@ def call(group: str, call_id: str) -> ToolCall:
     return ToolCall.objects.get(group=group, call_id=call_id)
 
 
+def may_still_run(group: str) -> list[str]:
+    """Return the names of the tools whose calls of a group were given up and have not been seen to end."""
+    left = ToolCall.objects.filter(group=group, status=CallStatus.ABANDONED, late_kind="")
+    return sorted(set(left.values_list("tool_name", flat=True)))
+
+
 def has_call(group: str, call_id: str) -> bool:
     """Return whether a group has a call of this id."""
     if call_id != storable_text(call_id):  # PostgreSQL would not even compare it

@@ -13,7 +13,7 @@ from django.db.models import F
 from governance import Cancellation, CancelReason, checkpoint
 from governance.moments import database_now
 from governance.selectors import CallRow
-from turns import log, messages, wishes
+from turns import acknowledgements, log, messages, wishes
 from turns.calls import result_events
 from turns.closings import close_calls, owner_died
 from turns.core.events import EventType, TurnEvent
@@ -66,7 +66,8 @@ def end_turn(
         checkpoint("in_end")
         told = log.append(conversation, row.pk, *events, at=at)
         batches = [(conversation.pk, told), *cascade.batches]
-        return News(batches=batches, owner_ids=cascade.owner_ids)
+        answers = acknowledgements.after(row) if ending.cancellation is not None else []
+        return News(batches=batches, owner_ids=cascade.owner_ids, answers=answers)
 
 
 def _end_descendants(turn: Turn, ending: TurnEnding) -> cascades.Cascade:

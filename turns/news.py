@@ -9,24 +9,27 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from turns import log, sinks
+from turns import acknowledgements, log, sinks
 
 
 @dataclass(slots=True)
 class News:
-    """Events to publish by conversation, and the processes for whose turns something is stored."""
+    """Events to publish by conversation, the processes for whose turns something is stored, answers that may be due."""
 
     batches: list[log.Batch] = field(default_factory=list)
     owner_ids: set[UUID] = field(default_factory=set)
+    answers: list[int] = field(default_factory=list)
 
     def add(self, other: "News") -> None:
         """Take in what there is to tell of others."""
         self.batches += other.batches
         self.owner_ids |= other.owner_ids
+        self.answers += other.answers
 
 
 async def tell(news: News, *, nudge: Callable[[UUID], Awaitable[None]]) -> None:
     """Publish the events, then let all owners look at once, so that none waits for another; what gets lost, polls find."""
     for conversation_id, events in news.batches:
         await sinks.publish(conversation_id, events)
+    acknowledgements.begin(news.answers)
     await asyncio.gather(*(nudge(owner_id) for owner_id in news.owner_ids))

@@ -11,7 +11,7 @@ from django.db.models import Q
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
 from governance.moments import ago, database_now
 from governance.storable import storable_text
-from turns import log, operations, wishes
+from turns import acknowledgements, log, operations, wishes
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnNotFound
 from turns.identity import User, reload, turn_for
@@ -42,13 +42,14 @@ class CancelReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelWish:
-    """Who wants to cancel, how, and why."""
+    """Who wants to cancel, how, and why; `said` is the cancel word, where it was one."""
 
     user: User
     source: CancelSource
     note: str = ""
     mode: str = "now"
     op_id: str | None = None
+    said: str = ""
 
 
 def request_turn_cancel(turn_id: UUID, wish: CancelWish) -> CancelReceipt:
@@ -121,14 +122,24 @@ def request_detached_cancel(conversation_id: UUID, wish: CancelWish) -> list[Can
         parent__conversation=conversation_id, is_detached=True, status__in=ACTIVE_STATUSES
     )
     receipts = [
-        request_turn_cancel(turn.pk, replace(wish, op_id=None))
+        request_turn_cancel(turn.pk, replace(wish, op_id=None, said=""))
         for turn in detached.order_by("queued_at", "pk")
     ]
     accepted = [receipt for receipt in receipts if receipt.outcome is OpOutcome.ACCEPTED]
     if accepted:
         first = accepted[0].turn_id
         operations.remember(conversation_id, first, wish.op_id, OpOutcome.ACCEPTED)
+        accepted[0].news.answers += _note_detached(conversation_id, first, wish)
     return accepted
+
+
+def _note_detached(conversation_id: UUID, turn_id: UUID, wish: CancelWish) -> list[int]:
+    """The word was said in another conversation than the ended turns are in: its answer is shown under the latest turn."""
+    request = CancelRequest.objects.get(turn=turn_id, tool_id="")
+    last = Turn.objects.filter(conversation=conversation_id).order_by("-number").first()
+    if last is None or not wish.said:
+        return []
+    return [acknowledgements.note(request, last, said=wish.said, source=wish.source)]
 
 
 def active_turn(conversation_id: UUID) -> Turn | None:
@@ -185,7 +196,9 @@ def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> Ca
     if turn.status == TurnStatus.QUEUED:
         queued = queued.filter(number__gte=turn.number)
     waiting = list(queued.order_by("number"))
-    wishes.write(turn, cancellation, by_id=wish.user.pk, mode=wish.mode)
+    request = wishes.write(turn, cancellation, by_id=wish.user.pk, mode=wish.mode)
+    if wish.said:
+        acknowledgements.note(request, turn, said=wish.said, source=wish.source)
     cascade = Cascade()
     events = cancel_queued(conversation, waiting, cancellation, at=at)
     if turn.status == TurnStatus.QUEUED:
@@ -197,7 +210,10 @@ def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> Ca
         )
         turn.status = TurnStatus.CANCELLING
         cascade = cancel_descendants(turn.pk, cancellation)
-    return _receipt(turn, OpOutcome.ACCEPTED, events=events, cascade=cascade)
+    receipt = _receipt(turn, OpOutcome.ACCEPTED, events=events, cascade=cascade)
+    if turn.status == TurnStatus.CANCELLED:
+        receipt.news.answers += acknowledgements.after(turn)
+    return receipt
 
 
 def _cancel_started_by(turn: Turn, tool_id: str, wish: CancelWish) -> Cascade:

@@ -17,7 +17,16 @@ from governance import recorder, selectors
 from governance.moments import database_now
 from turns import log
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
-from turns.models import Conversation, DeadlineOrder, Event, Message, Operation, Process, Turn
+from turns.models import (
+    Acknowledgement,
+    Conversation,
+    DeadlineOrder,
+    Event,
+    Message,
+    Operation,
+    Process,
+    Turn,
+)
 
 BATCH = 200  # turns that are looked up at once
 PIECE = 1_000  # rows that are deleted at once
@@ -139,6 +148,7 @@ def _empty(turn: Turn) -> None:
         Message.objects.filter(turn=turn).delete()
         recorder.forget(str(turn.pk))
         Operation.objects.filter(turn=turn).delete()
+        Acknowledgement.objects.filter(turn=turn).delete()
         DeadlineOrder.objects.filter(turn=turn).delete()
         Turn.objects.filter(pk=turn.pk).update(user_message="", error_message="")
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from governance import CallStatus
 from governance.doors import database_door, reading_door
-from turns import calls, histories, log, overviews, processes
+from turns import acknowledgements, calls, histories, log, overviews, processes
 from turns.agents import AgentSummary, enabled_agents, find_agent
 from turns.conf import app_settings
 from turns.core.events import EventType
@@ -82,6 +82,7 @@ def get_turn(*, turn_id: UUID, user: User) -> Json:
     return {
         **_active(turn, described, at=at),
         **_ended(turn),
+        "acknowledgements": acknowledgements.of_turns([turn.pk]).get(turn.pk, []),
         "user_message": turn.user_message,
         "calls": described,
     }
@@ -193,13 +194,14 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> Json:
     turns = _turns_of(conversation, shown, with_active=before is None)
     described = calls.DescribedCalls((turn.pk for turn in turns), at=at)
     ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
+    answers = acknowledgements.of_turns(turn.pk for turn in ended)
     active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
     return {
         "type": "snapshot",
         "seq": conversation.last_seq,
         "messages": [_message(row) for row in shown],
         "calls": [call for turn in ended for call in described.of(turn.pk)],
-        "turns": [_ended(turn) for turn in ended],
+        "turns": [{**_ended(turn), "acknowledgements": answers.get(turn.pk, [])} for turn in ended],
         "active_turns": [_live(turn, described.of(turn.pk), at=at) for turn in active],
         "has_earlier": len(messages) > limit,
         "parked": {

@@ -104,7 +104,7 @@ async def receive_message(
     """
     await runtime.ensure_started()
     if is_cancel_intent(text, also=app_settings.CANCEL_WORDS):
-        obeyed = await _obey_word(user, conversation_id, source=source, client_id=client_id)
+        obeyed = await _obey_word(user, conversation_id, text, source=source, client_id=client_id)
         if obeyed is not None:
             return obeyed
     enqueued = await _enqueue(user, conversation_id, text, source, client_id)
@@ -168,13 +168,14 @@ async def request_tool_cancel(
 
 
 async def _obey_word(
-    user: User, conversation_id: UUID, *, source: str, client_id: str | None
+    user: User, conversation_id: UUID, text: str, *, source: str, client_id: str | None
 ) -> Received | None:
     """Cancel what is active; None if nothing is, or was a moment ago. A message that was sent again has no second effect."""
     wish = CancelWish(
         user=user,
         source=CancelSource.VOICE if source == "voice" else CancelSource.TYPED,
         op_id=client_id and operations.of_message(client_id),
+        said=" ".join(text.split()),
     )
     meant = await _turn_meant(user, conversation_id, client_id)
     if meant is None:

@@ -27,8 +27,8 @@ def write(
     mode: str = "now",
     tool_id: str = "",
     running: Sequence[str] | None = None,
-) -> None:
-    """Store a wish. Who wished first stays on the row; a repeated wish changes nothing, but `now` overtakes what is later."""
+) -> CancelRequest:
+    """Store a wish and return it. Who wished first stays on the row; a repeated wish changes nothing, but `now` overtakes what is later."""
     request, is_new = CancelRequest.objects.get_or_create(
         turn=turn,
         tool_id=tool_id,
@@ -45,6 +45,7 @@ def write(
     )
     if not is_new and request.mode != mode == "now" and request.settled_at is None:
         CancelRequest.objects.filter(pk=request.pk).update(mode="now")
+    return request
 
 
 def open_orders(turn_ids: Sequence[UUID]) -> list[CancelOrder]:

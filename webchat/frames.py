@@ -259,6 +259,18 @@ class TurnEnd(Event):
     usage: dict[str, Any]
 
 
+class CancelAcknowledged(Event):
+    """Comes after the `turn_end` of what a cancel word has ended: `said` is the word, `text` the answer to it.
+
+    It is shown in the conversation and is no message: no model reads it. A snapshot has it with its turn.
+    """
+
+    type: Literal["cancel_acknowledged"]
+    text: str
+    said: str
+    source: Literal["typed", "voice"]
+
+
 class HistoryRepaired(Event):
     """The history had calls without a result, or results without a call; it was put right."""
 
@@ -308,6 +320,7 @@ EVENTS = (
     SubAgent,
     TurnAbort,
     TurnEnd,
+    CancelAcknowledged,
     HistoryRepaired,
     ConversationParked,
     ConversationResumed,

@@ -29,6 +29,11 @@ def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
     )
 
 
+def has_cancel_word(text: str) -> bool:
+    """Return whether a cancel word of any language stands anywhere in `text`: heard in part, it would be taken for one."""
+    return _wishes().search(words_of(text)) is not None
+
+
 def is_cancel_phrase(value: object) -> bool:
     """Return whether `value` can be one of the phrases that a site adds: a text with a word in it, not too long."""
     return isinstance(value, str) and len(value) <= MAX_LENGTH and bool(words_of(value))
@@ -44,6 +49,13 @@ def words_of(text: str) -> str:
 @cache
 def _catalogue() -> re.Pattern[str]:
     return re.compile("|".join(_pattern(words, name=f"w{n}") for n, words in enumerate(CATALOGUE)))
+
+
+@cache
+def _wishes() -> re.Pattern[str]:
+    spaced = _any(phrase for words in CATALOGUE if words.is_spaced for phrase in words.wishes)
+    other = _any(phrase for words in CATALOGUE if not words.is_spaced for phrase in words.wishes)
+    return re.compile(rf"(?:^| )(?:{spaced})(?: |$)|{other}")
 
 
 def _pattern(words: CancelWords, *, name: str) -> str:

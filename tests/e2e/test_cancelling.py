@@ -40,6 +40,12 @@ async def test_a_cancel_word_cancels_what_runs(visitor):
         await expect(state(card)).to_contain_text("cancelled by you")
         await chat.has_ended()
     await expect(chat.page.locator("section.turn")).to_have_count(3)
+    await expect(chat.answers.filter(has_text="Cancelled.")).to_have_count(3)
+    await chat.page.reload()
+    await expect(chat.answers.filter(has_text="Cancelled.")).to_have_count(3)
+    await expect(chat.sent).to_contain_text(
+        ["wait 60", "stop", "wait 61", "OK, nvm!", "wait 62", "please cancel"]
+    )
 
 
 async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(visitor):

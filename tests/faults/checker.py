@@ -13,7 +13,13 @@ from tests.faults.records import ACTIVE, LIVE, Record, Row
 from turns.core.history import violations as broken_rules
 from turns.core.messages import Message, ToolResultBlock
 
-OF_CONVERSATIONS = {"history_repaired", "conversation_parked", "conversation_resumed"}
+OF_CONVERSATIONS = {
+    "history_repaired",
+    "conversation_parked",
+    "conversation_resumed",
+    "cancel_acknowledged",
+    "tool_settled",
+}
 OPEN_CALLS = ("pending", "awaiting_approval", "running", "cancelling")
 SLACK = timedelta(
     seconds=2

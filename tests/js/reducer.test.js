@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { activeTurn, queuedCount, reduce } from "../../static/webchat/js/reducer.js";
+import { activeTurn, INITIAL_STATE, queuedCount, reduce } from "../../static/webchat/js/reducer.js";
 import { elapsedOf, isCallOver } from "../../static/webchat/js/status.js";
 import { asks, CLOCK, EMPTY_SNAPSHOT, ends, numbered, opened, play, results, START, starts, TURN } from "./fixtures.js";
 
@@ -285,6 +285,18 @@ test("a cancel word that took effect is no message", () => {
   const taken = play(sent, [{ type: "message_result", client_id: "c1", turn_id: TURN, cancelled: true }]);
   assert.deepEqual(taken.outbox, []);
   assert.equal(only(taken).items.length, 1);
+});
+
+test("the answer to a cancel word comes after the end, and a page that is opened later has it too", () => {
+  const answer = { type: "cancel_acknowledged", said: "stop", text: "Cancelled.", source: "typed" };
+  const live = only(opened(...numbered([START, ends("cancelled"), answer])));
+  const turns = [{ turn_id: TURN, status: "cancelled", user_message: "wait 20", acknowledgements: [answer] }];
+  const later = only(play(INITIAL_STATE, [{ ...EMPTY_SNAPSHOT, turns }]));
+  for (const turn of [live, later]) {
+    assert.deepEqual(turn.acknowledgements, [{ said: "stop", text: "Cancelled.", source: "typed" }]);
+    assert.equal(turn.status, "cancelled");
+    assert.equal(turn.items.length, 1);
+  }
 });
 
 test("a refused message is not on its way any more", () => {

@@ -27,7 +27,13 @@ from turns.models import CancelRequest, Turn
 from turns.testing import Item, ScriptedChatModel
 
 CHAT_MODEL = "tests.turns.support.current_chat_model"
-OF_CONVERSATIONS = {"history_repaired", "conversation_parked", "conversation_resumed"}
+OF_CONVERSATIONS = {
+    "history_repaired",
+    "conversation_parked",
+    "conversation_resumed",
+    "cancel_acknowledged",
+    "tool_settled",
+}
 TERMINAL = {"completed", "cancelled", "failed", "timed_out", "interrupted"}
 
 

@@ -440,6 +440,13 @@ async def test_a_cancel_word_ends_the_turn(connect: Connect, source: str, record
     await socket.read("turn_end")
     abort = next(event for event in socket.events if event["type"] == "turn_abort")
     assert abort["source"] == recorded
+    answer = await socket.read("cancel_acknowledged")
+    said = {"typed": "Cancelled.", "voice": "All right, that is over."}[source]
+    assert (answer["turn_id"], answer["said"], answer["text"]) == (turn_id, "Please stop.", said)
+    again = await connect().open()
+    (turn,) = (await again.read("snapshot"))["turns"]
+    told = {"said": "Please stop.", "text": said, "source": source}
+    assert turn["acknowledgements"] == [told]
 
 
 async def test_the_same_client_id_is_the_same_turn(connect: Connect):

@@ -35,7 +35,7 @@ from turns.core.chat_model import (
     ToolCallDelta,
     Usage,
 )
-from turns.core.marks import SUB_AGENT, TIME_IS_UP
+from turns.core.marks import HAS_ENDED, SUB_AGENT, TIME_IS_UP
 from turns.core.messages import Message
 
 Sleep = Callable[[float], Awaitable[Any]]
@@ -103,6 +103,8 @@ def compose(request: ChatRequest) -> Answer:
     heard = _last_heard(request.messages)
     if heard.text.startswith(TIME_IS_UP):
         return Answer(speeches=(Speech(text=_report(request.messages)),))
+    if heard.text.startswith(HAS_ENDED):
+        return Answer(speeches=(Speech(text=_("All right, that is over.")),))
     if heard.reports and not heard.text:
         return Answer(speeches=tuple(_told(heard.reports)))
     plan = parse(heard.text)

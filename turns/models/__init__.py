@@ -1,5 +1,6 @@
 """Rows of turns: agents, conversations with their messages and events, turns, owning processes."""
 
+from turns.models.acknowledgements import Acknowledgement
 from turns.models.agents import Agent, AgentChange
 from turns.models.conversations import (
     Conversation,
@@ -14,6 +15,7 @@ from turns.models.processes import Process
 from turns.models.turns import CancelRequest, DeadlineOrder, Repair, RunningTurn, Turn
 
 __all__ = [
+    "Acknowledgement",
     "Agent",
     "AgentChange",
     "CancelRequest",

@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from governance import Cancellation, CancelReason
 from governance.moments import ago
-from turns import processes
+from turns import acknowledgements, processes
 from turns.core.ports import TurnEnding
 from turns.core.runner import ending_of
 from turns.core.turns import LIVE_STATUSES, TurnStatus
@@ -69,6 +69,7 @@ def mend() -> News:
     """Do what somebody who has gone should have done: cancel what belongs to an ended turn, bring reports on their way."""
     news = News(batches=deliveries.carry_all())
     news.add(cascades.complete())
+    news.answers += acknowledgements.overdue()
     return news
 
 

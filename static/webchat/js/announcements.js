@@ -47,7 +47,11 @@ function elsewhereAnnouncements(before, after, words) {
 
 /** @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
 function turnAnnouncements(before, after, words, viewer) {
-  const spoken = [...questionAnnouncements(before, after, words), ...callAnnouncements(before, after, words, viewer)];
+  const spoken = [
+    ...questionAnnouncements(before, after, words),
+    ...callAnnouncements(before, after, words, viewer),
+    ...answerAnnouncements(before, after),
+  ];
   const wasRunning = before !== undefined && before.status !== "queued";
   if (after.retry && after.retry.at !== before?.retry?.at) spoken.push({ text: after.errorMessage, urgent: false });
   if (after.status === "running" && !wasRunning) spoken.push({ text: words.text("say_started"), urgent: false });
@@ -57,6 +61,13 @@ function turnAnnouncements(before, after, words, viewer) {
     ? [ending.title, ending.detail].filter(Boolean).join(": ")
     : words.count("say_finished", wordCount(after));
   return [...spoken, { text, urgent: after.status === "failed" }];
+}
+
+/** The answer to a spoken word is heard; that to a typed one says what the end of the turn has said. @param {Turn|undefined} before @param {Turn} after @returns {Array<Announcement>} */
+function answerAnnouncements(before, after) {
+  if (!before) return [];
+  const fresh = after.acknowledgements.slice(before.acknowledgements.length);
+  return fresh.filter(({ source }) => source === "voice").map(({ text }) => ({ text, urgent: false }));
 }
 
 /** That a person is asked is urgent: nothing goes on without an answer. @param {Turn|undefined} before @param {Turn} after @param {Words} words @returns {Array<Announcement>} */

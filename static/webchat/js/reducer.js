@@ -8,7 +8,7 @@ import { withOverview } from "./elsewhere.js";
 import { answered, askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
-import { nameOf, TURN_CHANGES } from "./turn_events.js";
+import { AFTER_END, nameOf, TURN_CHANGES } from "./turn_events.js";
 import { addDelta, mapTurn, newTurn } from "./turns.js";
 
 /** @typedef {import("./types.js").State} State */
@@ -74,7 +74,7 @@ function reduceNumbered(state, frame, clock) {
   if (seq > last + 1) return { ...state, gap: true };
   const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
   const before = next.turns.find((turn) => turn.id === frame.turn_id);
-  if (before && isTurnOver(before.status) && frame.type !== "history_repaired") return next;
+  if (before && isTurnOver(before.status) && !AFTER_END.has(frame.type)) return next;
   const change = TURN_CHANGES[frame.type];
   if (!change || !frame.turn_id) return next;
   return settleOutbox(withTurn(next, frame, clock, change), frame);

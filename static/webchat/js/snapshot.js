@@ -3,6 +3,7 @@
 import { callFromWire, endedByFrom } from "./calls.js";
 import { isTurnOver } from "./status.js";
 import {
+  addAcknowledgement,
   addCall,
   addDelta,
   addMessage,
@@ -50,8 +51,9 @@ export const inOrder = (turns, numbers) =>
 
 /** @param {Turn} turn @param {Record<string, any>} ended @returns {Turn} */
 function withEnding(turn, ended) {
+  const answered = (ended.acknowledgements ?? []).reduce(addAcknowledgement, withUserMessage(turn, ended));
   return {
-    ...withUserMessage(turn, ended),
+    ...answered,
     source: String(ended.source ?? ""),
     status: String(ended.status ?? turn.status),
     isBegun: ended.started !== false,

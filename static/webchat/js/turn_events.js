@@ -5,6 +5,7 @@ import { callFromQuestion, callFromStart, callFromWire, endedByFrom, settleCall 
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
 import {
+  addAcknowledgement,
   addCall,
   addMessage,
   addReports,
@@ -23,6 +24,9 @@ import {
 
 /** The source of a turn that carries reports of sub-agents. */
 const CARRIER = "sub_agent";
+
+/** What may be said of a turn after its end: events of the conversation that name it. */
+export const AFTER_END = new Set(["history_repaired", "cancel_acknowledged"]);
 
 /** @type {Record<string, (turn: Turn, frame: Frame, clock: Clock, state: State) => Turn>} */
 export const TURN_CHANGES = {
@@ -85,6 +89,7 @@ export const TURN_CHANGES = {
     errorCode: String(frame.error_code ?? turn.errorCode),
     stoppingAt: null,
   }),
+  cancel_acknowledged: addAcknowledgement,
   history_repaired: (turn, frame) => {
     const repairs = /** @type {Array<{tool_id?: string}>} */ (frame.repairs ?? []);
     const marked = repairs.reduce(

@@ -28,7 +28,8 @@ export function drawParts(drawn, view) {
   if (turn.repairs > 0) nodes.push(part(parts, "repairs", () => element("p", { class: "turn-note" })));
   const repairs = parts.get("repairs");
   if (repairs) setText(repairs, view.words.count("history_repaired", turn.repairs));
-  const wanted = note ? [...nodes, note] : nodes;
+  const answers = turn.acknowledgements.flatMap((answer, place) => answerNodes(drawn, answer, place, view));
+  const wanted = [...nodes, ...(note ? [note] : []), ...answers];
   for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
   for (const [key, node] of parts) if (!wanted.includes(node)) parts.delete(key);
   /** @type {Element|null} */
@@ -107,6 +108,18 @@ function messageArticle(author, at, words) {
   const label = words.text(author === "user" ? "author_you" : `author_${author}`);
   const place = author === "agent" ? "agent" : "user";
   return element("article", { class: `message message-${place}`, "aria-label": time ? `${label}, ${time}` : label });
+}
+
+/** A cancel word and the answer to it. @param {Drawn} drawn @param {import("./types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {Array<HTMLElement>} */
+function answerNodes({ parts }, { said, text }, place, { words }) {
+  /** @param {"user"|"agent"} author @param {string} text */
+  const node = (author, text) =>
+    part(parts, `${author} word ${place}`, () => {
+      const article = messageArticle(author, "", words);
+      article.append(element("div", { class: "message-text", text }));
+      return article;
+    });
+  return [node("user", said), node("agent", text)];
 }
 
 /** @param {Turn} turn @param {View} view @returns {HTMLElement|null} */

@@ -31,6 +31,7 @@ export function newTurn(id, clock, status = "running") {
     stoppingAt: null,
     retry: null,
     source: "",
+    acknowledgements: [],
   };
 }
 
@@ -80,6 +81,13 @@ export function addReports(turn, wires) {
   const reports = new Map((wires ?? []).map((wire) => [`r${wire.turn_id}`, reportFrom(wire)]));
   for (const item of turn.items) reports.delete(item.key);
   return reports.size ? { ...turn, items: [...turn.items, ...reports.values()] } : turn;
+}
+
+/** Add the answer to a cancel word. @param {Turn} turn @param {Record<string, any>} wire @returns {Turn} */
+export function addAcknowledgement(turn, wire) {
+  const { said = "", text = "", source = "" } = wire;
+  const answer = { said: String(said), text: String(text), source: String(source) };
+  return { ...turn, acknowledgements: [...turn.acknowledgements, answer] };
 }
 
 /** Whether a user's text is in the turn already: `turn_start` and `message` may both bring it. @param {Turn} turn @param {string} text */

@@ -56,6 +56,8 @@
  * @typedef {Readonly<{turnId: string, call: Call}>} Question What a sub-agent asks; its turn is one of another conversation.
  * @typedef {Readonly<{conversationId: string, standing: string, askedIn: ReadonlyArray<string>}>} Standing How another
  *   conversation stands that is not at rest, and the conversation of each of its open questions.
+ * @typedef {Readonly<{said: string, text: string, source: string}>} Acknowledgement A cancel word and the answer to it, which came
+ *   after the end of its turn and are no messages.
  * @typedef {Readonly<{agent: string, conversationId: string}>} SubAgent Who was set to work by a call, and where.
  *
  * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, html: string, at: string,
@@ -83,6 +85,7 @@
  *   stoppingAt: number|null,
  *   retry: Readonly<{reason: string, at: number}>|null,
  *   source: string,
+ *   acknowledgements: ReadonlyArray<Acknowledgement>,
  * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not. `retry`: why
  *   and when (monotonic ms) the model is asked again.
  *

@@ -322,6 +322,9 @@ async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_d
     )
     assert (again.cancelled, again.turn_id) == (True, one.pk)
     assert await stage.say("stop") == one.pk, "an impatient second one"
+    answer = await stage.listener.until("cancel_acknowledged", conversation_id=str(stage.id))
+    assert (answer["text"], answer["turn_id"]) == ("Cancelled.", str(turn.parent_id))
+    await stage.check()
     long_ago = two.queued_at - timedelta(hours=1)
     await database_door(lambda: CancelRequest.objects.update(settled_at=long_ago))()
     assert (await stage.run("stop")).status == "completed", "nothing is active any more"
