@@ -9,7 +9,7 @@ from playwright.async_api import Browser, StorageState, async_playwright, expect
 
 from tests.e2e.site import Site
 from tests.e2e.visitor import Visitor
-from tests.support import browser_path, eventually_sync
+from tests.support import PATIENCE, browser_path, eventually_sync
 
 # It takes a picture and proves nothing: `make screenshot` asks for it.
 collect_ignore = [] if os.environ.get("SCREENSHOTS") else ["test_screenshot.py"]
@@ -22,7 +22,7 @@ SWITCHES = [
     "--disable-sync",
     "--no-first-run",
 ]
-PATIENCE = 10_000  # ms; every wait ends as soon as what it waits for is there
+PATIENCE_MS = PATIENCE * 1000  # every wait ends as soon as what it waits for is there
 
 Visit = Callable[..., Awaitable[Visitor]]
 StartSite = Callable[[], Site]
@@ -59,7 +59,7 @@ def own_site(tmp_path: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Start the browser once; each visitor gets a context of its own."""
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path(), args=SWITCHES)
         yield browser
@@ -99,7 +99,7 @@ async def visit(
 
 async def _context(browser: Browser, **options: object) -> object:
     context = await browser.new_context(**{"viewport": {"width": 1280, "height": 850}, **options})
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(PATIENCE_MS)
     return context
 
 

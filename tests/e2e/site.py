@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,13 +48,15 @@ class Site:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True
             )
-        eventually_sync(lambda: self._answers() or self._process.poll() is not None, timeout=30)
+        eventually_sync(
+            lambda: self._answers() or self._process.poll() is not None, timeout=PATIENCE
+        )
         assert self._process.poll() is None, self.said
 
     def kill(self) -> None:
         """End the server as a crash does: no time for anything."""
         self._process.kill()
-        self._process.wait(timeout=5)
+        self._process.wait(timeout=PATIENCE)
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""
@@ -62,7 +64,7 @@ class Site:
 
     def wait(self) -> int:
         """Wait until the server has ended, and return its exit code."""
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=PATIENCE)
 
     def leave(self) -> None:
         """End the server if it still runs, whatever the test has found."""

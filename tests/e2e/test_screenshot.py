@@ -13,7 +13,7 @@ from playwright.async_api import expect
 from tests.e2e.chat import state
 from tests.e2e.site import Site
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 FOLDER = Path(os.environ.get("SCREENSHOTS", ""))
 SLOW = 60_000  # ms

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 ENDED = {"completed", "cancelled", "failed", "timed_out", "interrupted"}
 
@@ -72,7 +72,7 @@ class Client:
         """Let a parked conversation go on."""
         return self.post(f"/api/conversations/{conversation_id}/resume")
 
-    def approve(self, turn_id: str, *, within: float = 10.0) -> None:
+    def approve(self, turn_id: str, *, within: float = PATIENCE) -> None:
         """Let the first call that waits for a decision run."""
 
         def waiting() -> str | None:
@@ -101,11 +101,11 @@ class Client:
         running = {call["tool_name"] for call in calls if call["status"] == "running"}
         return running >= set(tool_names)
 
-    def until_running(self, turn_id: str, *tool_names: str, within: float = 10.0) -> None:
+    def until_running(self, turn_id: str, *tool_names: str, within: float = PATIENCE) -> None:
         """Wait until calls of these tools run."""
         eventually_sync(lambda: self.is_running(turn_id, *tool_names), timeout=within)
 
-    def until_ended(self, turn_id: str, *, within: float = 10.0) -> dict[str, Any]:
+    def until_ended(self, turn_id: str, *, within: float = PATIENCE) -> dict[str, Any]:
         """Wait for the end of a turn and return it."""
 
         def ended() -> dict[str, Any] | None:
@@ -201,7 +201,7 @@ class Watcher(threading.Thread):
         self._has_left.set()
         if self._socket is not None:
             self._socket.close()
-        self.join(timeout=10)
+        self.join(timeout=PATIENCE)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the numbered events that came, in the order of their coming."""
@@ -217,7 +217,7 @@ class Watcher(threading.Thread):
         wanted = {"type": type, **fields}
         return next((frame for frame in list(self.frames) if wanted.items() <= frame.items()), None)
 
-    def until(self, type: str, /, *, within: float = 10.0, **fields: Any) -> dict[str, Any]:
+    def until(self, type: str, /, *, within: float = PATIENCE, **fields: Any) -> dict[str, Any]:
         """Wait for a frame."""
         return eventually_sync(lambda: self.find(type, **fields), timeout=within)
 

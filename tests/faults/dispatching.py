@@ -8,7 +8,7 @@ from uuid import UUID
 import django
 from asgiref.sync import sync_to_async
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 class Full:
@@ -27,7 +27,7 @@ class Full:
 async def listen(dispatcher: Any, workplace: Full, *, until: Callable[[], bool]) -> None:
     """Fetch jobs until that is true."""
     listening = asyncio.create_task(dispatcher.listen(workplace, name="test"), name="listening")
-    await eventually(sync_to_async(until), timeout=20)
+    await eventually(sync_to_async(until), timeout=PATIENCE)
     listening.cancel()
     await asyncio.wait({listening})
 

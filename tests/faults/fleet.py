@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.faults.processes import Process
 from tests.faults.site import Site
+from tests.support import with_room
 
 TTL = 4.0
 LEASE: dict[str, Any] = {
@@ -13,7 +14,7 @@ LEASE: dict[str, Any] = {
     "TURNS_LEASE_RENEW_INTERVAL": TTL / 8,
     "TURNS_SWEEP_INTERVAL": 0.5,
 }
-REAPED = TTL + 3.0  # seconds in which a process that is silent has lost its turns
+REAPED = with_room(TTL + 3.0)  # seconds in which a process that is silent has lost its turns
 
 
 def start_scaled(site: Site, *, runners: int = 2, **faults: Any) -> None:

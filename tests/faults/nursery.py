@@ -83,7 +83,7 @@ class Nursery:
         """End it; what it has started goes on."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=30)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -129,7 +129,7 @@ def _become(wanted: Mapping[str, Any]) -> None:
     log = os.open(wanted["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor, target in ((silence, 0), (log, 1), (log, 2)):
         os.dup2(descriptor, target)
-    os.closerange(3, 64)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update(wanted["environment"])
     arguments: list[str] = wanted["arguments"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.faults.nursery import Nursery
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 
 class Process:
@@ -68,7 +68,7 @@ class Process:
     def kill(self) -> None:
         """End it as a crash does."""
         self.signal(signal.SIGKILL)
-        self.wait(within=10)
+        self.wait(within=PATIENCE)
 
     def signal_aside(self, number: int) -> None:
         """Let a thread of it take a signal that is not its main one, as happens when two come at once."""

@@ -22,7 +22,7 @@ from tests.faults.nursery import ROOT, Nursery
 from tests.faults.processes import Process, owned_by
 from tests.faults.records import ACTIVE, Record
 from tests.faults.tools import EFFECTS
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 SCALED = {"TURNS_DISPATCHER": "procrastinate"}
 START_BOUND = 60.0  # seconds; a machine that is busy with other tests takes its time
@@ -165,7 +165,7 @@ class Site:
         return made
 
     def watch(
-        self, conversation_id: str, *names: str, user: str = "ada", within: float = 10.0
+        self, conversation_id: str, *names: str, user: str = "ada", within: float = PATIENCE
     ) -> Watcher:
         """Open a tab, and wait until it shows the conversation."""
         urls = [self.url(name) for name in names or ("web",)]

@@ -19,13 +19,13 @@ from tests.faults.client import Client, Watcher
 from tests.faults.conftest import MakeSite
 from tests.faults.processes import owned_by
 from tests.faults.site import Site
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 SLOWLY = "slowly " + " ".join(f"word{number}" for number in range(60))
 HELD = 'call affect {"key": "held", "seconds": 60}'
 IDLE_MS = 1_200
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module", params=["embedded", "scaled"])
@@ -51,7 +51,7 @@ def site(started: Site) -> Iterator[Site]:
     verdict = started.verdict(cancel_within=CANCEL_BY_POLL + BUSY)
     for turn_id in started.active_turns():  # of a test that has failed: the next one needs the room
         started.client().cancel(str(turn_id))
-    started.until_settled(within=20)
+    started.until_settled(within=PATIENCE)
     assert verdict == []
 
 
@@ -68,7 +68,7 @@ def last_seq(site: Site, conversation: str) -> int:
 def assert_saw_all(site: Site, watcher: Watcher, conversation: str, *, after: int = 0) -> None:
     """Each event after this one, once and in order."""
     last = last_seq(site, conversation)
-    eventually_sync(lambda: watcher.last_seq == last, timeout=10)
+    eventually_sync(lambda: watcher.last_seq == last, timeout=PATIENCE)
     events = watcher.events()
     assert [event["seq"] for event in events] == [*range(after + 1, last + 1)]
     assert view_violations(events, site.record()) == []
@@ -114,7 +114,7 @@ def test_acceptance_49_what_was_put_in_the_background_survives_a_cancel(site: Si
         "run setsid sleep 305 >/dev/null 2>&1 & sleep 306 >/dev/null 2>&1 & touch begun; sleep 307",
     )
     client.approve(turn_id)
-    eventually_sync(lambda: [*site.var.glob("workspaces/*/begun")], timeout=15)
+    eventually_sync(lambda: [*site.var.glob("workspaces/*/begun")], timeout=PATIENCE)
     assert client.cancel(turn_id).is_success
     assert client.until_ended(turn_id)["status"] == "cancelled"
     eventually_sync(lambda: sleepers(site) == ["305"])
@@ -200,7 +200,7 @@ def test_acceptance_54_55_who_leaves_for_good_ends_the_turn_and_who_comes_back_d
     assert client.is_running(turn_id, "affect")
     first.leave()
     third.leave()
-    turn = client.until_ended(turn_id, within=15)
+    turn = client.until_ended(turn_id, within=PATIENCE)
     assert (turn["status"], turn["ended_by"]["reason"]) == ("cancelled", "disconnect")
 
 
@@ -329,7 +329,9 @@ def test_p4_a_full_runner_leaves_what_comes_on_top_to_others_and_takes_it_when_i
     def running() -> list[str]:
         return [turn_id for turn_id in turns if client.is_running(turn_id, "affect")]
 
-    first = eventually_sync(lambda: found if len(found := running()) == 2 else None, timeout=15)
+    first = eventually_sync(
+        lambda: found if len(found := running()) == 2 else None, timeout=PATIENCE
+    )
     assert site.owner_of(first[0]) is not site.owner_of(first[1])
     [waiting] = set(turns) - set(first)
     assert client.turn(waiting)["status"] == "queued"
@@ -337,4 +339,4 @@ def test_p4_a_full_runner_leaves_what_comes_on_top_to_others_and_takes_it_when_i
     client.until_running(waiting, "affect")
     for turn_id in (first[1], waiting):
         client.cancel(turn_id)
-    site.until_settled(within=10)
+    site.until_settled(within=PATIENCE)

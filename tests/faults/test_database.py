@@ -12,12 +12,12 @@ from scripts.servers import Postgres
 from tests.faults import measures
 from tests.faults.conftest import MakeSite
 from tests.faults.fleet import LEASE, REAPED, let_pass, start_scaled
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 
 DEFAULT: dict[str, Any] = {}
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.long
@@ -51,12 +51,12 @@ def test_g11_a_database_that_is_away_for_longer_than_a_lease_ends_what_runs(
     else:
         postgres.start()
     back_at = time.monotonic()
-    eventually_sync(lambda: site.is_ready(), timeout=15)
+    eventually_sync(lambda: site.is_ready(), timeout=PATIENCE)
     assert client.until_ended(turn_id, within=REAPED)["status"] == "interrupted"
     what = f"interrupted after the database was back, {seconds} s later"
     measures.note("G11", what, time.monotonic() - back_at)
     after = client.say(conversation, 'call affect {"key": "b"}')
-    assert client.until_ended(after, within=10)["status"] == "completed"
+    assert client.until_ended(after, within=PATIENCE)["status"] == "completed"
     what = f"the next turn completed after the database was back, {seconds} s later"
     measures.note("G11", what, time.monotonic() - back_at)
     assert site.verdict() == []
@@ -75,8 +75,8 @@ def test_g11_a_database_that_is_away_for_a_moment_costs_no_turn(
     postgres.crash()
     let_pass(1.0)
     postgres.start()
-    eventually_sync(lambda: site.is_ready(), timeout=15)
-    assert client.until_ended(turn_id, within=20)["status"] == "completed"
+    eventually_sync(lambda: site.is_ready(), timeout=PATIENCE)
+    assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
     assert site.verdict() == []
 
 
@@ -94,10 +94,10 @@ def test_g11_connections_that_are_cut_cost_no_turn(scaled: MakeSite, postgres: P
 
     for _ in range(3):
         cut |= eventually_sync(cut_others)
-    eventually_sync(lambda: site.is_ready(), timeout=15)
-    assert client.until_ended(turn_id, within=20)["status"] == "completed"
+    eventually_sync(lambda: site.is_ready(), timeout=PATIENCE)
+    assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
     held = client.say(conversation, 'call affect {"key": "b", "seconds": 60}')
-    client.until_running(held, "affect", within=20)
+    client.until_running(held, "affect", within=PATIENCE)
     assert client.cancel(held).is_success
     assert client.until_ended(held)["status"] == "cancelled"
     assert site.verdict() == []
@@ -113,17 +113,17 @@ def test_g11_a_wrong_clock_changes_nothing(
     client = site.client()
     conversation = client.converse()
     turn_id = client.say(conversation, 'call affect {"key": "wrong"}')
-    assert client.until_ended(turn_id, within=15)["status"] == "completed"
+    assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
     [call] = site.record().calls
     off = call["started_at"] - site.record().turn(turn_id)["started_at"]
     assert abs(off / timedelta(hours=hours) - 1) < 0.1  # the clock is wrong
     site.run_turns("right")
     for number in range(5):
         turn_id = client.say(conversation, f'call affect {{"key": "{number}", "seconds": 0.2}}')
-        assert client.until_ended(turn_id, within=15)["status"] == "completed"
+        assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
     held = client.say(conversation, 'call affect {"key": "held", "seconds": 60}')
     client.until_running(held, "affect")
     assert client.cancel(held).is_success
     assert client.until_ended(held)["status"] == "cancelled"
     # Calls are dated by whoever runs them; nothing is decided by that.
-    assert site.verdict(cancel_within=3.0, slack=timedelta(hours=1.1)) == []
+    assert site.verdict(cancel_within=with_room(3.0), slack=timedelta(hours=1.1)) == []

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.conftest import MakeSite
 from tests.faults.nursery import ROOT
 from tests.faults.site import Site
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 from turns.conf import TurnsSettings
 
 UNITS = sorted((ROOT / "deploy" / "systemd").iterdir())
@@ -28,7 +28,7 @@ def start(site: Site, name: str, command: str) -> None:
     site._start(name, words[1:], role="runner")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_the_procfile_starts_a_site(scaled: MakeSite):
     site = scaled()
     client = site.client("web")
@@ -46,7 +46,7 @@ def test_the_procfile_starts_a_site(scaled: MakeSite):
 
     eventually_sync(is_ready, timeout=60)
     turn = client.say(client.converse(), "help")
-    assert client.until_ended(turn, within=30)["status"] == "completed"
+    assert client.until_ended(turn, within=PATIENCE)["status"] == "completed"
     assert site.owner_of(turn).name == "runner"
 
 

@@ -14,7 +14,7 @@ from tests.faults.bounds import BUSY_EXIT
 from tests.faults.conftest import MakeSite
 from tests.faults.processes import Process, owned_by
 from tests.faults.site import Site
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 from turns.processes.draining import (
     ABANDON_AFTER,
@@ -35,7 +35,7 @@ DAPHNE_OFTEN = [
     pytest.param(Site.serve_uvicorn, id="uvicorn", marks=pytest.mark.long),
 ]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(params=SERVERS)
@@ -95,7 +95,7 @@ def test_g10_a_cancel_is_obeyed_while_the_process_drains(embedded: MakeSite, sta
     code, passed = seconds_to_exit(process)
     assert (code in TERMINATED, passed < 5) == (True, True), (code, passed, process.said)
     assert site.record().turn(turn_id)["status"] == "cancelled"
-    assert site.verdict(cancel_within=1.0) == []
+    assert site.verdict(cancel_within=with_room(1.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_g10_what_does_not_end_within_the_grace_is_interrupted_by_the_shutdown(
     client.until_running(turn_id, tool)
     process.terminate()
     code, passed = seconds_to_exit(process)
-    assert passed < GRACE + 1.0 + LAST_BOUND + WRITE_BOUND, process.said
+    assert passed < GRACE + BUSY_EXIT + LAST_BOUND + WRITE_BOUND, process.said
     assert code in (*TERMINATED, EXIT_UNCLEAN)
     turn = site.record().turn(turn_id)
     assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
@@ -211,7 +211,7 @@ def test_g10_a_runner_leaves_in_time_whatever_hangs_in_it(
     runner = site.run_turns()
     client = site.client()
     turn_id = client.say(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
-    eventually_sync(lambda: site.effects(), timeout=10)
+    eventually_sync(lambda: site.effects(), timeout=PATIENCE)
     runner.terminate()
     code, _passed = seconds_to_exit(runner)
     assert code in codes

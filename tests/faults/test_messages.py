@@ -10,7 +10,7 @@ from tests.faults.client import Client, Watcher
 from tests.faults.conftest import MakeSite
 from tests.faults.fleet import let_pass, start_scaled
 from tests.faults.site import Site
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 LAYERS = {
     "all lost": {"drop": 1.0},
@@ -19,13 +19,13 @@ LAYERS = {
 }
 TALK = 'slowly one two three four five\ncall affect {"key": "a", "seconds": 0.3}\ncall affect {"key": "b"}'
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 def assert_all_was_seen(site: Site, watcher: Watcher, conversation: str) -> None:
     """What a tab has seen, from its first moment on, is what is stored: in order, none twice, none missing."""
     [row] = [row for row in site.record().conversations if str(row["id"]) == conversation]
-    eventually_sync(lambda: watcher.last_seq == row["last_seq"], timeout=10)
+    eventually_sync(lambda: watcher.last_seq == row["last_seq"], timeout=PATIENCE)
     events = watcher.events()
     assert [event["seq"] for event in events] == [*range(1, row["last_seq"] + 1)]
     assert view_violations(events, site.record()) == []
@@ -34,7 +34,7 @@ def assert_all_was_seen(site: Site, watcher: Watcher, conversation: str) -> None
 def talk(client: Client, conversation: str, *, times: int = 2) -> None:
     for _ in range(times):
         turn_id = client.say(conversation, TALK)
-        assert client.until_ended(turn_id, within=20)["status"] == "completed"
+        assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_g09_a_redis_that_comes_back_costs_no_event(scaled: MakeSite, redis: Red
     let_pass(0.5)
     redis.start()
     for turn_id in turns:
-        assert client.until_ended(turn_id, within=20)["status"] == "completed"
+        assert client.until_ended(turn_id, within=PATIENCE)["status"] == "completed"
     assert_all_was_seen(site, watcher, conversation)
     assert watcher.close_codes == []
     assert site.verdict() == []

@@ -17,7 +17,7 @@ def soak(site: Site, *, servers: tuple[Postgres, Redis] | None = None, **plan: A
     assert run.run() == [], (run.tally.faults, site.var)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_g06_g07_many_turns_many_faults_one_at_a_time_and_in_order(
     scaled: MakeSite, postgres: Postgres, redis: Redis, seed: int
@@ -27,7 +27,7 @@ def test_g06_g07_many_turns_many_faults_one_at_a_time_and_in_order(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_g06_g07_many_turns_and_many_faults_in_one_process(embedded: MakeSite, seed: int):
     soak(embedded(**SPANS), seed=seed, mode="embedded", turns=40)

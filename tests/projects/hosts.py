@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.docs.pages import DOCS, python_blocks
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUG_IN = DOCS / "howto" / "plug-into-your-project.md"
@@ -88,7 +88,7 @@ class HostProject:
             server.send_signal(signal.SIGINT)
             # A server that turns drained before ends by the signal that they sent it then.
             ends = (0, -signal.SIGINT, -signal.SIGTERM)
-            assert server.wait(timeout=30) in ends, log.read_text("utf-8")
+            assert server.wait(timeout=PATIENCE) in ends, log.read_text("utf-8")
         finally:
             if server.poll() is None:
                 server.kill()

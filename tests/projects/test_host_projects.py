@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import ROOT, HostProject
 from tests.projects.visitors import look_around
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 HOSTS = ("governance_only", "everything", "by_email")
 
@@ -153,7 +153,7 @@ def test_a_host_project_serves_turns_with_its_own_tools(host):
         messages = f"{api}/conversations/{begun['conversation_id']}/messages"
         sent = _ask(messages, token=token, body={"text": 'call order_status {"order": 7}'})
         turn = f"{api}/turns/{sent['turn_id']}"
-        eventually_sync(lambda: _ask(turn, token=token)["status"] == "completed", timeout=20)
+        eventually_sync(lambda: _ask(turn, token=token)["status"] == "completed", timeout=PATIENCE)
         [call] = _ask(turn, token=token)["calls"]
     assert (call["tool_name"], call["status"]) == ("order_status", "succeeded")
 

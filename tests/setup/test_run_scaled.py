@@ -17,7 +17,7 @@ import pytest
 from governance.core import procfs
 from scripts.servers import are_installed, free_port
 from tests.setup.test_start import ROOT
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def var() -> Iterator[Path]:
     not are_installed() and os.environ.get("CI") != "true",
     reason="needs postgresql and redis-server",
 )
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_message_to_one_process_is_answered_in_another_and_ctrl_c_ends_all_of_it(var: Path):
     port = free_port()
     environment = {
@@ -91,7 +91,7 @@ def test_a_message_to_one_process_is_answered_in_another_and_ctrl_c_ends_all_of_
             )
         assert "runner-1 |" in said.read_text()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=40) == 0, said.read_text()
+        assert process.wait(timeout=PATIENCE) == 0, said.read_text()
         tag = f"TURNKEEPER_TEST={var}"
         eventually_sync(
             lambda: not [pid for pid in procfs.pids() if procfs.is_tagged(pid, tag=tag)]

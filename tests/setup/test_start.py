@@ -15,7 +15,7 @@ import pytest
 
 from governance.core import procfs
 from scripts.start import is_loopback
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ def site(var: Path) -> Iterator[tuple[str, Path]]:
         assert process.poll() is None, said.read_text()
         yield f"http://127.0.0.1:{port}", said
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0, said.read_text()
+        assert process.wait(timeout=PATIENCE) == 0, said.read_text()
         eventually_sync(
             lambda: not [pid for pid in procfs.pids() if procfs.is_tagged(pid, tag=tag)]
         )

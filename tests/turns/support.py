@@ -18,7 +18,7 @@ from governance import selectors as governance
 from governance.doors import database_door
 from governance.models import Approval
 from governance.selectors import CallRow
-from tests.support import eventually
+from tests.support import PATIENCE, eventually, with_room
 from turns import selectors, services, sinks
 from turns.core.chat_model import ChatDelta, ChatRequest
 from turns.core.history import violations
@@ -26,6 +26,7 @@ from turns.core.messages import Message
 from turns.models import CancelRequest, Turn
 from turns.testing import Item, ScriptedChatModel
 
+PROMISED_MS = with_room(1_000)  # from a cancel to the end of what it ends (C1)
 CHAT_MODEL = "tests.turns.support.current_chat_model"
 OF_CONVERSATIONS = {
     "history_repaired",
@@ -74,10 +75,12 @@ class Listener:
         wanted = {"type": type, **fields}
         return next((e for e in self.events if wanted.items() <= e.items()), None)
 
-    async def until(self, type: str, /, *, within: float = 10.0, **fields: Any) -> dict[str, Any]:
+    async def until(
+        self, type: str, /, *, within: float = PATIENCE, **fields: Any
+    ) -> dict[str, Any]:
         return await eventually(lambda: self.find(type, **fields), timeout=within)
 
-    async def until_ended(self, turn_id: UUID, *, within: float = 10.0) -> dict[str, Any]:
+    async def until_ended(self, turn_id: UUID, *, within: float = PATIENCE) -> dict[str, Any]:
         return await self.until("turn_end", within=within, turn_id=str(turn_id))
 
 
@@ -122,7 +125,7 @@ class Stage:
         """Say something and wait for the end of the turn."""
         return await self.ended(await self.say(text, **how))
 
-    async def ended(self, turn_id: UUID, *, within: float = 10.0) -> Turn:
+    async def ended(self, turn_id: UUID, *, within: float = PATIENCE) -> Turn:
         """Wait for the end of a turn, and check that everything in the conversation follows the rules."""
         await self.listener.until_ended(turn_id, within=within)
         await self.check()

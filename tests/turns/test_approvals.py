@@ -12,7 +12,7 @@ from django.utils import timezone
 from governance import make_tool, recorder, registry, selectors
 from governance import services as governance
 from governance.models import Approval
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.rows import Planted, said, use
 from tests.turns.support import Props, Stage, in_database
 from turns import processes, runtime, services
@@ -428,7 +428,7 @@ async def test_a_question_that_waits_does_not_hold_up_the_next_look_for_cancels(
     held = [asyncio.create_task(in_database(let_go.wait))]  # a write that waits for its row
     held += [asyncio.create_task(asyncio.to_thread(let_go.wait)) for _ in range(40)]  # slow work
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await supervisor.nudge()
         assert not any(task.done() for task in held)
     finally:

@@ -11,8 +11,8 @@ from django.db.models import F
 
 from governance import CancelSource
 from governance.selectors import CallRow
-from tests.support import eventually
-from tests.turns.support import Listener, Props, Stage, in_database, row
+from tests.support import PATIENCE, eventually
+from tests.turns.support import PROMISED_MS, Listener, Props, Stage, in_database, row
 from turns import queue, requests, services
 from turns.models import CancelRequest, Operation, Turn
 from turns.requests import CancelWish
@@ -20,8 +20,6 @@ from turns.services import OpOutcome
 from turns.testing import call, gate, partial_call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-PROMISED_MS = 1_000  # C1
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +59,7 @@ async def test_a_turn_ends_within_a_second_whatever_its_tool_does(
     turn_id = await stage.say()
     await stage.running(turn_id, "c1")
     if tool == "deaf":  # its worker takes a while to start
-        await stage.listener.until("tool_progress", within=30)
+        await stage.listener.until("tool_progress", within=PATIENCE)
     receipt = await stage.cancel(turn_id)
     assert (receipt.outcome, receipt.status) == (OpOutcome.ACCEPTED, "cancelling")
     turn = await stage.ended(turn_id)
@@ -92,7 +90,7 @@ async def test_a_command_dies_with_its_grandchildren(stage: Stage):
     )
     stage.play([call("c1", "exec", command=command)])
     turn_id = await stage.say()
-    await eventually(lambda: asyncio.to_thread(lambda: count_naps(nap) == 3), timeout=10)
+    await eventually(lambda: asyncio.to_thread(lambda: count_naps(nap) == 3), timeout=PATIENCE)
     await stage.listener.until("tool_progress")
     await stage.cancel(turn_id)
     assert (await stage.ended(turn_id)).status == "cancelled"
@@ -166,7 +164,7 @@ async def test_before_the_first_word_only_the_users_message_stays(stage: Stage):
     hold = gate()
     model = stage.play([hold, text("never said")])
     turn_id = await stage.say("my question")
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     await stage.cancel(turn_id)
     assert (await stage.ended(turn_id)).status == "cancelled"
     assert [(m.role, m.texts[0].text) for m in await stage.history()] == [("user", "my question")]
@@ -196,7 +194,7 @@ async def test_a_model_that_ignores_its_cancel_does_not_delay_the_end(stage: Sta
     hold = gate(ignores_cancel=True)
     stage.play([text("Hm"), hold])
     turn_id = await stage.say()
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     await stage.cancel(turn_id)
     assert (await stage.ended(turn_id)).status == "cancelled"
     await assert_settled(stage, turn_id)
@@ -529,7 +527,7 @@ async def test_nothing_starts_after_a_request_was_stored_even_before_its_nudge(
     hold = gate()
     model = stage.play([hold, call("c1", "quick"), call("c2", "alone")], [text("never said")])
     turn_id = await stage.say()
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     wish = CancelWish(user=stage.user, source=CancelSource.API)
     await in_database(lambda: requests.request_turn_cancel(turn_id, wish))
     hold.opening.set()
@@ -583,7 +581,7 @@ async def test_an_accepted_request_wins_over_an_answer_that_ends_after_it(stage:
     hold = gate()
     stage.play([text("All of it."), hold])
     turn_id = await stage.say()
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     wish = CancelWish(user=stage.user, source=CancelSource.API)
     await in_database(lambda: requests.request_turn_cancel(turn_id, wish))
     hold.opening.set()

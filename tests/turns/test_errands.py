@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.support import Stage
 from turns import errands, runtime
 from turns.errands import seen_through
@@ -33,7 +33,7 @@ async def test_a_cancel_is_obeyed_without_the_poll_although_nobody_waits_for_the
     turn_id = await stage.say()
     await stage.running(turn_id, "c")
     await hang_up(stage.cancel(turn_id))
-    assert (await stage.ended(turn_id, within=5)).status == "cancelled"
+    assert (await stage.ended(turn_id, within=PATIENCE)).status == "cancelled"
     assert await CancelRequest.objects.filter(turn=turn_id).acount() == 1
 
 

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import PATIENCE
 from tests.turns.rows import Planted, contents, result, said, use
 from turns import histories, log, selectors
 from turns.core.history import violations
@@ -356,7 +357,7 @@ def test_a_valid_history_is_read_although_somebody_holds_the_conversation(plante
     with transaction.atomic():
         log.locked(planted.id)
         reading.start()
-        reading.join(timeout=10)
+        reading.join(timeout=PATIENCE)
         assert found
     assert results(found[0]) == [("a", "the result of a")]
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from governance import CancellationToken
 from governance.doors import database_door
 from governance.moments import ago, database_now
-from tests.support import eventually
+from tests.support import PATIENCE, eventually, with_room
 from tests.turns.rows import Planted, make_process, said
 from tests.turns.support import Stage, in_database, row
 from turns import endings, processes, queue, runtime, scheduling
@@ -91,7 +91,7 @@ class TestLease:
     async def test_is_lost_once_somebody_has_ended_the_row(self, hold):
         lease, lost = await hold()
         await database_door(processes.retire)(lease.process)
-        await asyncio.wait_for(lost.wait(), 5)
+        await asyncio.wait_for(lost.wait(), PATIENCE)
         assert not lease.is_held
         ended = await row(Process, pk=lease.process.pk)
         await asyncio.sleep(QUICK.renew * 3)
@@ -102,7 +102,7 @@ class TestLease:
         lease, lost = await hold()
         go_on = threading.Event()
         monkeypatch.setattr(processes, "renew", lambda _process: go_on.wait())
-        await asyncio.wait_for(lost.wait(), 5)
+        await asyncio.wait_for(lost.wait(), PATIENCE)
         assert not lease.is_held
         go_on.set()
 
@@ -135,7 +135,7 @@ class TestLease:
             pk=lease.process.pk, seen_at__lt=ago(timedelta(seconds=0.5))
         )
         assert await in_database(before.exists)
-        await asyncio.wait_for(lost.wait(), 5)
+        await asyncio.wait_for(lost.wait(), PATIENCE)
         assert caplog.text.count("The event loop has been held up") == 1
         assert "block_the_loop" in caplog.text
 
@@ -155,7 +155,7 @@ class TestLoopWatch:
         watch = LoopWatch()
         await asyncio.to_thread(watch.lag)
         await asyncio.sleep(0.1)
-        assert await asyncio.to_thread(watch.lag) < 0.1
+        assert await asyncio.to_thread(watch.lag) < with_room(0.1)
 
     async def test_a_process_that_stood_still_is_no_blocked_loop(self):
         watch = LoopWatch()
@@ -283,7 +283,7 @@ class TestSweep:
         for sweeper in sweepers:
             sweeper.start()
         for sweeper in sweepers:
-            sweeper.join(timeout=30)
+            sweeper.join(timeout=PATIENCE)
         found.append(
             len(recovery.end_orphaned().batches)
         )  # what was locked at that moment waits for the next
@@ -308,7 +308,7 @@ class TestSweep:
             planted.conversation.__class__.objects.select_for_update().get(pk=planted.id)
             sweeper = threading.Thread(target=look)
             sweeper.start()
-            sweeper.join(timeout=10)
+            sweeper.join(timeout=PATIENCE)
             assert found == [[]]
         assert len(recovery.end_orphaned().batches) == 1
 

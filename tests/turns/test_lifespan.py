@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
 from turns import queue, runtime, sinks
@@ -27,10 +27,10 @@ class Server:
 
     async def ask(self, phase: str) -> str:
         await self._to_app.put({"type": f"lifespan.{phase}"})
-        return (await asyncio.wait_for(self._from_app.get(), 10))["type"]
+        return (await asyncio.wait_for(self._from_app.get(), PATIENCE))["type"]
 
     async def end(self) -> None:
-        await asyncio.wait_for(self._task, 10)
+        await asyncio.wait_for(self._task, PATIENCE)
 
 
 async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(stage: Stage, settings):
@@ -63,7 +63,7 @@ async def test_a_turn_that_ends_within_the_drain_is_not_cancelled(
     runner = await runtime.ensure_started()
     await eventually(lambda: runner.supervisor.is_draining)
     props.open("a")
-    await asyncio.wait_for(stopping, 10)
+    await asyncio.wait_for(stopping, PATIENCE)
     assert (await stage.ended(turn_id)).status == "completed"
 
 
@@ -71,7 +71,7 @@ async def test_a_stubborn_tool_does_not_hold_up_the_end(stage: Stage):
     stage.play([call("a", "stubborn"), call("b", "blocked")])
     turn_id = await stage.say()
     await stage.running(turn_id, "a", "b")
-    await asyncio.wait_for(runtime.stop(grace=0), 5)
+    await asyncio.wait_for(runtime.stop(grace=0), PATIENCE)
     turn = await stage.ended(turn_id)
     assert (turn.status, turn.ended_by_reason) == ("interrupted", "shutdown")
     assert {c.status for c in (await stage.calls(turn_id)).values()} == {"abandoned"}
@@ -86,7 +86,7 @@ async def test_while_draining_nothing_new_begins(stage: Stage, props: Props):
     await eventually(lambda: runner.supervisor.is_draining)
     queued = await stage.say("second")
     props.open("a")
-    await asyncio.wait_for(stopping, 10)
+    await asyncio.wait_for(stopping, PATIENCE)
     assert (await row(Turn, pk=turn_id)).status == "completed"
     assert (await row(Turn, pk=queued)).status == "queued"
 
@@ -106,12 +106,12 @@ async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(stage
     try:
         stage.play([gate()])
         turn_id = await stage.say()
-        await asyncio.wait_for(claimed.wait(), 5)
+        await asyncio.wait_for(claimed.wait(), PATIENCE)
         stopping = asyncio.create_task(runtime.stop(grace=0))
         runner = await runtime.ensure_started()
         await eventually(lambda: runner.supervisor.is_draining)
         told.set()
-        await asyncio.wait_for(stopping, 10)
+        await asyncio.wait_for(stopping, PATIENCE)
     finally:
         sinks.unregister(slow)
     turn = await row(Turn, pk=turn_id)
@@ -122,7 +122,7 @@ async def test_after_a_shutdown_the_next_turn_is_told(stage: Stage):
     hold = gate()
     stage.play([text("So far"), hold])
     first = await stage.say()
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     await runtime.stop(grace=0)
     model = stage.play([text("Welcome back.")])
     second = await stage.run()

@@ -9,7 +9,7 @@ from governance.doors import database_door
 from governance.models import McpServer
 from governance.runtime import prepare_tools
 from tests.governance.mcp.support import HERE
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,7 +23,7 @@ def add_server(*habits):
 async def connected(tool_name):
     """Wait until the server has named its tools: a turn begins without those of a server that takes its time."""
     await prepare_tools()
-    await eventually(lambda: tool_name in registry, timeout=20)
+    await eventually(lambda: tool_name in registry, timeout=PATIENCE)
 
 
 async def test_a_turn_calls_a_tool_of_a_server_and_its_call_can_be_cancelled(stage, settings):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from tests.support import PATIENCE
 from tests.turns.rows import Planted
 from tests.turns.support import Stage, in_database
 from turns import queue, rates, services
@@ -82,7 +83,7 @@ def test_processes_that_take_messages_at_the_same_time_keep_the_limit(ada, setti
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=PATIENCE)
     assert sorted(outcomes) == ["refused"] * 3 + ["taken"] * 3
 
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.support import PATIENCE
 from tests.turns.support import Props, Stage, in_database, row
 from turns import selectors
 from turns.models import Message, Turn
@@ -93,7 +94,7 @@ async def test_turns_of_one_conversation_run_one_after_the_other(stage: Stage):
     hold = gate()
     model = stage.play([hold, text("One.")], [text("Two.")], [text("Three.")])
     ids = [await stage.say(f"message {number}") for number in (1, 2, 3)]
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     statuses = await in_database(
         lambda: list(Turn.objects.order_by("number").values_list("status", flat=True))
     )

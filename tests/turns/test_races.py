@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from tests.turns.support import TERMINAL, Props, Stage, in_database, row
+from tests.support import PATIENCE
+from tests.turns.support import PROMISED_MS, TERMINAL, Props, Stage, in_database, row
 from turns.models import CancelRequest, Turn
 from turns.services import OpOutcome
 from turns.testing import call, gate, text
@@ -31,7 +32,7 @@ async def test_the_answers_end_and_a_cancel_at_once(stage: Stage, seed: int):
     hold = gate()
     stage.play([text("Almost"), hold, text(" done.")], [text("Next.")])
     turn_id = await stage.say()
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     receipts = []
 
     async def cancel() -> None:
@@ -47,7 +48,7 @@ async def test_the_answers_end_and_a_cancel_at_once(stage: Stage, seed: int):
     if turn.status == "cancelled":
         assert OpOutcome.ACCEPTED in outcomes
         request = await stage.request(turn_id)
-        assert (request.outcome, request.settled_ms <= 1_000) == ("cancelled", True)
+        assert (request.outcome, request.settled_ms <= PROMISED_MS) == ("cancelled", True)
     else:
         assert turn.status == "completed"
         assert outcomes == {OpOutcome.ALREADY_FINISHED}

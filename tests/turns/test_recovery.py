@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from tests.support import PATIENCE
 from tests.turns.rows import Planted, said, use
 from tests.turns.support import Stage, in_database, row
 from turns import processes, runtime
@@ -40,7 +41,7 @@ async def die(stage: Stage):
             },
         )
         children.append(child)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             ready = (await child.stdout.readline()).split()
             assert ready[:1] == [b"ready"], ready
             child.send_signal(signal.SIGKILL)

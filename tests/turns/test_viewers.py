@@ -9,6 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
+from tests.support import PATIENCE
 from tests.turns.rows import Planted
 from turns import log, requests
 from turns.attendance import disconnects, viewers
@@ -288,6 +289,6 @@ def test_who_comes_back_while_the_grace_ends_is_first_or_second_but_never_both(h
         sweeping.join(timeout=0.2)
         assert not ended  # it has found the conversation, and waits for its row
         look(here, planted, "two")
-    sweeping.join(timeout=10)
+    sweeping.join(timeout=PATIENCE)
     assert ended == [[]]
     assert status(turn) == "running"

@@ -9,8 +9,9 @@ from uuid import UUID
 from channels.testing import WebsocketCommunicator
 
 from config.asgi import application
+from tests.support import PATIENCE
 
-TIMEOUT = 5.0
+TIMEOUT = PATIENCE
 Frame = dict[str, Any]
 
 

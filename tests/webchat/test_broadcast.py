@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from turns import sinks
 from webchat import broadcast
 from webchat.broadcast import ChannelLayerSink, conversation_group, message_for
@@ -24,7 +24,7 @@ async def received(group: str, publish: Any) -> dict[str, Any]:
     channel = await layer.new_channel()
     await layer.group_add(group, channel)
     await publish()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         return await layer.receive(channel)
 
 
@@ -67,7 +67,7 @@ async def test_a_layer_that_hangs_holds_up_a_turn_once_and_not_at_every_event(
 
     monkeypatch.setattr(InMemoryChannelLayer, "group_send", hangs)
     sink = ChannelLayerSink()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE):
         for _ in range(100):
             await sink.publish(uuid4(), SMALL)
     assert asked == 1
@@ -91,8 +91,8 @@ async def test_a_layer_that_hung_is_used_again_when_it_answers(
     channel = await layer.new_channel()
     await layer.group_add(conversation_group(conversation_id), channel)
     await sink.publish(conversation_id, {**SMALL, "seq": 8})
-    tried = await asyncio.wait_for(layer.receive(channel), 1)
-    left = await asyncio.wait_for(layer.receive(channel), 1)
+    tried = await asyncio.wait_for(layer.receive(channel), PATIENCE)
+    left = await asyncio.wait_for(layer.receive(channel), PATIENCE)
 
     async def sent() -> bool:
         await sink.publish(conversation_id, {**SMALL, "seq": 9})
@@ -125,7 +125,7 @@ async def test_a_layer_that_is_slow_holds_up_nobody_and_what_was_left_meanwhile_
         await sink.publish(ours, {**SMALL, "seq": seq})
     await sink.publish(theirs, SMALL)
     answering.set()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         told = [await layer.receive(channel) for _ in range(3)]
     assert told[0]["event"]["seq"] == 7
     assert sorted(message["seq"] for message in told[1:]) == [7, 9]
@@ -172,7 +172,7 @@ async def test_what_another_loop_publishes_wakes_the_loop_of_the_sockets():
     thread = threading.Thread(target=elsewhere)
     thread.start()
     try:
-        message = await asyncio.wait_for(receiving, 1)
+        message = await asyncio.wait_for(receiving, PATIENCE)
     finally:
         await asyncio.to_thread(thread.join)
     assert message["event"] == SMALL
@@ -249,7 +249,7 @@ async def test_a_slow_client_gets_no_more_than_fits_and_is_refilled_when_there_i
     assert outbox.is_behind
     writing = asyncio.create_task(outbox.run(on_room))
     client.reads.set()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await refilled.wait()
     assert client.frames == ["0", "1", "2"]
     assert outbox.offer("5")
@@ -306,5 +306,5 @@ async def test_a_client_that_has_gone_ends_the_writing_quietly():
 
     outbox = Outbox(send=gone, close=SlowClient().close)
     outbox.put("x")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await outbox.run(nothing)

@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 from django.contrib.auth.models import User
 
 from scripts.servers import NotInstalled, Redis, find_redis, passing
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.webchat.sockets import Socket
 from turns import selectors
 from turns.services import ConversationSummary
@@ -116,7 +116,7 @@ async def test_after_a_restart_of_redis_streamed_text_comes_again_and_no_event_i
         await say(socket, "help")
         return any(frame["type"] == "text_delta" for frame in socket.seen[seen:])
 
-    await eventually(hears_text, timeout=15)
+    await eventually(hears_text, timeout=PATIENCE)
     assert socket.seqs == list(range(1, len(socket.seqs) + 1))
 
 

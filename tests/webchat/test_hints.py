@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from turns.dispatch import hints
 from webchat.hints import ChannelLayerHints, process_group
 
@@ -63,7 +63,7 @@ async def test_a_layer_that_is_away_is_listened_to_again(monkeypatch: Any):
     monkeypatch.setattr(InMemoryChannelLayer, "group_send", sent)
     await eventually(lambda: has_members(process_id))
     await hints.send(process_id)
-    await asyncio.wait_for(heard.wait(), 1)
+    await asyncio.wait_for(heard.wait(), PATIENCE)
     task.cancel()
     await asyncio.wait({task})
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import httpx
 
 from tests.e2e.site import Site
+from tests.support import with_room
 
 TEXT, CLOSE = 1, 8
 
@@ -155,5 +156,5 @@ def test_who_never_reads_costs_little_memory_holds_up_nobody_and_is_let_go():
     assert told["gained"] < 20_000_000  # of 190 MB that were pushed
     assert told["taken"] < 600
     assert len(delays) == 200
-    assert sorted(delays)[190] < 0.5
+    assert sorted(delays)[190] < with_room(0.5)
     assert " 101 " in slow.status

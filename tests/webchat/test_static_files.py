@@ -10,6 +10,7 @@ from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import path
 
 from governance.doors import database_door
+from tests.support import PATIENCE
 from webchat.static_files import StaticFilesMiddleware
 
 SCRIPT = "ninja/swagger-ui-init.js"
@@ -59,7 +60,7 @@ def pass_through_the_databases_thread() -> None:
 async def waits(_request: HttpRequest) -> HttpResponse:
     """Wait for somebody else's work in the database."""
     work = asyncio.create_task(pass_through_the_databases_thread(), context=contextvars.Context())
-    async with asyncio.timeout(20):  # a busy machine is no deadlock
+    async with asyncio.timeout(PATIENCE):  # a busy machine is no deadlock
         await work
     return HttpResponse("done")
 

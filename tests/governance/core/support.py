@@ -22,6 +22,7 @@ from governance import (
     Verdict,
     make_tool,
 )
+from tests.support import PATIENCE
 
 BY_USER = Cancellation(reason=CancelReason.USER, by="ada")
 BY_PARENT = Cancellation(reason=CancelReason.PARENT)
@@ -82,7 +83,7 @@ async def settle():
 
 async def until(condition):
     """Wait, without the loop's clock, for something that another thread brings about."""
-    give_up_at = time.monotonic() + 5
+    give_up_at = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < give_up_at, "it did not come about"
         await asyncio.sleep(0)

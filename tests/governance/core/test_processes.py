@@ -172,19 +172,18 @@ async def test_cancelling_the_wait_cuts_the_grace_short(spawn):
 
 async def test_event_loop_goes_on_while_a_group_is_ended(spawn):
     process, _ = spawn(DEAF + TELL)
-    loop = asyncio.get_running_loop()
-    gaps = []
+    ticks = 0
 
     async def tick():
+        nonlocal ticks
         while True:
-            before = loop.time()
             await asyncio.sleep(0)
-            gaps.append(loop.time() - before)
+            ticks += 1
 
     ticking = asyncio.create_task(tick())
     await end_group(process, grace=0.5)
     ticking.cancel()
-    assert max(gaps) < 0.4
+    assert ticks > 100  # a loop that is held makes a handful
 
 
 async def test_exit_is_seen_without_pidfd(spawn, monkeypatch):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.governance.mcp.support import EVERYTHING, HAS_EVERYTHING, HERE, Scene
-from tests.support import eventually_sync
+from tests.support import PATIENCE, eventually_sync
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def _listening(*words, port):
         start_new_session=True,
     )
     try:
-        eventually_sync(lambda: _answers(port), timeout=30)
+        eventually_sync(lambda: _answers(port), timeout=PATIENCE)
         yield
     finally:
         os.killpg(process.pid, signal.SIGKILL)

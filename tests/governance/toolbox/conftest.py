@@ -11,7 +11,7 @@ from governance.core.cancellation import CancellationToken
 from governance.core.registry import ToolRegistry
 from governance.core.tools import ToolContext
 from governance.toolbox import SandboxChoice, ToolboxSettings, register
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 class Bench:
@@ -52,7 +52,7 @@ class Bench:
         checked = tool.validate(arguments)
         return tool.function(**checked, context=self.context(name))
 
-    async def until(self, condition, *, within=10.0):
+    async def until(self, condition, *, within=PATIENCE):
         """Wait until a report makes `condition()` true; fail when none does in time."""
         async with asyncio.timeout(within):
             while not condition():

@@ -18,7 +18,7 @@ from governance.core.ports import Host
 from tests.governance.core.process_table import tagged
 from tests.governance.toolbox.desk import Desk, browser_tags, page
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import Unasked, eventually
+from tests.support import PATIENCE, Unasked, eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -304,7 +304,7 @@ async def test_nothing_on_a_page_reaches_a_private_address(desk, server):
             said = await desk.call("read")
             return False
 
-        await eventually(settled, timeout=20)
+        await eventually(settled, timeout=PATIENCE)
         for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.5", "10.0.0.6"):
             assert any(f"'{host}' is on a private" in line for line in refused), host
         assert "root:" not in said
@@ -397,7 +397,7 @@ async def test_a_newer_call_takes_the_place_of_the_earlier_one(desk, server, exe
     outcome = await newer
     assert outcome.status is CallStatus.SUCCEEDED
     assert "Here you are" in outcome.result
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await server.closed.wait()
 
 
@@ -408,7 +408,7 @@ async def test_cancel_closes_the_page_and_its_connections(desk, server, executor
     live.cancel(Cancellation(reason=CancelReason.USER))
     outcome = await running
     assert outcome.status is CallStatus.CANCELLED
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await server.closed.wait()
     assert desk.browsing.find(desk.scope) is None
     await desk.fails("No page is open", "read")
@@ -425,7 +425,7 @@ async def test_timeout_closes_a_page_whose_script_never_ends(desk, server, execu
     )
     outcome = await running
     assert outcome.status is CallStatus.TIMED_OUT
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await closed.wait()
     assert desk.browsing.find(desk.scope) is None
 

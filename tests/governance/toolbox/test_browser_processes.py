@@ -16,7 +16,7 @@ from governance.toolbox.browser import make_browser
 from tests.governance.core.process_table import tagged
 from tests.governance.toolbox.desk import Desk, browser_tags, page
 from tests.governance.toolbox.http_server import HttpServer
-from tests.support import eventually, eventually_sync
+from tests.support import PATIENCE, eventually, eventually_sync
 
 pytestmark = pytest.mark.browser
 
@@ -101,7 +101,7 @@ async def test_a_browser_without_pages_ends_after_the_idle_time(server):
     desk = await alone(browser_idle=0.2)
     await desk.call("open", url=server.url())
     (tag,) = browser_tags()
-    await eventually(lambda: not tagged(tag), timeout=15)
+    await eventually(lambda: not tagged(tag), timeout=PATIENCE)
     assert "A form" in await desk.call("open", url=server.url())
     await toolbox.aclose(desk.registry)
 
@@ -140,4 +140,4 @@ def test_a_killed_server_leaves_no_browser_behind():
         (tag,) = browser_tags(ancestor=process.pid)
         assert len(tagged(tag)) > 2
         process.kill()
-    eventually_sync(lambda: not tagged(tag), timeout=15)
+    eventually_sync(lambda: not tagged(tag), timeout=PATIENCE)

@@ -23,7 +23,7 @@ from governance.core.ports import Host
 from governance.toolbox import SandboxChoice, ToolboxSettings
 from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, mode_in_force
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import Unasked, eventually, eventually_sync
+from tests.support import PATIENCE, Unasked, eventually, eventually_sync
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -194,7 +194,7 @@ async def test_words_after_the_request_to_stop_are_kept_and_everything_ends(kept
     assert processes(mark)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await task
     assert "tidied up" in kept_in.output
     await eventually(lambda: not processes(mark))
@@ -210,7 +210,7 @@ async def test_deaf_tree_is_gone_after_the_grace_with_those_that_left_its_group(
     await eventually(lambda: len(processes(f": {mark}")) >= 2 + WORKS)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await task
     await eventually(lambda: not processes(mark))
 
@@ -221,7 +221,7 @@ async def test_cancel_before_the_sandbox_is_ready_ends_it(kept_in, mark):
         await eventually(lambda: processes(mark))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await task
         await eventually(lambda: not processes(mark))
 

@@ -14,7 +14,7 @@ from governance.core.exceptions import GovernanceError, InvalidToolInput, ToolFa
 from governance.core.policy import TimeoutSource
 from governance.core.tools import Concurrency
 from tests.governance.core.process_table import runs
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -31,7 +31,7 @@ def python(code):
 async def cancel(task):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await task
 
 
@@ -214,7 +214,7 @@ open("printed", "w").close()
 
 
 async def test_it_returns_with_the_shell_though_a_background_child_holds_the_pipe(bench):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         text = await bench.call("exec", command="sleep 60 & echo $!")
     pid = int(text)
     assert runs(pid)

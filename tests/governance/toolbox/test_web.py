@@ -15,6 +15,7 @@ from governance.core.exceptions import ToolFailed
 from governance.toolbox import addresses
 from governance.toolbox.addresses import is_public
 from tests.governance.toolbox.http_server import HttpServer, answer
+from tests.support import PATIENCE
 
 
 @pytest.fixture
@@ -283,7 +284,7 @@ async def test_silent_server_is_left_after_the_read_timeout(bench, server):
     bench.change(web_read_timeout=0.05)
     server.pages["/"] = say_nothing
     await refused(bench, server.url(), "said nothing for 0.05 s")
-    await asyncio.wait_for(server.closed.wait(), 10)
+    await asyncio.wait_for(server.closed.wait(), PATIENCE)
 
 
 async def test_cancel_closes_the_connection_to_a_slow_server(bench, server):
@@ -301,7 +302,7 @@ async def test_cancel_closes_the_connection_to_a_slow_server(bench, server):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(server.closed.wait(), 10)
+    await asyncio.wait_for(server.closed.wait(), PATIENCE)
 
 
 async def test_broken_answers_are_sentences(bench, server):

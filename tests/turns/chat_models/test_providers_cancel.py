@@ -5,13 +5,16 @@ import time
 
 import pytest
 
+from tests.support import PATIENCE, with_room
 from tests.turns.chat_models.dialects import model_of
 from tests.turns.chat_models.servers import Break, Hold, Response
 from tests.turns.core.stage import BY_USER, Stage
 from turns.core.exceptions import ChatModelError
 from turns.core.turns import TurnStatus
 
-BOUND = 0.5  # seconds from the cancel to the end of the socket; a turn has one second in all (C1)
+BOUND = with_room(
+    0.5
+)  # from the cancel to the end of the socket; a turn has one second in all (C1)
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ async def test_cancelling_a_turn_closes_the_providers_socket(serve, dialect, sta
     hold = Hold()
     server = await serve(response_at(place, dialect, hold))
     turn, _model = stage.start(model=model_of(dialect))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await hold.reached.wait()
         if kept:
             await stage.journal.until("publish_text", 0)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.chat_models.dialects import ANTHROPIC, DIALECTS, KEY, OPENAI, model_of
 from tests.turns.chat_models.servers import (
     Break,
@@ -397,7 +397,7 @@ async def test_a_slow_first_byte_has_a_limit_of_its_own(serve, dialect, place):
     assert failure.code == "chat_model_slow"
     assert "0.1 s" in failure.message
     assert len(server.requests) == 1
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await server.left.wait()
 
 
@@ -405,13 +405,13 @@ async def test_silence_in_the_middle_has_a_limit(serve, dialect):
     server = await serve(dialect.unfinished(*dialect.open_text("Well,"), Hold()))
 
     said = []
-    limits = StreamLimits(first_byte_timeout=30, idle_timeout=0.1)
-    async with asyncio.timeout(10):
+    limits = StreamLimits(first_byte_timeout=600, idle_timeout=0.1)
+    async with asyncio.timeout(PATIENCE):
         failure = await failed(model_of(dialect, limits=limits), said)
 
     assert failure.code == "chat_model_stalled"
     assert TextDelta("Well,") in said
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await server.left.wait()
 
 

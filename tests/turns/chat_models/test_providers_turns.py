@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.support import PATIENCE
 from tests.turns.chat_models.dialects import PIECED
 from tests.turns.chat_models.servers import Break, Hold, Response
 from tests.turns.support import Stage
@@ -53,7 +54,7 @@ async def test_a_page_that_is_opened_while_a_request_is_repeated_learns_it(serve
     hold = Hold()
     await serve(UNAVAILABLE, Response(before=[hold]))
     turn_id = await on.say("Hello")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await on.listener.until("error", code="retrying")
         await hold.reached.wait()
 
@@ -78,13 +79,13 @@ async def test_a_cancel_closes_the_providers_socket_and_the_next_turn_knows(
     )
     server = await serve(held, dialect.answer(dialect.text("I was interrupted.")))
     turn_id = await on.say("Tell me a story")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await hold.reached.wait()
         if place == "in the text":
             await on.listener.until("text_delta", offset=0)
 
     await on.cancel(turn_id)
-    async with asyncio.timeout(1):  # C1
+    async with asyncio.timeout(PATIENCE):  # C1
         await server.left.wait()
     turn = await on.ended(turn_id)
     await on.run("What was that?")

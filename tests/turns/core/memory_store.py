@@ -4,6 +4,7 @@ import asyncio
 from uuid import UUID
 
 from governance import Decision
+from tests.support import PATIENCE
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 
 
@@ -35,7 +36,7 @@ class MemoryStore:
         return self._answering
 
     async def until_ended(self, *turns: ClaimedTurn) -> list[TurnEnding]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not all(turn.id in self.endings for turn in turns):
                 self._news.clear()
                 await self._news.wait()

@@ -16,6 +16,7 @@ from governance import (
     ToolRegistry,
     tool,
 )
+from tests.support import PATIENCE
 from turns.core.history import violations
 from turns.core.ports import ClaimedTurn
 from turns.core.runner import Cast, TurnRunner
@@ -76,7 +77,7 @@ class Stage:
     async def run(self, *replies, **options):
         """Run a turn to its end; return the ending and the chat model."""
         model = ScriptedChatModel(*replies)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             ending = await self.make_runner(model, **options).run()
         return ending, model
 
@@ -91,7 +92,7 @@ class Stage:
         return getattr(self, kind).setdefault(name, asyncio.Event())
 
     async def until_begun(self, *names):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             for name in names:
                 await self.event("began", name).wait()
 

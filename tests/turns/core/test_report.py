@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from governance import Cancellation, CancelReason, LoopDetector
+from tests.support import PATIENCE
 from tests.turns.core.stage import BY_USER, Stage, claimed
 from turns.core.exceptions import ChatModelError
 from turns.core.runner import REPORT_REQUEST
@@ -87,7 +88,7 @@ async def test_a_cancel_during_the_report_ends_it_as_a_cancel(stage):
     await reporting.reached.wait()
     stage.token.cancel(BY_USER)
 
-    ending = await asyncio.wait_for(task, 10)
+    ending = await asyncio.wait_for(task, PATIENCE)
     assert (ending.status, ending.cancellation) == (TurnStatus.CANCELLED, BY_USER)
 
 
@@ -97,7 +98,7 @@ async def test_a_cancelled_turn_reports_nothing(stage):
     await asked.reached.wait()
     stage.token.cancel(Cancellation(reason=CancelReason.PARENT))
 
-    assert (await asyncio.wait_for(task, 10)).status is TurnStatus.CANCELLED
+    assert (await asyncio.wait_for(task, PATIENCE)).status is TurnStatus.CANCELLED
     assert len(model.requests) == 1
 
 
@@ -116,7 +117,7 @@ async def test_it_can_be_told_to_wind_up_before_its_time(stage):
     await asked.reached.wait()
     stage.runner.wind_up()
 
-    assert (await asyncio.wait_for(task, 10)).status is TurnStatus.TIMED_OUT
+    assert (await asyncio.wait_for(task, PATIENCE)).status is TurnStatus.TIMED_OUT
     assert last_words(stage) == "Halfway."
 
 

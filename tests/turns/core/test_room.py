@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from governance import tool
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.core.test_supervisor import House
 from turns.testing import call, gate, text
 
@@ -37,7 +37,7 @@ async def test_what_comes_on_top_waits_and_begins_in_order_when_there_is_room(ho
     gates[3].set()
     await house.store.until_ended(*turns)
     assert house.store.claims[3] == turns[3].id
-    await asyncio.wait_for(house.supervisor.until_room(), 1)
+    await asyncio.wait_for(house.supervisor.until_room(), PATIENCE)
 
 
 async def test_a_free_place_goes_to_the_turn_that_the_store_names_and_nobody_is_forgotten():

@@ -3,7 +3,7 @@
 import asyncio
 from itertools import pairwise
 
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from turns.core.rounds import begin_rounds
 
 INTERVAL = 0.2
@@ -37,7 +37,7 @@ async def test_work_that_fails_is_logged_by_its_name_and_done_again(caplog):
         done.set()
 
     rounds = begin_rounds(work, name="round of a test", interval=0.001)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await done.wait()
     rounds.cancel()
     await asyncio.wait({rounds})

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from governance import CallStatus, CancelReason, Disposition, ErrorType, LoopDetector
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.core.stage import BY_USER, Stage, claimed
 from turns.core.chat_model import Stop, StopReason, Usage
 from turns.core.exceptions import ChatModelError, Fenced
@@ -29,7 +29,7 @@ async def stage():
 
 
 async def ended(task):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         return await task
 
 

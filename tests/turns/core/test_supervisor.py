@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from governance import CallStatus, CancelReason
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.core.memory_store import MemoryStore
 from tests.turns.core.stage import BY_USER, Stage, claimed
 from turns.core import supervisor
@@ -510,7 +510,7 @@ class TestDrain:
 
         house = make_house(poll_interval=0.001, also_poll=also_poll)
         house.supervisor.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await again.wait()
 
         assert "A round failed: turn supervisor poll" in caplog.text

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from governance.doors import database_door
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns import support
 from tests.turns.support import Stage, in_database
 from turns.core.chat_model import ChatDelta, ChatRequest
@@ -75,7 +75,7 @@ async def running(message: str) -> Turn:
     return await child(message, status="running")
 
 
-async def ended(turn: Turn | UUID, *, within: float = 10.0) -> Turn:
+async def ended(turn: Turn | UUID, *, within: float = PATIENCE) -> Turn:
     """The turn once it has ended."""
     pk = turn.pk if isinstance(turn, Turn) else turn
 

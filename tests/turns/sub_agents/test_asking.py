@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 
 from governance import CallStatus, Cancellation, CancelReason, TimeoutSource
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.turns.sub_agents.stage import ask, cast, child, ended, place_of, running, spawn
 from tests.turns.support import Stage, in_database, row
 from turns import runtime, selectors, services
@@ -260,7 +260,7 @@ async def test_a_sub_agent_at_work_keeps_its_call_alive(stage: Stage, settings, 
     cast(stage, go=[[ask("a1", "dig")], [text("Good.")]], dig=[[call("c1", "held")], [text("G")]])
     turn_id = await stage.say()
     await running_with_idle_limit(stage, turn_id, IDLE)
-    await eventually(lambda: longest_progress(stage, "a1") > 1.3 * IDLE, timeout=20)
+    await eventually(lambda: longest_progress(stage, "a1") > 1.3 * IDLE, timeout=PATIENCE)
     props.open("c1")
 
     assert (await stage.ended(turn_id)).status == "completed"

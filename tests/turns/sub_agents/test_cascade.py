@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection, transaction
 
 from governance import CancelReason, CancelSource
 from governance.doors import database_door
-from tests.support import eventually
+from tests.support import eventually, with_room
 from tests.turns.rows import Planted
 from tests.turns.sub_agents.stage import (
     ask,
@@ -89,7 +89,7 @@ async def test_one_that_does_not_stop_keeps_nobody_waiting(stage: Stage, props):
     deaf = await ended(await child("deaf one"))
     assert (good.status, deaf.status) == ("cancelled", "cancelled")
     assert (await stage.calls(deaf.pk))["c1"].status == "abandoned"
-    assert took < 3  # a second, on a busy machine
+    assert took < with_room(1.0)
     props.open("c1")
 
 

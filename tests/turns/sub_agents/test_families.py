@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from tests.support import PATIENCE
 from tests.turns.rows import Planted, make_process
 from tests.turns.sub_agents.stage import ask, cast, child, ended, running, spawn
 from tests.turns.support import Stage, in_database, row
@@ -89,7 +90,7 @@ def test_those_who_start_at_the_same_time_are_counted_together(root, settings):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=PATIENCE)
     assert sorted(outcomes) == ["refused", "refused", "started"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from governance.core.cancellation import Cancellation, CancellationToken, Cancelled, CancelReason
 from tests.governance.core.invokers.worker_calls import Call, released, run
 from tests.governance.core.process_table import runs, tagged
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 @pytest.mark.parametrize("function", ["spin", "hold_the_interpreter", "match_catastrophically"])
@@ -24,10 +24,10 @@ async def test_cancelled_call_is_gone_whatever_it_does(make, function):
 
 
 async def test_python_code_ends_at_once_without_the_grace(make):
-    invoker = make(kill_grace=60)
+    invoker = make(kill_grace=600)
     call = Call(invoker, "spin", {})
     await call.report()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await call.cancel()
 
 
@@ -64,13 +64,13 @@ async def test_everything_that_the_tool_started_dies_with_it(make, mark):
     assert len(pids) == 4
     assert all(runs(pid) for pid in pids)
     await call.cancel()
-    await eventually(lambda: not any(runs(pid) for pid in pids), timeout=1)
+    await eventually(lambda: not any(runs(pid) for pid in pids))
     await eventually(lambda: not tagged(mark))
 
 
 async def test_cooperative_tool_gets_the_grace_to_tidy_up(make, tmp_path):
     file = tmp_path / "trace"
-    call = Call(make(kill_grace=30), "finish_when_asked", {"path": str(file)})
+    call = Call(make(kill_grace=600), "finish_when_asked", {"path": str(file)})
     await call.report()
     await call.cancel()
     assert file.read_text() == "tidied up"
@@ -78,9 +78,9 @@ async def test_cooperative_tool_gets_the_grace_to_tidy_up(make, tmp_path):
 
 async def test_cooperative_tool_may_wait_for_its_token(make, tmp_path):
     file = tmp_path / "trace"
-    call = Call(make(kill_grace=30), "wait_to_be_asked", {"path": str(file)})
+    call = Call(make(kill_grace=600), "wait_to_be_asked", {"path": str(file)})
     await call.report()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await call.cancel()
     assert file.read_text() == "woken up"
 
@@ -96,20 +96,20 @@ async def test_second_cancellation_still_leaves_nothing_behind(make, mark):
 
 
 async def test_signals_are_as_they_were_for_the_call_after_a_tool_that_changed_them(make):
-    invoker = make(kill_grace=60)
+    invoker = make(kill_grace=600)
     await run(invoker, "leave_signals_changed")
     call = Call(invoker, "spin", {})
     await call.report()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await call.cancel()
 
 
 async def test_look_at_the_token_in_one_call_does_not_make_the_next_one_cooperative(make):
-    invoker = make(kill_grace=60)
+    invoker = make(kill_grace=600)
     assert await run(invoker, "look_once_never_again") is False
     call = Call(invoker, "spin", {})
     await call.report()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await call.cancel()
 
 
