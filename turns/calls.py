@@ -86,6 +86,7 @@ def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None)
         "cancellable": row.cancellable,
         "concurrency": row.concurrency,
         "expected_ms": _expected_ms(row.tool_name),
+        "asked_timeout_ms": row.asked_timeout_ms,
         "approval": approvals.describe(question, at=at) if question else None,
         **{name: row.progress.get(name) for name in ("message", "progress", "total")},
     }
@@ -123,6 +124,7 @@ def start_event(row: CallRow) -> TurnEvent:
             "concurrency": row.concurrency,
             "position": row.position,
             "expected_ms": _expected_ms(row.tool_name),
+            "asked_timeout_ms": row.asked_timeout_ms,
         },
     )
 

@@ -170,7 +170,7 @@ class ToolDecision(Event):
 
 
 class ToolStart(Event):
-    """A tool call begins to run; `timeout_ms` null = no limit."""
+    """A tool call begins to run; `timeout_ms` null = no limit. `asked_timeout_ms` is what it asked for above its ceiling, 0 = no limit."""
 
     type: Literal["tool_start"]
     tool_id: str
@@ -181,6 +181,7 @@ class ToolStart(Event):
     cancellable: bool
     concurrency: str
     position: int
+    asked_timeout_ms: Limit = None
 
 
 class ToolProgress(Event):

@@ -1,6 +1,7 @@
 """Turns what happened to a call into its outcome: status, disposition, and the text for the model."""
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -109,7 +110,7 @@ def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -
     try:
         with contained():
             text = as_text(render(value) if render else value, limit=result_limit)
-        return _outcome(live, CallStatus.SUCCEEDED, text, value=value)
+        return _outcome(live, CallStatus.SUCCEEDED, _with_cap(live, text), value=value)
     except Exception as unserialisable:  # rendering is the tool's code, too
         logger.warning(
             "A tool's result cannot be written",
@@ -183,17 +184,32 @@ def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> Lat
 
 
 def as_text(value: Any, *, limit: int) -> str:
-    """Return a tool's value as the text that a model reads: JSON unless it is text already, its middle left out if long."""
+    """Return a tool's value as the text that a model reads: JSON unless it is text already, its middle left out if long.
+
+    Raises:
+        ValueError: JSON cannot say it: a circle, NaN, an infinite number.
+    """
     if value is None:
         text = "Done."
     elif isinstance(value, str):
         text = value
     else:
-        text = pydantic_core.to_json(value, fallback=str).decode()
+        text = _as_json(value)
     if len(text) <= limit:
         return text
     tail = limit // 4
     return f"{text[: limit - tail]}\n… {len(text) - limit} characters left out …\n{text[len(text) - tail :]}"
+
+
+def _as_json(value: Any) -> str:
+    text = pydantic_core.to_json(value, fallback=str).decode()
+    if "NaN" in text or "Infinity" in text:  # perhaps in a text only: reading it tells
+        json.loads(text, parse_constant=_refuse, parse_int=str, parse_float=str)
+    return text
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"JSON has no {constant}")
 
 
 def facts(live: LiveCall, *, error: BaseException | None = None) -> dict[str, Any]:
@@ -204,6 +220,14 @@ def facts(live: LiveCall, *, error: BaseException | None = None) -> dict[str, An
         "scope": live.call.scope,
         "error_type": type(error).__name__ if error else None,
     }
+
+
+def _with_cap(live: LiveCall, text: str) -> str:
+    """Add that the call had asked for more time than it may have, where it had (A3)."""
+    policy = live.policy
+    if policy is None or policy.capped_from is None:
+        return text
+    return f"{text}\n{texts.cap_note(policy.capped_from, allowed=policy.ceiling)}"
 
 
 def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolOutcome:
@@ -220,7 +244,7 @@ def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolO
     return _outcome(
         live,
         CallStatus.FAILED,
-        text,
+        _with_cap(live, text),
         error_type=ErrorType.EXECUTION_ERROR,
         disposition=Disposition.INDETERMINATE if is_unknown else Disposition.SETTLED,
         detail=detail,

@@ -31,8 +31,7 @@ def timeout_text(
     first = f'[TIMEOUT] Tool "{tool_name}" did not respond within {seconds:g}s.'
     why = " It made no progress for that long." if limit is Limit.IDLE else ""
     if capped_from is not None:
-        asked = f"{capped_from:g}s" if capped_from > 0 else "no limit"
-        advice = f"It had asked for {asked}, which is more than is allowed. Try a smaller request or another tool; "
+        advice = f"It had asked for {_asked(capped_from)}, which is more than is allowed. Try a smaller request or another tool; "
     elif limit is Limit.IDLE:  # which no wish for more time moves
         advice = "Let it say what it does meanwhile, or try a smaller request or another tool; "
     else:
@@ -40,6 +39,13 @@ def timeout_text(
     advice += "do not simply repeat the same call."
     fate = _fate(is_settled=is_settled, side_effects=side_effects, is_started=is_started)
     return _join(first + why, fate, advice, partial)
+
+
+def cap_note(capped_from: float, *, allowed: float) -> str:
+    """Return the last line of a result whose call had asked for more time than is allowed (A3)."""
+    return (
+        f"[NOTE] It had asked for {_asked(capped_from)}; the most that is allowed is {allowed:g}s."
+    )
 
 
 def cancelled_text(
@@ -123,6 +129,10 @@ def interrupted_text(tool_name: str) -> str:
         f'[INTERRUPTED] Tool "{tool_name}": no result was recorded; it may or may not have run. '
         "Check its effect before you repeat it."
     )
+
+
+def _asked(seconds: float) -> str:
+    return f"{seconds:g}s" if seconds > 0 else "no limit"
 
 
 def _fate(*, is_settled: bool, side_effects: bool, is_started: bool) -> str:

@@ -183,10 +183,15 @@ class Tool:
         """Return the limit that the call itself asks for: `_meta.timeout_ms` (A3) or the tool's own argument.
 
         Raises:
-            InvalidToolInput: the hint is not a number of milliseconds ≥ 0.
+            InvalidToolInput: the hint is not a number of milliseconds ≥ 0, or has no unit (`_meta.timeout`).
         """
-        meta = call_input.get("_meta")
-        if isinstance(meta, Mapping) and meta.get("timeout_ms") is not None:
+        given = call_input.get("_meta")
+        meta: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        if "timeout" in meta:
+            raise InvalidToolInput(
+                self.name, "_meta.timeout has no unit; write _meta.timeout_ms, in milliseconds"
+            )
+        if meta.get("timeout_ms") is not None:
             return Hint(timeout=self._seconds(meta["timeout_ms"], "_meta.timeout_ms"))
         if self.timeout_argument is not None and call_input.get(self.timeout_argument) is not None:
             seconds = self._seconds(call_input[self.timeout_argument], self.timeout_argument)

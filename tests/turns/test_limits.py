@@ -49,6 +49,31 @@ async def test_a_wish_for_more_time_than_is_allowed_is_capped_and_the_model_told
     assert "It had asked for 7200s, which is more than is allowed." in told.content
 
 
+async def test_a_capped_wish_is_told_on_success_too(stage: Stage, operator):
+    await limit("quick", operator, ceiling_ms=60_000)
+    wish = {"timeout_ms": 7_200_000}
+    model = stage.play([call("a", "quick", _meta=wish), call("b", "quick")], [text("Well.")])
+    turn = await stage.run()
+    asked = {
+        event["tool_id"]: event["asked_timeout_ms"]
+        for event in stage.listener.stored(turn.conversation_id)
+        if event["type"] == "tool_start"
+    }
+    assert asked == {"a": 7_200_000, "b": None}
+    capped, plain = model.requests[1].messages[-1].tool_results
+    note = "[NOTE] It had asked for 7200s; the most that is allowed is 60s."
+    assert (capped.content, plain.content) == (f"done\n{note}", "done")
+    assert stage.listener.find("tool_result", tool_id="a")["result"] == capped.content
+
+
+async def test_a_limit_without_a_unit_is_refused_aloud(stage: Stage):
+    model = stage.play([call("a", "quick", _meta={"timeout": 300_000})], [text("Hm.")])
+    await stage.run()
+    assert stage.listener.find("tool_result", tool_id="a")["error_type"] == "invalid_input"
+    (told,) = model.requests[1].messages[-1].tool_results
+    assert "_meta.timeout has no unit; write _meta.timeout_ms, in milliseconds" in told.content
+
+
 async def test_the_status_tells_a_model_how_its_turn_and_its_conversation_went(
     stage: Stage, operator
 ):

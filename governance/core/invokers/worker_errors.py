@@ -2,9 +2,10 @@
 
 GovernanceError
 ├── RemoteToolError
-├── CallRefused             the result cannot cross
+├── CallRefused
+│   └── ResultRefused       the tool has run, its result cannot cross
 ├── CallNotStarted
-│   ├── InputRefused
+│   ├── InputRefused        is a CallRefused too
 │   ├── WorkerPoolBroken
 │   └── WorkerPoolClosed
 └── OutcomeUnknown
@@ -28,24 +29,41 @@ class RemoteToolError(GovernanceError):
 
 
 class CallRefused(GovernanceError):
-    """The call could not be made, or its result not be sent back; `code` says which, `detail` is for the log."""
+    """The call could not be made, or its result not be sent back; `code` says why, `detail` is for the log."""
 
-    SENTENCES: Mapping[str, str] = {
-        "not_importable": "The tool's function cannot be found by a worker process.",
-        "not_json": "The tool's input or result is not plain JSON data (text, numbers, lists, objects).",
-        "too_large": "The tool's input or result is too large; ask for less of it.",
-    }
+    SENTENCES: Mapping[str, str] = {}
 
     def __init__(self, code: str, detail: str) -> None:
-        super().__init__(
-            self.SENTENCES.get(code, "The worker process gave an answer that cannot be read.")
-        )
+        super().__init__(self.SENTENCES[code])
         self.code = code
         self.detail = detail
 
 
 class InputRefused(CallRefused, CallNotStarted):
     """The input cannot cross to a worker, so nothing was started."""
+
+    SENTENCES = {
+        "not_importable": "The tool's function cannot be found by a worker process.",
+        "not_json": "The tool's input is not plain JSON data (text, numbers, lists, objects).",
+        "too_large": "The tool's input is too large; give it less at once.",
+    }
+
+
+class ResultRefused(CallRefused):
+    """The tool has run, but its result cannot cross back."""
+
+    SENTENCES = {
+        code: f"The tool has run, but its result {problem}. Do not repeat it for the result alone; {advice}."
+        for code, problem, advice in (
+            (
+                "not_json",
+                "is not plain JSON data (text, numbers, lists, objects)",
+                "try another way",
+            ),
+            ("too_large", "is too large", "ask for less of it, or try another way"),
+            ("unreadable", "cannot be read", "try another way"),
+        )
+    }
 
 
 class WorkerDied(OutcomeUnknown):
@@ -85,7 +103,8 @@ def value_of(answer: Mapping[str, Any]) -> Any:
     Raises:
         ToolFailed: the tool raised it, with a sentence for the model.
         RemoteToolError: the tool raised something else.
-        CallRefused: the worker could not make the call or send its result.
+        InputRefused: the worker could not make the call.
+        ResultRefused: it could not send the result.
     """
     match answer:
         case {"kind": "result", "value": value}:
@@ -102,6 +121,8 @@ def value_of(answer: Mapping[str, Any]) -> Any:
                 name if name.isidentifier() else "an error", message, traceback=trace
             )
         case {"kind": "refused", "code": str(code), "detail": str(detail)}:
-            refusal = InputRefused if code == "not_importable" else CallRefused
-            raise refusal(code, detail)
-    raise CallRefused("unreadable", "an answer of no known kind")
+            if code in ResultRefused.SENTENCES:
+                raise ResultRefused(code, detail)
+            if code in InputRefused.SENTENCES:
+                raise InputRefused(code, detail)
+    raise ResultRefused("unreadable", "an answer of no known kind")

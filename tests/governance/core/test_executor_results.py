@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import math
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.governance.core.support import (
     EditedLevels,
     Stage,
     advance,
+    asking_for,
     on_manual_clock,
     settle,
     started,
@@ -70,6 +72,29 @@ class TestResult:
         assert "has run, but its result cannot be written as text" in outcome.result
         assert "s3cret" not in outcome.result
 
+    @pytest.mark.parametrize(
+        "value", [math.nan, {"x": -math.inf}, [[math.inf]], {"deep": {"er": [1, math.nan]}}]
+    )
+    async def test_that_json_has_no_number_for_is_refused_after_it_has_run(self, value):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.release(value)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.disposition) == (CallStatus.FAILED, Disposition.SETTLED)
+        assert "has run, but its result cannot be written as text" in outcome.result
+
+    async def test_that_only_speaks_of_such_numbers_is_none(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.release({"note": "NaN", "Infinity": 10**5000, "x": 0.5})
+
+        assert (await call.outcome()).status is CallStatus.SUCCEEDED
+
     async def test_that_is_huge_is_cut(self):
         stage = Stage(result_limit=1000)
         stage.gated()
@@ -106,6 +131,30 @@ class TestResult:
         outcome = await stage.executor.run(ToolCall(id="B", tool_name="place"), host=host)
 
         assert outcome.result == f'["{tmp_path}","ada"]'
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (7_200_000, "7200s; the most that is allowed is 3600s"),
+        (0, "no limit; the most"),
+        (60_000, ""),
+    ],
+)
+async def test_a_wish_for_more_time_that_was_capped_is_told_with_every_result(asked, told):
+    async def work(fails: bool = False) -> str:
+        if fails:
+            raise ToolFailed("No paper.")
+        return "printed"
+
+    stage = Stage(make_tool(work))
+    well = await stage.run("work", id="A", input=asking_for(asked))
+    badly = await stage.run("work", id="B", input={"fails": True, **asking_for(asked)})
+
+    for outcome, first in ((well, "printed"), (badly, "No paper.")):
+        line, _, note = outcome.result.partition("\n")
+        assert line == first
+        assert (told in note) if told else note == ""
 
 
 class TestFailure:

@@ -187,6 +187,11 @@ class TestHint:
         with pytest.raises(InvalidToolInput, match=r"_meta\.timeout_ms must be a number"):
             make_tool(fetch).hint({"_meta": {"timeout_ms": value}})
 
+    @pytest.mark.parametrize("meta", [{"timeout": 300_000}, {"timeout": 5, "timeout_ms": 5_000}])
+    def test_without_a_unit_is_refused_aloud(self, meta):
+        with pytest.raises(InvalidToolInput, match=r"_meta\.timeout has no unit; write _meta\.tim"):
+            make_tool(fetch).hint({"_meta": meta})
+
     def test_of_zero_asks_for_no_limit(self):
         assert make_tool(fetch).hint({"_meta": {"timeout_ms": 0}}) == Hint(timeout=0.0)
 

@@ -4,8 +4,10 @@ import os
 
 import pytest
 
+from governance import Isolation, ToolCall, ToolExecutor, ToolRegistry, make_tool
 from governance.core.exceptions import ToolFailed
 from governance.core.invokers.process import CallRefused, RemoteToolError
+from tests.governance.core.invokers import worker_tools
 from tests.governance.core.invokers.worker_calls import TOOLS, Call, released, run
 
 
@@ -104,6 +106,26 @@ async def test_result_that_is_no_json_is_refused(make, kind):
     with pytest.raises(CallRefused) as refused:
         await run(make(), "result", kind=kind)
     assert refused.value.code == "not_json"
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "told"),
+    [
+        (worker_tools.result, {"kind": "nan"}, "is not plain JSON data"),
+        (worker_tools.result, {"kind": "bytes"}, "is not plain JSON data"),
+        (worker_tools.big, {"size": 2_000_000}, "is too large"),
+    ],
+)
+async def test_the_model_learns_that_a_tool_whose_result_is_lost_has_run(
+    make, function, given, told
+):
+    made = make_tool(function, name="tool", isolation="process")
+    invokers = {Isolation.PROCESS: make(result_limit=1_000_000)}
+    executor = ToolExecutor(registry=ToolRegistry({"tool": made}), invokers=invokers)
+    outcome = await executor.run(ToolCall(id="1", tool_name="tool", input=given))
+    assert (outcome.status, outcome.disposition) == ("failed", "settled")
+    assert outcome.result.startswith(f"[ERROR] The tool has run, but its result {told}")
+    assert "Do not repeat it for the result alone" in outcome.result
 
 
 async def test_half_a_surrogate_pair_arrives_as_text_that_can_be_stored(make):
