@@ -84,6 +84,7 @@ class Tool:
     `timeout` in seconds: None = says nothing, 0 = no framework limit (T2, T3). `timeout_argument` names the
     function's own parameter (milliseconds) that serves as the call's limit. `loop_exempt` keeps the loop detector off.
     One that `only_waits`, for calls that need slots themselves, takes none of the process's.
+    A tool with a `raw_schema` says with `problems` what of an input does not fit it; without, the input is not checked.
     Tools of one `pool` count together against `max_running`. `render` makes the text of a value that is none, where
     its JSON would not do.
 
@@ -107,6 +108,7 @@ class Tool:
     loop_exempt: bool = False
     only_waits: bool = False
     raw_schema: Mapping[str, Any] | None = None
+    problems: Callable[[Mapping[str, Any]], str] | None = None
     render: Callable[[Any], str] | None = None
     approval: ApprovalRule | None = None
     asks_for: Callable[[Mapping[str, Any]], bool] | None = None
@@ -157,6 +159,8 @@ class Tool:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function takes them. Raise `InvalidToolInput` with every problem in words."""
         if self.raw_schema is not None:
+            if self.problems is not None and (found := self.problems(arguments)):
+                raise InvalidToolInput(self.name, found)
             return dict(arguments)
         try:
             model = self._input_type.model_validate(dict(arguments))

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 _NO_LIMIT = 1e9  # seconds: how long a tool may take is the executor's business
 _REPORT_LENGTH = 500
 _LAST_WORDS = 1.0
+_WORDLESS = "Server returned an error response"  # the SDK's own words for a status
 
 Report = Callable[[Progress], None]
 
@@ -105,7 +106,9 @@ class Calls:
             if error.code == types.CONNECTION_CLOSED:
                 # The session may be ending: then its own reason is the better answer.
                 await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
-            _fail(answer, failure_of(self._server_name, error))
+            is_wordless = error.code == types.INTERNAL_ERROR and error.message == _WORDLESS
+            status = handover.status if is_wordless else None
+            _fail(answer, failure_of(self._server_name, error, status=status))
         except ToolFailed as error:
             _fail(answer, error)
         except Exception as error:

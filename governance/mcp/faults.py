@@ -32,6 +32,11 @@ def explain(error: BaseException) -> str:
     return "it failed in an unexpected way; the details are in the log"
 
 
+def status_clause(status: int) -> str:
+    """Return the clause for an HTTP status in place of an answer."""
+    return f"it answered {status}" + (" (check its headers)" if status in {401, 403} else "")
+
+
 def _reason(error: BaseException) -> str | None:
     for kind, reason in _REASONS:
         if isinstance(error, kind):

@@ -10,6 +10,7 @@ class Handover:
     def __init__(self) -> None:
         self._is_sent = False
         self._is_withdrawn = False
+        self.status: int | None = None  # of an HTTP answer that is an error
 
     @property
     def is_withdrawn(self) -> bool:

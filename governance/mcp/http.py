@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from governance.core.exceptions import ToolFailed
 from governance.mcp.answers import Answer, last_event
-from governance.mcp.faults import explain
+from governance.mcp.faults import explain, status_clause
 from governance.mcp.gone import FORGOTTEN, NeverSent, ServerGone
 from governance.mcp.handover import Handover, Handovers
 from governance.mcp.specs import McpTiming, ServerSpec
@@ -28,6 +28,7 @@ _SESSION = "mcp-session-id"
 _PLAIN = "identity"
 _EVENTS = {"content-type": "text/event-stream"}
 _LOST = frozenset({400, 404})
+_UNAUTHORISED = 401
 _MOVED = frozenset({307, 308})
 _PRIVATE = (
     "its address is on a private or local network; allow that for this server, "
@@ -104,6 +105,8 @@ class HttpServer:
         self.status = status
         if _SESSION in request.headers and request.method == "POST" and status in _LOST:
             self.give_up(FORGOTTEN)
+        elif status == _UNAUTHORISED:  # what was let in may still be answered
+            self._note_stuck(status_clause(status))
 
     def _note_stuck(self, reason: str) -> None:
         if not self.stuck.done():
@@ -195,7 +198,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def _call(self, request: httpx2.Request, request_id: Any) -> httpx2.Response:
         """Ask for a tool; answer ourselves if the call is given up meanwhile."""
-        call = OpenCall(self._handovers.pop(request_id, Handover()))
+        handover = self._handovers.pop(request_id, Handover())
+        call = OpenCall(handover)
         self._calls[request_id] = call
         request.extensions = {**request.extensions, "trace": call.going_out}
         try:
@@ -206,6 +210,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             if isinstance(error, TimeoutError | NeverSent):
                 return httpx2.Response(200, headers=_EVENTS, content=last_event(request_id))
             raise
+        if response.is_error:
+            handover.status = response.status_code
         forget = partial(self._calls.pop, request_id, None)
         return self._read(response, request_id=request_id, on_close=forget, call=call)
 

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pydantic_core
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
     CONNECTION_CLOSED,
@@ -20,6 +19,7 @@ from mcp.types import (
 )
 
 from governance.core.exceptions import ToolFailed
+from governance.mcp.faults import status_clause
 from governance.mcp.gone import AnswerLost
 
 LONGEST_RESULT = (
@@ -27,30 +27,38 @@ LONGEST_RESULT = (
 )
 _LONGEST_ERROR = 2_000
 _DID_NOT_RUN = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
+_TURNED_AWAY = frozenset({401, 403, 429})
+_REPEATED = object()
 
 
 def render(result: CallToolResult) -> str:
     """Return the result as text. Raise `ToolFailed` with that text if the tool says that it failed."""
-    text = "\n".join(_describe(block) for block in result.content)
-    structured = result.structured_content
-    if structured is not None and not _says(text, structured):
-        written = pydantic_core.to_json(structured, fallback=str).decode()
-        text = f"{text}\n{written}".lstrip("\n")
+    blocks = [_describe(block) for block in result.content]
+    text = "\n".join(blocks)
+    new = _without(result.structured_content, said=_said([text, *blocks]))
+    if new is not _REPEATED and new is not None:
+        added = json.dumps(new, ensure_ascii=False, default=str)
+        text = f"{text}\n{added}".lstrip("\n")
     text = text[:LONGEST_RESULT]
     if result.is_error:
         raise ToolFailed(text or "The tool failed and gave no reason.")
     return text or "Done."
 
 
-def failure_of(server_name: str, error: MCPError) -> ToolFailed | AnswerLost:
+def failure_of(
+    server_name: str, error: MCPError, *, status: int | None = None
+) -> ToolFailed | AnswerLost:
     """Return what an error of the protocol means for the call; the server's own words are meant for the caller.
 
-    Only where the server refused the call as such is it known that the tool did not run (C13).
+    `status` is the HTTP status of an answer that had no words of the protocol. Only where the server refused the call as such is it known that the tool did not run (C13).
     """
     if error.code == CONNECTION_CLOSED:
         return AnswerLost(f"The MCP server {server_name!r} broke off before it had answered.")
     if error.code == PARSE_ERROR:  # as the SDK puts it, with its own words for the log
         return AnswerLost(f"The answer of the MCP server {server_name!r} could not be read.")
+    if status is not None:
+        words = f"The MCP server {server_name!r} did not take the call: {status_clause(status)}."
+        return ToolFailed(words) if status in _TURNED_AWAY else AnswerLost(words)
     said = (error.message.strip()[:_LONGEST_ERROR] or "no reason given").rstrip(".") + "."
     if error.code in _DID_NOT_RUN:
         return ToolFailed(
@@ -75,9 +83,29 @@ def _describe(block: ContentBlock) -> str:
     return f"[resource {held.uri}, {len(held.blob) * 3 // 4} bytes, not shown]"
 
 
-def _says(text: str, structured: Any) -> bool:
-    """Whether the text is the structured content already, as the protocol recommends."""
-    try:
-        return bool(json.loads(text) == structured)
-    except ValueError:
-        return False
+def _without(value: Any, *, said: set[str]) -> Any:
+    """Return what of the structured content the text does not say; `_REPEATED` if it says all of it."""
+    if _written(value) in said or (isinstance(value, str) and value.strip() in said):
+        return _REPEATED
+    if isinstance(value, dict) and value:
+        new = {name: _without(part, said=said) for name, part in value.items()}
+        return {name: part for name, part in new.items() if part is not _REPEATED} or _REPEATED
+    if isinstance(value, list) and value:
+        new_parts = [_without(part, said=said) for part in value]
+        return _REPEATED if all(part is _REPEATED for part in new_parts) else value
+    return value
+
+
+def _said(texts: list[str]) -> set[str]:
+    """Return the texts, and the values that they are the JSON of, as the protocol recommends."""
+    said = {stripped for text in texts if (stripped := text.strip())}
+    for text in texts:
+        try:
+            said.add(_written(json.loads(text)))
+        except (ValueError, RecursionError):
+            continue
+    return said
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

@@ -18,16 +18,18 @@ from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from governance.mcp.calls import Calls, Report
-from governance.mcp.faults import explain
+from governance.mcp.faults import explain, status_clause
 from governance.mcp.gone import ServerGone
 from governance.mcp.handover import Handovers
 from governance.mcp.http import HttpServer
+from governance.mcp.schemas import schema_problem
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.stdio import StdioServer
 from governance.mcp.wire import Streams, Wire, watched
 
 logger = logging.getLogger(__name__)
 
+_MISSHAPEN = "its definition does not follow the protocol"
 _MOST_PAGES = 100
 _LISTEN_AGAIN = 5.0
 
@@ -159,6 +161,7 @@ class McpSession:
 
     async def _serve(self, client: Client) -> None:
         """Know the tools, and know them anew whenever the server says that they have changed; until it is gone."""
+        self._wire.protocol_version = client.protocol_version
         self._on_tools(await self._list(client))
         self._client = client
         if not self.ready.done():
@@ -175,15 +178,21 @@ class McpSession:
             await asyncio.wait({self._way.ended}, timeout=self._timing.relist_pause)
 
     async def _list(self, client: Client) -> list[FoundTool]:
-        found: list[FoundTool] = []
+        """Return the tools, each name once; those that do not follow the protocol with nothing but that."""
+        found: dict[str, types.Tool] = {}
         cursor: str | None = None
+        most, misshapen = self._timing.most_tools, self._wire.misshapen
+        misshapen.clear()
         for _ in range(_MOST_PAGES):
+            known = len(found) + len(misshapen)
             page = await client.list_tools(cursor=cursor)
-            found += [_found(tool) for tool in page.tools]
+            found = {tool.name: tool for tool in page.tools} | found
             cursor = page.next_cursor
-            if cursor is None or len(found) >= self._timing.most_tools:
+            if cursor is None or not known < len(found) + len(misshapen) < most:
                 break
-        return found[: self._timing.most_tools]
+        refused = [FoundTool(name=name, problem=_MISSHAPEN) for name in misshapen]
+        usable = await asyncio.to_thread(lambda: list(map(_found, found.values())))
+        return [*usable, *refused][:most]
 
     async def _hear(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -205,9 +214,7 @@ class McpSession:
             return self._way.ended.result()
         status = self._way.status if isinstance(self._way, HttpServer) else None
         if status is not None and not self.ready.done():
-            return f"it answered {status}" + (
-                " (check its headers)" if status in {401, 403} else ""
-            )
+            return status_clause(status)
         return explain(error)
 
     def _settle(self, reason: str) -> None:
@@ -232,4 +239,5 @@ def _found(tool: types.Tool) -> FoundTool:
         description=tool.description or tool.title or "",
         input_schema=tool.input_schema,
         is_read_only=bool(hints and hints.read_only_hint),
+        problem=schema_problem(tool.input_schema),
     )

@@ -59,12 +59,16 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTool:
-    """A tool as its server describes it. `is_read_only` is the server's word, not a proof."""
+    """A tool as its server describes it. `is_read_only` is the server's word, not a proof.
+
+    `problem` says as a clause why it cannot be used, if it cannot.
+    """
 
     name: str
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict)
     is_read_only: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """The tools of all MCP servers in the registry: put in when a server names them, taken out when it goes (G2)."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 NOT_INSTALLED = "the package `mcp` is not installed: install django-turnkeeper[mcp]"
 _LONGEST_DESCRIPTION = 4_000
-_LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
+_LONGEST_NAME = 64
+_MOST_NAMED = 5
+_TAKEN = "its name is taken"
 
 
 def is_installed() -> bool:
@@ -124,18 +126,18 @@ class McpTools:
         if believed is None:
             believed = self._first_marked.setdefault(server_id, marked)
         made: dict[str, Tool] = {}
-        left_out: list[str] = []
+        left_out: dict[str, str] = {}
         for found in filter(lambda found: link.spec.allows(found.name), tools):
             is_read_only = found.is_read_only and found.name in believed
             tool = _make(link, replace(found, is_read_only=is_read_only))
-            if tool.name in made or not _is_usable(found.input_schema):
-                left_out.append(found.name)
+            if found.problem or tool.name in made:
+                left_out[found.name] = found.problem or _TAKEN
             else:
                 made[tool.name] = tool
         taken = self._register(server_id, made)
         (self._crowded_out.add if taken else self._crowded_out.discard)(server_id)
-        left_out += taken
-        return f"left out: {', '.join(left_out)[:500]}" if left_out else ""
+        left_out |= dict.fromkeys(taken, _TAKEN)
+        return _sentence(left_out)
 
     def failed(self, link: ServerLink, reason: str) -> None:
         """Note it. The tools stay: a call says clearly what is wrong, and the server may be back by then."""
@@ -188,8 +190,16 @@ async def _all(attempts: "set[asyncio.Task[None]]") -> None:
     await asyncio.wait(attempts)
 
 
-def _is_usable(schema: Mapping[str, Any]) -> bool:
-    return schema.get("type") == "object" and len(json.dumps(schema)) <= _LONGEST_SCHEMA
+def _sentence(left_out: Mapping[str, str]) -> str:
+    named = [f"{name[:_LONGEST_NAME]} ({why})" for name, why in left_out.items()]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return f"left out: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
+
+
+def _input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    from governance.mcp.schemas import input_problems  # noqa: PLC0415 - comes with the SDK
+
+    return input_problems(schema, given)
 
 
 def _make(link: ServerLink, found: FoundTool) -> Tool:
@@ -204,6 +214,7 @@ def _make(link: ServerLink, found: FoundTool) -> Tool:
         description=found.description[:_LONGEST_DESCRIPTION] or f"A tool of {spec.name}.",
         isolation=Isolation.ASYNC,
         raw_schema=found.input_schema,
+        problems=partial(_input_problems, found.input_schema),
         timeout=spec.timeout,
         max_running=spec.max_running,
         pool=f"MCP server {spec.id}" if spec.max_running is not None else "",

@@ -9,17 +9,22 @@ from typing import Any, Self
 import anyio
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, Tool
+from mcp.types.methods import validate_server_result
 
 from governance.mcp.handover import Handovers, asked
 from governance.mcp.specs import McpTiming
 
 Streams = tuple[Any, Any]  # the SDK's ReadStream and WriteStream, which it does not export
 _REMEMBERED = 1_000
+_LONGEST_NAME = 200
 
 
 class Wire:
     """Watches the messages of one connection. `late_answers` counts answers to requests that were given up.
+
+    A tool that does not follow the protocol, of which the SDK would take the whole list amiss, is taken out of the list
+    and named in `misshapen`, once `protocol_version` is known.
 
     `on_flood` is called once, with a clause, when the server sends more than it may; nothing is read from then on.
     """
@@ -40,6 +45,9 @@ class Wire:
         self._allowance = float(timing.most_messages)
         self._counted_at = clock()
         self._given_up: dict[str, None] = {}
+        self._lists: set[Any] = set()  # the ids of requests for the tools
+        self.protocol_version = ""
+        self.misshapen: dict[str, None] = {}
 
     def sent(self, item: SessionMessage) -> None:
         """Note whose call the message is, or which request is given up, if it says so."""
@@ -47,6 +55,8 @@ class Wire:
         handover = asked.get()
         if handover and isinstance(message, JSONRPCRequest) and message.method == "tools/call":
             self._handovers[message.id] = handover
+        if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
+            self._lists.add(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._given_up[str((message.params or {}).get("requestId"))] = None
             if len(self._given_up) > _REMEMBERED:
@@ -65,6 +75,30 @@ class Wire:
             del self._given_up[str(message.id)]
             self.late_answers += 1
             return False
+        if isinstance(message, JSONRPCResponse) and message.id in self._lists:
+            self._lists.discard(message.id)
+            self._sort_out(message.result)
+        return True
+
+    def _sort_out(self, result: dict[str, Any]) -> None:
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return
+        kept = []
+        for tool in tools:
+            if self._is_shapely(tool, result):
+                kept.append(tool)
+            else:
+                self.misshapen[_name(tool)] = None
+        result["tools"] = kept
+
+    def _is_shapely(self, tool: Any, result: dict[str, Any]) -> bool:
+        try:
+            page = {**result, "tools": [tool]}
+            validate_server_result("tools/list", self.protocol_version, page)
+            Tool.model_validate(tool, by_name=False)
+        except (ValueError, KeyError):
+            return False
         return True
 
     def _count(self) -> None:
@@ -75,6 +109,11 @@ class Wire:
         if self._allowance < 0:
             self._on_flood("it sent more messages than can be read")
             raise anyio.ClosedResourceError
+
+
+def _name(tool: Any) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name[:_LONGEST_NAME] if isinstance(name, str) and name else "a tool without a name"
 
 
 @asynccontextmanager

@@ -75,6 +75,10 @@ class OddServer:
                 _error(writer, id, -32602, "There is no such tool here")
             case "fails":
                 _send(writer, b"<html>a proxy</html>", status="502 Bad Gateway")
+            case "unauthorised":
+                _send(writer, b"who are you?", status="401 Unauthorized")
+            case "busy":
+                _send(writer, b"not now", status="429 Too Many Requests")
             case "page":
                 _send(writer, b"<html>please sign in</html>", **{"content-type": "text/html"})
             case "nonsense":

@@ -11,7 +11,7 @@ from tests.support import eventually, with_room
 @pytest.mark.parametrize(
     ("habit", "words"),
     [
-        ("fails", "answered with an error (-32603)"),
+        ("fails", "The MCP server 'odd' did not take the call: it answered 502."),
         ("page", "Unexpected content type"),
         ("nonsense", "The answer of the MCP server 'odd' could not be read."),
         ("forwards", "not followed"),
@@ -41,6 +41,21 @@ async def test_a_call_that_the_server_refuses_did_not_run(scene):
         outcome = await scene.run("odd_tool")
         assert outcome.disposition is Disposition.SETTLED
         assert "refused the call (error -32602): There is no such tool here." in outcome.result
+        await scene.tools.aclose()
+
+
+@pytest.mark.parametrize(
+    ("habit", "words"),
+    [("unauthorised", "it answered 401 (check its headers)."), ("busy", "it answered 429.")],
+)
+async def test_a_call_that_was_turned_away_did_not_run_and_says_why(scene, habit, words):
+    async with OddServer(habit) as server:
+        await scene.begin(address("odd", server.url))
+        outcome = await scene.run("odd_tool")
+        assert outcome.disposition is Disposition.SETTLED
+        assert f"The MCP server 'odd' did not take the call: {words}" in outcome.result
+        if habit == "unauthorised":
+            assert scene.health.failures == ["it answered 401 (check its headers)"]
         await scene.tools.aclose()
 
 

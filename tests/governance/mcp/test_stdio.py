@@ -4,7 +4,14 @@ import json
 import sys
 from dataclasses import replace
 
-from governance import Cancellation, CancellationToken, CancelReason, CancelSource
+from governance import (
+    Cancellation,
+    CancellationToken,
+    CancelReason,
+    CancelSource,
+    ToolCall,
+    ToolExecutor,
+)
 from governance.core.calls import CallStatus, Disposition, ErrorType
 from tests.governance.core.process_table import runs
 from tests.governance.mcp.support import command, unruly
@@ -158,3 +165,15 @@ async def test_a_server_that_is_taken_away_loses_its_tools_and_fails_its_calls_a
     assert ended.disposition is Disposition.INDETERMINATE
     assert "switched off or changed by an administrator" in ended.result
     await eventually(lambda: scene.processes == [])
+
+
+async def test_an_input_that_does_not_fit_is_refused_before_anybody_is_asked(scene, everything):
+    await scene.begin(command("all", "node", everything, "stdio"))
+    asking = ToolExecutor(registry=scene.registry)  # by its own rules, and there is nobody to ask
+    call = ToolCall(id="1", tool_name="all_get-sum", input={"a": "not a number", "b": 1})
+    outcome = await asking.run(call)
+    await asking.aclose()
+    assert outcome.error_type is ErrorType.INVALID_INPUT
+    assert outcome.disposition is Disposition.NOT_STARTED
+    assert 'a: must be of type "number"' in outcome.result
+    assert "4" in (await scene.run("all_get-sum", a=1, b=3)).result

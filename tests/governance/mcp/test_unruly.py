@@ -138,16 +138,28 @@ async def test_an_answer_that_makes_no_sense_leaves_open_what_the_tool_did(scene
     assert link.is_connected
 
 
-async def test_a_list_with_something_that_is_no_tool_is_named_as_the_reason(scene):
-    await scene.begin(unruly("shapeless"))
-    assert scene.health.failures == ["it does not follow the protocol"]
+async def test_what_is_no_tool_is_left_out_alone_and_named(scene):
+    link = await scene.begin(unruly("shapeless"))
+    assert (await scene.run("unruly_echo", text="hello")).result == "hello"
+    assert (link.starts, scene.health.failures) == (1, [])
+    shapeless = "its definition does not follow the protocol"
+    assert scene.health.connections[-1][1] == (
+        f"left out: crooked (its schema is not valid), shapeless ({shapeless}), "
+        f"a tool without a name ({shapeless})"
+    )
+
+
+async def test_a_list_without_end_is_read_as_long_as_it_brings_something_new(scene):
+    await scene.begin(unruly("endless"))
+    assert (await scene.run("unruly_echo", text="hello")).result == "hello"
+    assert [len(tools) for tools, _ in scene.health.connections] == [len(scene.names())]
 
 
 async def test_a_tool_that_takes_too_much_to_say_is_left_out(scene):
     await scene.begin(unruly("wordy"))
     assert "unruly_wordy" not in scene.names()
     assert "unruly_echo" in scene.names()
-    assert scene.health.connections[-1][1] == "left out: wordy"
+    assert scene.health.connections[-1][1] == "left out: wordy (its schema is too long)"
 
 
 async def test_a_changed_list_of_tools_changes_the_registry(scene):

@@ -1,9 +1,9 @@
 """An MCP server without manners, spoken in bare JSON-RPC: each of its tools misbehaves in its own way.
 
 Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
-`banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names a tool that is none),
+`banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names tools that are none),
 `wordy` (names a tool that takes too much to say), `asleep` (reads nothing once it has named its tools),
-`harmless` (says of every tool that it only reads).
+`endless` (never comes to the end of its list), `harmless` (says of every tool that it only reads).
 """
 
 import json
@@ -122,10 +122,13 @@ def list_tools(request):
     ]
     if "shapeless" in HABITS:
         tools.append({"name": "shapeless", "inputSchema": {"type": "string"}})
+        crooked = {"type": "object", "properties": {"text": {"type": "strin"}}}
+        tools += [{"name": "crooked", "inputSchema": crooked}, {"inputSchema": None}, 42]
     if "wordy" in HABITS:
         schema = {"type": "object", "description": "blah " * 30_000}
         tools.append({"name": "wordy", "inputSchema": schema})
-    send(id=request["id"], result={"tools": tools})
+    more = {"nextCursor": "again"} if "endless" in HABITS else {}
+    send(id=request["id"], result={"tools": tools, **more})
     if "asleep" in HABITS:
         time.sleep(1000)
 

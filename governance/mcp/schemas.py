@@ -1,0 +1,103 @@
+"""Schemas that servers send: whether they are any good, and whether an input fits one, in words.
+
+A schema is written by somebody else. So nothing that it refers to is fetched, no pattern of its own is run, and no check
+takes more than a bounded number of steps: what is left unchecked here, the server checks itself.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
+_MOST_STEPS = 20_000
+_MOST_PROBLEMS = 10
+_LONGEST_CLAUSE = 200
+_RUNS_PATTERNS = frozenset({"pattern", "patternProperties", "unevaluatedProperties"})
+_WORDS = {
+    "type": "must be of type {}",
+    "enum": "must be one of {}",
+    "const": "must be {}",
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "exclusiveMinimum": "must be more than {}",
+    "exclusiveMaximum": "must be less than {}",
+    "multipleOf": "must be a multiple of {}",
+    "minLength": "must have at least {} characters",
+    "maxLength": "must have at most {} characters",
+    "minItems": "must have at least {} items",
+    "maxItems": "must have at most {} items",
+    "uniqueItems": "must not hold the same item twice",
+}
+_steps: ContextVar[int] = ContextVar("steps")
+
+Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
+
+
+class _TooManySteps(Exception):
+    """The schema asks for more than a check may take."""
+
+
+def schema_problem(schema: Mapping[str, Any]) -> str:
+    """Return why the schema cannot be given to a chat model, as a clause; empty if it can."""
+    if schema.get("type") != "object":
+        return "its input is no object"
+    if len(json.dumps(schema)) > LONGEST_SCHEMA:
+        return "its schema is too long"
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+    except (SchemaError, Unresolvable, RecursionError):
+        return "its schema is not valid"
+    return ""
+
+
+def input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return what is wrong with the input, a clause for each field, without repeating it; empty if nothing is."""
+    kind = _careful(validator_for(schema, default=Draft202012Validator))
+    steps = _steps.set(0)
+    try:
+        # A registry of our own: without one, references would be fetched from the network.
+        errors = kind(schema, registry=Registry()).iter_errors(dict(given))
+        return "; ".join(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
+    except (_TooManySteps, Unresolvable, RecursionError, ValueError, TypeError):
+        return ""
+    finally:
+        _steps.reset(steps)
+
+
+@cache
+def _careful(kind: Any) -> Any:
+    """Return the validator with every keyword counted, and without those that run patterns."""
+    return extend(kind, {name: _counted(name, check) for name, check in kind.VALIDATORS.items()})
+
+
+def _counted(name: str, check: Keyword) -> Keyword:
+    def counted(
+        validator: Any, value: Any, instance: Any, schema: Any
+    ) -> Iterator[ValidationError] | None:
+        _steps.set(_steps.get() + 1)
+        if _steps.get() > _MOST_STEPS:
+            raise _TooManySteps
+        if name in _RUNS_PATTERNS or (
+            name == "additionalProperties" and "patternProperties" in schema
+        ):
+            return None
+        return check(validator, value, instance, schema)
+
+    return counted
+
+
+def _clause(error: ValidationError) -> str:
+    path = ".".join(map(str, error.absolute_path)) or "input"
+    if error.validator in {"required", "additionalProperties"}:  # these name properties only
+        return f"{path[:_LONGEST_CLAUSE]}: {error.message[:_LONGEST_CLAUSE]}"
+    value = json.dumps(error.validator_value, ensure_ascii=False, default=str)
+    words = _WORDS.get(str(error.validator), f"does not satisfy {error.validator} {{}}")
+    return f"{path[:_LONGEST_CLAUSE]}: {words.format(value[:_LONGEST_CLAUSE])}"

@@ -1,0 +1,77 @@
+"""Schemas that somebody else wrote: an input is checked against them in words, and they can do no harm."""
+
+import socket
+
+import pytest
+
+from governance.mcp.schemas import input_problems, schema_problem
+
+SUM = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "number"},
+        "mode": {"enum": ["fast", "slow"]},
+        "list": {"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 2},
+    },
+    "required": ["a"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"a": 1}, ""),
+        ({"a": "secret"}, 'a: must be of type "number"'),
+        ({}, "input: 'a' is a required property"),
+        ({"a": 1, "mode": "odd"}, 'mode: must be one of ["fast", "slow"]'),
+        ({"a": 1, "list": [1, 0]}, "list.1: must be at least 1"),
+        ({"a": 1, "list": [1, 2, 3]}, "list: must have at most 2 items"),
+        ({"a": 1, "b": 2}, "Additional properties are not allowed ('b' was unexpected)"),
+        ({"a": "secret", "mode": 1}, "; mode: must be one of"),
+    ],
+)
+def test_an_input_is_checked_in_words_that_do_not_repeat_it(given, words):
+    said = input_problems(SUM, given)
+    assert words in said
+    assert bool(said) == bool(words)
+    assert "secret" not in said
+
+
+def test_every_version_of_json_schema_is_understood():
+    older = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object"}
+    older["properties"] = {"a": {"type": "number", "minimum": 0, "exclusiveMinimum": True}}
+    assert schema_problem(older) == ""
+    assert "a: must be at least 0" in input_problems(older, {"a": 0})
+
+
+def test_a_reference_to_an_address_is_not_followed():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"
+        schema = {"type": "object", "properties": {"a": {"$ref": address}}}
+        assert schema_problem(schema) == ""
+        assert input_problems(schema, {"a": 1}) == ""
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize(
+    "property",
+    [
+        {"type": "string", "pattern": "^(a+)+$"},
+        {"type": "object", "patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+        {"type": "object", "patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False},
+        {"$ref": "#/properties/a"},
+        {"$ref": "#/$defs/0"},
+    ],
+)
+def test_a_malicious_schema_takes_no_time(property):
+    doubling = {
+        str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}, {"$ref": f"#/$defs/{n + 1}"}]}
+        for n in range(60)
+    }
+    schema = {"type": "object", "properties": {"a": property}, "$defs": doubling | {"60": {}}}
+    evil = "a" * 60 + "!"
+    given = evil if property.get("type") == "string" else {evil: 1}
+    assert input_problems(schema, {"a": given}) == ""
