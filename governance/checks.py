@@ -69,9 +69,7 @@ def check_values(**_: Any) -> list[checks.CheckMessage]:
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
     """No setting is misspelled: it would be ignored without a word."""
-    return setting_rules.check_names(
-        app_settings, check_id="governance.W001", document="docs/settings/governance.md"
-    )
+    return setting_rules.check_names(app_settings, check_id="governance.W001")
 
 
 def check_tool_names(**_: Any) -> list[checks.CheckMessage]:
@@ -230,6 +228,7 @@ def register_all() -> None:
         check_exposure,
         toolbox_checks.check_sandbox,
         toolbox_checks.check_search,
+        toolbox_checks.check_search_provider,
     ):
         checks.register(check, "governance")
     checks.register(mcp_checks.check_sdk, checks.Tags.database)

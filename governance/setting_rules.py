@@ -3,10 +3,13 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as project
 from django.core import checks
+from django.utils.module_loading import import_string
 
 from governance.app_settings import AppSettings
 
@@ -82,18 +85,54 @@ def check_values(settings: AppSettings, rules: Mapping[str, Rule]) -> list[check
     ]
 
 
-def check_names(
-    settings: AppSettings, *, check_id: str, document: str
-) -> list[checks.CheckMessage]:
+def check_names(settings: AppSettings, *, check_id: str) -> list[checks.CheckMessage]:
     """Return a warning for every name that is no setting: it would be ignored without a word."""
     prefix = settings.PREFIX
-    known = {prefix + name for name in type(settings).__annotations__}
-    unknown = sorted(n for n in dir(project) if n.startswith(prefix) and n not in known)
+    known = sorted(type(settings).__annotations__)
+    found: list[checks.CheckMessage] = []
+    for full_name in dir(project):
+        name = full_name.removeprefix(prefix)
+        if name in (full_name, *known):
+            continue
+        names = ", ".join(prefix + near for near in get_close_matches(name, known) or known)
+        found.append(
+            checks.Warning(
+                f"There is no setting {full_name}.",
+                hint=f"Remove it, or correct its name: {names}.",
+                id=check_id,
+            )
+        )
+    return found
+
+
+def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessage]:
+    """Return an error for every app that is needed and not installed."""
     return [
-        checks.Warning(
-            f"There is no setting {name}.",
-            hint=f"Correct its name or remove it; {document} lists the settings.",
+        checks.Error(
+            f"The app {app!r} needs the app {name!r}, which is not installed.",
+            hint=f"Add {name!r} to INSTALLED_APPS.",
             id=check_id,
         )
-        for name in unknown
+        for name in needed
+        if not apps.is_installed(name)
     ]
+
+
+def check_path(path: str, *, what: str, otherwise: str, check_id: str) -> list[checks.CheckMessage]:
+    """Return an error, with its cause, if what a dotted path names cannot be imported and called.
+
+    `what` begins the sentence; `otherwise` says what else may be written.
+    """
+    dotted = path.replace(":", ".", 1)
+    hint = otherwise
+    try:
+        if callable(import_string(dotted)):
+            return []
+        reason = "what it names cannot be called"
+    except ValueError:
+        reason = "a name is missing"
+    except ImportError as error:
+        reason = str(error)
+        if error.name and not dotted.startswith(f"{error.name}."):
+            hint = f"It is there, but what it imports is not: install {error.name!r}, or correct the import."
+    return [checks.Error(f"{what} {path!r}: {reason}.", hint=hint, id=check_id)]

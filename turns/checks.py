@@ -5,17 +5,15 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.core import checks
-from django.utils.module_loading import import_string
 
 from governance import LoopDetector, is_cancel_phrase, setting_rules
 from governance import checks as governance_checks
 from governance.conf import app_settings as governance_settings
 from governance.setting_rules import WEEK, Rule, seconds, whole
-from turns.chat_models import LOCAL, is_known, problem_of
+from turns.chat_models import LOCAL, problem_of, public_name
 from turns.conf import app_settings
 from turns.dispatch import PROCRASTINATE, path_of
 
-DOCUMENT = "docs/settings/turns.md"
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 
 
@@ -96,7 +94,12 @@ def check_values(**_: Any) -> list[checks.CheckMessage]:
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
     """No setting is misspelled: it would be ignored without a word."""
-    return setting_rules.check_names(app_settings, check_id="turns.W001", document=DOCUMENT)
+    return setting_rules.check_names(app_settings, check_id="turns.W001")
+
+
+def check_apps(**_: Any) -> list[checks.CheckMessage]:
+    """The apps below are installed."""
+    return setting_rules.check_apps("turns", "governance", check_id="turns.E050")
 
 
 def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
@@ -104,8 +107,13 @@ def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
     name = app_settings.CHAT_MODEL
     if not _is_name(name) or name == LOCAL:
         return []
-    if not is_known(name):
-        return [_no_such_chat_model(name)]
+    if not public_name(name):
+        return setting_rules.check_path(
+            name,
+            what="There is no chat model",
+            otherwise=RULES["CHAT_MODEL"].hint,
+            check_id="turns.E019",
+        )
     problem = problem_of(name)
     if problem is None:
         return []
@@ -123,13 +131,12 @@ def check_dispatcher(**_: Any) -> list[checks.CheckMessage]:
         return []
     if name == PROCRASTINATE:
         return _check_procrastinate()
-    if _is_importable(path_of(name)):
-        return []
-    return [
-        checks.Error(
-            f"There is no dispatcher {name!r}.", hint=RULES["DISPATCHER"].hint, id="turns.E023"
-        )
-    ]
+    return setting_rules.check_path(
+        path_of(name),
+        what="There is no dispatcher",
+        otherwise=RULES["DISPATCHER"].hint,
+        check_id="turns.E023",
+    )
 
 
 def check_database(**_: Any) -> list[checks.CheckMessage]:
@@ -228,6 +235,7 @@ def register_all() -> None:
     for check in (
         check_values,
         check_names,
+        check_apps,
         check_chat_model,
         check_dispatcher,
         check_database,
@@ -261,16 +269,3 @@ def _check_procrastinate() -> list[checks.CheckMessage]:
 
 def _is_sqlite(database: Any) -> bool:
     return str(database.get("ENGINE", "")).endswith("sqlite3")
-
-
-def _is_importable(name: str) -> bool:
-    try:
-        return callable(import_string(name.replace(":", ".", 1)))
-    except ImportError:
-        return False
-
-
-def _no_such_chat_model(name: str) -> checks.CheckMessage:
-    return checks.Error(
-        f"There is no chat model {name!r}.", hint=RULES["CHAT_MODEL"].hint, id="turns.E019"
-    )

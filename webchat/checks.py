@@ -30,9 +30,7 @@ def check_values(**_: Any) -> list[checks.CheckMessage]:
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
     """No setting is misspelled: it would be ignored without a word."""
-    return setting_rules.check_names(
-        app_settings, check_id="webchat.W003", document="docs/settings/webchat.md"
-    )
+    return setting_rules.check_names(app_settings, check_id="webchat.W003")
 
 
 def check_layer(**_: Any) -> list[checks.CheckMessage]:

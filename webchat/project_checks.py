@@ -16,8 +16,15 @@ from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve
 from django.utils.module_loading import import_string
 
+from governance import setting_rules
+
 STYLE = "webchat/css/page.css"  # one of the files that every page names
 _WITHOUT_SOCKETS = ("django.core", "django.contrib.staticfiles")
+
+
+def check_apps(**_: Any) -> list[checks.CheckMessage]:
+    """The apps below are installed."""
+    return setting_rules.check_apps("webchat", "governance", "turns", check_id="webchat.E022")
 
 
 def check_application(**_: Any) -> list[checks.CheckMessage]:
@@ -93,7 +100,13 @@ def check_runserver(**_: Any) -> list[checks.CheckMessage]:
 
 def register_all() -> None:
     """Register the checks with Django."""
-    for check in (check_application, check_static_files, check_sign_in, check_runserver):
+    for check in (
+        check_apps,
+        check_application,
+        check_static_files,
+        check_sign_in,
+        check_runserver,
+    ):
         checks.register(check, "webchat")
 
 

@@ -48,6 +48,7 @@ class Approval(models.Model):
     is_late = models.BooleanField(_("too late"), default=False)
 
     class Meta:
+        app_label = "governance"
         verbose_name = _("approval")
         verbose_name_plural = _("approvals")
         ordering = ["-requested_at", "-pk"]

@@ -80,6 +80,7 @@ class ToolCall(models.Model):
     late_after_ms = models.PositiveBigIntegerField(_("late by (ms)"), null=True)
 
     class Meta:
+        app_label = "governance"
         verbose_name = _("tool call")
         verbose_name_plural = _("tool calls")
         ordering = ["-requested_at", "-pk"]

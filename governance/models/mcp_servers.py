@@ -107,6 +107,7 @@ class McpServer(models.Model):
     tools_found = models.JSONField(_("its tools"), default=list, editable=False)
 
     class Meta:
+        app_label = "governance"
         verbose_name = _("MCP server")
         verbose_name_plural = _("MCP servers")
         ordering = ["name"]
@@ -134,5 +135,6 @@ class McpServerChange(Change):
     server = models.CharField(_("MCP server"), max_length=32)
 
     class Meta(Change.Meta):
+        app_label = "governance"
         verbose_name = _("change of an MCP server")
         verbose_name_plural = _("changes of MCP servers")

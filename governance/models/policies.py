@@ -74,6 +74,7 @@ class DefaultPolicy(Limits):
     version = models.PositiveBigIntegerField(_("version"), default=0, editable=False)
 
     class Meta:
+        app_label = "governance"
         verbose_name = _("default limits")
         verbose_name_plural = _("default limits")
         constraints = [
@@ -103,6 +104,7 @@ class ToolPolicy(Limits):
     )
 
     class Meta:
+        app_label = "governance"
         verbose_name = _("tool limits")
         verbose_name_plural = _("tool limits")
         ordering = ["tool_name"]
@@ -132,6 +134,7 @@ class PolicyChange(Change):
     version = models.PositiveBigIntegerField(_("version"))
 
     class Meta(Change.Meta):
+        app_label = "governance"
         verbose_name = _("limit change")
         verbose_name_plural = _("limit changes")
 

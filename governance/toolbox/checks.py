@@ -124,7 +124,10 @@ def check_sandbox(**_: Any) -> list[checks.CheckMessage]:
     found = find_sandbox(toolbox_settings())
     if found.mode is not Mode.NONE:
         return []
-    hint = "Install bubblewrap, and let the server's user make namespaces; docs/howto/sandbox.md says how."
+    hint = (
+        "Install bubblewrap (on Debian and Ubuntu: apt install bubblewrap), and let the server's user make namespaces:"
+        " `bwrap --unshare-user --unshare-pid --ro-bind / / true` has to work."
+    )
     if is_demanded:
         return [
             checks.Error(
@@ -154,3 +157,16 @@ def check_search(**_: Any) -> list[checks.CheckMessage]:
             id="governance.E035",
         )
     ]
+
+
+def check_search_provider(**_: Any) -> list[checks.CheckMessage]:
+    """A search engine of the project's own can be imported."""
+    name = app_settings.SEARCH_PROVIDER
+    if not _is_provider(name) or name in PROVIDERS:
+        return []
+    return setting_rules.check_path(
+        name,
+        what="There is no search engine",
+        otherwise=RULES["SEARCH_PROVIDER"].hint,
+        check_id="governance.E060",
+    )

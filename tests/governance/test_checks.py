@@ -140,7 +140,11 @@ def test_every_check_is_in_the_document():
 
 def test_a_misspelled_setting_is_noticed():
     with override_settings(GOVERNANCE_DEFAULT_TIMOUT=5):
-        assert "GOVERNANCE_DEFAULT_TIMOUT" in found()["governance.W001"].msg
+        message = found()["governance.W001"]
+    assert "GOVERNANCE_DEFAULT_TIMOUT" in message.msg
+    assert "GOVERNANCE_DEFAULT_TIMEOUT" in message.hint
+    with override_settings(GOVERNANCE_XYZ=5):
+        assert "GOVERNANCE_TOOL_TIMEOUTS" in found()["governance.W001"].hint
 
 
 def test_a_limit_for_a_tool_that_is_not_installed_is_noticed(probe):
@@ -206,6 +210,7 @@ def test_an_idle_limit_out_of_reach_is_noticed():
         ({"EXEC_ENABLED": True, "WORKSPACE_ROOT": "/srv/workspaces"}, "governance.W007"),
         ({"WEB_ALLOW_PRIVATE": True}, "governance.W008"),
         ({"SEARCH_PROVIDER": "searxng"}, "governance.E035"),
+        ({"SEARCH_PROVIDER": "nowhere.to_be.found"}, "governance.E060"),
     ],
 )
 def test_settings_that_do_not_fit_each_other_are_noticed(values, check_id):
@@ -230,7 +235,7 @@ def test_a_missing_sandbox_is_noticed_where_it_matters():
     with override_settings(**on):
         message = found()["governance.W009"]
         assert "bwrap: No permissions" in message.msg
-        assert "sandbox.md" in message.hint
+        assert "apt install bubblewrap" in message.hint
     with override_settings(**on, GOVERNANCE_EXEC_SANDBOX="none"):
         assert "governance.W009" not in found()
     with override_settings(GOVERNANCE_EXEC_SANDBOX="bwrap"):

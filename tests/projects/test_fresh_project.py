@@ -75,3 +75,51 @@ def test_djangos_own_runserver_says_that_it_knows_no_websockets(project):
     with project.serving(*RUNSERVER):
         pass
     assert "webchat.W023" in (project.directory / "server.log").read_text("utf-8")
+
+
+NO_MORE = "INSTALLED_APPS = [app for app in INSTALLED_APPS if app not in {apps!r}]\n"
+
+
+@pytest.mark.parametrize(
+    ("apps", "complaints"),
+    [
+        (["governance"], ["turns.E050", "webchat.E022"]),
+        (["turns"], ["webchat.E022"]),
+        (["turns", "governance"], ["webchat.E022", "webchat.E022"]),
+        (["django.contrib.staticfiles"], ["webchat.W020"]),
+    ],
+)
+def test_an_app_that_is_missing_is_named_by_a_check_and_not_by_a_traceback(
+    project, apps, complaints
+):
+    project.apply(NO_MORE.format(apps=apps))
+    assert project.complaints() == complaints
+
+
+@pytest.mark.parametrize(
+    ("line", "complaints"),
+    [
+        ("del ASGI_APPLICATION", ["webchat.W021"]),
+        ("ASGI_APPLICATION = 'myproject.asgy.application'", ["webchat.E021"]),
+        ("del LOGIN_URL", ["webchat.W022"]),
+        ("del STATIC_URL", ["webchat.E020"]),
+    ],
+)
+def test_a_line_that_is_missing_or_wrong_is_named_by_a_check(project, line, complaints):
+    project.apply(line)
+    assert project.complaints() == complaints
+
+
+def test_serve_says_what_is_missing_instead_of_a_traceback(project):
+    project.apply("del ASGI_APPLICATION")
+    ended = project.try_to_run("-m", "django", "serve")
+    assert ended.returncode == 1
+    assert "ASGI_APPLICATION" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_apps_may_stand_in_any_order(project):
+    project.apply("INSTALLED_APPS.reverse()")
+    assert project.complaints() == []
+    with project.serving(*SERVE) as url:
+        look_around(url, name="ada")

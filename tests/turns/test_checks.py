@@ -13,7 +13,7 @@ from turns import checks
 from turns.checks import RULES
 from turns.conf import TurnsSettings, app_settings
 
-DOCUMENT = Path(__file__).parents[2] / checks.DOCUMENT
+DOCUMENT = Path(__file__).parents[2] / "docs" / "settings" / "turns.md"
 BAD = {
     "CHAT_MODEL": ("", "  ", None, 7),
     "INSTRUCTIONS": (None, 7),
@@ -110,6 +110,7 @@ def test_every_check_is_in_the_document():
         ({"CHAT_MODEL": "turns.models:LIVE"}, "turns.E019"),
         ({"LOOP_WARN_AFTER": 8, "LOOP_HALT_AFTER": 8}, "turns.E020"),
         ({"LOOP_WINDOW": 5}, "turns.E020"),
+        ({"CHAT_MODEL": ":make_model"}, "turns.E019"),
         ({"DISPATCHER": "nowhere.to_be.Found"}, "turns.E023"),
         ({"STEPS_LIMIT": 5}, "turns.W001"),
         ({"LEASE_RENEW_INTERVAL": 6}, "turns.E040"),
@@ -128,6 +129,30 @@ def test_settings_that_do_not_work_or_do_not_fit_are_noticed(values, check_id):
 
 
 @pytest.mark.parametrize(
+    ("setting", "check_id"), [("CHAT_MODEL", "turns.E019"), ("DISPATCHER", "turns.E023")]
+)
+@pytest.mark.parametrize(
+    ("code", "reason", "hint"),
+    [
+        ("import a_library_that_is_missing", "No module named 'a_library_that", "install 'a_libr"),
+        ("from json import lods", "cannot import name 'lods'", "correct the import"),
+        ("def other(): ...", "make", "Set it to"),
+        ("make = 7", "cannot be called", "Set it to"),
+    ],
+)
+def test_why_the_projects_own_code_cannot_be_used_is_said(
+    setting, check_id, code, reason, hint, tmp_path, monkeypatch
+):
+    name = f"own_code_{abs(hash((tmp_path, code)))}"
+    (tmp_path / f"{name}.py").write_text(code, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with override_settings(**{f"TURNS_{setting}": f"{name}.make"}):
+        message = found()[check_id]
+    assert reason in message.msg
+    assert hint in message.hint
+
+
+@pytest.mark.parametrize(
     ("engine", "with_app", "ids"),
     [
         ("sqlite3", False, ["turns.E024", "turns.E025"]),
@@ -139,7 +164,7 @@ def test_procrastinate_needs_its_app_and_postgresql(settings, monkeypatch, engin
     options = {"transaction_mode": "IMMEDIATE"}
     databases = {"default": {"ENGINE": f"django.db.backends.{engine}", "OPTIONS": options}}
     monkeypatch.setattr(checks.settings, "DATABASES", databases)
-    monkeypatch.setattr(checks.apps, "is_installed", lambda _name: with_app)
+    monkeypatch.setattr(checks.apps, "is_installed", lambda name: with_app or name == "governance")
     settings.TURNS_DISPATCHER = "procrastinate"
     assert list(found()) == ids
     assert all(message.hint for message in found().values())

@@ -76,6 +76,7 @@ class Agent(models.Model):
     updated_at = models.DateTimeField(_("updated at"), auto_now=True)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("agent")
         verbose_name_plural = _("agents")
         ordering = ["name"]
@@ -101,6 +102,7 @@ class AgentChange(Change):
     agent_name = models.CharField(_("agent"), max_length=64, db_index=True)
 
     class Meta(Change.Meta):
+        app_label = "turns"
         verbose_name = _("agent change")
         verbose_name_plural = _("agent changes")
 

@@ -42,6 +42,7 @@ class Conversation(models.Model):
     updated_at = models.DateTimeField(_("updated at"), auto_now=True)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("conversation")
         verbose_name_plural = _("conversations")
         ordering = ["-updated_at"]
@@ -91,6 +92,7 @@ class Message(models.Model):
     at = models.DateTimeField(_("at"))
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("message")
         verbose_name_plural = _("messages")
         ordering = ["conversation_id", "position"]
@@ -121,6 +123,7 @@ class Event(models.Model):
     at = models.DateTimeField(_("at"))
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("event")
         verbose_name_plural = _("events")
         ordering = ["conversation_id", "seq"]
@@ -145,6 +148,7 @@ class Operation(models.Model):
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        app_label = "turns"
         constraints = [
             models.UniqueConstraint(fields=["conversation", "op_id"], name="turns_op_once")
         ]
@@ -161,6 +165,9 @@ class MessageTally(models.Model):
     )
     times = models.JSONField(default=list)
 
+    class Meta:
+        app_label = "turns"
+
     def __str__(self) -> str:
         return f"{self.user_id}: {sum(count for _at, count in self.times)}"
 
@@ -172,6 +179,9 @@ class Viewer(models.Model):
     conversation = models.ForeignKey(Conversation, models.CASCADE, related_name="viewers")
     key = models.CharField(max_length=100, unique=True)
     since = models.DateTimeField()
+
+    class Meta:
+        app_label = "turns"
 
     def __str__(self) -> str:
         return self.key

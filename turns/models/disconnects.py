@@ -28,6 +28,7 @@ class DisconnectPolicy(models.Model):
     updated_at = models.DateTimeField(_("changed at"), auto_now=True)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("disconnect policy")
         verbose_name_plural = _("disconnect policy")
         constraints = [

@@ -36,6 +36,7 @@ class Process(models.Model):
     ended_at = models.DateTimeField(_("ended at"), null=True)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("process")
         verbose_name_plural = _("processes")
         ordering = ["-started_at"]

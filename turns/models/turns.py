@@ -87,6 +87,7 @@ class Turn(models.Model):
     usage = models.JSONField(_("usage"), default=dict)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("turn")
         verbose_name_plural = _("turns")
         ordering = ["-queued_at"]
@@ -153,6 +154,7 @@ class CancelRequest(models.Model):
     running_tools = models.JSONField(_("what was running"), default=list)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("cancel request")
         verbose_name_plural = _("cancel requests")
         ordering = ["-requested_at"]
@@ -186,6 +188,7 @@ class Repair(models.Model):
     at = models.DateTimeField(_("at"))
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("repair")
         verbose_name_plural = _("repairs")
         ordering = ["-at", "-pk"]
@@ -198,6 +201,7 @@ class RunningTurn(Turn):
     """A turn that waits or runs, for a list of its own in the admin."""
 
     class Meta:
+        app_label = "turns"
         proxy = True
         default_permissions = ()
         verbose_name = _("running turn")
@@ -218,6 +222,7 @@ class DeadlineOrder(models.Model):
     settled_at = models.DateTimeField(_("settled at"), null=True)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("deadline order")
         verbose_name_plural = _("deadline orders")
         ordering = ["pk"]

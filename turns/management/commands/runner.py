@@ -24,7 +24,7 @@ class Command(BaseCommand):
         " has the same settings. SIGTERM or Ctrl-C starts nothing more and lets running turns end for"
         " TURNS_DRAIN_GRACE seconds; a second one cancels them, a third one leaves at once. Exit codes: 0 when all turns"
         " have ended, 1 when it could not go down as it should, 70 when something hung and the rest was ended without"
-        " it; whatever it has left open, the other processes end. More in docs/howto/scale.md."
+        " it; whatever it has left open, the other processes end."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
