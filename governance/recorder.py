@@ -178,6 +178,8 @@ def deadline_change(change: DeadlineChange, *, at: datetime | None = None) -> di
         "at": (at or timezone.now()).isoformat(),
         "from_ms": to_ms(change.from_timeout),
         "to_ms": to_ms(change.to_timeout),
+        "from_idle_ms": to_ms(change.from_idle_timeout),
+        "to_idle_ms": to_ms(change.to_idle_timeout),
         "source": change.source.value,
         "by": change.by,
     }
@@ -225,7 +227,7 @@ class Recorder:
             change=deadline_change(change),
             timeout_ms=to_ms(change.to_timeout),
             timeout_source=change.source.value,
-            idle_timeout_ms=to_ms(call.idle_timeout),
+            idle_timeout_ms=to_ms(change.to_idle_timeout),
         )
 
     async def call_cancelling(self, call: LiveCall) -> None:
@@ -317,6 +319,7 @@ def _ending(outcome: ToolOutcome, *, at: datetime) -> dict[str, Any]:
         "disposition": outcome.disposition,
         "result": storable_text(outcome.result),
         "is_error": outcome.is_error,
+        "limit_reached": outcome.limit_reached or "",
         "detail": storable_text(outcome.detail),
         "ended_at": at,
         "queued_ms": to_ms(outcome.queued),

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from governance.core.calls import CallStatus, Disposition, ErrorType
 from governance.core.cancellation import CancelReason, CancelSource
+from governance.core.deadline import Limit
 from governance.core.policy import ApprovalRule, TimeoutSource
 
 Choices = list[tuple[str, Any]]
@@ -54,6 +55,12 @@ _TIMEOUT_SOURCES: Mapping[str, Any] = {
     TimeoutSource.SETTING: _("this site’s setting"),
     TimeoutSource.BUILT_IN: _("built in"),
     TimeoutSource.MANUAL: _("set while it ran"),
+}
+_LIMITS: Mapping[str, Any] = {
+    Limit.TOTAL: _("the call’s limit"),
+    Limit.IDLE: _("the call’s idle limit"),
+    Limit.TURN: _("the turn’s limit"),
+    Limit.APPROVAL: _("the time to decide"),
 }
 _REASONS: Mapping[str, Any] = {
     CancelReason.USER: _("a person"),
@@ -105,6 +112,11 @@ def dispositions() -> Choices:
 def timeout_sources() -> Choices:
     """Return where a limit may have come from."""
     return choices(TimeoutSource, _TIMEOUT_SOURCES)
+
+
+def limits() -> Choices:
+    """Return which limit may have run out."""
+    return choices(Limit, _LIMITS)
 
 
 def cancel_reasons() -> Choices:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from governance import CallStatus, ErrorType, registry, selectors
+from governance import CallStatus, ErrorType, Limit, registry, selectors
 from governance import approvals as governance_approvals
 from governance.approvals import ApprovalRow
 from governance.selectors import CallRow
@@ -83,6 +83,7 @@ def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None)
         "elapsed_ms": elapsed_ms(row, at=at),
         "timeout_ms": row.timeout_ms,
         "timeout_source": row.timeout_source,
+        "idle_timeout_ms": row.idle_timeout_ms or None,
         "cancellable": row.cancellable,
         "concurrency": row.concurrency,
         "expected_ms": _expected_ms(row.tool_name),
@@ -103,6 +104,7 @@ def result_fields(row: CallRow) -> dict[str, Any]:
         "is_error": row.is_error,
         "error_type": row.error_type or None,
         "status": row.status,
+        "limit_reached": row.limit_reached or None,
         "duration_ms": row.duration_ms or 0,
         "ended_by": ended_by(row),
         "disposition": row.disposition,
@@ -120,6 +122,7 @@ def start_event(row: CallRow) -> TurnEvent:
             "input": row.input,
             "timeout_ms": row.timeout_ms,
             "timeout_source": row.timeout_source,
+            "idle_timeout_ms": row.idle_timeout_ms or None,
             "cancellable": row.cancellable,
             "concurrency": row.concurrency,
             "position": row.position,
@@ -134,9 +137,12 @@ def result_events(row: CallRow) -> list[TurnEvent]:
     named = {"tool_id": row.call_id, "tool_name": row.tool_name}
     events = []
     if row.error_type == ErrorType.TIMEOUT:
-        events.append(
-            TurnEvent(type=EventType.TOOL_TIMEOUT, payload={**named, "timeout_ms": row.timeout_ms})
-        )
+        is_idle = row.limit_reached == Limit.IDLE
+        ran_out = {
+            "timeout_ms": row.idle_timeout_ms if is_idle else row.timeout_ms,
+            "limit_reached": row.limit_reached or None,
+        }
+        events.append(TurnEvent(type=EventType.TOOL_TIMEOUT, payload={**named, **ran_out}))
     payload = {**named, "step": row.step, "position": row.position, **result_fields(row)}
     events.append(TurnEvent(type=EventType.TOOL_RESULT, payload=payload))
     return events

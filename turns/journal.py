@@ -292,11 +292,12 @@ def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
         change=recorder.deadline_change(change),
         timeout_ms=timeout_ms,
         timeout_source=change.source.value,
-        idle_timeout_ms=milliseconds(call.idle_timeout) or 0,
+        idle_timeout_ms=milliseconds(change.to_idle_timeout) or 0,
     )
     payload = {
         "tool_id": call.id,
         "timeout_ms": timeout_ms,
+        "idle_timeout_ms": milliseconds(change.to_idle_timeout) or None,
         "timeout_source": change.source.value,
         "changed_by": change.by,
     }

@@ -243,7 +243,15 @@ def _summary(
 
 def _active(turn: Turn, described: Iterable[Json], *, at: datetime) -> Json:
     running = [call for call in described if not CallStatus(call["status"]).is_terminal]
-    shown = ("tool_id", "tool_name", "status", "elapsed_ms", "timeout_ms", "timeout_source")
+    shown = (
+        "tool_id",
+        "tool_name",
+        "status",
+        "elapsed_ms",
+        "timeout_ms",
+        "timeout_source",
+        "idle_timeout_ms",
+    )
     started_at = turn.started_at or turn.queued_at
     ended_at = turn.ended_at or at
     return {

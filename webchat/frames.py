@@ -170,7 +170,10 @@ class ToolDecision(Event):
 
 
 class ToolStart(Event):
-    """A tool call begins to run; `timeout_ms` null = no limit. `asked_timeout_ms` is what it asked for above its ceiling, 0 = no limit."""
+    """A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time.
+
+    `asked_timeout_ms` is what it asked for above its ceiling, 0 = no limit.
+    """
 
     type: Literal["tool_start"]
     tool_id: str
@@ -178,6 +181,7 @@ class ToolStart(Event):
     input: Any
     timeout_ms: Limit
     timeout_source: str
+    idle_timeout_ms: Limit
     cancellable: bool
     concurrency: str
     position: int
@@ -198,26 +202,28 @@ class ToolProgress(Event):
 
 
 class ToolDeadline(Event):
-    """A running call got another limit."""
+    """A running call got another limit, idle limit, or both: both as they are now."""
 
     type: Literal["tool_deadline"]
     tool_id: str
     timeout_ms: Limit
     timeout_source: str
+    idle_timeout_ms: Limit
     changed_by: str
 
 
 class ToolTimeout(Event):
-    """A call reached its limit; its `tool_result` follows."""
+    """A call reached a limit of its own; its `tool_result` follows. `timeout_ms` is the one that `limit_reached` names."""
 
     type: Literal["tool_timeout"]
     tool_id: str
     tool_name: str
     timeout_ms: Limit
+    limit_reached: Literal["total", "idle"] | None
 
 
 class ToolResult(Event):
-    """A call is over: exactly one for every call that started."""
+    """A call is over: exactly one for every call that started; `limit_reached` is the limit that has ended it, if one did."""
 
     type: Literal["tool_result"]
     tool_id: str
@@ -226,6 +232,7 @@ class ToolResult(Event):
     is_error: bool
     error_type: str | None
     status: str
+    limit_reached: Literal["total", "idle", "turn", "approval"] | None
     duration_ms: Limit
     ended_by: dict[str, Any] | None
 

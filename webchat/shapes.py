@@ -123,6 +123,7 @@ class CurrentTool(Schema):
     elapsed_ms: int
     timeout_ms: int | None
     timeout_source: str
+    idle_timeout_ms: int | None
 
 
 class ActiveTurn(Schema):

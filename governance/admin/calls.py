@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.cells import NOTHING, by_whom, moment, source, span
-from governance.admin.filters import DurationFilter, HappeningFilter, ToolFilter
+from governance.admin.filters import DurationFilter, HappeningFilter, LimitFilter, ToolFilter
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.durations import format_limit
 from governance.models import ToolCall
@@ -25,12 +25,13 @@ _UNEXPLAINED = ("failed", "abandoned")
 class ToolCallAdmin(ReadOnlyAdmin):
     """Every tool call, newest first."""
 
-    list_display = ["requested", "tool_name", "outcome", "ran", "limit", "ended_by"]
+    list_display = ["requested", "tool_name", "outcome", "ran", "limit", "ran_out", "ended_by"]
     list_filter = [
         HappeningFilter,
         "status",
         "error_type",
         ToolFilter,
+        LimitFilter,
         DurationFilter,
         "disposition",
         "timeout_source",
@@ -48,6 +49,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
         "limit",
         "asked_limit",
         "idle_limit",
+        "ran_out",
         "limit_changes",
         "ended_by",
         "what_is_known",
@@ -72,7 +74,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
         ),
         (
             gettext_lazy("Limits"),
-            {"fields": ["limit", "asked_limit", "idle_limit", "limit_changes"]},
+            {"fields": ["limit", "asked_limit", "idle_limit", "ran_out", "limit_changes"]},
         ),
         (
             gettext_lazy("Time"),
@@ -154,15 +156,16 @@ class ToolCallAdmin(ReadOnlyAdmin):
     def limit_changes(self, obj: ToolCall) -> str:
         """Both values and the moment of each change (T9)."""
         lines = [
-            (
-                change["at"],
-                format_limit(change["from_ms"]),
-                format_limit(change["to_ms"]),
-                _origin(change),
-            )
+            (change["at"], part, _origin(change))
             for change in obj.deadline_changes
+            for part in _moved(change)
         ]
-        return format_html_join("\n", "<div>{}: {} → {} ({})</div>", lines) or _("none")
+        return format_html_join("\n", "<div>{}: {} ({})</div>", lines) or _("none")
+
+    @admin.display(description=gettext_lazy("limit that ran out"), ordering="limit_reached")
+    def ran_out(self, obj: ToolCall) -> str:
+        """Which limit ended it (T6, T10)."""
+        return obj.get_limit_reached_display() or NOTHING
 
     @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
     def ended_by(self, obj: ToolCall) -> str:
@@ -199,6 +202,19 @@ class ToolCallAdmin(ReadOnlyAdmin):
     def progress_text(self, obj: ToolCall) -> str:
         """The last sign of life."""
         return preformatted(obj.progress)
+
+
+def _moved(change: dict[str, Any]) -> list[str]:
+    """Return what one change has moved: the total limit, the idle limit, or both."""
+    before, after = change.get("from_idle_ms"), change.get("to_idle_ms")
+    is_idle = before != after
+    lines = []
+    if change["from_ms"] != change["to_ms"] or not is_idle:
+        lines.append(f"{format_limit(change['from_ms'])} → {format_limit(change['to_ms'])}")
+    if is_idle:
+        moved = {"before": format_limit(before), "after": format_limit(after)}
+        lines.append(_("idle limit %(before)s → %(after)s") % moved)
+    return lines
 
 
 def _origin(change: dict[str, Any]) -> str:

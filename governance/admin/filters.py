@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
+from governance.core.deadline import Limit
 from governance.core.registry import registry
 from governance.models import ToolCall, ToolPolicy
 
@@ -21,6 +22,15 @@ _HAPPENINGS: dict[str, tuple[Any, Q]] = {
     "late": (_("Settled after its end"), ~Q(late_kind="")),
     "moved": (_("Limit changed while it ran"), ~Q(deadline_changes=[])),
     "capped": (_("Asked for more than it got"), Q(asked_timeout_ms__isnull=False)),
+}
+_LIMITS: dict[str, tuple[Any, Q]] = {
+    "total": (_("The call's limit"), Q(error_type=ErrorType.TIMEOUT, limit_reached=Limit.TOTAL)),
+    "idle": (_("The idle limit"), Q(error_type=ErrorType.TIMEOUT, limit_reached=Limit.IDLE)),
+    "turn": (_("The turn's limit"), Q(limit_reached=Limit.TURN)),
+    "approval": (
+        _("The time to decide"),
+        Q(error_type=ErrorType.EXPIRED, limit_reached=Limit.APPROVAL),
+    ),
 }
 _DURATIONS: dict[str, tuple[Any, Q]] = {
     "1": (_("Under 1 s"), Q(duration_ms__lt=1_000)),
@@ -52,6 +62,14 @@ class HappeningFilter(ConditionFilter):
     title = _("what happened")
     parameter_name = "happened"
     conditions = _HAPPENINGS
+
+
+class LimitFilter(ConditionFilter):
+    """Which limit ran out."""
+
+    title = _("limit that ran out")
+    parameter_name = "ran_out"
+    conditions = _LIMITS
 
 
 class DurationFilter(ConditionFilter):

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from governance.core.cancellation import Cancellation
+from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.deadline import Limit
 from governance.core.exceptions import IllegalTransition
 
 
@@ -124,7 +125,7 @@ class ToolOutcome:
 
     `result` is the text that the model reads. `duration` is seconds of running (0.0 if it never ran), `queued`
     seconds of waiting for a slot. `ended_by` is set when something outside the tool ended it. `detail` is for the
-    log and the operators, never for a browser or a model.
+    log and the operators, never for a browser or a model. `limit` is which of the call's own limits ran out.
 
     `value` is what the body returned and `error` what its caller would see raised: for code in this process that
     calls a function rather than answers a model (B8). They are no part of the record.
@@ -136,6 +137,7 @@ class ToolOutcome:
     error_type: ErrorType | None = None
     disposition: Disposition = Disposition.SETTLED
     ended_by: Cancellation | None = None
+    limit: Limit | None = None
     timeout: float | None = None
     timeout_source: str = ""
     duration: float = 0.0
@@ -143,6 +145,16 @@ class ToolOutcome:
     detail: str = ""
     value: Any = field(default=None, repr=False, compare=False)
     error: Exception | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def limit_reached(self) -> Limit | None:
+        """Which limit ended the call, the turn's and that of a decision included; None if none did."""
+        if self.limit is not None:
+            return self.limit
+        if self.status is CallStatus.EXPIRED:
+            return Limit.APPROVAL
+        is_by_time = self.ended_by is not None and self.ended_by.reason is CancelReason.TIMEOUT
+        return Limit.TURN if is_by_time else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

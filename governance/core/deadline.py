@@ -9,20 +9,24 @@ from governance.core.policy import TimeoutSource
 
 
 class Limit(StrEnum):
-    """Which of the two limits ran out."""
+    """Which limit ran out: one of the call's own two, that of its turn, or the time for a person's decision."""
 
     TOTAL = "total"
     IDLE = "idle"
+    TURN = "turn"
+    APPROVAL = "approval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineChange:
-    """A limit that was moved while its call ran; timeouts in seconds, None = none."""
+    """Limits that were moved while their call ran, the total one, the idle one or both; in seconds, None = none."""
 
     from_timeout: float | None
     to_timeout: float | None
     source: TimeoutSource
     by: str = ""
+    from_idle_timeout: float | None = None
+    to_idle_timeout: float | None = None
 
 
 class Deadline:

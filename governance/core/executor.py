@@ -295,15 +295,17 @@ class ToolExecutor:
         """Put a policy that was edited in force for a running call."""
         before, after = live.policy, self._admission.policy_of(live, tool, host)
         live.policy = after
-        if before is None or (before.timeout, before.idle_timeout) == (
-            after.timeout,
-            after.idle_timeout,
-        ):
+        if before is None:
+            return
+        is_total = before.timeout != after.timeout
+        if not is_total and before.idle_timeout == after.idle_timeout:
             return
         if live.change_limits(
-            after.timeout,
+            after.timeout if is_total else live.timeout,  # which may have been moved by hand
             idle_timeout=after.idle_timeout,
-            source=after.timeout_source,
+            source=after.timeout_source
+            if is_total
+            else live.timeout_source or after.timeout_source,
             by=after.changed_by,
         ):
             self._notices.send(live, host.observer.deadline_moved(live))

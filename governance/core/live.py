@@ -195,7 +195,12 @@ class LiveCall:
         if self.deadline is None or self._ending.done():
             return None
         change = DeadlineChange(
-            from_timeout=self.deadline.timeout, to_timeout=timeout, source=source, by=by
+            from_timeout=self.deadline.timeout,
+            to_timeout=timeout,
+            source=source,
+            by=by,
+            from_idle_timeout=self.deadline.idle_timeout,
+            to_idle_timeout=idle_timeout,
         )
         self.deadline_changes.append(change)
         self.timeout_source = source

@@ -12,6 +12,7 @@ from governance.core.approvals import Decision, Verdict
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
 from governance.core.cancellation import Cancellation, Cancelled, CancelReason
 from governance.core.containment import contained
+from governance.core.deadline import Limit
 from governance.core.exceptions import (
     ApprovalExpired,
     ApprovalUnavailable,
@@ -133,7 +134,8 @@ def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOu
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
     side_effects, partial = live.tool.side_effects, live.partial_output
     error: Exception
-    if ending.kind is EndingKind.TIMEOUT:
+    is_timeout = ending.kind is EndingKind.TIMEOUT
+    if is_timeout:
         status, error_type = CallStatus.TIMED_OUT, ErrorType.TIMEOUT
         text = texts.timeout_text(
             live.call.tool_name,
@@ -165,6 +167,7 @@ def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOu
         text,
         error_type=error_type,
         disposition=disposition,
+        limit=ending.limit if is_timeout else None,
         error=error,
     )
 
@@ -274,6 +277,7 @@ def _outcome(
     *,
     error_type: ErrorType | None = None,
     disposition: Disposition = Disposition.SETTLED,
+    limit: Limit | None = None,
     detail: str = "",
     value: Any = None,
     error: Exception | None = None,
@@ -292,6 +296,7 @@ def _outcome(
         error_type=error_type,
         disposition=disposition,
         ended_by=live.ended_by if status in by_request else None,
+        limit=limit,
         timeout=live.timeout,
         timeout_source=source.value if source else "",
         duration=live.elapsed,

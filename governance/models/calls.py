@@ -12,7 +12,7 @@ class ToolCall(models.Model):
 
     `scope` (a conversation) and `group` (a turn) are opaque ids here. `call_id` is the model's id of the call and is
     unique in its group. `timeout_ms` 0 = no limit, null = it never had one; `deadline_changes` lists
-    `{at, from_ms, to_ms, source, by}` (T9).
+    `{at, from_ms, to_ms, from_idle_ms, to_idle_ms, source, by}` (T9); `limit_reached` is which limit ended it.
     """
 
     call_id = models.CharField(_("call id"), max_length=200)
@@ -61,6 +61,9 @@ class ToolCall(models.Model):
     )
     asked_timeout_ms = models.PositiveBigIntegerField(_("limit asked for (ms)"), null=True)
     idle_timeout_ms = models.PositiveBigIntegerField(_("idle limit (ms)"), null=True)
+    limit_reached = models.CharField(
+        _("limit that ran out"), max_length=16, blank=True, choices=words.limits
+    )
     deadline_changes = models.JSONField(_("limit changes"), default=list)
 
     progress = models.JSONField(_("last progress"), default=dict)

@@ -25,14 +25,15 @@ def listed(browser, **query):
 @pytest.fixture
 def calls(make_call):
     make_call(call_id="good", status="succeeded", duration_ms=500, disposition="settled")
-    make_call(call_id="slow", status="timed_out", error_type="timeout", duration_ms=45_000)
+    timed_out = {"status": "timed_out", "error_type": "timeout"}
+    make_call(call_id="slow", **timed_out, duration_ms=45_000, limit_reached="total")
     make_call(call_id="lost", status="abandoned", error_type="timeout", disposition="indeterminate")
     make_call(call_id="stopped", status="cancelled", error_type="cancelled", ended_by_reason="user")
     make_call(call_id="mended", status="repaired", error_type="interrupted")
     make_call(
         call_id="running", status="running", tool_name="other", group="turn-2", scope="talk-2"
     )
-    make_call(call_id="tardy", status="timed_out", error_type="timeout", late_kind="returned")
+    make_call(call_id="tardy", **timed_out, late_kind="returned", limit_reached="idle")
     make_call(call_id="moved", status="succeeded", deadline_changes=[{"from_ms": 1}])
     make_call(call_id="capped", status="succeeded", asked_timeout_ms=9_000_000)
 
@@ -53,6 +54,10 @@ def calls(make_call):
         ({"disposition__exact": "indeterminate"}, {"lost"}),
         ({"ended_by_reason__exact": "user"}, {"stopped"}),
         ({"ran": "120"}, {"slow"}),
+        ({"ran_out": "idle"}, {"tardy"}),
+        ({"ran_out": "total"}, {"slow"}),
+        ({"ran_out": "turn"}, set()),
+        ({"ran_out": "approval"}, set()),
         ({"ran": "1"}, {"good"}),
         ({"q": "othe"}, {"running"}),
         ({"q": "turn-2"}, {"running"}),
@@ -89,8 +94,18 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
                 "to_ms": 90_000,
                 "source": "override",
                 "by": "boss",
-            }
+            },
+            {
+                "at": at.isoformat(),
+                "from_ms": 90_000,
+                "to_ms": 90_000,
+                "from_idle_ms": 50_000,
+                "to_idle_ms": 5_000,
+                "source": "override",
+                "by": "boss",
+            },
         ],
+        limit_reached="idle",
         ended_by_reason="timeout",
         ended_by_source="policy",
         ended_by_name="",
@@ -105,7 +120,11 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
     )
     text = browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).content.decode()
     text = text.replace("\u00a0", " ")
+    assert "1 min 30 s → 1 min 30 s" not in text
     for words in (
+        "the call’s idle limit",
+        "30 s → 1 min 30 s (admin, for this tool, boss)",
+        "idle limit 50 s → 5 s (admin, for this tool, boss)",
         "1 min 30 s (admin, for this tool)",
         "2 h",
         "5 s",

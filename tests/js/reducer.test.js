@@ -325,7 +325,11 @@ test("the limit that an admin changes is shown with who changed it", () => {
   };
   const call = only(opened(...numbered([START, asks("a"), starts("a"), changed]))).calls.a;
   assert.equal(call?.timeoutMs, 60_000);
-  assert.deepEqual(call?.limitChange, { timeoutMs: 60_000, by: "root" });
+  assert.deepEqual(call?.limitChange, { timeoutMs: 60_000, isIdle: false, by: "root" });
+  const silence = { ...changed, timeout_ms: 60_000, idle_timeout_ms: 5_000 };
+  const both = only(opened(...numbered([START, asks("a"), starts("a"), changed, silence]))).calls.a;
+  assert.deepEqual(both?.limitChange, { timeoutMs: 5_000, isIdle: true, by: "root" });
+  assert.equal(both?.idleTimeoutMs, 5_000);
 });
 
 test("a repaired call says so, a settled one keeps its result", () => {

@@ -26,6 +26,8 @@ const words = new Words(
     tier_slow: "slow",
     tier_very_slow: "very slow",
     call_timed_out: "timed out after {limit}",
+    call_timed_out_idle: "timed out: no sign of life for {limit}",
+    call_abandoned_idle: "no sign of life for {limit}; it may still be running",
     call_cancelled: "cancelled {by}",
     call_cancelled_after: "cancelled {by} after {after}",
     call_failed: "failed",
@@ -106,6 +108,9 @@ test("every end of a call has its words", () => {
   const said = (/** @type {Record<string, unknown>} */ wire) => outcomeWords(words, call(wire), "ada");
   assert.equal(said({ status: "succeeded", duration_ms: 8_700 }), "8.7 s");
   assert.equal(said({ status: "timed_out", duration_ms: 30_004, timeout_ms: 30_000 }), "timed out after 30 s");
+  const idle = { timeout_ms: 30_000, idle_timeout_ms: 1_500, limit_reached: "idle", duration_ms: 1_503 };
+  assert.equal(said({ status: "timed_out", ...idle }), "timed out: no sign of life for 1.5 s");
+  assert.equal(said({ status: "abandoned", ...idle }), "no sign of life for 1.5 s; it may still be running");
   assert.equal(said({ status: "cancelled", duration_ms: 11_500, ended_by: byAda }), "cancelled by you after 11.5 s");
   assert.equal(said({ status: "cancelled", duration_ms: 0, ended_by: byAda }), "cancelled by you");
   assert.equal(said({ status: "failed", duration_ms: 1_200 }), "failed after 1.2 s");

@@ -1,6 +1,7 @@
 """Limits of calls and turns that hold and move while they run: T1, T9, T10, T11, A3, A4."""
 
 import asyncio
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,7 @@ from governance import services as governance
 from tests.support import eventually
 from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
-from turns import orders, runtime, services, sinks
+from turns import orders, runtime, selectors, services, sinks
 from turns.core.history import violations
 from turns.exceptions import MessageRejected
 from turns.models import DeadlineOrder, Process, Turn
@@ -98,6 +99,88 @@ async def test_a_shorter_limit_is_obeyed_by_the_running_call(stage: Stage):
     }
     told = stage.listener.find("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["changed_by"]) == (50, "ada")
+
+
+@pytest.fixture
+def silent_for(operator):
+    """Let the calls of a tool be silent for no longer than this."""
+
+    async def limit(tool_name: str, idle_timeout_ms: int) -> None:
+        values = {"timeout_ms": 600_000, "idle_timeout_ms": idle_timeout_ms}
+        save = partial(governance.save_tool_policy, tool_name=tool_name, values=values, by=operator)
+        await in_database(save)
+
+    return limit
+
+
+@pytest.mark.parametrize(("tool", "status"), [("held", "timed_out"), ("stubborn", "abandoned")])
+async def test_a_call_cut_by_its_idle_limit_says_so_everywhere(
+    stage: Stage, props: Props, silent_for, tool, status
+):
+    await silent_for(tool, 60)
+    stage.play([call("a", tool)], [text("Fine.")])
+    turn_id = await stage.say()
+    turn = await stage.ended(turn_id)
+    made = (await stage.calls(turn_id))["a"]
+    assert (turn.status, made.status, made.limit_reached) == ("completed", status, "idle")
+    begun = stage.listener.find("tool_start", tool_id="a")
+    assert (begun["timeout_ms"], begun["idle_timeout_ms"]) == (600_000, 60)
+    ran_out = stage.listener.find("tool_timeout", tool_id="a")
+    assert (ran_out["timeout_ms"], ran_out["limit_reached"]) == (60, "idle")
+    assert stage.listener.find("tool_result", tool_id="a")["limit_reached"] == "idle"
+    (shown,) = (await selectors.get_turn(turn_id=turn_id, user=stage.user))["calls"]
+    assert (shown["idle_timeout_ms"], shown["limit_reached"]) == (60, "idle")
+    props.open("a")
+
+
+async def test_a_call_cut_by_its_own_limit_says_that(stage: Stage):
+    stage.play([limited("a", "held", 50)], [text("Fine.")])
+    turn_id = await stage.say()
+    await stage.ended(turn_id)
+    assert (await stage.calls(turn_id))["a"].limit_reached == "total"
+    ran_out = stage.listener.find("tool_timeout", tool_id="a")
+    assert (ran_out["timeout_ms"], ran_out["limit_reached"]) == (50, "total")
+    assert stage.listener.find("tool_start", tool_id="a")["idle_timeout_ms"] is None
+
+
+async def test_a_call_that_nothing_cut_names_no_limit(stage: Stage):
+    stage.play([call("a", "quick")], [text("Fine.")])
+    await stage.run()
+    assert stage.listener.find("tool_result", tool_id="a")["limit_reached"] is None
+
+
+async def test_a_live_change_of_the_idle_limit_is_recorded_as_one(
+    stage: Stage, props: Props, silent_for
+):
+    await silent_for("held", 50_000)
+    stage.play([call("a", "held")], [text("Fine.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "a")
+    await set_deadline(stage, turn_id, "a", timeout_ms=700_000)
+    await stage.listener.until("tool_deadline", timeout_ms=700_000)
+    await silent_for("held", 20_000)
+    told = await stage.listener.until("tool_deadline", idle_timeout_ms=20_000)
+    assert (told["timeout_ms"], told["timeout_source"]) == (700_000, "manual"), (
+        "set by hand, it stays"
+    )
+    assert told["changed_by"] == "olga"
+    made = (await stage.calls(turn_id))["a"]
+    _by_hand, change = made.deadline_changes
+    assert (change["from_ms"], change["to_ms"]) == (700_000, 700_000)
+    assert (change["from_idle_ms"], change["to_idle_ms"]) == (50_000, 20_000)
+    assert (made.timeout_ms, made.timeout_source) == (700_000, "manual")
+    assert made.idle_timeout_ms == 20_000
+    props.open("a")
+    await stage.ended(turn_id)
+
+
+async def test_a_call_that_ended_with_its_turns_time_names_that_limit(stage: Stage, settings):
+    settings.TURNS_TURN_TIMEOUT = 0.2
+    stage.play([call("a", "held")], [text("never asked")])
+    turn = await stage.run()
+    assert turn.status == "timed_out"
+    assert stage.listener.find("tool_result", tool_id="a")["limit_reached"] == "turn"
+    assert stage.listener.find("tool_timeout", tool_id="a") is None
 
 
 async def test_several_changes_at_once_are_all_recorded(stage: Stage, props: Props):

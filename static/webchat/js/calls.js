@@ -37,6 +37,8 @@ export function callFromWire(wire, clock) {
     elapsedAt: clock.now,
     timeoutMs: wire.timeout_ms ?? null,
     timeoutSource: String(wire.timeout_source ?? ""),
+    idleTimeoutMs: wire.idle_timeout_ms ?? null,
+    limitReached: String(wire.limit_reached ?? ""),
     cancellable: Boolean(wire.cancellable),
     progress: wire.progress ?? null,
     total: wire.total ?? null,
@@ -70,6 +72,30 @@ export function callFromStart(frame, ageMs, clock) {
   };
 }
 
+/** Other limits, in force at once. @param {Call} call @param {Record<string, any>} frame @returns {Call} */
+export function moveLimits(call, frame) {
+  const timeoutMs = frame.timeout_ms ?? null;
+  const idleTimeoutMs = frame.idle_timeout_ms ?? null;
+  const isIdle = (timeoutMs || null) === (call.timeoutMs || null) && idleTimeoutMs !== call.idleTimeoutMs;
+  return {
+    ...call,
+    timeoutMs,
+    idleTimeoutMs,
+    timeoutSource: String(frame.timeout_source ?? ""),
+    limitChange: { timeoutMs: isIdle ? idleTimeoutMs : timeoutMs, isIdle, by: nameOf(frame.changed_by) },
+  };
+}
+
+/** @param {unknown} user @returns {string} */
+export function nameOf(user) {
+  if (typeof user === "string") return user;
+  if (user && typeof user === "object") {
+    const named = /** @type {Record<string, unknown>} */ (user);
+    return String(named.username ?? named.name ?? "");
+  }
+  return "";
+}
+
 /** The one result of a call; a second one changes nothing. @param {Call} call @param {Record<string, any>} frame @returns {Call} */
 export function settleCall(call, frame) {
   if (isCallOver(call.status) && call.status !== "closed") return call;
@@ -81,6 +107,7 @@ export function settleCall(call, frame) {
     errorType: String(frame.error_type ?? ""),
     durationMs: frame.duration_ms ?? null,
     timeoutMs: frame.timeout_ms ?? call.timeoutMs,
+    limitReached: String(frame.limit_reached ?? call.limitReached),
     endedBy: endedByFrom(frame.ended_by),
     stoppingAt: null,
   };

@@ -3,12 +3,13 @@
  * replayed ones, for a snapshot and for what the person does here (V3).
  */
 
+import { nameOf } from "./calls.js";
 import { firstPosition, withEarlier } from "./earlier.js";
 import { withOverview } from "./elsewhere.js";
 import { answered, askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
-import { AFTER_END, nameOf, TURN_CHANGES } from "./turn_events.js";
+import { AFTER_END, TURN_CHANGES } from "./turn_events.js";
 import { addDelta, mapTurn, newTurn } from "./turns.js";
 
 /** @typedef {import("./types.js").State} State */

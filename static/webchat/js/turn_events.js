@@ -1,7 +1,7 @@
 /** What each of the protocol's numbered events does to its turn. */
 
 import { withDecision } from "./approval.js";
-import { callFromQuestion, callFromStart, callFromWire, endedByFrom, settleCall } from "./calls.js";
+import { callFromQuestion, callFromStart, callFromWire, endedByFrom, moveLimits, settleCall } from "./calls.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
 import {
@@ -57,13 +57,7 @@ export const TURN_CHANGES = {
       total: frame.total ?? call.total,
       message: frame.message || call.message,
     })),
-  tool_deadline: (turn, frame) =>
-    updateCall(turn, frame.tool_id, (call) => ({
-      ...call,
-      timeoutMs: frame.timeout_ms ?? null,
-      timeoutSource: String(frame.timeout_source ?? ""),
-      limitChange: { timeoutMs: frame.timeout_ms ?? null, by: nameOf(frame.changed_by) },
-    })),
+  tool_deadline: (turn, frame) => updateCall(turn, frame.tool_id, (call) => moveLimits(call, frame)),
   sub_agent: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, subAgent: subAgentFrom(frame) })),
   tool_timeout: (turn, frame, clock) =>
     updateCall(turn, frame.tool_id, (call) => ({
@@ -71,6 +65,7 @@ export const TURN_CHANGES = {
       status: "cancelling",
       stoppingAt: clock.now,
       errorType: "timeout",
+      limitReached: String(frame.limit_reached ?? ""),
     })),
   tool_result: (turn, frame, clock) => {
     const known = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
@@ -112,14 +107,4 @@ function ageOf(frame, clock, state) {
   const at = Date.parse(frame.at ?? "");
   if (Number.isNaN(at) || state.skewMs === null) return 0;
   return Math.max(0, clock.wall - at - state.skewMs);
-}
-
-/** @param {unknown} user @returns {string} */
-export function nameOf(user) {
-  if (typeof user === "string") return user;
-  if (user && typeof user === "object") {
-    const named = /** @type {Record<string, unknown>} */ (user);
-    return String(named.username ?? named.name ?? "");
-  }
-  return "";
 }

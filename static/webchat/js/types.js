@@ -35,6 +35,8 @@
  *   elapsedAt: number,
  *   timeoutMs: number|null,
  *   timeoutSource: string,
+ *   idleTimeoutMs: number|null,
+ *   limitReached: string,
  *   cancellable: boolean,
  *   progress: number|null,
  *   total: number|null,
@@ -49,7 +51,7 @@
  *   lateMs: number|null,
  *   approval: Approval|null,
  *   isDeciding: boolean,
- *   limitChange: Readonly<{timeoutMs: number|null, by: string}>|null,
+ *   limitChange: LimitChange|null,
  *   subAgent: SubAgent|null,
  * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms).
  *
@@ -58,6 +60,8 @@
  *   conversation stands that is not at rest, and the conversation of each of its open questions.
  * @typedef {Readonly<{said: string, text: string, source: string}>} Acknowledgement A cancel word and the answer to it, which came
  *   after the end of its turn and are no messages.
+ * @typedef {Readonly<{timeoutMs: number|null, isIdle: boolean, by: string}>} LimitChange The limit that was moved last; `isIdle`:
+ *   the one of its silence alone.
  * @typedef {Readonly<{agent: string, conversationId: string}>} SubAgent Who was set to work by a call, and where.
  *
  * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, html: string, at: string,

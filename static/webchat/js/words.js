@@ -79,9 +79,10 @@ export function clockWords(words, elapsedMs, timeoutMs) {
 
 /** Where the limit of a call comes from. @param {Words} words @param {Call} call */
 export function limitWords(words, call) {
-  if (!call.timeoutMs) return words.text("limit_none");
-  const source = `limit_${call.timeoutSource}`;
-  return words.has(source) ? words.text(source) : "";
+  const source = call.timeoutMs ? `limit_${call.timeoutSource}` : "limit_none";
+  const total = words.has(source) ? words.text(source) : "";
+  if (!call.idleTimeoutMs) return total;
+  return [total, words.text("limit_idle", { limit: words.duration(call.idleTimeoutMs) })].filter(Boolean).join(", ");
 }
 
 /** @param {Words} words @param {Call} call */
@@ -89,7 +90,8 @@ export function limitChangeWords(words, call) {
   const change = call.limitChange;
   if (!change) return "";
   const limit = change.timeoutMs ? words.duration(change.timeoutMs) : words.text("limit_none");
-  return words.text(change.by ? "limit_changed_by" : "limit_changed", { limit, by: change.by });
+  const key = change.isIdle ? "limit_idle_changed" : "limit_changed";
+  return words.text(change.by ? `${key}_by` : key, { limit, by: change.by });
 }
 
 /** What an open call is doing. @param {Words} words @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
@@ -121,7 +123,10 @@ export function verdictWords(words, call, viewer) {
 export function outcomeWords(words, call, viewer) {
   const by = byWords(words, call.endedBy, viewer);
   const after = call.durationMs === null ? "" : words.duration(call.durationMs);
-  const limit = words.duration(call.timeoutMs ?? call.durationMs ?? 0);
+  const reached = call.limitReached === "idle" ? call.idleTimeoutMs : call.timeoutMs;
+  const limit = words.duration(reached ?? call.durationMs ?? 0);
+  const key = `call_${call.status}_${call.limitReached}`;
+  if (words.has(key)) return words.text(key, { limit, after });
   switch (call.status) {
     case "succeeded":
       return after;
