@@ -1,5 +1,6 @@
 """Settings of the site: safe for production as they are; the environment or a `.env` file says what is different."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ X_FRAME_OPTIONS = "DENY"
 if env.bool("BEHIND_PROXY", False):
     # Only a proxy that overwrites this header may stand in front: a browser could set it as well.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    WEBCHAT_TRUSTED_PROXIES = ["127.0.0.1", "::1"]  # one on this machine, unless another is named
 
 SILENCED_SYSTEM_CHECKS: list[str] = env.list("SILENCED_SYSTEM_CHECKS", default=[])
 
@@ -57,6 +59,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "axes",
     "channels",
     # Jobs in PostgreSQL, which wake runners: only where there are any.
     *(["procrastinate.contrib.django"] if TURNS_DISPATCHER == "procrastinate" else []),
@@ -70,6 +73,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "webchat.static_files.StaticFilesMiddleware",
     "webchat.middleware.ContentSecurityPolicyMiddleware",
+    "webchat.sign_in.SignInMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -77,6 +81,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -139,6 +144,21 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "webchat:login"
 LOGIN_REDIRECT_URL = "/"
+
+# Signing in: a name, or an address, that has failed so often has to wait; passwords are checked a few at a time.
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "webchat.sign_in.SignInBackend",
+]
+AXES_FAILURE_LIMIT = env.int("SIGN_IN_ATTEMPTS", 20)
+AXES_COOLOFF_TIME = timedelta(minutes=env.int("SIGN_IN_PAUSE_MINUTES", 10))
+AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]
+AXES_CLIENT_IP_CALLABLE = "webchat.addresses.client_address"
+AXES_LOCKOUT_CALLABLE = "webchat.sign_in.locked_out"
+# Whoever goes on meanwhile does not prolong it, for whoever the name belongs to; nor does it fill the table.
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_DISABLE_ACCESS_LOG = True  # of those who have signed in: nothing would delete it
+AXES_VERBOSE = False
 
 # Language and time
 

@@ -4,6 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.backends import ModelBackend
 from django.core import checks
 from django.db import DatabaseError
 from django.utils.module_loading import import_string
@@ -11,6 +12,7 @@ from django.utils.module_loading import import_string
 from governance import setting_rules
 from turns import selectors
 from turns.runtime import turns_run_here
+from webchat.addresses import are_networks
 from webchat.conf import NUMBERS, app_settings
 from webchat.routing import accepts_every_site
 
@@ -20,7 +22,17 @@ CSP_MIDDLEWARE = (
     "webchat.middleware.ContentSecurityPolicyMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
 )
-RULES = {name: setting_rules.positive("webchat.E001") for name in NUMBERS}
+SIGN_IN_BACKEND = "webchat.sign_in.SignInBackend"
+SIGN_IN_MIDDLEWARE = "webchat.sign_in.SignInMiddleware"
+UNGUARDED = ModelBackend.authenticate  # hashes whatever comes, as often as it comes
+CLIENT_ADDRESS = "webchat.addresses.client_address"
+RULES = {name: setting_rules.positive("webchat.E001") for name in NUMBERS} | {
+    "TRUSTED_PROXIES": setting_rules.Rule(
+        id="webchat.E006",
+        is_valid=are_networks,
+        hint='Set it to a list of addresses and networks, such as ["127.0.0.1", "10.1.0.0/16"].',
+    )
+}
 
 
 def check_values(**_: Any) -> list[checks.CheckMessage]:
@@ -134,12 +146,73 @@ def check_deployment(**_: Any) -> list[checks.CheckMessage]:
     return found
 
 
+def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
+    """Nobody stalls a process by signing in again and again, or guesses passwords without end."""
+    backends = [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
+    found: list[checks.CheckMessage] = []
+    if any(getattr(backend, "authenticate", None) is UNGUARDED for backend in backends):
+        found.append(
+            checks.Warning(
+                "Passwords are checked as many at a time as come: a few dozen sign-ins stall a process and its turns.",
+                hint=f"Put {SIGN_IN_BACKEND!r} into AUTHENTICATION_BACKENDS instead, and {SIGN_IN_MIDDLEWARE!r} into"
+                " MIDDLEWARE.",
+                id="webchat.W005",
+            )
+        )
+    if not any(
+        kind.__module__.startswith("axes.") for backend in backends for kind in backend.__mro__
+    ):
+        found.append(
+            checks.Info(
+                "Nothing here limits how often somebody may try to sign in.",
+                hint='Install "django-turnkeeper[sign-in]" and set django-axes up, unless something else does that.',
+                id="webchat.I002",
+            )
+        )
+    if (
+        getattr(settings, "AXES_CLIENT_IP_CALLABLE", None) == CLIENT_ADDRESS
+        and getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
+        and not app_settings.TRUSTED_PROXIES
+    ):
+        found.append(
+            checks.Warning(
+                "The site stands behind a proxy that it does not know: everybody seems to sign in from one address.",
+                hint="Set WEBCHAT_TRUSTED_PROXIES to the proxy's address.",
+                id="webchat.W006",
+            )
+        )
+    return found
+
+
+def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
+    """Who finds no room to sign in is told so."""
+    if (
+        SIGN_IN_BACKEND not in settings.AUTHENTICATION_BACKENDS
+        or SIGN_IN_MIDDLEWARE in settings.MIDDLEWARE
+    ):
+        return []
+    return [
+        checks.Error(
+            "A sign-in for which there is no room would be answered as a server error.",
+            hint=f"Add {SIGN_IN_MIDDLEWARE!r} to MIDDLEWARE.",
+            id="webchat.E007",
+        )
+    ]
+
+
 def register_all() -> None:
     """Register the checks; the last ones only speak under `check --deploy`."""
-    for check in (check_values, check_names, check_layer, check_origin):
+    for check in (
+        check_values,
+        check_names,
+        check_layer,
+        check_origin,
+        check_sign_in_middleware,
+    ):
         checks.register(check, "webchat")
     checks.register(check_processes, checks.Tags.database)
-    checks.register(check_deployment, checks.Tags.security, deploy=True)
+    for check in (check_deployment, check_sign_in):
+        checks.register(check, checks.Tags.security, deploy=True)
 
 
 def _layer() -> dict[str, Any] | None:

@@ -1,5 +1,7 @@
 """The project's settings: `WEBCHAT_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
 
+from collections.abc import Sequence
+
 from governance.app_settings import AppSettings
 
 
@@ -58,6 +60,15 @@ class WebchatSettings(AppSettings):
         "frame-ancestors 'none'; base-uri 'self'; form-action 'self'; object-src 'none'"
     )
     """The Content-Security-Policy of every page; `{websocket}` is this host's. None leaves it to the host project."""
+
+    MAX_PASSWORD_CHECKS: int = 1
+    """Passwords that one process checks at a time; each takes a processor for a good part of a second."""
+
+    MAX_WAITING_SIGN_INS: int = 8
+    """Sign-ins of one process that wait for that; one more is answered with 429, unchecked."""
+
+    TRUSTED_PROXIES: Sequence[str] = ()
+    """Addresses and networks of the proxies whose `X-Forwarded-For` is believed."""
 
     TOKEN_TOUCH_INTERVAL: float = 60.0
     """How often the last use of an API token is written down."""

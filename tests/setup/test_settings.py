@@ -73,6 +73,13 @@ def test_the_environment_comes_before_the_file(tmp_path):
     assert values == [9001, 2.5, "local"]
 
 
+def test_behind_a_proxy_on_the_same_machine_its_word_for_the_clients_address_counts():
+    behind = {"SECRET_KEY": KEY, "BEHIND_PROXY": "true"}
+    name = "WEBCHAT_TRUSTED_PROXIES"
+    assert read(name, **behind) == [["127.0.0.1", "::1"]]
+    assert read(name, **behind, **{name: "10.0.0.0/8,fc00::/7"}) == [["10.0.0.0/8", "fc00::/7"]]
+
+
 def test_postgresql_gets_a_pool_and_redis_a_layer_that_may_be_idle():
     urls = {"DATABASE_URL": "postgres://me:secret@db/site", "REDIS_URL": "redis://cache:6379/2"}
     [databases, layers] = read("DATABASES", "CHANNEL_LAYERS", SECRET_KEY=KEY, **urls)

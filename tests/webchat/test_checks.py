@@ -141,3 +141,42 @@ def test_the_documentation_has_every_setting_with_its_default_and_every_check():
     source = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
     ids = set(re.findall(r"webchat\.[EWI]\d{3}", source))
     assert ids == set(re.findall(r"^\| `(webchat\.[EWI]\d{3})`", page, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("wrong", ["10.0.0.0/8", None, ["proxy.example.org"], [10], ["10.0.0.1/8"]])
+def test_trusted_proxies_are_addresses_and_networks(wrong: Any):
+    with override_settings(WEBCHAT_TRUSTED_PROXIES=wrong):
+        assert found()["webchat.E006"].hint
+    with override_settings(WEBCHAT_TRUSTED_PROXIES=["10.0.0.0/8", "2001:db8::1"]):
+        assert not found()
+
+
+def test_a_sign_in_that_hashes_whatever_comes_is_told_of():
+    plain = ["django.contrib.auth.backends.ModelBackend"]
+    with override_settings(AUTHENTICATION_BACKENDS=plain):
+        assert checks.SIGN_IN_BACKEND in str(found(deploy=True)["webchat.W005"].hint)
+    with override_settings(
+        AUTHENTICATION_BACKENDS=["django.contrib.auth.backends.RemoteUserBackend"]
+    ):
+        assert "webchat.W005" not in found(deploy=True)
+    assert "webchat.W005" not in found(deploy=True)
+
+
+def test_a_sign_in_without_its_middleware_is_an_error():
+    rest = [name for name in django_settings.MIDDLEWARE if name != checks.SIGN_IN_MIDDLEWARE]
+    with override_settings(MIDDLEWARE=rest):
+        assert found()["webchat.E007"].hint
+
+
+def test_attempts_without_limit_are_told_of():
+    with override_settings(AUTHENTICATION_BACKENDS=[checks.SIGN_IN_BACKEND]):
+        assert found(deploy=True)["webchat.I002"].hint
+    assert "webchat.I002" not in found(deploy=True)
+
+
+def test_a_proxy_that_is_not_known_is_told_of():
+    behind = {"SECURE_PROXY_SSL_HEADER": ("HTTP_X_FORWARDED_PROTO", "https")}
+    with override_settings(**behind):
+        assert found(deploy=True)["webchat.W006"].hint
+    with override_settings(**behind, WEBCHAT_TRUSTED_PROXIES=["10.0.0.1"]):
+        assert "webchat.W006" not in found(deploy=True)

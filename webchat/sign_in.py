@@ -1,0 +1,127 @@
+"""Checking passwords: a few at a time, so that the turns of this process go on meanwhile; who comes too often waits."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from math import ceil
+from threading import Condition
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.contrib.auth.backends import ModelBackend
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.deprecation import MiddlewareMixin
+
+from governance.doors import reading_door
+from governance.durations import format_duration
+from webchat.conf import app_settings
+
+if TYPE_CHECKING:  # a project may have a user model of its own
+    from django.contrib.auth.models import User
+
+TRY_AGAIN_AFTER = timedelta(seconds=5)  # when too many were at once
+
+
+class TooManySignIns(Exception):
+    """So many passwords wait for their check in this process that it takes no more."""
+
+
+class _Line:
+    """Lets a few through at a time, and a few more wait."""
+
+    def __init__(self) -> None:
+        self._moved = Condition()
+        self._inside = 0
+        self._waiting = 0
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        self._enter()
+        try:
+            yield
+        finally:
+            with self._moved:
+                self._inside -= 1
+                self._moved.notify()
+
+    def _enter(self) -> None:
+        room = app_settings.MAX_PASSWORD_CHECKS
+        with self._moved:
+            if self._inside + self._waiting >= room + app_settings.MAX_WAITING_SIGN_INS:
+                raise TooManySignIns
+            self._waiting += 1
+            try:
+                self._moved.wait_for(lambda: self._inside < room)
+            finally:
+                self._waiting -= 1
+            self._inside += 1
+
+
+_line = _Line()
+
+
+def password_check() -> Any:
+    """Return a context in which a password may be hashed; waits for its turn in this thread (never use it on a loop).
+
+    Raises:
+        TooManySignIns: on entering, when too many wait already.
+    """
+    return _line.place()
+
+
+class SignInBackend(ModelBackend):
+    """Django's own backend, with `password_check` around it: for names that exist and for others alike."""
+
+    def authenticate(
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        **kwargs: Any,
+    ) -> "User | None":
+        """Check a password when it is its turn; credentials without one are not ours."""
+        if password is None:
+            return None
+        with password_check():
+            return super().authenticate(request, username=username, password=password, **kwargs)
+
+    async def aauthenticate(
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        **kwargs: Any,
+    ) -> "User | None":
+        """Do so in a thread of its own: Django would hash on the event loop."""
+        check = reading_door(self.authenticate)
+        return await check(request, username=username, password=password, **kwargs)
+
+
+class SignInMiddleware(MiddlewareMixin):
+    """Answers a sign-in that found no room with 429 and a page that says so."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Leave every other exception to Django."""
+        if not isinstance(exception, TooManySignIns):
+            return None
+        return _refusal(request, wait=TRY_AGAIN_AFTER, is_locked=False)
+
+
+def locked_out(request: HttpRequest, *_: Any) -> HttpResponse:
+    """Answer a sign-in with a name, or from an address, that has failed too often (`AXES_LOCKOUT_CALLABLE`)."""
+    pause = getattr(settings, "AXES_COOLOFF_TIME", None)
+    return _refusal(request, wait=pause if isinstance(pause, timedelta) else None, is_locked=True)
+
+
+def _refusal(request: HttpRequest, *, wait: timedelta | None, is_locked: bool) -> HttpResponse:
+    seconds = wait and ceil(wait.total_seconds())
+    context = {
+        "is_locked": is_locked,
+        "wait": format_duration(seconds * 1000) if seconds else "",
+        "address": request.get_full_path(),
+    }
+    answer = render(request, "webchat/too_many_sign_ins.html", context, status=429)
+    if seconds:
+        answer["Retry-After"] = str(seconds)
+    return answer
