@@ -25,6 +25,7 @@ class Asking:
     def __call__(self, turn: Turn) -> Events:
         """Store it and return its event; nothing is asked any more once the turn is to end."""
         call, question = self._call, self._call.question
+        self.earlier = None
         if turn.status == TurnStatus.CANCELLING or question is None:
             return []
         if (grant := governance.grant_for(call)) is not None:

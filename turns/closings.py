@@ -29,7 +29,7 @@ def close_calls(turn: Turn, ending: TurnEnding) -> list[CallRow]:
 
 
 def owner_died(ending: TurnEnding) -> bool:
-    """Whether the turn ended because its process is gone."""
+    """Whether the turn ended because its process is gone, or could not write on."""
     return ending.status is TurnStatus.INTERRUPTED and ending.cancellation is None
 
 

@@ -59,7 +59,7 @@ def end_turn(
         events += messages.close_unfinished(row)
         events += _record_repairs(row, closed, ending, at=at)
         cascade = _end_descendants(row, ending)
-        events += park_if_deadly(conversation, row, at=at) if owner_died(ending) else []
+        events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
         events += _last_words(row, ending, at=at)
         _write(row, ending, at=at, steps=row.steps if steps is None else steps)
         wishes.settle(row.pk, outcome=ending.status.value, at=at)
@@ -96,7 +96,7 @@ def _record_repairs(
         Repair(
             tool_id=call.call_id,
             kind=RepairKind.MISSING_RESULT,
-            cause=RepairCause.CRASH,
+            cause=RepairCause.ERROR if ending.error_code else RepairCause.CRASH,
             turn_id=str(turn.pk),
             text=call.result,
         )
@@ -116,6 +116,11 @@ def _record_repairs(
         for repaired in repairs
     )
     return [repairs_event(repairs)]
+
+
+def _is_deadly(ending: TurnEnding) -> bool:
+    """Whether the process was lost with the turn; a database that does not take something is no process that dies."""
+    return owner_died(ending) and not ending.error_code
 
 
 def _last_words(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnEvent]:

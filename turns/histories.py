@@ -172,7 +172,7 @@ def _cause_of(rows: Sequence[MessageRow]) -> CauseOf:
 
 def _cause(turn: Turn) -> RepairCause:
     if turn.status == TurnStatus.INTERRUPTED and not turn.ended_by_reason:
-        return RepairCause.CRASH
+        return RepairCause.ERROR if turn.error_code else RepairCause.CRASH
     try:
         return RepairCause(turn.ended_by_reason)
     except ValueError:

@@ -1,17 +1,20 @@
-"""Writes one turn as it runs: each method persists in one fenced transaction, then publishes (invariants 2, 10)."""
+"""Writes one turn as it runs: each method persists in one fenced transaction, then publishes (invariants 2, 10).
+
+What a database loses that stumbles is written again, as long as the turn is ours; so each change can be made twice.
+"""
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from django.db import transaction
 from django.db.models import Exists, F
 from django.utils import timezone
 
 from governance import (
-    Cancellation,
     CancellationToken,
     Decision,
     LateSettlement,
@@ -33,15 +36,18 @@ from turns.core.events import EventType, TurnEvent, milliseconds
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message
 from turns.core.ports import ClaimedTurn, Prompt
-from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.core.turns import TurnStatus
 from turns.histories import History, load_repaired, note_on_previous, read
 from turns.models import Message as MessageRow
 from turns.models import Turn
 from turns.processes.leases import Lease
+from turns.retries import until_done
 from turns.sub_agents.families import Sharing
+from turns.writes import Change, Write
 
 logger = logging.getLogger(__name__)
 
+R = TypeVar("R")
 Events = list[TurnEvent]
 
 
@@ -63,12 +69,10 @@ class DatabaseJournal:
 
     async def prompt(self) -> Prompt:
         """Return the valid history and the note on the previous turn; a repair is stored and told."""
-        self._check_lease()
-        prompt = await _read_prompt(self._turn)
-        if prompt is not None:
-            return prompt
-        self._check_lease()
-        prompt, events = await _repair_prompt(self._turn)
+        valid = await self._until_done(partial(_read_prompt, self._turn))
+        if valid is not None:
+            return valid
+        prompt, events = await self._until_done(partial(_repair_prompt, self._turn))
         await sinks.publish(self._turn.conversation_id, events)
         return prompt
 
@@ -84,8 +88,7 @@ class DatabaseJournal:
 
     async def save_text(self, step: int, text: str) -> None:
         """Store the text so far; this comes so often that it takes one statement, unless something has changed."""
-        self._check_lease()
-        if not await _save_text(self._turn, step, text):
+        if not await self._until_done(partial(_save_text, self._turn, step, text)):
             await self._write(
                 _nothing
             )  # says what has: the turn is not ours any more, or is to be cancelled
@@ -135,9 +138,10 @@ class DatabaseJournal:
         checkpoint("after_call_start")
 
     async def call_progressed(self, call: LiveCall) -> None:
-        """Store and tell the last progress."""
+        """Store and tell the last progress; if that is lost, the next one says more."""
         progress = recorder.progress_fields(call.last_progress)
-        await self._write(_note_progress, call, progress, milliseconds(call.elapsed))
+        elapsed_ms = milliseconds(call.elapsed)
+        await self._write(_note_progress, call, progress, elapsed_ms, is_repeated=False)
 
     async def deadline_moved(self, call: LiveCall) -> None:
         """Store and tell the new limit (T9)."""
@@ -157,38 +161,28 @@ class DatabaseJournal:
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
         """Record what came too late (T11); the turn may be over, so nothing is told."""
-        if self._lease is None or self._lease.is_held:
-            await _settle_late(group=self._group, call_id=call.id, late=late)
+        with suppress(Fenced):
+            settle = partial(_settle_late, group=self._group, call_id=call.id, late=late)
+            await self._until_done(settle)
 
-    async def _write(self, change: Callable[..., Events], *arguments: Any) -> None:
+    async def _write(self, change: Change, *arguments: Any, is_repeated: bool = True) -> None:
         self._check_lease()
-        events, cancellation = await _fenced(self._turn, change, *arguments)
+        write = Write(self._turn, change, *arguments)
+        crossing = partial(_carry_out, write)
+        cancellation = await (self._until_done(crossing) if is_repeated else crossing())
         if cancellation is not None:
             self._token.cancel(cancellation)
-        await sinks.publish(self._turn.conversation_id, events)
+        await sinks.publish(self._turn.conversation_id, write.events)
+
+    async def _until_done(self, crossing: Callable[[], Awaitable[R]]) -> R:
+        return await until_done(crossing, lease=self._lease)
 
     def _check_lease(self) -> None:
         if self._lease is not None and not self._lease.is_held:
             raise Fenced(f"the owner of turn {self._turn.id} has lost its lease")
 
 
-@database_door
-def _fenced(
-    turn: ClaimedTurn, change: Callable[..., Events], *arguments: Any
-) -> tuple[list[log.WireEvent], Cancellation | None]:
-    """Run a change and append its events, if the turn is still ours; tell if it is to be cancelled.
-
-    Raises:
-        Fenced: the turn has another owner or has ended.
-    """
-    with transaction.atomic():
-        conversation = log.locked_of(turn.id)
-        row = Turn.objects.filter(pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES).first()
-        if conversation is None or row is None:
-            raise Fenced(f"turn {turn.id} is not ours any more")
-        row.conversation = conversation
-        events = log.append(conversation, turn.id, *change(row, *arguments))
-        return events, wishes.stored(row) if row.status == TurnStatus.CANCELLING else None
+_carry_out = database_door(Write.__call__)
 
 
 @reading_door
@@ -212,16 +206,16 @@ _settle_late = database_door(recorder.settle_late)
 
 
 def _open_reply(turn: Turn, step: int) -> Events:
-    messages.add(
-        turn.conversation,
-        turn,
-        role="assistant",
-        content=[],
-        at=timezone.now(),
-        step=step,
-        is_streaming=True,
-    )
-    Turn.objects.filter(pk=turn.pk).update(steps=step)
+    if Turn.objects.filter(pk=turn.pk, steps__lt=step).update(steps=step):  # else it was begun
+        messages.add(
+            turn.conversation,
+            turn,
+            role="assistant",
+            content=[],
+            at=timezone.now(),
+            step=step,
+            is_streaming=True,
+        )
     return []
 
 
@@ -238,10 +232,11 @@ def _nothing(_turn: Turn) -> Events:
 
 
 def _save_reply(turn: Turn, step: int, message: Message, calls: Sequence[ToolCall]) -> Events:
-    row = MessageRow.objects.get(turn=turn, step=step, is_streaming=True)
+    streaming = MessageRow.objects.filter(turn=turn, step=step, is_streaming=True)
     if message.is_empty:
-        row.delete()
+        streaming.delete()
         return []
+    row = streaming.get()
     row.content = storable_json([block.to_json() for block in message.content])
     row.is_streaming, row.interrupted = False, message.interrupted
     row.save(update_fields=["content", "is_streaming", "interrupted"])

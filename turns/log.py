@@ -85,6 +85,13 @@ def wire(row: Event) -> WireEvent:
     }
 
 
+def has(conversation_id: UUID, event: WireEvent) -> bool:
+    """Whether an event that was appended is in the log, or was rolled back with its transaction."""
+    known = Event.objects.filter(conversation_id=conversation_id, seq=event["seq"])
+    at = datetime.fromisoformat(event["at"])
+    return known.filter(turn_id=event["turn_id"], type=event["type"], at=at).exists()
+
+
 def read(conversation_id: UUID, *, after: int, limit: int = 1000) -> list[WireEvent]:
     """Return the events with a number above `after`, in order, at most `limit`."""
     rows = Event.objects.filter(conversation_id=conversation_id, seq__gt=after).order_by("seq")[

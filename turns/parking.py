@@ -34,6 +34,7 @@ def park_if_deadly(conversation: Conversation, turn: Turn, *, at: datetime) -> l
         number__lt=turn.number,
         status=TurnStatus.INTERRUPTED,
         ended_by_reason="",
+        error_code="",
         ended_at__gt=at - timedelta(seconds=app_settings.PARK_WINDOW),
     )
     if lost_before.count() + 1 < limit:

@@ -30,6 +30,7 @@ from turns.models import Process
 from turns.news import tell
 from turns.processes import recovery
 from turns.processes.ownership import Ownership
+from turns.retries import until_done
 from turns.store import DatabaseStore
 
 logger = logging.getLogger(__name__)
@@ -286,7 +287,7 @@ async def _make_runner(
     lease = ownership.lease
     return TurnRunner(
         turn,
-        cast=await cast_of(turn, token=token),
+        cast=await until_done(partial(cast_of, turn, token=token), lease=lease),
         executor=await get_executor(),
         journal=DatabaseJournal(turn, token=token, lease=lease),
         loops=_loop_detector(),

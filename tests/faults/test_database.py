@@ -10,6 +10,7 @@ import pytest
 
 from scripts.servers import Postgres
 from tests.faults import measures
+from tests.faults.breaking import persist
 from tests.faults.conftest import MakeSite
 from tests.faults.fleet import LEASE, REAPED, let_pass, start_scaled
 from tests.support import PATIENCE, eventually_sync, with_room
@@ -100,6 +101,36 @@ def test_g11_connections_that_are_cut_cost_no_turn(scaled: MakeSite, postgres: P
     client.until_running(held, "affect", within=PATIENCE)
     assert client.cancel(held).is_success
     assert client.until_ended(held)["status"] == "cancelled"
+    assert site.verdict() == []
+
+
+def test_g11_connections_that_are_cut_again_and_again_end_no_turn_and_double_nothing(
+    scaled: MakeSite, postgres: Postgres
+):
+    site = scaled()
+    start_scaled(site, runners=1)
+    client = site.client()
+    conversation = client.converse()
+    step = 'call affect {"key": "a", "seconds": 0.1}\ncall affect {"key": "b"}'
+    turn_id = persist(lambda: client.say(conversation, "\nthen\n".join([step] * 8)))
+    client.until_running(turn_id, "affect")
+
+    known = 0
+
+    def results() -> int:
+        calls = persist(lambda: client.turn(turn_id))["calls"]
+        return sum(call["status"] == "succeeded" for call in calls)
+
+    def are_more() -> bool:
+        return results() > known
+
+    while known < 16:
+        postgres.cut_connections(site.database)
+        eventually_sync(are_more, timeout=30)
+        known = results()
+    turn = client.until_ended(turn_id)
+    assert (turn["status"], turn["error_code"]) == ("completed", None)
+    assert [call["status"] for call in turn["calls"]] == ["succeeded"] * 16
     assert site.verdict() == []
 
 

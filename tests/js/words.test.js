@@ -144,6 +144,10 @@ test("a turn's end has a line, a completed one has none", () => {
     "Too many steps.",
   );
   assert.equal(endingWords(words, { ...turn, status: "failed", errorMessage: "No key." }, "ada")?.detail, "No key.");
+  const interrupted = { ...turn, status: "interrupted" };
+  assert.equal(endingWords(words, interrupted, "ada")?.detail, "the server restarted");
+  const notStored = { ...interrupted, errorMessage: "It may have been applied." };
+  assert.equal(endingWords(words, notStored, "ada")?.detail, "It may have been applied.");
 });
 
 test("numbers choose their form, and a text that is missing shows its name", () => {

@@ -2,6 +2,7 @@
 
 TurnCoreError
 ├── Fenced                another owner has taken the turn over, or it has ended
+├── NotStored             the turn is ours, but the database does not take what has happened
 └── TurnRefused           the turn cannot be run, or not to its end
     └── ChatModelError    the chat model could not answer
 """
@@ -13,6 +14,10 @@ class TurnCoreError(Exception):
 
 class Fenced(TurnCoreError):
     """The turn is not ours any more: write nothing, end its tools."""
+
+
+class NotStored(TurnCoreError):
+    """The turn is still ours, but what has happened in it could not be written down: it cannot go on."""
 
 
 class TurnRefused(TurnCoreError):

@@ -60,7 +60,10 @@ class Prompt:
 
 
 class TurnJournal(Observer, Approver, Protocol):
-    """Writes one turn: every method persists, then publishes, and raises `Fenced` if the turn is not ours any more."""
+    """Writes one turn: every method persists, then publishes.
+
+    Each raises `Fenced` if the turn is not ours any more, and `NotStored` if what has happened cannot be written down.
+    """
 
     async def prompt(self) -> Prompt:
         """Return the history up to and with this turn's user message: valid, repairs persisted (H3)."""

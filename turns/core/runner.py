@@ -96,6 +96,9 @@ class TurnRunner:
         self._journal = journal
         self._loops = loops
         self._calls: dict[str, LiveCall] = {}
+        self.failure: BaseException | None = (
+            None  # that ends the turn while calls are still to be ended
+        )
         self._after_step: Cancellation | None = None
         self._work = CancellationToken(
             parent=token
@@ -277,8 +280,9 @@ class TurnRunner:
     async def _await_all(self, tasks: Sequence["asyncio.Task[ToolOutcome]"]) -> None:
         """Wait for every call; if one could not be recorded, end the others before passing the error on."""
         try:
-            _done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             if pending:
+                self.failure = next((error for task in done if (error := task.exception())), None)
                 self.token.cancel(Cancellation(reason=CancelReason.ERROR))
                 await asyncio.wait(pending)
         except asyncio.CancelledError:

@@ -20,7 +20,7 @@ from governance import (
     ScopeKind,
     ScopeRegistry,
 )
-from turns.core.exceptions import Fenced, TurnRefused
+from turns.core.exceptions import Fenced, NotStored, TurnRefused
 from turns.core.live import LiveTurn
 from turns.core.places import Places
 from turns.core.ports import ClaimedTurn, TurnEnding, TurnStore
@@ -35,6 +35,13 @@ MakeRunner = Callable[[ClaimedTurn, CancellationToken], Awaitable[TurnRunner]]
 SWEEP_JITTER = 0.2  # so that the processes do not all look at the same moment
 END_ATTEMPTS = 4  # of a process that goes down
 END_PAUSE = 3.0  # seconds at most between two attempts
+
+_NOT_STORED = TurnEnding(
+    status=TurnStatus.INTERRUPTED,
+    error_code="not_stored",
+    error_message="The server's database did not take what was done here. What ran last may have been applied, so check "
+    "its effect before you continue.",
+)
 
 
 class TurnSupervisor:
@@ -260,10 +267,10 @@ class TurnSupervisor:
         self.wake(turn.conversation_id)
         self._fill()
         if ending is not None and ending.status is not TurnStatus.COMPLETED:
-            await self._end_descendants()
+            await self._obey_stored()  # for the turns that this one has started
 
-    async def _end_descendants(self) -> None:
-        """Obey at once what was stored for the turns that an ended one has started; the poll would find it, too."""
+    async def _obey_stored(self) -> None:
+        """Obey at once what is stored; the poll would find it, too, and so does every write."""
         try:
             await self.nudge()
         except Exception:
@@ -280,11 +287,14 @@ class TurnSupervisor:
         ids = {"turn_id": str(live.turn.id), "conversation_id": str(live.turn.conversation_id)}
         try:
             live.runner = await self._make_runner(live.turn, live.token)
-            await self.nudge()
+            await self._obey_stored()
             return await live.runner.run()
         except Fenced:
             logger.warning("A turn was fenced", extra=ids)
             return None
+        except NotStored:
+            logger.exception("What happened in a turn could not be stored", extra=ids)
+            return _NOT_STORED
         except TurnRefused as error:
             logger.warning("A turn could not be run", extra={**ids, "code": error.code})
             return TurnEnding(
@@ -306,6 +316,8 @@ class TurnSupervisor:
         logger.warning(
             "A turn did not end in time and was left behind", extra={"turn_id": str(live.turn.id)}
         )
+        if live.runner is not None and isinstance(live.runner.failure, NotStored):
+            return _NOT_STORED
         return ending_of(live.token.cancellation or Cancellation(reason=CancelReason.ERROR))
 
     async def _end(self, live: LiveTurn, ending: TurnEnding | None) -> None:

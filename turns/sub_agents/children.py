@@ -5,8 +5,8 @@ under the lock of the parent's conversation, so nothing is started once a cancel
 whatever was started before is found by the cascade.
 """
 
-from dataclasses import dataclass
-from uuid import UUID
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
 
 from django.db import transaction
 
@@ -41,12 +41,16 @@ class ChildRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The tool call that starts a sub-agent; `time_left` of its turn in seconds, None = no limit."""
+    """The tool call that starts a sub-agent; `time_left` of its turn in seconds, None = no limit.
+
+    `place_id` is the id of the conversation that is begun for it: with the same one again nothing is begun twice.
+    """
 
     turn_id: UUID
     epoch: int
     tool_id: str
     time_left: float | None
+    place_id: UUID = field(default_factory=uuid4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +64,24 @@ class Child:
 
 
 def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Child:
-    """Queue the turn of a sub-agent. Raise `ChildRefused` with a sentence for the model if that may not be."""
+    """Queue the turn of a sub-agent, one for each call. Raise `ChildRefused` with a sentence for the model if that may not be."""
     text = _checked(message)
     with transaction.atomic():
         families.lock(origin.turn_id)
         conversation = log.locked_of(origin.turn_id)
         ours = Turn.objects.filter(pk=origin.turn_id, epoch=origin.epoch, status=TurnStatus.RUNNING)
         parent = ours.first()
+        if (known := _started_before(origin)) is not None:
+            return known
         if conversation is None or parent is None or _is_ending(parent, origin.tool_id):
             raise ChildRefused("This turn is being ended, so no sub-agent was started.")
         _check_limits(parent)
         found = _find(agent)
         place = Conversation.objects.create(
-            owner_id=conversation.owner_id, parent=conversation, agent=found.name
+            pk=origin.place_id,
+            owner_id=conversation.owner_id,
+            parent=conversation,
+            agent=found.name,
         )
         queued = queue.enqueue(place.pk, text=text, source=SOURCE, client_id=None, parent=parent)
         turn = queued.turn
@@ -92,6 +101,16 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         conversation_id=place.pk,
         agent=turn.agent,
         batches=[(conversation.pk, told), (place.pk, queued.events)],
+    )
+
+
+def _started_before(origin: Origin) -> Child | None:
+    """What was begun already: the answer may have been lost on its way."""
+    turn = Turn.objects.filter(conversation=origin.place_id).first()
+    if turn is None:
+        return None
+    return Child(
+        turn_id=turn.pk, conversation_id=turn.conversation_id, agent=turn.agent, batches=[]
     )
 
 

@@ -5,7 +5,8 @@ A session is a sub-agent's turn; its id is the turn's. Both tools govern themsel
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import UUID
 
 from governance import (
@@ -24,6 +25,7 @@ from turns.core.turns import TurnStatus
 from turns.errands import send_off
 from turns.models import Turn
 from turns.news import tell
+from turns.retries import until_done
 from turns.sub_agents import children, reports
 from turns.sub_agents.cascades import Cascade
 from turns.sub_agents.children import Child, ChildRefused, Origin
@@ -58,7 +60,7 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
     except asyncio.CancelledError:
         _give_up(context)
         raise
-    return _answer(context, await _report(child))
+    return _answer(context, await until_done(partial(_report, child)))
 
 
 @tool(timeout=0)
@@ -95,8 +97,9 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
 
 async def _start(context: ToolContext, agent: str, message: str, *, is_detached: bool) -> Child:
     try:
-        child = await _start_child(
-            _origin(context), agent=agent, message=message, is_detached=is_detached
+        origin = _origin(context)
+        child = await until_done(
+            lambda: _start_child(origin, agent=agent, message=message, is_detached=is_detached)
         )
     except ChildRefused as refused:
         raise ToolFailed(f"[ERROR] {refused.sentence}") from None
@@ -141,14 +144,14 @@ def _give_up(context: ToolContext) -> None:
     goes_on = live is not None and live.runner is not None and not live.runner.is_ending
     if goes_on and cancellation.reason is CancelReason.TIMEOUT:
         context.progress(output=_TO_BE_DELIVERED)
-        end = _wind_up_started_by(turn_id, tool_id)
+        end = partial(_wind_up_started_by, turn_id, tool_id)
     else:
-        end = _cancel_started_by(turn_id, tool_id, cancellation)
+        end = partial(_cancel_started_by, turn_id, tool_id, cancellation)
     send_off(_tell_of(end), name=f"end of what {tool_id} has started")
 
 
-async def _tell_of(end: Awaitable[Cascade]) -> None:
-    await tell(await end, nudge=runtime.nudge)
+async def _tell_of(end: Callable[[], Awaitable[Cascade]]) -> None:
+    await tell(await until_done(end), nudge=runtime.nudge)
 
 
 def _answer(context: ToolContext, report: Report | None) -> str:

@@ -173,7 +173,7 @@ export function endingWords(words, turn, viewer) {
     case "timed_out":
       return { title: words.text("turn_cancelled"), detail: words.text("by_timeout") };
     case "interrupted":
-      return { title: words.text("turn_interrupted"), detail: words.text("by_restart") };
+      return { title: words.text("turn_interrupted"), detail: turn.errorMessage || words.text("by_restart") };
     case "failed":
       return { title: words.text("turn_failed"), detail: turn.errorMessage || failedTurnWords(words, turn.errorCode) };
     default:

@@ -1,0 +1,53 @@
+"""Asks the database again for what a turn's owner needs of it, for as long as the turn is its own."""
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+from django.db import InterfaceError, InternalError, OperationalError
+
+from turns.core.exceptions import Fenced, NotStored
+from turns.processes.leases import Lease
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+FIRST_PAUSE = 0.05  # seconds
+LONGEST_PAUSE = 1.0
+PATIENCE = 15.0  # seconds of failing after which a database that keeps our lease will not take this any more
+# A lost connection, a lock, a full disk; a server that takes no writes, as one that has just been demoted.
+_MAY_PASS = (OperationalError, InterfaceError, InternalError)
+
+
+async def until_done(crossing: Callable[[], Awaitable[R]], *, lease: Lease | None = None) -> R:
+    """Await a crossing to the database, again and again if it fails in a way that may pass; return what it comes to.
+
+    Its answer may be lost after it was committed, so it must be one that can be repeated.
+
+    Raises:
+        Fenced: the lease was lost meanwhile.
+        NotStored: it has failed for so long that it never will come through, although the lease holds.
+    """
+    loop = asyncio.get_running_loop()
+    gives_up_at = loop.time() + PATIENCE
+    for pause in _pauses():
+        if lease is not None and not lease.is_held:
+            raise Fenced("the owner of the turn has lost its lease")
+        try:
+            return await crossing()
+        except _MAY_PASS as failure:
+            if loop.time() + pause > gives_up_at:
+                raise NotStored("the database has not taken it") from failure
+            logger.warning("The database is asked again: %s", type(failure).__name__)
+        await asyncio.sleep(pause)
+    raise AssertionError("the pauses never end")
+
+
+def _pauses() -> Iterator[float]:
+    """Longer each time, and never the same for all who wait."""
+    for attempt in itertools.count():
+        yield min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempt, 10)) * random.uniform(0.5, 1)  # noqa: S311
