@@ -1,6 +1,7 @@
 """System checks of what the built-in tools may do and of what they need."""
 
 import re
+import shutil
 from collections.abc import Iterable
 from email.utils import parseaddr
 from pathlib import Path
@@ -12,6 +13,7 @@ from django.core import checks
 from governance import setting_rules
 from governance.conf import app_settings, toolbox_settings
 from governance.setting_rules import WEEK, Rule, seconds, switch, whole
+from governance.toolbox.commands import SEARCH_PATH
 from governance.toolbox.providers import PROVIDERS
 from governance.toolbox.sandbox import Mode, find_sandbox
 from governance.toolbox.settings import BrowserSandbox, SandboxChoice
@@ -119,7 +121,8 @@ def check_sandbox(**_: Any) -> list[checks.CheckMessage]:
         return []
     choice = app_settings.EXEC_SANDBOX
     is_demanded = choice == SandboxChoice.BWRAP
-    if not is_demanded and not (app_settings.EXEC_ENABLED and choice == SandboxChoice.AUTO):
+    exposed = _exposed()
+    if not is_demanded and not (exposed and choice == SandboxChoice.AUTO):
         return []
     found = find_sandbox(toolbox_settings())
     if found.mode is not Mode.NONE:
@@ -139,11 +142,21 @@ def check_sandbox(**_: Any) -> list[checks.CheckMessage]:
         ]
     return [
         checks.Warning(
-            f"Commands run without a sandbox, with all rights of the server's user: {found.problem}.",
+            f"Without a sandbox, with all rights of the server's user, run {exposed}: {found.problem}.",
             hint=f'{hint} Or set GOVERNANCE_EXEC_SANDBOX to "none" to say that it is meant.',
             id="governance.W009",
         )
     ]
+
+
+def _exposed() -> str:
+    """Return in words which programs run where people of the chat can write; empty if none does."""
+    has_git = bool(app_settings.WORKSPACE_ROOT) and shutil.which("git", path=SEARCH_PATH)
+    return " and ".join(
+        word
+        for word, is_used in (("commands", app_settings.EXEC_ENABLED), ("git", has_git))
+        if is_used
+    )
 
 
 def check_search(**_: Any) -> list[checks.CheckMessage]:

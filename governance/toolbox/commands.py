@@ -22,7 +22,7 @@ from governance.toolbox.tether import Tether
 
 logger = logging.getLogger(__name__)
 
-_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INFO_SIZE = 4096
 _TAG = "TURNKEEPER_CALL"
 _SIGNAL_BASE = 128  # how shells, and bubblewrap, tell of a death by a signal
@@ -77,7 +77,7 @@ class _Running:
 def scrub(*, home: Path, passed: tuple[str, ...] = ()) -> dict[str, str]:
     """Return a program's environment: nothing of the server's but what was named."""
     return {
-        "PATH": _SEARCH_PATH,
+        "PATH": SEARCH_PATH,
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "TERM": "dumb",

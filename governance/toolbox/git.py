@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated
 
 from pydantic import Field
@@ -9,13 +10,23 @@ from pydantic import Field
 from governance.core.exceptions import ToolFailed
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
-from governance.toolbox.commands import name_ending
-from governance.toolbox.repositories import Repository, git, open_repository, paths_inside
+from governance.toolbox.changes import (
+    commit,
+    read_changes,
+    read_staged,
+    render_status,
+    write_tree,
+)
+from governance.toolbox.repositories import paths_inside
 from governance.toolbox.settings import SettingsSource
+from governance.toolbox.standins import StandIn, open_stand_in
 
 _TIMEOUT = 60.0
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./^~{}:+-]*")
 _LOG = "--format=commit %h%d%nAuthor: %an <%ae>%nDate:   %ad%n%n%w(0,4,4)%B"
+_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all")
+# Compares what is staged with a tree, the other way round than git would by itself.
+_INDEX_FIRST = ("--cached", "-R", "--src-prefix=b/", "--dst-prefix=a/")
 
 Directory = Annotated[str, Field(description="A directory of the repository, in the workspace.")]
 Paths = Annotated[
@@ -25,11 +36,11 @@ Paths = Annotated[
 
 
 def make_git_tools(settings: SettingsSource) -> tuple[Tool, ...]:
-    """Return the tools. None of them ever overlaps another call that changes files (P2)."""
+    """Return the tools. None of them ever overlaps a call that changes files: those run alone (P2)."""
     tools = GitTools(settings)
     return (
         *(
-            make_tool(function, timeout=_TIMEOUT, concurrency=Concurrency.EXCLUSIVE)
+            make_tool(function, timeout=_TIMEOUT)
             for function in (tools.git_status, tools.git_diff, tools.git_log)
         ),
         make_tool(
@@ -49,16 +60,10 @@ class GitTools:
 
     async def git_status(self, context: ToolContext, directory: Directory = ".") -> str:
         """Show the branch and the files that are changed, staged or not tracked."""
-        repository = await self._open(context, directory)
-        return await self._git(
-            context,
-            repository,
-            "status",
-            "--short",
-            "--branch",
-            "--untracked-files=normal",
-            "--ignore-submodules=all",
-        )
+        async with self._open(context, directory) as found:
+            staged = await read_staged(found)
+            changes = await read_changes(found)
+            return render_status(found, changes, staged)
 
     async def git_diff(
         self,
@@ -72,20 +77,15 @@ class GitTools:
         staged: Annotated[bool, Field(description="Show what is staged.")] = False,
     ) -> str:
         """Show changes line by line: of the files, of what is staged, or between commits."""
-        repository = await self._open(context, directory)
-        said = await self._git(
-            context,
-            repository,
-            "diff",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--ignore-submodules=all",
-            *(("--cached",) if staged else ()),
-            *_revision(revision),
-            "--",
-            *await _inside(repository, paths),
-        )
+        async with self._open(context, directory) as found:
+            compared: tuple[str, ...] = _revision(revision)
+            if staged:
+                compared = ("--cached", *compared)
+            elif ".." not in revision:
+                # Of the work tree as it is now; by default compared with the index, which then is the older side.
+                now = await write_tree(found, await read_changes(found, untracked=False))
+                compared = (*compared, now) if revision else (*_INDEX_FIRST, now)
+            said = await found.git("diff", *_DIFF, *compared, "--", *await _inside(found, paths))
         return said or "There is no difference."
 
     async def git_log(
@@ -99,22 +99,20 @@ class GitTools:
         limit: Annotated[int, Field(ge=1, le=200, description="Commits to show.")] = 20,
     ) -> str:
         """Show commits, the newest first: number, author, date and message."""
-        repository = await self._open(context, directory)
-        return await self._git(
-            context,
-            repository,
-            "log",
-            f"--max-count={limit}",
-            "--no-color",
-            "--no-show-signature",
-            "--no-mailmap",
-            "--date=iso-strict",
-            "--decorate=short",
-            _LOG,
-            *_revision(revision),
-            "--",
-            *await _inside(repository, paths),
-        )
+        async with self._open(context, directory) as found:
+            return await found.git(
+                "log",
+                f"--max-count={limit}",
+                "--no-color",
+                "--no-show-signature",
+                "--no-mailmap",
+                "--date=iso-strict",
+                "--decorate=short",
+                _LOG,
+                *_revision(revision),
+                "--",
+                *await _inside(found, paths),
+            )
 
     async def git_commit(
         self,
@@ -130,43 +128,17 @@ class GitTools:
         """Commit the changes of the given paths, or every change, new files included. Nothing is pushed anywhere."""
         if not message.strip():
             raise ToolFailed("The message is empty. Say what the commit does, and why.")
-        repository = await self._open(context, directory, init=init)
-        inside = await _inside(repository, paths)
-        await self._git(context, repository, "add", "--all", "--", *(inside or (".",)))
-        changed = await self._git(
-            context, repository, "diff", "--cached", "--name-only", "--no-ext-diff", "--", *inside
-        )
-        if not changed:
-            raise ToolFailed("There is nothing to commit: no file has changed.")
-        return await self._git(
-            context,
-            repository,
-            "commit",
-            "--no-verify",
-            "--no-gpg-sign",
-            "--cleanup=whitespace",
-            f"--message={message}",
-            "--",
-            *inside,
-        )
+        async with self._open(context, directory, init=init) as found:
+            return await commit(found, message, paths=await _inside(found, paths))
 
-    async def _open(
+    def _open(
         self, context: ToolContext, directory: str, *, init: bool = False
-    ) -> Repository:
-        return await open_repository(
-            context, settings=self._settings(), directory=directory, init=init
-        )
-
-    async def _git(self, context: ToolContext, repository: Repository, *arguments: str) -> str:
-        status, said = await git(arguments, repository, context=context, settings=self._settings())
-        if status != 0:
-            how = name_ending(status, sandbox=repository.sandbox)
-            raise ToolFailed(f"git {arguments[0]} ended {how}.\n{said}".rstrip())
-        return said
+    ) -> AbstractAsyncContextManager[StandIn]:
+        return open_stand_in(context, self._settings(), directory=directory, init=init)
 
 
-async def _inside(repository: Repository, paths: tuple[str, ...]) -> tuple[str, ...]:
-    return await asyncio.to_thread(paths_inside, repository, paths)
+async def _inside(found: StandIn, paths: tuple[str, ...]) -> tuple[str, ...]:
+    return await asyncio.to_thread(paths_inside, found.repository, paths)
 
 
 def _revision(revision: str) -> tuple[str, ...]:

@@ -63,6 +63,30 @@ class Workspace:
         finally:
             os.close(current)
 
+    def walk(
+        self, parts: tuple[str, ...]
+    ) -> Iterator[tuple[tuple[str, ...], int, list[os.DirEntry[str]]]]:
+        """Give every directory at and below `parts`: its components below them, a descriptor, its entries.
+
+        As with `os.walk`, a directory that is taken out of its entries is not entered. Links never are.
+        """
+        pending: list[tuple[str, ...]] = [()]
+        while pending:
+            below = pending.pop()
+            try:
+                with self.open_directory((*parts, *below)) as directory:
+                    with os.scandir(directory) as found:
+                        entries = sorted(found, key=lambda entry: entry.name)
+                    yield below, directory, entries
+                    pending += [
+                        (*below, entry.name)
+                        for entry in reversed(entries)
+                        if entry.is_dir(follow_symlinks=False)
+                    ]
+            except OSError:  # gone meanwhile, or not to be read
+                if not below:
+                    raise
+
 
 def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace:
     """Return the workspace of the call's scope, made if need be. Raise `ToolFailed` where the host has none."""

@@ -230,10 +230,15 @@ def no_sandbox(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("no_sandbox")
 def test_a_missing_sandbox_is_noticed_where_it_matters():
-    on = {"GOVERNANCE_EXEC_ENABLED": True, "GOVERNANCE_WORKSPACE_ROOT": "/srv/workspaces"}
-    assert "governance.W009" not in found()
+    workspaces = {"GOVERNANCE_WORKSPACE_ROOT": "/srv/workspaces"}
+    on = {"GOVERNANCE_EXEC_ENABLED": True, **workspaces}
+    with override_settings(GOVERNANCE_EXEC_ENABLED=False, GOVERNANCE_WORKSPACE_ROOT=""):
+        assert "governance.W009" not in found()
+    with override_settings(GOVERNANCE_EXEC_ENABLED=False, **workspaces):
+        assert "run git: bwrap" in found()["governance.W009"].msg
     with override_settings(**on):
         message = found()["governance.W009"]
+        assert "run commands and git: bwrap" in message.msg
         assert "bwrap: No permissions" in message.msg
         assert "apt install bubblewrap" in message.hint
     with override_settings(**on, GOVERNANCE_EXEC_SANDBOX="none"):

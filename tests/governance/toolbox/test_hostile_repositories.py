@@ -1,0 +1,373 @@
+"""Whoever may write files may write what git would run: no program of a workspace runs, however it came there (G1)."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from governance.core.calls import CallStatus
+from governance.core.exceptions import ToolFailed
+from governance.toolbox import SandboxChoice
+from tests.governance.mcp.support import Scene, command
+from tests.support import eventually
+
+pytestmark = pytest.mark.usefixtures("_no_pipe_is_left")
+
+# Everything that git is known to run, or to read more of such from.
+CONFIGURATION = """[core]
+	fsmonitor = {run}
+	hooksPath = {hooks}
+	sshCommand = {run}
+	pager = {run}
+	editor = {run}
+	attributesFile = {attributes}
+	askPass = {run}
+	alternateRefsCommand = {run}
+	gitProxy = {run}
+[extensions]
+	worktreeConfig = true
+	partialClone = origin
+[remote "origin"]
+	url = ext::{run}
+	promisor = true
+	uploadpack = {run}
+	receivepack = {run}
+	vcs = evil
+[protocol "ext"]
+	allow = always
+[include]
+	path = {more}
+[includeIf "gitdir:**"]
+	path = {more}
+[diff]
+	external = {run}
+	submodule = diff
+	ignoreSubmodules = none
+[diff "evil"]
+	textconv = {run}
+	command = {run}
+[merge "evil"]
+	driver = {run}
+[filter "evil"]
+	clean = {run}
+	smudge = {run}
+	process = {run}
+	required = true
+[gpg]
+	program = {run}
+[commit]
+	gpgSign = true
+[credential]
+	helper = !{run}
+[alias]
+	add = !{run}
+	status = !{run}
+	commit = !{run}
+	diff-tree = !{run}
+[interactive]
+	diffFilter = {run}
+[sequence]
+	editor = {run}
+[submodule]
+	recurse = true
+[submodule "sub"]
+	update = !{run}
+	ignore = none
+	active = true
+[trailer "evil"]
+	command = {run}
+	cmd = {run}
+[pack]
+	packSizeLimit = 1
+[gc]
+	auto = 1
+	recentObjectsHook = {run}
+[uploadpack]
+	packObjectsHook = {run}
+"""
+ATTRIBUTES = "* filter=evil diff=evil merge=evil text=auto\n"
+HOOKS = (
+    "commit-msg",
+    "fsmonitor-watchman",
+    "post-checkout",
+    "post-commit",
+    "post-index-change",
+    "pre-auto-gc",
+    "pre-commit",
+    "prepare-commit-msg",
+    "reference-transaction",
+)
+OWNER = {
+    "GIT_AUTHOR_NAME": "Ann",
+    "GIT_AUTHOR_EMAIL": "ann@example.org",
+    "GIT_COMMITTER_NAME": "Ann",
+    "GIT_COMMITTER_EMAIL": "ann@example.org",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+@pytest.fixture
+def bench(bench):
+    """The tools without a sandbox: nothing else would hold back what runs."""
+    bench.change(exec_sandbox=SandboxChoice.NONE)
+    return bench
+
+
+@pytest.fixture
+def ran(tmp_path):
+    """A file outside of the workspace that every planted program makes."""
+    return tmp_path / "ran"
+
+
+def planted(top, ran, *, below=".git"):
+    """What to write where: paths in the workspace, and texts."""
+    run = f"sh -c 'echo $0 >>{shlex.quote(str(ran))}; cat'"
+    values = {
+        "run": run.replace('"', '\\"'),
+        "hooks": str(top / below / "hooks"),
+        "attributes": str(top / below / "evil"),
+        "more": str(top / below / "more"),
+    }
+    quoted = {name: f'"{value}"' for name, value in values.items()}
+    texts = {
+        f"{below}/config": CONFIGURATION.format(**quoted),
+        f"{below}/config.worktree": f"[core]\n\tfsmonitor = {quoted['run']}\n",
+        f"{below}/more": f'[filter "evil"]\n\tclean = {quoted["run"]}\n',
+        f"{below}/evil": ATTRIBUTES,
+        f"{below}/info/attributes": ATTRIBUTES,
+        ".gitattributes": ATTRIBUTES,
+    }
+    texts |= {f"{below}/hooks/{name}": f"#!/bin/sh\n{run}\n" for name in HOOKS}
+    return texts
+
+
+class Planter:
+    """Ways to write into a workspace. `root` is the workspace, `tools` are the real ones."""
+
+    def __init__(self, bench, scene):
+        self._bench = bench
+        self._scene = scene
+        self.root = bench.workspace
+
+    async def by_write_file(self, directory, ran):
+        await self._write(directory, planted(self.root / directory, ran))
+
+    async def by_exec(self, directory, ran):
+        for path, text in planted(self.root / directory, ran).items():
+            place = shlex.quote(f"{directory}/{path}")
+            await self._bench.call(
+                "exec",
+                command=f"mkdir -p $(dirname {place}) && printf %s {shlex.quote(text)} >{place} && chmod +x {place}",
+            )
+
+    async def by_an_mcp_tool(self, directory, ran):
+        server = Path(__file__).with_name("writing_server.py")
+        await self._scene.begin(command("files", sys.executable, server))
+        for path, text in planted(self.root / directory, ran).items():
+            place = str(self.root / directory / path)
+            outcome = await self._scene.run("files_put", path=place, content=text)
+            assert outcome.status is CallStatus.SUCCEEDED
+
+    async def by_a_link(self, directory, ran):
+        """What is planted lies elsewhere in the workspace, and links lead there from below `.git`."""
+        elsewhere = planted(self.root / directory, ran, below="elsewhere")
+        await self._write(directory, elsewhere)
+        store = self.root / directory / ".git"
+        store.mkdir(exist_ok=True)
+        for name in ("config", "hooks", "info"):
+            with contextlib.suppress(FileNotFoundError):
+                (store / name).rename(store / f"{name}.old")
+            (store / name).symlink_to(Path("..", "elsewhere", name))
+
+    async def by_a_store_that_is_a_link(self, directory, ran):
+        """`.git` itself is a link, as a file system that is blind to case finds `.GIT` under that name."""
+        store = self.root / directory / ".git"
+        if store.is_dir():
+            store.rename(store.with_name(".GIT"))
+        else:
+            store.with_name(".GIT").mkdir(parents=True)
+        store.symlink_to(".GIT")
+        await self._write(directory, planted(self.root / directory, ran, below=".GIT"))
+
+    async def by_a_file_that_leads_elsewhere(self, directory, ran):
+        """`.git` is a file that names the place, as in submodules and linked work trees."""
+        store = self.root / directory / ".git"
+        if store.is_dir():
+            store.rename(store.with_name("kept"))
+        await self._write(directory, planted(self.root / directory, ran, below="kept"))
+        await self._write(directory, {".git": "gitdir: kept\n"})
+
+    async def _write(self, directory, texts):
+        for path, text in texts.items():
+            await put(self._bench, f"{directory}/{path}", text)
+
+
+WAYS = tuple(name for name in vars(Planter) if name.startswith("by_"))
+
+
+@pytest.fixture
+async def planter(bench, monkeypatch):
+    scene = Scene(monkeypatch)
+    yield Planter(bench, scene)
+    await scene.aclose()
+
+
+async def put(bench, path, text):
+    """Call the tool in a thread, as the executor does."""
+    await asyncio.to_thread(bench.call, "write_file", path=path, content=text)
+
+
+async def use(bench, directory):
+    """Call every git tool; some refuse, none may do more."""
+    for name, arguments in (
+        ("git_status", {}),
+        ("git_diff", {}),
+        ("git_commit", {"message": "x", "init": True}),
+        ("git_diff", {"staged": True, "revision": "HEAD"}),
+        ("git_log", {}),
+    ):
+        with contextlib.suppress(ToolFailed):
+            await bench.call(name, directory=directory, **arguments)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("directory", [".", "sub"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_no_program_that_was_planted_runs(
+    bench, planter, workspace, ran, way, directory, is_first
+):
+    """At the top and in a repository inside, before and after there is a commit."""
+    places = dict.fromkeys((directory, "."))
+    if not is_first:
+        for place in places:
+            await put(bench, f"{place}/a.txt", "one\n")
+            await bench.call("git_commit", message="Begin", directory=place, init=True)
+        if directory != ".":
+            # As git itself would keep it, the outer repository knows the inner one.
+            owner(workspace, "-c", "advice.addEmbeddedRepo=false", "add", directory)
+    await getattr(planter, way)(directory, ran)
+    for place in places:
+        await put(bench, f"{place}/a.txt", "two\n")
+        await use(bench, place)
+    await put(bench, f"{directory}/a.txt", "three\n")
+    await use(bench, ".")
+    assert not ran.exists(), ran.read_text()
+
+
+def test_what_is_planted_would_run(workspace, ran):
+    """The proof that the test above can fail: git, started on such a directory, runs it."""
+    owner(workspace, "init", "--quiet")
+    (workspace / ".git" / "config").write_text(planted(workspace, ran)[".git/config"])
+    (workspace / ".gitattributes").write_text(ATTRIBUTES)
+    owner(workspace, "add", ".", check=False)
+    assert ran.exists()
+
+
+def owner(directory, *arguments, check=True):
+    """Run git as the owner of the workspace would."""
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=directory,
+        check=check,
+        text=True,
+        capture_output=True,
+        env={**os.environ, **OWNER},
+    ).stdout
+
+
+async def test_git_is_never_started_on_a_workspace(bench, workspace, tmp_path, monkeypatch):
+    """By construction and not by options: neither its directory nor its work tree is one that tools can write."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    seen = tmp_path / "seen"
+    (programs / "git").write_text(
+        f'#!/bin/sh\necho "$PWD|$GIT_DIR|$GIT_WORK_TREE|$GIT_INDEX_FILE|$HOME" >>{seen}\nexec /usr/bin/git "$@"\n'
+    )
+    (programs / "git").chmod(0o755)
+    monkeypatch.setattr("governance.toolbox.commands.SEARCH_PATH", f"{programs}:/usr/bin:/bin")
+    await put(bench, "a.txt", "one\n")
+    await use(bench, ".")
+    lines = seen.read_text().splitlines()
+    assert len(lines) > 6
+    for line in lines:
+        for place in line.split("|"):
+            assert not Path(place).is_relative_to(workspace)
+            assert not Path(place).exists()  # it was made for the call
+
+
+async def test_configuration_that_changes_while_git_works_does_not_matter(bench, workspace, ran):
+    """What a program of the agent's writes at the worst moment comes as late as all else."""
+    await put(bench, "sub/a.txt", "one\n")
+    await put(bench, "a.txt", "one\n")
+    texts = planted(workspace / "sub", ran)
+    for path, text in texts.items():
+        await put(bench, f"planted/{path}", text)
+    await bench.call(
+        "exec",
+        command="setsid sh -c 'while [ ! -e stop ]; do cp -r planted/. .; cp -r planted/. sub; done' >/dev/null 2>&1 &",
+    )
+    try:
+        await eventually((workspace / "sub" / ".git" / "config").exists)
+        await use(bench, "sub")
+        await use(bench, ".")
+    finally:
+        (workspace / "stop").touch()
+    assert not ran.exists()
+
+
+async def test_a_repository_inside_is_left_out_and_named(bench, workspace):
+    await put(bench, "a.txt", "one\n")
+    await put(bench, "sub/b.txt", "one\n")
+    await bench.call("git_commit", message="Inner", directory="sub", init=True)
+    said = await bench.call("git_commit", message="Outer", init=True)
+    assert "repositories of their own: sub/" in said
+    assert owner(workspace, "ls-files").split() == ["a.txt"]
+    assert (await bench.call("git_status")).splitlines() == ["## main", "?? sub/"]
+
+
+async def test_a_repository_known_as_a_submodule_stays_as_it_is(bench, workspace):
+    await put(bench, "sub/b.txt", "one\n")
+    await bench.call("git_commit", message="Inner", directory="sub", init=True)
+    owner(workspace, "init", "--quiet", "--initial-branch=main")
+    owner(workspace, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
+    owner(workspace, "commit", "--quiet", "--message=Known")
+    await put(bench, "sub/b.txt", "two\n")
+    await bench.call("git_commit", message="Inner again", directory="sub")
+    assert await bench.call("git_status") == "## main"
+    await put(bench, "a.txt", "one\n")
+    await bench.call("git_commit", message="Outer")
+    assert owner(workspace, "show", "--format=", "--name-only").split() == ["a.txt"]
+    assert "160000" in owner(workspace, "ls-files", "--stage", "sub")
+
+
+async def test_files_that_are_tracked_stay_so_when_a_git_directory_appears_beside_them(
+    bench, workspace
+):
+    """A directory named `.git` is quickly planted; it takes nothing out of the next commit."""
+    await put(bench, "sub/b.txt", "one\n")
+    await bench.call("git_commit", message="Begin", init=True)
+    await put(bench, "sub/.git/HEAD", "ref: refs/heads/main\n")
+    await put(bench, "sub/b.txt", "two\n")
+    assert "M sub/b.txt" in await bench.call("git_status")
+    await bench.call("git_commit", message="Next")
+    assert owner(workspace, "show", "HEAD:sub/b.txt") == "two\n"
+    assert owner(workspace, "ls-files").split() == ["sub/b.txt"]
+
+
+@pytest.mark.parametrize("name", [".git", ".GIT", ".Git"])
+async def test_nothing_below_a_git_directory_is_ever_committed(bench, workspace, name):
+    """On a file system that is blind to case a checkout of it would be configuration."""
+    await put(bench, "a.txt", "one\n")
+    await bench.call("git_commit", message="Begin", init=True)
+    await put(bench, f"{name}/config", "[core]\n")
+    await put(bench, f"sub/{name}/config", "[core]\n")
+    await put(bench, "sub/b.txt", "one\n")
+    with contextlib.suppress(ToolFailed):
+        await bench.call("git_commit", message="Next")
+    assert "config" not in owner(workspace, "ls-files")
