@@ -57,6 +57,11 @@ RULES: dict[str, Rule] = {
         is_valid=_is_rules,
         hint='Set it to a dict of tool names and "never", "once_per_conversation" or "always"; "*" = every other tool.',
     ),
+    "ERROR_TEXT": Rule(
+        id="governance.E045",
+        is_valid=toolbox_checks.is_names,
+        hint='Set it to a list of names of tools, such as ["web_fetch"]; "*" = every tool.',
+    ),
     "APPROVAL_TIMEOUT": seconds("governance.E038", 0, WEEK),
     **toolbox_checks.RULES,
 }

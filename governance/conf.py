@@ -1,13 +1,17 @@
 """The project's settings: `GOVERNANCE_<NAME>` in Django's settings is `app_settings.<NAME>` here, read on access."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from django.conf import settings
 
 from governance.app_settings import AppSettings
 from governance.core.policy import ApprovalRule, ToolLimits
 from governance.toolbox import BrowserSandbox, SandboxChoice, ToolboxSettings
 
 EVERY_OTHER = "*"
+_SECRET_SETTING = re.compile(r"(?:DSN|KEY|KEYS|KEY_FALLBACKS|PASSWORD|SECRET|TOKEN)$")
 
 
 class GovernanceSettings(AppSettings):
@@ -30,6 +34,10 @@ class GovernanceSettings(AppSettings):
 
     APPROVAL_TIMEOUT: float = 600.0
     """How long a person may take to decide on a call; 0 = no limit (D3)."""
+
+    ERROR_TEXT: Sequence[str] = ()
+    """Tools of which the chat model and the person may read what an exception says, capped and with secrets masked; `*`
+    stands for every tool (T4)."""
 
     CANCEL_GRACE: float = 0.6
     """How long a call may take to end after it was asked to, before it is killed or abandoned (C1)."""
@@ -129,7 +137,17 @@ def tool_setting_limits(tool_name: str) -> ToolLimits:
     return ToolLimits(
         timeout=app_settings.TOOL_TIMEOUTS.get(tool_name),
         approval=None if rule is None else ApprovalRule(rule),
+        error_text=not {tool_name, EVERY_OTHER}.isdisjoint(app_settings.ERROR_TEXT),
     )
+
+
+def known_secrets() -> Iterator[str]:
+    """Yield what the project's settings hold that nobody may read."""
+    for name in filter(_SECRET_SETTING.search, dir(settings)):
+        value = getattr(settings, name)
+        yield from map(str, value if isinstance(value, list | tuple) else [value])
+    for database in settings.DATABASES.values():
+        yield str(database.get("PASSWORD") or "")
 
 
 def setting_limits() -> ToolLimits:

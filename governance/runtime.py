@@ -8,13 +8,14 @@ from weakref import WeakKeyDictionary
 from django.db import connections
 
 from governance import toolbox
-from governance.conf import app_settings
+from governance.conf import app_settings, known_secrets
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolDisabled
 from governance.core.executor import Timing, ToolExecutor
 from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
+from governance.core.masking import mask
 from governance.core.registry import registry
 from governance.core.tools import Isolation, Tool
 from governance.mcp import runtime as mcp_servers
@@ -118,6 +119,7 @@ def _make() -> ToolExecutor:
             ),
         },
         result_limit=app_settings.RESULT_LIMIT,
+        mask=lambda text: mask(text, known=known_secrets()),
     )
 
 

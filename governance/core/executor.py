@@ -7,7 +7,7 @@ its victim longer than that; a result that comes later is recorded as late (T11)
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from governance.core.exceptions import CallNotStarted, GovernanceError, MayStill
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
 from governance.core.live import Ending, EndingKind, LiveCall
+from governance.core.masking import mask
 from governance.core.notices import Notices
 from governance.core.outliving import Outliving
 from governance.core.policy import TimeoutSource
@@ -46,7 +47,8 @@ class Timing:
 class ToolExecutor:
     """Governs tool calls on one event loop.
 
-    `invokers` says where each isolation's bodies run; without an entry for an isolation its tools are refused.
+    `invokers` says where each isolation's bodies run; without an entry for an isolation its tools are refused. `mask`
+    takes secrets out of the text of an exception, where the policy lets that be read at all.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ToolExecutor:
         timing: Timing | None = None,
         invokers: Mapping[Isolation, Invoker] | None = None,
         result_limit: int = 100_000,
+        mask: Callable[[str], str] = mask,
     ) -> None:
         self._registry = registry
         self._timing = timing or Timing()
@@ -70,6 +73,7 @@ class ToolExecutor:
         )
         self._limiter = Limiter(limits or Limits(), capacities=_capacities(self._invokers))
         self._result_limit = result_limit
+        self._mask = mask
         self._live: dict[LiveCall, Host] = {}
         self._policy_round = 0
         self._outliving = Outliving(result_limit=result_limit)
@@ -236,7 +240,7 @@ class ToolExecutor:
             self._notices.send(live, host.observer.deadline_moved(live))
         ending = await self._watch(live, deadline, body)
         if ending.kind is EndingKind.BODY:
-            return outcomes.settled(live, body, result_limit=self._result_limit)
+            return self._settled(live, body)
         return await self._end(live, body, ending, host)
 
     def _start(
@@ -286,10 +290,13 @@ class ToolExecutor:
             self._outliving.own(body)
         has_value = _has_value(body)
         if has_value and ending.kind is EndingKind.CANCEL:
-            return outcomes.settled(live, body, result_limit=self._result_limit)
+            return self._settled(live, body)
         if has_value or not body.done():
             live.outliving = body
         return outcomes.ended(live, ending, disposition=_known_of(body))
+
+    def _settled(self, live: LiveCall, body: asyncio.Task[Any]) -> ToolOutcome:
+        return outcomes.settled(live, body, result_limit=self._result_limit, mask=self._mask)
 
     def _obey(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Put a policy that was edited in force for a running call."""

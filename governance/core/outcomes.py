@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pydantic_core
@@ -33,6 +34,8 @@ from governance.core.invokers.worker_errors import RemoteToolError
 from governance.core.live import Ending, EndingKind, LiveCall
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_SAYING = 500
 
 _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
     UnknownTool: (ErrorType.UNKNOWN_TOOL, "Use one of the tools that you were given."),
@@ -99,13 +102,15 @@ def not_allowed(live: LiveCall, decision: Decision) -> ToolOutcome:
     )
 
 
-def settled(live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int) -> ToolOutcome:
+def settled(
+    live: LiveCall, body: "asyncio.Future[Any]", *, result_limit: int, mask: Callable[[str], str]
+) -> ToolOutcome:
     """The body has ended by itself, or in its grace with a value of its own: that is the result."""
     error = asyncio.CancelledError() if body.cancelled() else body.exception()
     if isinstance(error, CallNotStarted):
         return refused(live, error)
     if error is not None:
-        return _failed(live, error, result_limit=result_limit)
+        return _failed(live, error, result_limit=result_limit, mask=mask)
     value = body.result()
     render = live.tool.render if live.tool else None
     try:
@@ -233,7 +238,9 @@ def _with_cap(live: LiveCall, text: str) -> str:
     return f"{text}\n{texts.cap_note(policy.capped_from, allowed=policy.ceiling)}"
 
 
-def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolOutcome:
+def _failed(
+    live: LiveCall, error: BaseException, *, result_limit: int, mask: Callable[[str], str]
+) -> ToolOutcome:
     is_unknown = isinstance(error, OutcomeUnknown)
     raised: Exception
     if isinstance(error, ToolFailed):
@@ -242,7 +249,7 @@ def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolO
         text = texts.lost_text(str(error), is_known=not is_unknown, partial=live.partial_output)
         detail, raised = repr(error), error
     else:
-        text, raised = _raised(live, error)
+        text, raised = _raised(live, error, mask=mask)
         detail = str(raised)
     return _outcome(
         live,
@@ -255,7 +262,9 @@ def _failed(live: LiveCall, error: BaseException, *, result_limit: int) -> ToolO
     )
 
 
-def _raised(live: LiveCall, error: BaseException) -> tuple[str, ToolExecutionError]:
+def _raised(
+    live: LiveCall, error: BaseException, *, mask: Callable[[str], str]
+) -> tuple[str, ToolExecutionError]:
     """What the model reads and what the log keeps of a tool that raised, here or in a worker process."""
     name = live.call.tool_name
     if isinstance(error, RemoteToolError):
@@ -266,8 +275,23 @@ def _raised(live: LiveCall, error: BaseException) -> tuple[str, ToolExecutionErr
     else:
         logger.warning("A tool raised", extra=facts(live, error=error), exc_info=error)
         kind = type(error).__name__
-    text = texts.failed_text(name, kind, partial=live.partial_output)
+    said = ""
+    if live.policy is not None and live.policy.error_text:
+        said = " ".join(mask(_words_of(error)).split())
+        said = said if len(said) <= _LONGEST_SAYING else f"{said[: _LONGEST_SAYING - 1]}…"
+    text = texts.failed_text(
+        name, kind, code=ErrorType.EXECUTION_ERROR, said=said, partial=live.partial_output
+    )
     return text, ToolExecutionError(name, error)
+
+
+def _words_of(error: BaseException) -> str:
+    if isinstance(error, RemoteToolError):
+        return error.message
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a tool's exception may fail at this too
+        return ""
 
 
 def _outcome(

@@ -67,6 +67,7 @@ class ToolLimits:
     enabled: bool = True
     approval: ApprovalRule | None = None
     approval_timeout: float | None = None
+    error_text: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,8 @@ class Policy:
     """The limits that apply to one call.
 
     `timeout` None = no framework limit; `capped_from` = the hint asked for; `approval_timeout` None = a person may take
-    any time; `changed_by` = who edited the administrators' limits of the tool last.
+    any time; `changed_by` = who edited the administrators' limits of the tool last; `error_text` = the model and the
+    person may read what an exception of the tool says (invariant 12).
     """
 
     timeout: float | None
@@ -108,6 +110,7 @@ class Policy:
     approval: ApprovalRule = ApprovalRule.NEVER
     approval_timeout: float | None = BUILT_IN_APPROVAL_TIMEOUT
     changed_by: str = ""
+    error_text: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,7 @@ def resolve(
         approval=stricter(_approval(levels), at_least),
         approval_timeout=max(approval_timeout, 0.0) or None,
         changed_by=levels.changed_by,
+        error_text=bool(_first(*(level.error_text for level in ordered))),
     )
 
 

@@ -104,15 +104,14 @@ def lost_text(reason: str, *, is_known: bool, partial: str) -> str:
     return _join(f"[ERROR] {reason}", fate, "", partial)
 
 
-def failed_text(tool_name: str, error_name: str, *, partial: str) -> str:
-    """Return the result of a call that raised: the kind of error, never its text (invariant 12)."""
-    first = f'[ERROR] Tool "{tool_name}" failed with {error_name}.'
-    return _join(
-        first,
-        "",
-        "The details are in the server's log. Check the input or try another way.",
-        partial,
-    )
+def failed_text(tool_name: str, error_name: str, *, code: str, partial: str, said: str = "") -> str:
+    """Return the result of a call that raised: the kind of error and its code.
+
+    `said` is the text of the exception, masked and capped, where the policy lets it be read (invariant 12).
+    """
+    first = f'[ERROR] Tool "{tool_name}" failed with {error_name} (code {code}).'
+    details = "The details are in the server's log. Check the input or try another way."
+    return _join(first, f"{details}\nIt said: {said}" if said else details, "", partial)
 
 
 def unserialisable_text(tool_name: str) -> str:

@@ -49,6 +49,7 @@ BAD = {
     "BROWSER_MAX_PAGES": (0,),
     "APPROVAL": (None, ["exec"], {"exec": "sometimes"}, {"exec": None}, {1: "always"}),
     "APPROVAL_TIMEOUT": (None, -1, "600"),
+    "ERROR_TEXT": ("exec", [1], [""], None),
 }
 NUMBER = {
     name: f"governance.E{number:03}"
@@ -92,6 +93,7 @@ NUMBER = {
     "BROWSER_MAX_PAGES": "governance.E034",
     "APPROVAL": "governance.E037",
     "APPROVAL_TIMEOUT": "governance.E038",
+    "ERROR_TEXT": "governance.E045",
 }
 
 

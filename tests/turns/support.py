@@ -223,7 +223,7 @@ class Props:
     async def failing(self, context: ToolContext) -> str:
         """Raise."""
         self.started.append(context.call_id)
-        raise RuntimeError("the secret of the tool")
+        raise RuntimeError("the secret of the tool, token=tulip-mill")
 
     async def held(self, context: ToolContext, gate: str = "") -> str:
         """Wait for a gate, obeying a cancel."""
@@ -261,6 +261,11 @@ class Props:
         return text
 
 
+def fail_in_process(city: str) -> None:
+    """Raise."""
+    raise LookupError(f"no such city: {city}, password=tulip-mill")
+
+
 def ignore_sigterm(context: ToolContext) -> str:
     """Run in a worker process, ignore SIGTERM, and never end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -286,6 +291,7 @@ def props_on_stage() -> Iterator[Props]:
         make_tool(props.held, name="asked_held", approval="always"),
         make_tool(props.blocked, name="asked_blocked", approval="always"),
         make_tool(ignore_sigterm, name="deaf", isolation="process"),
+        make_tool(fail_in_process, isolation="process"),
     ]
     for tool in made:
         registry.register(tool)

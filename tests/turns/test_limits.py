@@ -2,8 +2,9 @@
 
 import pytest
 
+from governance import make_tool, registry
 from governance import services as governance
-from tests.turns.support import Stage, in_database
+from tests.turns.support import Props, Stage, in_database
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -64,6 +65,57 @@ async def test_a_capped_wish_is_told_on_success_too(stage: Stage, operator):
     note = "[NOTE] It had asked for 7200s; the most that is allowed is 60s."
     assert (capped.content, plain.content) == (f"done\n{note}", "done")
     assert stage.listener.find("tool_result", tool_id="a")["result"] == capped.content
+
+
+async def test_what_an_exception_says_is_read_by_model_and_person_where_a_setting_allows_it(
+    stage: Stage, props: Props, settings
+):
+    async def results():
+        calls = [call("a", "failing"), call("b", "fail_in_process", city="Rome")]
+        model = stage.play(calls, [text("Hm.")])
+        turn = await stage.run()
+        rows = await stage.calls(turn.id)
+        told = {
+            each.tool_use_id: each.content for each in model.requests[1].messages[-1].tool_results
+        }
+        seen = {
+            event["tool_id"]: event["result"]
+            for event in stage.listener.stored(turn.conversation_id)
+            if event["type"] == "tool_result" and event["turn_id"] == str(turn.id)
+        }
+        assert told == seen == {name: row.result for name, row in rows.items()}
+        assert "tulip-mill" not in str(told) + str([row.detail for row in rows.values()])
+        return told
+
+    kinds = {"a": "RuntimeError", "b": "LookupError"}
+    for call_id, result in (await results()).items():
+        assert f"failed with {kinds[call_id]} (code execution_error)." in result
+        assert "It said" not in result
+    settings.GOVERNANCE_ERROR_TEXT = ["failing"]
+    told = await results()
+    assert "It said: the secret of the tool, token=***" in told["a"]
+    assert "It said" not in told["b"]
+    settings.GOVERNANCE_ERROR_TEXT = ["*"]
+    assert "It said: no such city: Rome, password=***" in (await results())["b"]
+
+
+async def test_the_servers_own_secrets_are_masked_wherever_they_stand(
+    stage: Stage, settings, monkeypatch
+):
+    settings.GOVERNANCE_ERROR_TEXT = ["tell_all"]
+    settings.EMAIL_HOST_PASSWORD = "daffodil hill"
+    monkeypatch.setenv("SHOP_TOKEN", "garden gate")
+
+    async def tell_all() -> str:
+        raise ValueError(f"{settings.SECRET_KEY} and daffodil hill and garden gate")
+
+    registry.register(make_tool(tell_all))
+    try:
+        stage.play([call("a", "tell_all")], [text("Hm.")])
+        turn = await stage.run()
+    finally:
+        registry.unregister("tell_all")
+    assert "It said: *** and *** and ***" in (await stage.calls(turn.id))["a"].result
 
 
 async def test_a_limit_without_a_unit_is_refused_aloud(stage: Stage):

@@ -155,7 +155,9 @@ class TestTheModelReads:
 
         result = await desk.run([call("fail")])
 
-        assert result.output.startswith('[ERROR] Tool "fail" failed with ValueError.')
+        assert result.output.startswith(
+            '[ERROR] Tool "fail" failed with ValueError (code execution_error).'
+        )
         assert "s3cret" not in result.output
 
     async def test_that_its_result_was_too_long(self):

@@ -21,6 +21,7 @@ from governance import (
     ToolTimeoutError,
     make_tool,
 )
+from governance.core.masking import mask
 from tests.governance.core.support import (
     BY_USER,
     EditedLevels,
@@ -168,9 +169,44 @@ class TestFailure:
 
         assert outcome.status is CallStatus.FAILED
         assert outcome.error_type is ErrorType.EXECUTION_ERROR
-        assert outcome.result.startswith('[ERROR] Tool "gated" failed with ValueError.')
+        assert outcome.result.startswith(
+            '[ERROR] Tool "gated" failed with ValueError (code execution_error).'
+        )
         assert "s3cret" not in outcome.result + outcome.detail
         assert "A tool raised" in caplog.messages
+
+    async def test_is_told_by_its_text_too_where_that_is_allowed_masked_and_capped(self):
+        stage = Stage(
+            policies=EditedLevels(setting=ToolLimits(error_text=True)),
+            mask=lambda text: mask(text, known=["garden-gate"]),
+        )
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.fail(
+            ValueError("no file 'a.txt'\nfor garden-gate, password=s3cret " + "x " * 999)
+        )
+        outcome = await call.outcome()
+
+        said = outcome.result.partition("It said: ")[2]
+        assert said.startswith("no file 'a.txt' for ***, password=*** x x")
+        assert said.endswith("x x…")
+        assert len(said) == 500
+        assert "s3cret" not in outcome.result + outcome.detail
+
+    async def test_that_cannot_even_be_read_is_told_by_its_kind(self):
+        class Unspeakable(Exception):
+            def __str__(self):
+                raise RuntimeError
+
+        stage = Stage(policies=EditedLevels(setting=ToolLimits(error_text=True)))
+        stage.gated()
+        (call,) = await started(stage, "A")
+
+        call.body.fail(Unspeakable())
+        outcome = await call.outcome()
+
+        assert "failed with Unspeakable (code execution_error). The details" in outcome.result
 
     async def test_that_a_tool_words_itself_is_read_as_it_is(self):
         stage = Stage()

@@ -120,9 +120,9 @@ def test_a_repaired_call_may_or_may_not_have_run():
 
 
 def test_a_failed_call_names_the_kind_of_error():
-    text = texts.failed_text("fetch", "ValueError", partial="so far")
+    text = texts.failed_text("fetch", "ValueError", code="execution_error", partial="so far")
 
-    assert text.startswith('[ERROR] Tool "fetch" failed with ValueError.')
+    assert text.startswith('[ERROR] Tool "fetch" failed with ValueError (code execution_error).')
     assert text.endswith("so far")
 
 

@@ -1,0 +1,58 @@
+"""Takes secrets out of a text of which nobody knows what it holds, before a chat model or a person reads it.
+
+Nothing can recognise every secret. What is known by its name (in the environment, or given), by its form or by what
+stands before it is masked, and everything that looks like a random key: rather too much than too little.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+MASK = "***"
+SHORTEST = (
+    6  # characters of a value that is known to be secret: shorter ones would mask ordinary words
+)
+_LONGEST = 20_000
+
+_SECRET_NAME = re.compile(
+    r"api_?key|auth|cookie|credential|dsn|key\b|_key|pass|pwd|secret|signature|token", re.IGNORECASE
+)
+
+_AFTER_A_NAME = re.compile(
+    r"""((?:api[\s_-]?key|access[\s_-]?key|authorization|cookie|credentials?|dsn|passphrase|passw(?:or)?d|pwd|secret
+    |session[\s_-]?id|signature|token)[\w-]*["']?\s*(?:=>|[:=])\s*|\b(?:key|sig|auth)=)
+    (?:(?:bearer|basic)\s+)?("[^"]*"|'[^']*'|[^\s"',;&)\]}]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_FORMS = tuple(
+    re.compile(pattern, flags)
+    for pattern, flags in (
+        (r"-----BEGIN [^-]{1,60}-----.*?(?:-----END [^-]{1,60}-----|\Z)", re.DOTALL),
+        (r"(?<=://)[^\s/@]+(?=@)", 0),
+        (r"(?<=\bbearer )\S{6,}|(?<=\bbasic )\S{6,}", re.IGNORECASE),
+        (
+            r"\b(?:sk-|pk_|rk_|sk_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w.+/=-]{8,}",
+            0,
+        ),
+    )
+)
+# Neither a part of a path nor words with lines between them, as names of files have them.
+_RANDOM = re.compile(r"(?<![A-Za-z0-9+/=])(?=[A-Za-z+=]*\d)(?=[0-9+=]*[A-Za-z])[A-Za-z0-9+=]{20,}")
+
+
+def mask(text: str, *, known: Iterable[str] = ()) -> str:
+    """Return the text without what is, or may be, a secret; `known` are values that are. Very long texts are cut."""
+    text = text[:_LONGEST]
+    values = {value for value in (*known, *_of_the_environment()) if len(value) >= SHORTEST}
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    for form in _FORMS:
+        text = form.sub(MASK, text)
+    text = _AFTER_A_NAME.sub(rf"\1{MASK}", text)
+    return _RANDOM.sub(MASK, text)
+
+
+def _of_the_environment() -> Iterator[str]:
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and not value.startswith("/"):  # a path, as PWD
+            yield value
