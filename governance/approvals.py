@@ -4,7 +4,7 @@ The functions are for code that is inside its own transaction already: a questio
 together. A question is decided by compare-and-set, so that of two people, an expiry and a cancel one wins.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -24,6 +24,7 @@ from governance.storable import storable_json, storable_text
 INTERRUPTED = "interrupted"
 REASON_LENGTH = 500
 _NAME_LENGTH = 128
+_HOST_LENGTH = 253
 
 # The row of a question, for the types of those who may read it but not import the models.
 ApprovalRow = Approval
@@ -51,6 +52,7 @@ def ask(call: LiveCall, *, group: str) -> Approval | None:
         tool_name=storable_text(call.call.tool_name, limit=_NAME_LENGTH),
         input=storable_json(dict(call.call.input)),
         definition=question.definition,
+        host=storable_text(question.host, limit=_HOST_LENGTH),
         rule=question.rule,
         requested_at=at,
         expires_at=None if question.timeout is None else at + timedelta(seconds=question.timeout),
@@ -65,9 +67,16 @@ def grant_for(call: LiveCall) -> Approval | None:
         scope=call.call.scope,
         tool_name=call.call.tool_name,
         definition=call.question.definition,
+        host__in={"", call.question.host},
         decision=Verdict.APPROVED,
         remember=True,
     ).first()
+
+
+def has_allowed(host: str, *, scopes: Collection[str]) -> bool:
+    """Whether a person has allowed a host for the whole of one of these scopes."""
+    remembered = Approval.objects.filter(decision=Verdict.APPROVED, remember=True)
+    return remembered.filter(scope__in=scopes, host=host[:_HOST_LENGTH]).exists()
 
 
 def say(question: Approval, word: Word) -> bool:
@@ -111,6 +120,7 @@ def waiting_like(question: Approval) -> list[Approval]:
         scope=question.scope,
         tool_name=question.tool_name,
         definition=question.definition,
+        host=question.host,
         rule=ApprovalRule.ONCE_PER_CONVERSATION,
     )
     return list(alike.exclude(pk=question.pk).order_by("pk"))

@@ -102,6 +102,12 @@ class GovernanceSettings(AppSettings):
     WEB_ALLOW_PRIVATE: bool = False
     """Whether `web_fetch` may reach private and loopback addresses (G1)."""
 
+    WEB_ASK_HOSTS: bool = False
+    """Whether a person is asked before the first visit of a host that nobody has named (D1)."""
+
+    WEB_KNOWN_HOSTS: Sequence[str] = ()
+    """Hosts that nobody is asked about, such as "docs.python.org" or "*.example.org" (D1)."""
+
     WEB_MAX_BYTES: int = 2_000_000
     """Bytes of a page that `web_fetch` reads at most (G1)."""
 
@@ -174,6 +180,8 @@ def toolbox_settings() -> ToolboxSettings:
         workspace_root=Path(root) if root else None,
         file_max_bytes=app_settings.FILE_MAX_BYTES,
         web_allow_private=app_settings.WEB_ALLOW_PRIVATE,
+        web_ask_hosts=app_settings.WEB_ASK_HOSTS,
+        web_known_hosts=tuple(app_settings.WEB_KNOWN_HOSTS),
         web_max_bytes=app_settings.WEB_MAX_BYTES,
         web_max_redirects=app_settings.WEB_MAX_REDIRECTS,
         search_provider=app_settings.SEARCH_PROVIDER,

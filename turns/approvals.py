@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from governance import ApprovalRule, Decision, LiveCall, Verdict, registry
+from governance import ApprovalRule, Decision, LiveCall, Question, Verdict, registry
 from governance import approvals as governance
 from governance.approvals import ApprovalRow
 from governance.storable import storable_json
+from turns import known_hosts
 from turns.core.events import EventType, TurnEvent
 from turns.core.turns import TurnStatus
 from turns.models import Turn
@@ -28,8 +29,8 @@ class Asking:
         self.earlier = None
         if turn.status == TurnStatus.CANCELLING or question is None:
             return []
-        if (grant := governance.grant_for(call)) is not None:
-            self.earlier = governance.decision_of(grant)
+        if (earlier := _earlier(call, question, turn)) is not None:
+            self.earlier = earlier
             return []
         row = governance.ask(call, group=str(turn.pk))
         if row is None:
@@ -56,6 +57,16 @@ class Concluding:
         return []
 
 
+def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
+    """Return the word that lets the call through already: on its host, on its tool, or on both where both are asked about."""
+    if question.host and not known_hosts.is_known(question.host, turn=turn):
+        return None
+    if question.host and question.is_about_host:
+        return Decision(verdict=Verdict.APPROVED, remember=True)
+    grant = governance.grant_for(call)
+    return governance.decision_of(grant) if grant is not None else None
+
+
 def decision_event(row: ApprovalRow) -> TurnEvent:
     """Return the event of a question that was decided."""
     return TurnEvent(
@@ -78,6 +89,7 @@ def describe(row: ApprovalRow, *, at: datetime) -> dict[str, Any]:
         "expires_at": row.expires_at.isoformat() if row.expires_at else None,
         "expires_in_ms": _expires_in_ms(row, at=at),
         "can_remember": row.rule == ApprovalRule.ONCE_PER_CONVERSATION,
+        "host": row.host,
         "description": _description(row),
         "decision": row.decision or None,
         "decided_at": row.decided_at.isoformat() if row.decided_at else None,
@@ -95,6 +107,7 @@ def _question_event(row: ApprovalRow, call: LiveCall) -> TurnEvent:
         "expires_at",
         "expires_in_ms",
         "can_remember",
+        "host",
         "description",
     )
     return TurnEvent(

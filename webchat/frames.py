@@ -153,6 +153,7 @@ class ToolApproval(Event):
     expires_in_ms: Limit
     rule: Literal["once_per_conversation", "always"]
     can_remember: bool
+    host: str
     description: str
     requested_at: str
     position: int

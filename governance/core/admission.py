@@ -22,7 +22,7 @@ from governance.core.exceptions import (
     UnknownTool,
 )
 from governance.core.live import Clearance, LiveCall
-from governance.core.policy import ApprovalRule, Policy, resolve
+from governance.core.policy import ApprovalRule, Policy, resolve, stricter
 from governance.core.ports import Approver, Host, PolicySource
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Isolation, Tool
@@ -57,7 +57,10 @@ class Admission:
                 return checked
             if host.approver is None:
                 return outcomes.refused(live, ApprovalUnavailable(tool.name))
-            decision = await _ask(live, tool, policy, approver=host.approver)
+            is_about_host = self._tool_policy(live, tool, host).approval is ApprovalRule.NEVER
+            decision = await _ask(
+                live, tool, policy, approver=host.approver, is_about_host=is_about_host
+            )
             if decision.verdict is not Verdict.APPROVED:
                 return outcomes.not_allowed(live, decision)
 
@@ -76,6 +79,14 @@ class Admission:
 
     def policy_of(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
         """Return the policy that the call has at this moment."""
+        policy = self._tool_policy(live, tool, host)
+        if not live.unknown_host:
+            return policy
+        rule = stricter(policy.approval, ApprovalRule.ONCE_PER_CONVERSATION)
+        return replace(policy, approval=rule)
+
+    def _tool_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
+        """Return the policy of the tool, whatever host the call reaches."""
         levels = self._policies.levels(tool)
         if not tool.asks(live.call.input):
             levels = replace(levels, declared=replace(levels.declared, approval=None))
@@ -103,6 +114,7 @@ class Admission:
         if live.call.problem:
             raise InvalidToolInput(tool.name, live.call.problem)
         live.hint = tool.hint(live.call.input)
+        live.unknown_host = tool.host_to_ask_about(live.call.input)
         if not self._take_policy(live, tool, host).enabled:
             raise ToolDisabled(tool.name)
         if tool.isolation not in self._isolations:
@@ -123,13 +135,17 @@ def _is_cleared(live: LiveCall, tool: Tool, policy: Policy) -> bool:
     )
 
 
-async def _ask(live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver) -> Decision:
+async def _ask(
+    live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver, is_about_host: bool
+) -> Decision:
     """Put the question, wait for its end, and let the approver say what counts: it knows who was first (D4)."""
     question = live.question = Question(
         rule=policy.approval,
         timeout=policy.approval_timeout,
         definition=tool.definition,
         description=tool.description,
+        host=live.unknown_host,
+        is_about_host=is_about_host,
     )
     earlier = await approver.ask(live)
     if earlier is not None and earlier.verdict is Verdict.APPROVED:

@@ -36,17 +36,27 @@ class Question:
     """One wait for a person's decision. Lives on one event loop; `answer` may be called from any thread.
 
     `id` is the approver's to give. `timeout` in seconds, None = a person may take any time. `definition` is the digest
-    of the tool as it was shown, `description` what the tool says of itself.
+    of the tool as it was shown, `description` what the tool says of itself. `host` is the host that the call would
+    reach first, empty = it is not about one; `is_about_host` = it is about nothing else.
     """
 
     def __init__(
-        self, *, rule: ApprovalRule, timeout: float | None, definition: str, description: str = ""
+        self,
+        *,
+        rule: ApprovalRule,
+        timeout: float | None,
+        definition: str,
+        description: str = "",
+        host: str = "",
+        is_about_host: bool = False,
     ) -> None:
         self.id = ""
         self.rule = rule
         self.timeout = timeout
         self.definition = definition
         self.description = description
+        self.host = host
+        self.is_about_host = is_about_host
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._answer: asyncio.Future[Decision] = self._loop.create_future()

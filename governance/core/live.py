@@ -88,6 +88,7 @@ class LiveCall:
         self.status = CallStatus.PENDING
         self.question: Question | None = None
         self.clearance: Clearance | None = None
+        self.unknown_host = ""
         self.queued = 0.0
         self.deadline: Deadline | None = None
         self.deadline_changes: list[DeadlineChange] = []

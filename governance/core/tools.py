@@ -89,7 +89,8 @@ class Tool:
     its JSON would not do.
 
     `approval` says whether a person must let calls through (D1), None = says nothing; `asks_for` tells from the input
-    which calls that is meant for, None = all of them. `off` says in sentences why every call would be refused as things
+    which calls that is meant for, None = all of them. `unknown_host` names from the input the host that a call would
+    reach and that a person has to know of first, empty = none. `off` says in sentences why every call would be refused as things
     are, empty where it would not; it is asked on the event loop, before a person is.
     """
 
@@ -112,6 +113,7 @@ class Tool:
     render: Callable[[Any], str] | None = None
     approval: ApprovalRule | None = None
     asks_for: Callable[[Mapping[str, Any]], bool] | None = None
+    unknown_host: Callable[[Mapping[str, Any]], str] | None = None
     off: Callable[[], str] | None = None
 
     @property
@@ -178,6 +180,10 @@ class Tool:
         except Exception:  # the input may be anything: when in doubt, a person is asked
             logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
             return True
+
+    def host_to_ask_about(self, call_input: Mapping[str, Any]) -> str:
+        """Return the host that a person has to know of before a call with this input reaches it; empty = none."""
+        return self.unknown_host(call_input) if self.unknown_host else ""
 
     def why_off(self) -> str:
         """Return in sentences why the tool can be used by nobody now; empty where it can."""

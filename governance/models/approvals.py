@@ -13,7 +13,8 @@ class Approval(models.Model):
     """One request to let a call through, and its one decision: blank until it is taken, by compare-and-set (D4).
 
     `group` and `call_id` name the call, `definition` is the digest of the tool as it was shown. With `remember`, later
-    calls of the same tool, of the same definition and in the same `scope`, are let through too. `rule` is the one that
+    calls of the same tool, of the same definition and in the same `scope`, are let through too. `host` is the host that
+    the call would be the first to reach, blank = it is not about one. `rule` is the one that
     was in force when the question was put. `is_late` = a person said no after the question had expired: it changed
     nothing, and is kept because it was said.
     """
@@ -24,6 +25,7 @@ class Approval(models.Model):
     tool_name = models.CharField(_("tool"), max_length=128)
     input = models.JSONField(_("input"), default=dict)
     definition = models.CharField(_("definition"), max_length=64)
+    host = models.CharField(_("host"), max_length=253, blank=True)
     rule = models.CharField(
         _("rule"),
         max_length=24,

@@ -22,6 +22,7 @@ from governance.toolbox.chromium import NOT_INSTALLED, explain, goes_on, load_pl
 from governance.toolbox.client import parse
 from governance.toolbox.documents import save_new
 from governance.toolbox.excerpt import spaced
+from governance.toolbox.known_hosts import unknown_host_of
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.tabs import Tab
 from governance.toolbox.workspace import find_workspace, shown
@@ -41,6 +42,7 @@ Action = Literal["open", "read", "click", "fill", "screenshot", "close"]
 def make_browser(settings: SettingsSource) -> Tool:
     """Return the tool."""
     reason = "" if find_spec("playwright") else NOT_INSTALLED
+    find_host = unknown_host_of(settings)
     return make_tool(
         Browser(settings).browser,
         off=lambda: reason,
@@ -49,6 +51,9 @@ def make_browser(settings: SettingsSource) -> Tool:
         side_effects=True,
         approval=ApprovalRule.ONCE_PER_CONVERSATION,
         asks_for=lambda call_input: call_input.get("action") not in _READING,
+        unknown_host=lambda call_input: (
+            find_host(call_input) if call_input.get("action") == "open" else ""
+        ),
     )
 
 
@@ -160,6 +165,7 @@ class Browser:
     async def _visit(self, tab: Tab, address: str, browsing: Browsing) -> str:
         with tab.used():
             tab.gateway.problems.clear()
+            tab.gateway.allow(address)
             # How long that may take is the executor's to say.
             await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
             return await self._describe(tab, browsing)

@@ -74,6 +74,12 @@ RULES: dict[str, Rule] = {
         hint="Set it to an absolute path, or to an empty string for no workspaces.",
     ),
     "WEB_ALLOW_PRIVATE": switch("governance.E019"),
+    "WEB_ASK_HOSTS": switch("governance.E055"),
+    "WEB_KNOWN_HOSTS": Rule(
+        id="governance.E056",
+        is_valid=is_names,
+        hint='Set it to a list of host names, such as ["docs.python.org", "*.example.org"].',
+    ),
     "WEB_MAX_BYTES": whole("governance.E020", 1_000, 1_000_000_000),
     "WEB_MAX_REDIRECTS": whole("governance.E022", 0, 100),
     "FILE_MAX_BYTES": whole("governance.E023", 1_000, 10_000_000_000),

@@ -15,6 +15,7 @@ from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
 from governance.toolbox.addresses import Unreachable, resolve
 from governance.toolbox.bodies import Body, read_body
+from governance.toolbox.known_hosts import canonical, host_of, refuse_unknown
 from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import shown
 
@@ -94,7 +95,10 @@ class WebClient:
     async def _follow(
         self, client: httpx.AsyncClient, url: httpx.URL, *, settings: ToolboxSettings
     ) -> Body:
+        asked_for = canonical(host_of(url))
         for _ in range(settings.web_max_redirects + 1):
+            if canonical(host_of(url)) != asked_for:
+                refuse_unknown(host_of(url), settings)
             self._context.progress(f"Asking {shown(url.host)}")
             answer = await self._ask(client, url, settings=settings)
             if isinstance(answer, Body):

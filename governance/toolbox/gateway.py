@@ -9,8 +9,11 @@ import asyncio
 import ipaddress
 from contextlib import suppress
 
+import httpx
+
 from governance.core.exceptions import ToolFailed
 from governance.toolbox.addresses import resolve
+from governance.toolbox.known_hosts import canonical, host_of, refuse_unknown
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.workspace import shown
 
@@ -40,8 +43,13 @@ class Gateway:
     def __init__(self, settings: SettingsSource) -> None:
         self.problems: dict[str, str] = {}
         self._settings = settings
+        self._opened: set[str] = set()
         self._server: asyncio.Server | None = None
         self._visits: set[asyncio.Task[None]] = set()
+
+    def allow(self, address: str) -> None:
+        """Let the page reach the host of an address that a call was let through for."""
+        self._opened.add(canonical(host_of(httpx.URL(address))))
 
     async def open(self) -> str:
         """Begin to serve; return the proxy's address."""
@@ -103,6 +111,8 @@ class Gateway:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the first address of the host that answers; each one was checked."""
         settings = self._settings()
+        if canonical(host) not in self._opened:
+            refuse_unknown(host, settings)
         failure: OSError = ConnectionRefusedError()
         for address in await resolve(host, port, settings=settings):
             try:

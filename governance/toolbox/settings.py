@@ -31,7 +31,8 @@ class ToolboxSettings:
     `exec_environment` names variables of the server that commands may see besides the few they always get,
     `exec_readable` paths that they may read in the sandbox besides the system's.
     `workspace_root` holds one directory per scope, for hosts that give their calls none. `web_resolve` answers
-    a host name with addresses (default: the system's resolver). `search_provider` is a name or a dotted path,
+    a host name with addresses (default: the system's resolver). With `web_ask_hosts` a person is asked before the first
+    visit of a host that is not in `web_known_hosts` ("example.org", "*.example.org"). `search_provider` is a name or a dotted path,
     `search_url` where it answers: the administrator's choice, so it may be a private address.
     """
 
@@ -50,6 +51,8 @@ class ToolboxSettings:
     file_read_limit: int = 60_000
     list_limit: int = 1000
     web_allow_private: bool = False
+    web_ask_hosts: bool = False
+    web_known_hosts: tuple[str, ...] = ()
     web_max_bytes: int = 2_000_000
     web_max_redirects: int = 5
     web_user_agent: str = "django-turnkeeper"

@@ -10,6 +10,7 @@ from governance.core.tools import Tool, ToolContext
 from governance.toolbox.bodies import Body
 from governance.toolbox.client import Authorities, WebClient, parse
 from governance.toolbox.excerpt import spaced
+from governance.toolbox.known_hosts import unknown_host_of
 from governance.toolbox.pages import read_page
 from governance.toolbox.settings import SettingsSource, ToolboxSettings
 
@@ -18,7 +19,9 @@ _TIMEOUT = 60.0
 
 def make_web_fetch(settings: SettingsSource) -> Tool:
     """Return the tool."""
-    return make_tool(Web(settings).web_fetch, timeout=_TIMEOUT)
+    return make_tool(
+        Web(settings).web_fetch, timeout=_TIMEOUT, unknown_host=unknown_host_of(settings)
+    )
 
 
 class Web:

@@ -18,6 +18,7 @@ export function approvalFromWire(wire, ageMs, clock) {
   const left = wire.expires_in_ms ?? null;
   return {
     canRemember: Boolean(wire.can_remember),
+    host: String(wire.host ?? ""),
     description: String(wire.description ?? ""),
     expiresAt: left === null ? null : clock.now + Number(left) - ageMs,
     decision: String(wire.decision ?? ""),
@@ -30,7 +31,7 @@ export function approvalFromWire(wire, ageMs, clock) {
 /** @param {Call} call @param {Record<string, any>} frame a `tool_decision` @returns {Call} */
 export function withDecision(call, frame) {
   const decision = String(frame.decision ?? "");
-  const known = call.approval ?? { canRemember: false, description: "", expiresAt: null };
+  const known = call.approval ?? { canRemember: false, host: "", description: "", expiresAt: null };
   const approval = {
     ...known,
     decision,

@@ -76,15 +76,18 @@ export class ApprovalForm {
     this.element.hidden = !isShown;
     if (!isShown) return;
     const agent = call.subAgent?.agent ?? "";
-    setText(this.#title, words.text(agent ? "approval_title_of" : "approval_title", { tool: call.name, agent }));
-    setText(this.#always, words.text(agent ? "allow_sub_agent" : "allow_conversation", { agent }));
+    const host = call.approval?.host ?? "";
+    const title = host ? "approval_host" : agent ? "approval_title_of" : "approval_title";
+    const always = host ? "allow_host" : agent ? "allow_sub_agent" : "allow_conversation";
+    setText(this.#title, words.text(title, { tool: call.name, agent, host }));
+    setText(this.#always, words.text(always, { agent, host }));
     setText(this.#description, call.approval?.description ?? "");
     this.#about.hidden = !call.approval?.description;
     this.#always.hidden = !call.approval?.canRemember;
     for (const [button, key] of this.#buttons()) {
       button.disabled = call.isDeciding;
-      const spoken = `${agent && key === "allow_conversation" ? "allow_sub_agent" : key}_tool`;
-      button.setAttribute("aria-label", words.text(spoken, { tool: call.name, agent }));
+      const spoken = `${key === "allow_conversation" ? always : key}_tool`;
+      button.setAttribute("aria-label", words.text(spoken, { tool: call.name, agent, host }));
     }
     this.#reason.disabled = call.isDeciding;
     if (this.#shown !== call.input) this.#showInput(call, words.text("approval_no_input"));

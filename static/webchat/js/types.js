@@ -18,6 +18,7 @@
  *
  * @typedef {Readonly<{
  *   canRemember: boolean,
+ *   host: string,
  *   description: string,
  *   expiresAt: number|null,
  *   decision: string,

@@ -316,6 +316,23 @@ async def test_nothing_on_a_page_reaches_a_private_address(desk, server):
         transport.close()
 
 
+async def test_a_page_reaches_no_host_that_was_not_opened_where_people_are_asked(desk, server):
+    async with HttpServer().serve() as elsewhere:
+        carried = elsewhere.url("/carried?away", host="localhost")
+        server.pages["/"] = page(f'<img src="{carried}"><a href="{carried}">Out</a>')
+        elsewhere.pages["/carried"] = page("arrived")
+        desk.change(web_ask_hosts=True)
+        assert "'localhost', which was not asked for" in await desk.call("open", url=server.url())
+        await desk.fails("not asked for", "click", target="Out")
+        assert elsewhere.requests == []
+        assert "arrived" in await desk.call("open", url=carried)
+
+        desk.change(web_known_hosts=("localhost",))
+        await desk.call("close")
+        await desk.call("open", url=server.url())
+        assert any("/carried?away" in request for request in elsewhere.requests[1:])
+
+
 async def test_a_page_cannot_go_to_the_files_of_the_server(desk, server):
     server.pages["/"] = page('<a href="file:///etc/passwd">In</a>')
     server.pages["/r"] = answer("", status="302 Found", location="file:///etc/passwd")

@@ -1,0 +1,58 @@
+"""Which hosts of the web a call reaches only after a person has heard of them: a page can carry data away in its address."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+
+from governance.core.exceptions import ToolFailed
+from governance.toolbox.settings import SettingsSource, ToolboxSettings
+from governance.toolbox.workspace import shown
+
+
+def unknown_host_of(settings: SettingsSource) -> Callable[[Mapping[str, Any]], str]:
+    """Return what tells from a call's `url` which host a person is asked about; empty where nobody is."""
+
+    def unknown_host(call_input: Mapping[str, Any]) -> str:
+        url = call_input.get("url")
+        try:
+            host = host_of(httpx.URL(url.strip())) if isinstance(url, str) else ""
+        except (httpx.InvalidURL, ValueError):
+            return ""  # the tool refuses such an address itself
+        return "" if is_known(host, settings()) else canonical(host)
+
+    return unknown_host
+
+
+def host_of(url: httpx.URL) -> str:
+    """Return the host as it is sent: a look-alike in another script shows as `xn--…`."""
+    return url.raw_host.decode("ascii")
+
+
+def is_known(host: str, settings: ToolboxSettings) -> bool:
+    """Whether a host may be reached without a question: nobody is asked at all, or the administrator has named it."""
+    if not host or not settings.web_ask_hosts:
+        return True
+    name = canonical(host)
+    return any(_matches(name, pattern) for pattern in settings.web_known_hosts)
+
+
+def canonical(host: str) -> str:
+    """Return the name under which a host is asked about and remembered."""
+    return host.lower().rstrip(".").removeprefix("www.")
+
+
+def refuse_unknown(host: str, settings: ToolboxSettings) -> None:
+    """Raise `ToolFailed` for a host that a call was led to, and that nobody was asked about."""
+    if not is_known(host, settings):
+        raise ToolFailed(
+            f"This leads to the host {shown(host)!r}, which was not asked for. If it is needed, call the tool again with"
+            " an address there: the user is asked where that is necessary."
+        )
+
+
+def _matches(name: str, pattern: str) -> bool:
+    known = canonical(pattern)
+    if known.startswith("*."):
+        return name == known[2:] or name.endswith(known[1:])
+    return name == known

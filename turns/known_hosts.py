@@ -1,0 +1,29 @@
+"""Hosts of the web that a person has named or allowed in the conversation that a turn goes back to (sync ORM)."""
+
+import re
+
+from governance import approvals
+from turns.models import Turn
+
+_BY_A_PERSON = ("typed", "voice")
+
+
+def is_known(host: str, *, turn: Turn) -> bool:
+    """Whether the person has allowed `host` here, or has named it; for a sub-agent, in the conversation of its root."""
+    conversation_id = (turn.root or turn).conversation_id
+    scopes = {str(turn.conversation_id), str(conversation_id)}
+    if approvals.has_allowed(host, scopes=scopes):
+        return True
+    said = Turn.objects.filter(
+        conversation_id=conversation_id,
+        parent=None,
+        source__in=_BY_A_PERSON,
+        user_message__icontains=host,
+    )
+    return any(names(text, host) for text in said.values_list("user_message", flat=True))
+
+
+def names(text: str, host: str) -> bool:
+    """Whether a text names this very host: not one above or below it, nor one whose name only contains it."""
+    wanted = rf"(?<![\w.@-])(?:www\.)?{re.escape(host)}(?![\w-]|\.\w)"
+    return re.search(wanted, text, re.IGNORECASE) is not None
