@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('governance', '0005_limit_reached'),
+        ("governance", "0005_limit_reached"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='approval',
-            name='host',
-            field=models.CharField(blank=True, max_length=253, verbose_name='host'),
+            model_name="approval",
+            name="host",
+            field=models.CharField(blank=True, max_length=253, verbose_name="host"),
         ),
     ]
