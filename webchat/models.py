@@ -1,8 +1,10 @@
-"""Rows of webchat: the tokens of clients that are not browsers."""
+"""Rows of webchat: the tokens of clients that are not browsers, and who made and revoked them."""
 
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+
+from governance.audit import Change
 
 
 class ApiToken(models.Model):
@@ -27,3 +29,26 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.start}…)"
+
+
+class ApiTokenChange(Change):
+    """A token was made, or revoked: by whom and when (append-only). It outlives the token and its user."""
+
+    subject = "webchat.ApiToken"
+
+    token = models.ForeignKey(
+        ApiToken,
+        models.SET_NULL,
+        null=True,
+        related_name="audit",
+        verbose_name=_("token"),
+    )
+    token_name = models.CharField(_("token"), max_length=130)
+    whose = models.CharField(_("user"), max_length=150)
+
+    class Meta(Change.Meta):
+        verbose_name = _("API token change")
+        verbose_name_plural = _("API token changes")
+
+    def __str__(self) -> str:
+        return f"{self.token_name} {self.at:%Y-%m-%d %H:%M}"

@@ -1,48 +1,76 @@
-"""API tokens: made, recognised, revoked. A token is 256 random bits, so its plain SHA-256 is enough."""
+"""API tokens: made, recognised, revoked, with an audit. A token is 256 random bits, so its plain SHA-256 is enough."""
 
 import hashlib
 import secrets
 from datetime import timedelta
 
-from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Q, QuerySet
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
+from django.utils.translation import gettext as _
 
+from governance import audit
+from governance.audit import Changes, Editor
 from governance.doors import database_door
 from webchat.conf import app_settings
-from webchat.models import ApiToken
+from webchat.models import ApiToken, ApiTokenChange
 
 PREFIX = "tk_"
 SHOWN = 8  # characters that tell tokens apart in a list
 
 
-def issue(*, user: AbstractBaseUser, name: str) -> tuple[ApiToken, str]:
-    """Make a token for the user; return its row and the token, which cannot be shown again."""
-    token = fresh()
-    row = ApiToken(user_id=user.pk, name=name)
-    stamp(row, token)
-    row.save()
+@transaction.atomic
+def issue(
+    *, user: AbstractBaseUser, name: str, by: Editor = None, where: str = ""
+) -> tuple[ApiToken, str]:
+    """Make a token for the user; return its row and the token, which cannot be shown again.
+
+    `by` is who makes it: None is whoever runs code on the server, told by `where`.
+
+    Raises:
+        PermissionDenied: it would let somebody act as another one.
+    """
+    if by is not None and not may_issue_for(user, by=by):
+        raise PermissionDenied(_("A token is for yourself. Only a superuser makes one for others."))
+    token = PREFIX + secrets.token_urlsafe(32)
+    row = ApiToken.objects.create(
+        user_id=user.pk, name=name, sha256=_hash(token), start=token[:SHOWN]
+    )
+    _note(row, action="add", changes={"user": [None, user.get_username()]}, by=by, where=where)
     return row, token
 
 
-def stamp(row: ApiToken, token: str) -> None:
-    """Put the traces of a token on its row: the hash, and how it begins."""
-    row.sha256, row.start = _hash(token), token[:SHOWN]
+def may_issue_for(user: AbstractBaseUser, *, by: AbstractBaseUser) -> bool:
+    """Return whether somebody may make a token for a user: for oneself, and a superuser for all, who can do no more."""
+    return by.pk == user.pk or bool(getattr(by, "is_superuser", False))
 
 
-def fresh() -> str:
-    """Return a new token."""
-    return PREFIX + secrets.token_urlsafe(32)
-
-
-def revoke(tokens: QuerySet[ApiToken]) -> int:
+@transaction.atomic
+def revoke(tokens: QuerySet[ApiToken], *, by: Editor = None, where: str = "") -> int:
     """Make tokens useless from now on; return how many were still good."""
-    good = list(tokens.filter(revoked_at=None))
+    chosen = ApiToken.objects.filter(pk__in=tokens.values("pk"), revoked_at=None)
+    good = list(chosen.select_for_update().order_by("pk"))
     for row in good:  # one by one: a signal of each closes the sockets that it has opened
         row.revoked_at = timezone.now()
         row.save(update_fields=["revoked_at"])
+        changes: Changes = {"revoked_at": [None, row.revoked_at.isoformat(timespec="seconds")]}
+        _note(row, action="change", changes=changes, by=by, where=where)
     return len(good)
+
+
+def of_unknown_origin() -> QuerySet[ApiToken]:
+    """Return the good tokens of superusers of which nobody has written down who made them.
+
+    They come from a time when staff could make tokens for everybody.
+    """
+    if not issubclass(get_user_model(), PermissionsMixin):
+        return ApiToken.objects.none()
+    made = ApiTokenChange.objects.filter(token=OuterRef("pk"), action="add")
+    return ApiToken.objects.filter(~Exists(made), user__is_superuser=True, revoked_at=None)
 
 
 def find_user(token: str) -> AbstractBaseUser | None:
@@ -61,7 +89,7 @@ find_user_async = database_door(find_user)
 
 def bearer_of(header: str) -> str | None:
     """Return the token of an `Authorization` header, or None if it carries none."""
-    scheme, _, token = header.partition(" ")
+    scheme, _space, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
@@ -71,6 +99,19 @@ def _touch(row: ApiToken) -> None:
     if row.last_used_at is None or row.last_used_at < stale:
         unseen = Q(last_used_at=None) | Q(last_used_at__lt=stale)
         ApiToken.objects.filter(unseen, pk=row.pk).update(last_used_at=now)
+
+
+def _note(row: ApiToken, *, action: str, changes: Changes, by: Editor, where: str) -> None:
+    signature = audit.signature(by)
+    change = ApiTokenChange.objects.create(
+        token=row,
+        token_name=str(row),
+        whose=row.user.get_username()[:150],
+        action=action,
+        changes=changes,
+        **{**signature, "by_name": signature["by_name"] or where},
+    )
+    audit.log(row, change, by=by)
 
 
 def _hash(token: str) -> str:

@@ -2,16 +2,19 @@
 
 import hashlib
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.core.exceptions import PermissionDenied
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from webchat import tokens
-from webchat.models import ApiToken
+from webchat.models import ApiToken, ApiTokenChange
 
 
 @pytest.fixture
@@ -33,6 +36,28 @@ def test_a_token_stands_for_its_user_and_is_not_stored(user: User):
     assert row.sha256 == hashlib.sha256(token.encode()).hexdigest()
     assert token not in {str(value) for value in vars(row).values()}
     assert len(token) >= 43
+
+
+def staff(name: str, *permissions: str) -> Client:
+    """Sign somebody in to the admin who may do nothing there but this."""
+    user = User.objects.create_user(name, is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def shown_token(answer: Any) -> str:
+    """Return the token in the messages of a page."""
+    shown = [str(message) for message in answer.context["messages"]]
+    return next(
+        word.rstrip(":") for text in shown for word in text.split() if word.startswith("tk_")
+    )
+
+
+def history() -> list[tuple[str, str, str]]:
+    """Return what the audit says, oldest first: what, whose token, by whom."""
+    return list(ApiTokenChange.objects.order_by("pk").values_list("action", "whose", "by_name"))
 
 
 @pytest.mark.parametrize("wrong", ["", "tk_", "tk_" + "x" * 43, "\ud800", "é"])
@@ -89,10 +114,7 @@ def test_the_admin_shows_a_new_token_once(admin: Client, user: User):
         reverse("admin:webchat_apitoken_add"), {"name": "script", "user": user.pk}, follow=True
     )
     row = ApiToken.objects.get()
-    shown = [str(message) for message in answer.context["messages"]]
-    token = next(
-        word.rstrip(":") for text in shown for word in text.split() if word.startswith("tk_")
-    )
+    token = shown_token(answer)
     assert tokens.find_user(token) == user
     page = admin.get(reverse("admin:webchat_apitoken_change", args=[row.pk])).content.decode()
     assert row.start in page
@@ -119,3 +141,74 @@ def test_the_command_prints_a_token_for_a_user_and_nothing_else(
     for nobody in ("eve", ""):
         with pytest.raises(CommandError, match="no active user"):
             call_command("issue_token", nobody, "x")
+
+
+@pytest.mark.parametrize("wanted", ["root", "ada", "clerk"])
+def test_staff_make_tokens_for_themselves_only_whatever_they_send(
+    admin: Client, user: User, wanted: str
+):
+    clerk = staff("clerk", "add_apitoken", "view_apitoken", "change_apitoken")
+    address = reverse("admin:webchat_apitoken_add")
+    assert "user" not in clerk.get(address).context["adminform"].form.fields
+    form = {"name": "script", "user": User.objects.get(username=wanted).pk}
+    answer = clerk.post(address, form, follow=True)
+    assert tokens.find_user(shown_token(answer)) == User.objects.get(username="clerk")
+    assert ApiToken.objects.get().user.get_username() == "clerk"
+
+
+def test_code_that_names_who_makes_a_token_makes_none_for_somebody_else(user: User):
+    other = User.objects.create_user("eve", is_staff=True)
+    root = User.objects.create_superuser("root")
+    for target in (user, root):
+        with pytest.raises(PermissionDenied):
+            tokens.issue(user=target, name="x", by=other)
+    assert not ApiToken.objects.exists()
+    for maker, target in ((other, other), (root, other), (root, root)):
+        assert tokens.find_user(tokens.issue(user=target, name="x", by=maker)[1]) == target
+
+
+def test_every_token_that_is_made_or_revoked_is_audited(admin: Client, user: User):
+    form = {"name": "script", "user": user.pk}
+    admin.post(reverse("admin:webchat_apitoken_add"), form)
+    clerk = staff("clerk", "change_apitoken", "view_apitoken", "view_apitokenchange")
+    chosen = {"action": "revoke", "_selected_action": [ApiToken.objects.get().pk]}
+    listed = reverse("admin:webchat_apitoken_changelist")
+    clerk.post(listed, chosen)
+    clerk.post(listed, chosen)  # nothing left to revoke
+    assert history() == [("add", "ada", "root"), ("change", "ada", "clerk")]
+    assert {entry.user.get_username() for entry in LogEntry.objects.all()} == {"root", "clerk"}
+    assert LogEntry.objects.count() == 2
+    page = clerk.get(reverse("admin:webchat_apitokenchange_changelist")).content.decode()
+    assert ">made<" in page
+    assert ">revoked<" in page
+    row = ApiTokenChange.objects.first()
+    change = reverse("admin:webchat_apitokenchange_change", args=[row.pk])
+    assert admin.post(change, {"whose": "nobody"}).status_code == 403
+    user.delete()
+    assert history() == [("add", "ada", "root"), ("change", "ada", "clerk")]
+
+
+def test_a_token_of_the_command_is_audited_too(user: User, capsys: pytest.CaptureFixture[str]):
+    call_command("issue_token", "ada", "report")
+    [(action, whose, by)] = history()
+    assert (action, whose) == ("add", "ada")
+    assert by.startswith("manage.py issue_token (uid ")
+
+
+def test_superusers_are_told_of_their_tokens_that_nobody_knows_who_made(admin: Client, user: User):
+    root = User.objects.get(username="root")
+    listed = reverse("admin:webchat_apitoken_changelist")
+    tokens.issue(user=root, name="known", by=root)
+    tokens.issue(user=user, name="of an ordinary user")
+    assert "nobody wrote down" not in admin.get(listed).content.decode()
+    _, token = tokens.issue(user=root, name="old")
+    ApiTokenChange.objects.filter(token__name__in=["old", "of an ordinary user"]).delete()
+    clerk = staff("clerk", "view_apitoken", "change_apitoken")
+    assert "nobody wrote down" not in clerk.get(listed).content.decode()
+    assert "1 token of a superuser was made when nobody" in admin.get(listed).content.decode()
+    found = admin.get(listed, {"origin": "unknown"}).context["cl"].result_list
+    assert [row.name for row in found] == ["old"]
+    chosen = {"action": "revoke", "_selected_action": [row.pk for row in found]}
+    admin.post(f"{listed}?origin=unknown", chosen)
+    assert tokens.find_user(token) is None
+    assert "nobody wrote down" not in admin.get(listed).content.decode()

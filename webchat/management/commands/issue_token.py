@@ -1,5 +1,6 @@
 """Makes an API token for a user, where the admin is out of reach."""
 
+import os
 from argparse import ArgumentParser
 from typing import Any
 
@@ -27,6 +28,7 @@ class Command(BaseCommand):
         ).first()
         if user is None:
             raise CommandError(f"There is no active user {username!r}.")
-        row, token = tokens.issue(user=user, name=name[:100])
+        where = f"manage.py issue_token (uid {os.getuid()})"
+        row, token = tokens.issue(user=user, name=name[:100], where=where)
         self.stderr.write(f"“{row.name}” for {username}; revoke it in the admin under API tokens.")
         self.stdout.write(token)
