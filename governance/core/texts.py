@@ -95,7 +95,8 @@ def expired_text(tool_name: str, *, seconds: float) -> str:
 
 def refused_text(reason: str, advice: str) -> str:
     """Return the result of a call that governance refused to run."""
-    return f"[ERROR] {reason} {advice}".rstrip()
+    stop = "" if reason.endswith((".", "!", "?")) else "."
+    return f"[ERROR] {reason}{stop} {advice}".rstrip()
 
 
 def lost_text(reason: str, *, is_known: bool, partial: str) -> str:

@@ -621,10 +621,10 @@ async def test_the_next_turn_is_told_of_the_interruption(stage: Stage, props: Pr
     await stage.cancel(first)
     await stage.ended(first)
     await stage.run("go on")
-    told = model.requests[1].instructions
+    told = model.requests[1].messages[-1].texts[0].text
     assert "[INTERRUPTED] The previous turn did not reach its end: the user cancelled it." in told
     assert "May have run in part or whole, check before repeating: stubborn (b)." in told
     assert "Finished, the results stand: quick (a)." in told
     assert "Not started: alone (c), alone (d)." in told
     await stage.run("and now")
-    assert "[INTERRUPTED]" not in model.requests[2].instructions
+    assert [block.text for block in model.requests[2].messages[-1].texts] == ["and now"]

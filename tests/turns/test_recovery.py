@@ -71,7 +71,7 @@ async def test_after_a_kill_the_turn_is_interrupted_and_the_conversation_goes_on
     assert stage.listener.find("history_repaired", turn_id=str(crashed))
     second = await row(Turn, number=2)
     assert (await stage.ended(second.pk)).status == "completed"
-    told = model.requests[0].instructions
+    told = model.requests[0].messages[-1].texts[0].text
     assert "The previous turn did not reach its end: the server ended unexpectedly." in told
     assert "check before repeating: stubborn (h)." in told
     assert (await stage.run("third")).status == "completed"

@@ -27,6 +27,11 @@ class FailureKind(StrEnum):
     UNREADABLE = "chat_model_unreadable"
     SLOW = "chat_model_slow"
     STALLED = "chat_model_stalled"
+    TIMED_OUT = "chat_model_timed_out"
+    CONFLICT = "chat_model_conflict"
+    TOO_LARGE = "chat_model_request_too_large"
+    ENDED_EARLY = "chat_model_ended_early"
+    MALFORMED_CALL = "chat_model_malformed_call"
     DROPPED = "chat_model_dropped"
 
 
@@ -66,15 +71,23 @@ def failure(
     *,
     retry_after: float | None = None,
     seconds: float | None = None,
+    has_begun: bool = False,
 ) -> ProviderFailure:
-    """Return a failure with its sentence; nothing that a provider said is in it. `seconds`: the limit that ran out."""
+    """Return a failure with its sentence; nothing that a provider said is in it.
+
+    `seconds`: the limit that ran out. `has_begun`: something was said before, and is kept.
+    """
     sentence = _SENTENCES[kind]() % {
         "chat_model": subject.chat_model,
         "key": subject.key,
         "extra": subject.extra,
         "seconds": f"{seconds or 0:g}",
     }
-    if kind is FailureKind.BUSY and retry_after:
+    if has_begun and kind in _RETRYING:
+        sentence = _(
+            "%(reason)s, in the middle of an answer. What it said is kept; send “go on” to continue."
+        ) % {"reason": _RETRYING[kind]}
+    elif kind is FailureKind.BUSY and retry_after:
         sentence = _(
             "The model is busy: too many requests at once. Send your message again in %(wait)s."
         ) % {"wait": span(retry_after)}
@@ -83,17 +96,25 @@ def failure(
 
 def span(seconds: float) -> str:
     """Return a span of time for people: whole seconds, or minutes where it is long."""
-    whole = max(1, round(seconds))
+    whole = max(1, round(min(seconds, 2 * _LONGEST)))
     if whole < 120:
         return _("%(seconds)d s") % {"seconds": whole}
-    return _("%(minutes)d min") % {"minutes": -(-whole // 60)}
+    if whole <= _LONGEST:
+        return _("%(minutes)d min") % {"minutes": -(-whole // 60)}
+    return _("more than a day")
 
 
+_LONGEST = 86_400  # seconds that are told as a number of minutes
 _RETRYING = {
     FailureKind.BUSY: gettext_lazy("The model is busy"),
     FailureKind.UNAVAILABLE: gettext_lazy("The model is not available"),
     FailureKind.UNREACHABLE: gettext_lazy("The model cannot be reached"),
     FailureKind.UNREADABLE: gettext_lazy("The model's answer could not be read"),
+    FailureKind.TIMED_OUT: gettext_lazy("The model's provider ran out of time"),
+    FailureKind.CONFLICT: gettext_lazy("The model's provider was at odds with another request"),
+    FailureKind.MALFORMED_CALL: gettext_lazy(
+        "The model asked for a tool in a way that cannot be read"
+    ),
 }
 
 _SENTENCES: dict[FailureKind, Callable[[], str]] = {
@@ -143,6 +164,23 @@ _SENTENCES: dict[FailureKind, Callable[[], str]] = {
     FailureKind.STALLED: lambda: _(
         "The model fell silent for %(seconds)s s in the middle of its answer. What it said is kept; send “go on” to "
         "continue."
+    ),
+    FailureKind.TIMED_OUT: lambda: _(
+        "The provider of “%(chat_model)s” ran out of time before it had answered. Send your message again, or ask for "
+        "less at once."
+    ),
+    FailureKind.CONFLICT: lambda: _(
+        "The provider of “%(chat_model)s” could not take the request beside another one. Send your message again."
+    ),
+    FailureKind.TOO_LARGE: lambda: _(
+        "The request is larger than the provider of “%(chat_model)s” takes. Send a shorter message or start a new "
+        "conversation; if that does not help, an administrator can give the agent fewer tools."
+    ),
+    FailureKind.ENDED_EARLY: lambda: _(
+        "The model ended its answer before it was finished. What it said is kept; send “go on” to continue."
+    ),
+    FailureKind.MALFORMED_CALL: lambda: _(
+        "The model asked for a tool in a way that cannot be read; nothing was run. Send “go on” to let it try again."
     ),
     FailureKind.DROPPED: lambda: _(
         "The connection to the model broke in the middle of its answer. What it said is kept; send “go on” to continue."

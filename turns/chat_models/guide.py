@@ -9,9 +9,7 @@ from turns.chat_models.plans import Intent
 from turns.chat_models.summaries import code, plain
 from turns.core.chat_model import ToolSpec
 
-# How the note on an interrupted turn begins in the instructions (H5); it is their last part.
 COLLEAGUES = "Other agents can work for you"  # how the list of them begins in the instructions
-_NOTE_BEGINS = "[INTERRUPTED] The previous turn"
 
 
 def help_text(tools: Iterable[ToolSpec]) -> str:
@@ -44,12 +42,11 @@ def problem_text(problem: str) -> str:
     }
 
 
-def note_in(instructions: str) -> str:
-    """Return what the instructions say about an interrupted turn, in words for the person; mostly nothing (H5)."""
-    start = instructions.find(_NOTE_BEGINS)
-    if start < 0:
+def by_the_way(note: str) -> str:
+    """Return the note on an interrupted turn in words for the person; mostly nothing (H5)."""
+    if not note:
         return ""
-    note = " ".join(instructions[start:].split()).removeprefix("[INTERRUPTED] ")
+    note = " ".join(note.split()).removeprefix("[INTERRUPTED] ")
     return _("By the way: %(note)s") % {"note": note[:1].lower() + note[1:]}
 
 

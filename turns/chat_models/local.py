@@ -23,7 +23,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from turns.chat_models.commands import PlannedCall, Speech
-from turns.chat_models.guide import agents_in, answer_to, help_text, note_in, problem_text
+from turns.chat_models.guide import agents_in, answer_to, by_the_way, help_text, problem_text
 from turns.chat_models.plans import Intent, Plan, parse
 from turns.chat_models.summaries import CallResult, cited, code, plain, summarise
 from turns.core.chat_model import (
@@ -35,12 +35,13 @@ from turns.core.chat_model import (
     ToolCallDelta,
     Usage,
 )
-from turns.core.marks import HAS_ENDED, SUB_AGENT, TIME_IS_UP
+from turns.core.marks import HAS_ENDED, INTERRUPTED, SUB_AGENT, TIME_IS_UP
 from turns.core.messages import Message
 
 Sleep = Callable[[float], Awaitable[Any]]
 
 PAUSE = 0.08  # seconds between two words of `slowly`
+_NOT_SAID = (SUB_AGENT, INTERRUPTED)
 _TEXT_PIECE = 24
 _ARGUMENTS_PIECE = 16
 _CHARACTERS_PER_TOKEN = 4
@@ -60,6 +61,7 @@ class _Heard:
     """The last thing that was said to the model: by the user, by sub-agents; and the messages since then."""
 
     text: str = ""
+    note: str = ""
     reports: tuple[str, ...] = ()
     since: Sequence[Message] = ()
 
@@ -113,14 +115,14 @@ def compose(request: ChatRequest) -> Answer:
         step = plan.steps[done]
         speeches = step.speeches or (Speech(text=_announce(plan, done)),)
         return Answer(speeches=speeches, calls=step.calls, step=done + 1)
-    last = _last_word(plan, heard.since, request=request)
+    last = _last_word(plan, heard, request=request)
     return Answer(speeches=(*_told(heard.reports), *last))
 
 
-def _last_word(plan: Plan, since: Sequence[Message], *, request: ChatRequest) -> Iterator[Speech]:
+def _last_word(plan: Plan, heard: _Heard, *, request: ChatRequest) -> Iterator[Speech]:
     if plan.steps:
-        yield Speech(text=summarise(_results(since)))
-    elif note := note_in(request.instructions):
+        yield Speech(text=summarise(_results(heard.since)))
+    elif note := by_the_way(heard.note):
         yield Speech(text=note)
     yield from plan.closing
     if plan.problem:
@@ -138,7 +140,8 @@ def _last_heard(messages: Sequence[Message]) -> _Heard:
         texts = [block.text for block in messages[place].texts if not block.is_blank]
         if texts and messages[place].role == "user":
             return _Heard(
-                text="\n".join(text for text in texts if not text.startswith(SUB_AGENT)),
+                text="\n".join(text for text in texts if not text.startswith(_NOT_SAID)),
+                note="\n".join(text for text in texts if text.startswith(INTERRUPTED)),
                 reports=tuple(text for text in texts if text.startswith(SUB_AGENT)),
                 since=messages[place + 1 :],
             )

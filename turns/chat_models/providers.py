@@ -21,13 +21,22 @@ from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, fa
 from turns.chat_models.limits import StreamLimits
 from turns.chat_models.retries import RetryPolicy, with_retries
 from turns.conf import app_settings
-from turns.core.chat_model import ChatDelta, ChatRequest, Notice, Stop, StopReason
+from turns.core.chat_model import (
+    ChatDelta,
+    ChatRequest,
+    Notice,
+    Stop,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+)
 
 if TYPE_CHECKING:
     from turns.chat_models.vendors.streams import Connection
 
 _VENDORS = "turns.chat_models.vendors"
 CUT_OFF = "answer_cut_off"
+EMPTY = "answer_empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +168,16 @@ class ProviderChatModel:
             self._retry_policy(),
             chat_model=self.name,
         )
+        has_text = has_calls = False
         async with aclosing(retried) as deltas:
             async for delta in deltas:
                 yield delta
+                has_text = has_text or (isinstance(delta, TextDelta) and bool(delta.text.strip()))
+                has_calls = has_calls or isinstance(delta, ToolCallDelta)
                 if delta == Stop(StopReason.LENGTH):
-                    yield _cut_off()
+                    yield _cut_off(has_calls=has_calls)
+                elif isinstance(delta, Stop) and not (has_text or has_calls):
+                    yield _empty()
 
     async def _connection(self) -> "Connection":
         pool = _pool_of(asyncio.get_running_loop())
@@ -225,11 +239,20 @@ def _subject(name: str, provider: Provider) -> Subject:
     return Subject(chat_model=name, key=provider.keys[0], extra=provider.name)
 
 
-def _cut_off() -> Notice:
-    sentence = _(
-        "The answer was cut off at the limit of its length. Send “go on” to continue, or ask for a shorter answer."
+def _cut_off(*, has_calls: bool) -> Notice:
+    sentence = (
+        _("A step of the answer was cut off at the limit of its length; the turn goes on.")
+        if has_calls
+        else _(
+            "The answer was cut off at the limit of its length. Send “go on” to continue, or ask for a shorter answer."
+        )
     )
     return Notice(code=CUT_OFF, message=sentence)
+
+
+def _empty() -> Notice:
+    sentence = _("The model ended its answer without a word. Send “go on”, or ask in other words.")
+    return Notice(code=EMPTY, message=sentence)
 
 
 def _is_importable(package: str) -> bool:

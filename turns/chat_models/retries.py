@@ -34,15 +34,16 @@ class RetryPolicy:
     def wait_before_retry(self, failure: ProviderFailure, *, failed: int) -> float | None:
         """Return how long to wait after the `failed`-th failure; None to give up.
 
-        Where the provider says when to come back it is obeyed, or the request is given up: to come earlier only makes
-        the wait longer.
+        Where the provider says when to come back, nobody comes earlier, which would only make the wait longer; or the
+        request is given up. "At once" is no answer to that: the retries would be used up in a moment.
         """
         if not failure.is_temporary or failed > self.retries:
             return None
-        if failure.retry_after is not None:
-            return failure.retry_after if failure.retry_after <= self.max_wait else None
-        doubled = self.first_wait * 2.0 ** (failed - 1)
-        return min(self.max_wait, doubled * (1 + _SPREAD * _random.random()))
+        asked = failure.retry_after or 0.0
+        if asked > self.max_wait:
+            return None
+        wait = max(asked, self.first_wait * 2.0 ** (failed - 1))
+        return min(self.max_wait, wait * (1 + _SPREAD * _random.random()))
 
 
 async def with_retries(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from turns.core.marks import INTERRUPTED
 from turns.core.messages import ToolUseBlock
 
 
@@ -120,7 +121,7 @@ def interruption_note(
     not_started: Sequence[ToolUseBlock] = (),
 ) -> str:
     """Return what the next turn's prompt says about a turn that did not reach its end (H5)."""
-    lines = [f"[INTERRUPTED] The previous turn did not reach its end: {_ENDED[cause]}."]
+    lines = [f"{INTERRUPTED} did not reach its end: {_ENDED[cause]}."]
     if indeterminate:
         lines.append(
             f"May have run in part or whole, check before repeating: {_list(indeterminate)}."

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,11 +148,11 @@ class TurnRunner:
         self.clock = self._start_clock()
         try:
             prompt = await self._journal.prompt()
-            messages = list(prompt.messages)
-            note = "\n\n".join(part for part in (self._cast.instructions, prompt.note) if part)
-            ending = await self._converse(messages, instructions=note)
+            messages = _with_note(prompt.messages, prompt.note)
+            instructions = self._cast.instructions
+            ending = await self._converse(messages, instructions=instructions)
             if ending.status is TurnStatus.TIMED_OUT and not self.token.is_cancelled:
-                await self._report(messages, instructions=note)
+                await self._report(messages, instructions=instructions)
                 return self._ended_by_token()
             return ending  # noqa: TRY300 - one of two ways out
         except Fenced:
@@ -292,6 +292,17 @@ class TurnRunner:
         errors = [error for task in tasks if (error := task.exception()) is not None]
         if errors:
             raise errors[0]
+
+
+def _with_note(messages: Sequence[Message], note: str) -> list[Message]:
+    """Put the note into the last message: in the instructions it would cost the provider's cache of all the others."""
+    if not note:
+        return list(messages)
+    block = TextBlock(text=note)
+    if messages and messages[-1].role == "user":
+        last = messages[-1]
+        return [*messages[:-1], replace(last, content=(block, *last.content))]
+    return [*messages, Message(role="user", content=(block,))]
 
 
 def _block(call: ToolCall, outcome: ToolOutcome) -> ToolResultBlock:

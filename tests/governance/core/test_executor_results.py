@@ -300,7 +300,7 @@ class TestRefusal:
 
         outcome = await stage.run(input=call_input)
 
-        self.check(stage, outcome, ErrorType.INVALID_INPUT, "Correct the input")
+        self.check(stage, outcome, ErrorType.INVALID_INPUT, ". Correct the input")
 
     async def test_of_input_that_could_not_be_read(self):
         stage = Stage()

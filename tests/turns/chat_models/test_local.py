@@ -230,11 +230,11 @@ class TestTalk:
             RepairCause.USER, indeterminate=[ToolUseBlock(id="call_1_1", name="exec")]
         )
 
-        text = (await reply_to(request_for("so?", instructions=f"Be kind.\n\n{note}"))).text
+        message = Message(role="user", content=(TextBlock(text=note), TextBlock(text="so?")))
+        text = (await reply_to(request_for(message))).text
 
         assert text.startswith("By the way: the previous turn did not reach its end: the user")
         assert "check before repeating: exec (call_1_1)" in text
-        assert "Be kind" not in text
 
     async def test_without_a_note_there_is_nothing_by_the_way(self):
         text = (await reply_to(request_for("so?", instructions="Be kind."))).text

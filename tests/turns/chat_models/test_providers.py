@@ -136,6 +136,82 @@ async def test_anthropics_thinking_is_told_apart_from_the_answer(serve):
     assert reply_of(said).text == "It is 42."
 
 
+def cuts(text, size):
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 8, 1000])
+@pytest.mark.parametrize(
+    ("written", "thought", "text"),
+    [
+        ("<think>Let me see.</think>\n\nIt is 42.", "Let me see.", "It is 42."),
+        ("<think>\n</think>\n\nIt is 42.", "\n", "It is 42."),
+        ("It is <think>hm</think>42.", "hm", "It is 42."),
+        ("<think>a < b</think>1 < 2 <thin", "a < b", "1 < 2 <thin"),
+        ("<think>never done", "never done", ""),
+        ("Write `<think>` first, <b>.", "", "Write `<think>` first, <b>."),
+        ("```\n<think>a `b` c</think>\n```", "", "```\n<think>a `b` c</think>\n```"),
+        ("`a` <think>x</think>``", "x", "`a` ``"),
+    ],
+)
+async def test_thoughts_between_tags_are_no_part_of_the_answer(serve, written, thought, text, size):
+    """Servers of one's own write them so; they may come in any pieces."""
+    await serve(completions.answer(completions.text(*cuts(written, size))))
+
+    said = await deltas(model_of(OPENAI))
+
+    assert "".join(delta.text for delta in said if isinstance(delta, ThinkingDelta)) == thought
+    assert reply_of(said).text == text
+
+
+@pytest.mark.parametrize("ids", [("call_a", "call_b"), (None, None)])
+async def test_two_calls_under_one_index_are_two_calls(serve, ids):
+    """Some compatible servers number every call of an answer 0."""
+    pieces = [
+        completions.delta(
+            tool_calls=[
+                {
+                    "index": 0,
+                    "id": id,
+                    "type": "function",
+                    "function": {"name": "get_weather", "arguments": arguments},
+                }
+            ]
+        )
+        for id, arguments in zip(
+            ids, ('{"location": "Paris"}', '{"location": "Rome"}'), strict=True
+        )
+    ]
+    await serve(completions.answer(*pieces, finish_reason="tool_calls"))
+
+    calls = reply_of(await deltas(model_of(OPENAI))).calls(scope="s")
+
+    assert [call.problem for call in calls] == ["", ""]
+    assert [call.input["location"] for call in calls] == ["Paris", "Rome"]
+    assert len({call.id for call in calls}) == 2
+
+
+async def test_a_call_whose_id_and_name_come_with_every_piece_is_one_call(serve):
+    pieces = [
+        completions.delta(
+            tool_calls=[
+                {
+                    "index": 0,
+                    "id": "call_a",
+                    "type": "function",
+                    "function": {"name": name, "arguments": arguments},
+                }
+            ]
+        )
+        for name, arguments in (("get_weather", '{"location"'), ("", ': "Paris"}'), ("", ""))
+    ]
+    await serve(completions.answer(*pieces, finish_reason="tool_calls"))
+
+    (call,) = reply_of(await deltas(model_of(OPENAI))).calls(scope="s")
+
+    assert (call.problem, dict(call.input)) == ("", {"location": "Paris"})
+
+
 async def test_the_reasoning_of_a_compatible_server_is_told_apart_from_the_answer(serve):
     await serve(
         completions.answer(completions.reasoning("Let me", " see."), completions.text("42"))

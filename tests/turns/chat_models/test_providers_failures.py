@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.support import PATIENCE, eventually
-from tests.turns.chat_models.dialects import ANTHROPIC, DIALECTS, KEY, OPENAI, model_of
+from tests.turns.chat_models.dialects import ANTHROPIC, DIALECTS, GOOGLE, KEY, OPENAI, model_of
 from tests.turns.chat_models.servers import (
     Break,
     Hold,
@@ -20,7 +20,7 @@ from tests.turns.chat_models.servers import (
 )
 from tests.turns.chat_models.test_providers import ASKED, deltas
 from turns.chat_models import close_connections, get_chat_model
-from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
+from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure, span
 from turns.chat_models.limits import StreamLimits
 from turns.core.chat_model import Notice, Stop, StopReason, TextDelta
 
@@ -107,8 +107,8 @@ REFUSALS = {
         messages.error("413 Request Entity Too Large", "request_too_large", THEIR_WORDS),
         completions.error("413 Request Entity Too Large", THEIR_WORDS),
         gemini.error("413 Request Entity Too Large", THEIR_WORDS, "INVALID_ARGUMENT"),
-        "context_too_long",
-        "new conversation",
+        "chat_model_request_too_large",
+        "shorter message",
     ),
     "no credit": (
         messages.error(
@@ -171,6 +171,16 @@ BUSY = {
         *[Response([b"<html>no healthy upstream</html>"], status="503 Service Unavailable")] * 3,
         "The model is not available; retrying in 1 s.",
     ),
+    "408": (
+        *[Response([b"<html>too slow</html>"], status="408 Request Timeout")] * 3,
+        "The model's provider ran out of time; retrying in 1 s.",
+    ),
+    "409": (
+        messages.error("409 Conflict", "conflict", THEIR_WORDS),
+        completions.error("409 Conflict", THEIR_WORDS),
+        gemini.error("409 Conflict", THEIR_WORDS, "ABORTED"),
+        "The model's provider was at odds with another request; retrying in 1 s.",
+    ),
     "broken before the first byte": (
         *[Response([Break()], headers={})] * 3,
         "The model cannot be reached; retrying in 1 s.",
@@ -218,10 +228,28 @@ async def test_a_provider_that_says_when_to_come_back_is_obeyed(serve, dialect):
     await serve(COME_BACK[dialect.provider])
     stream = model_of(dialect).stream(ASKED)
 
-    assert await anext(stream) == Notice(
-        code="retrying", message="The model is busy; retrying in 4 s."
-    )
+    notice = await anext(stream)
+    assert notice.message in {f"The model is busy; retrying in {wait} s." for wait in (4, 5)}
+    assert 4 <= notice.wait <= 5  # with a spread: those who were refused together come back apart
     await stream.aclose()
+
+
+@pytest.mark.parametrize(("asked", "least"), [("0", 0.4), ("1.5", 1.5), ("-1", 0.4), ("nan", 0.4)])
+async def test_at_once_and_fractions_are_understood(serve, asked, least):
+    bad = completions.error("429 Too Many Requests", "…", headers={"retry_after": asked})
+    await serve(bad)
+    stream = model_of(OPENAI, first_wait=0.4).stream(ASKED)
+
+    assert least <= (await anext(stream)).wait <= least * 1.25
+    await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 s"), (90, "90 s"), (3600, "60 min"), (10**30, "more than a day")],
+)
+def test_a_span_is_told_in_words(seconds, words):
+    assert span(seconds) == words
 
 
 async def test_a_wait_that_is_too_long_is_not_begun(serve):
@@ -373,6 +401,7 @@ async def test_an_error_inside_a_stream_that_has_begun_is_not_repeated(serve):
     failure = await failed(model_of(ANTHROPIC), said)
 
     assert failure.code == "chat_model_unavailable"
+    assert "What it said is kept" in failure.message
     assert TextDelta("So") in said
     assert len(server.requests) == 1
 
@@ -383,6 +412,51 @@ async def test_a_declined_answer_is_told(serve, dialect):
     await serve(dialect.ended_by(reason))
 
     assert (await failed(model_of(dialect))).code == "chat_model_declined"
+
+
+ENDED_EARLY = {
+    "anthropic": [
+        ("pause_turn", "chat_model_ended_early"),
+        ("brand_new", "chat_model_ended_early"),
+    ],
+    "openai": [("guardrail_intervened", "chat_model_ended_early")],
+    "google": [
+        ("MALFORMED_FUNCTION_CALL", "chat_model_malformed_call"),
+        ("UNEXPECTED_TOOL_CALL", "chat_model_malformed_call"),
+        ("OTHER", "chat_model_ended_early"),
+        ("LANGUAGE", "chat_model_ended_early"),
+    ],
+}
+
+
+async def test_another_end_of_an_answer_is_not_called_a_broken_connection(serve, dialect):
+    for reason, code in ENDED_EARLY[dialect.provider]:
+        server = await serve(dialect.ended_by(reason, *dialect.text("So")))
+        await close_connections()
+
+        failure = await failed(model_of(dialect))
+
+        assert failure.code == code, reason
+        assert len(server.requests) == 1
+
+
+async def test_a_call_that_google_could_not_read_is_asked_for_again_if_nothing_was_said(serve):
+    malformed = GOOGLE.ended_by("MALFORMED_FUNCTION_CALL")
+    await serve(malformed, GOOGLE.answer(GOOGLE.text("Here.")))
+
+    said = await deltas(model_of(GOOGLE))
+
+    (notice,) = [delta for delta in said if isinstance(delta, Notice)]
+    assert notice.message.startswith("The model asked for a tool in a way that cannot be read; ")
+    assert said[-1] == Stop(StopReason.END)
+
+
+async def test_an_answer_without_a_word_is_said(serve, dialect):
+    await serve(dialect.answer())
+
+    said = await deltas(model_of(dialect))
+
+    assert [delta.code for delta in said if isinstance(delta, Notice)] == ["answer_empty"]
 
 
 @pytest.mark.parametrize("place", ["before the headers", "after the headers"])

@@ -62,12 +62,15 @@ class TestCompleted:
         assert written.index(("save_reply", 1)) < written.index(("call_started", "c1"))
         assert written.index(("save_reply", 1)) < written.index(("call_started", "c2"))
 
-    async def test_instructions_and_the_note_on_the_previous_turn_reach_the_model(self, stage):
+    async def test_the_note_on_the_previous_turn_is_in_the_last_message(self, stage):
+        """In the instructions it would cost the provider's cache of all the messages between."""
         stage.journal = RecordingJournal("go on", note="The previous turn was interrupted.")
 
         _ending, model = await stage.run([text("Yes.")], instructions="Be brief.")
 
-        assert model.requests[0].instructions == "Be brief.\n\nThe previous turn was interrupted."
+        assert model.requests[0].instructions == "Be brief."
+        said = [block.text for block in model.requests[0].messages[-1].texts]
+        assert said == ["The previous turn was interrupted.", "go on"]
 
     async def test_usage_is_summed_over_the_steps(self, stage):
         await stage.run(

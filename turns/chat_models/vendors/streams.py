@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass
@@ -30,12 +31,19 @@ from pydantic_ai.settings import ModelSettings
 
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
+from turns.chat_models.vendors.thoughts import Thoughts
 from turns.chat_models.vendors.translation import deltas_of, history_of, parameters_of
 from turns.core.chat_model import ChatDelta, ChatRequest, Stop, StopReason, Usage
 
 logger = logging.getLogger(__name__)
 
-_TOO_LARGE = 413
+_KINDS_BY_STATUS = {
+    408: FailureKind.TIMED_OUT,
+    409: FailureKind.CONFLICT,
+    413: FailureKind.TOO_LARGE,
+}
+# Google's reasons for an answer whose call it could not read itself.
+_MALFORMED_CALLS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"})
 _ANY_MODEL = 16_384  # tokens that every model may answer with; some providers refuse a limit beyond the model's own
 # The first that fits: the special ones before those that they are special cases of.
 _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
@@ -72,17 +80,22 @@ def connect(
         ImportError: the vendor's SDK is not installed.
     """
     http_client = create_async_httpx2_client()
-    model = import_module(vendor).make_model(
-        model_name, key=key, base_url=base_url, http_client=http_client
+    module = import_module(vendor)
+    model = module.make_model(model_name, key=key, base_url=base_url, http_client=http_client)
+    thinks_in_text = getattr(module, "THINKS_IN_TEXT", False)
+    return Connection(
+        model, http_client=http_client, subject=subject, thinks_in_text=thinks_in_text
     )
-    return Connection(model, http_client=http_client, subject=subject)
 
 
 class Connection:
     """A vendor's model with its pool of connections, which belongs to one event loop."""
 
-    def __init__(self, model: Model, *, http_client: AsyncClient, subject: Subject) -> None:
+    def __init__(
+        self, model: Model, *, http_client: AsyncClient, subject: Subject, thinks_in_text: bool
+    ) -> None:
         self._model = model
+        self._thinks_in_text = thinks_in_text
         self._http_client = http_client
         self._subject = subject
 
@@ -99,13 +112,17 @@ class Connection:
             ProviderFailure: the provider did not answer, or not to the end.
         """
         progress = _Progress()
+        thoughts = Thoughts() if self._thinks_in_text else None
         try:
             async with aclosing(self._events(request, limits, progress)) as events:
                 async for event in events:
                     for delta in deltas_of(event):
-                        yield delta
+                        for known in thoughts.take(delta) if thoughts else (delta,):
+                            yield known
                     if progress.events == 1:
                         yield progress.usage  # so that a cancelled request counts as well
+            for held in thoughts.rest() if thoughts else ():
+                yield held
             for last in self._last_words(progress):
                 yield last
         except TimeoutError as error:
@@ -148,9 +165,7 @@ class Connection:
         if reason == "content_filter":
             raise failure(FailureKind.DECLINED, self._subject)
         if reason not in _STOP_REASONS:
-            raise failure(
-                FailureKind.DROPPED if progress.events else FailureKind.UNREADABLE, self._subject
-            )
+            raise failure(_early_end(progress), self._subject)
         yield Stop(_STOP_REASONS[reason])
 
     def _out_of_time(self, limits: StreamLimits, progress: "_Progress") -> ProviderFailure:
@@ -164,8 +179,12 @@ class Connection:
         if progress.events and kind in _BROKEN:
             kind = FailureKind.DROPPED
         logger.debug("A provider failed", exc_info=error, extra={"code": kind.value})
-        retry_after = error.retry_after if isinstance(error, ModelAPIError) else None
-        return failure(kind, self._subject, retry_after=retry_after)
+        return failure(
+            kind,
+            self._subject,
+            retry_after=_retry_after(error),
+            has_begun=progress.events > 0,
+        )
 
 
 @dataclass(slots=True)
@@ -189,9 +208,33 @@ def _settings_of(request: ChatRequest) -> ModelSettings | None:
 
 
 def _kind_of(error: Exception) -> FailureKind:
-    if isinstance(error, ModelHTTPError) and error.status_code == _TOO_LARGE:
-        return FailureKind.CONTEXT_TOO_LONG
+    status = error.status_code if isinstance(error, ModelHTTPError) else None
+    if status in _KINDS_BY_STATUS and not isinstance(error, ModelContextWindowExceededError):
+        return _KINDS_BY_STATUS[status]
     for category, kind in _KINDS:
         if isinstance(error, category):
             return kind
     return FailureKind.UNREADABLE
+
+
+def _early_end(progress: "_Progress") -> FailureKind:
+    """Return what an answer is that ended for none of the usual reasons, or for none at all."""
+    details = progress.response.provider_details if progress.response else None
+    told = (details or {}).get("finish_reason")
+    if told in _MALFORMED_CALLS:
+        return FailureKind.MALFORMED_CALL
+    if told:
+        return FailureKind.ENDED_EARLY
+    return FailureKind.DROPPED if progress.events else FailureKind.UNREADABLE
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Return the seconds that the provider asks for, also as a fraction."""
+    if not isinstance(error, ModelAPIError) or error.retry_after is not None:
+        return error.retry_after if isinstance(error, ModelAPIError) else None
+    headers = error.headers if isinstance(error, ModelHTTPError) else None
+    try:
+        seconds = float((headers or {}).get("retry-after", ""))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None
