@@ -33,6 +33,7 @@ from governance.durations import to_ms
 from governance.models import Approval, ToolCall
 from governance.storable import storable_json, storable_text
 
+UNWATCHED = "unwatched"  # instead of what a body did late: its end cannot be seen
 _NAME_LENGTH = 128
 _RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
 _GIVEN_UP = (
@@ -140,7 +141,7 @@ def end(*, group: str, call_id: str, outcome: ToolOutcome) -> bool:
 def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
     """Record what the body of a call that was given up did after all (T11), once; the result stays as it was."""
     ended = ToolCall.objects.filter(
-        group=group, call_id=call_id, status__in=_GIVEN_UP, late_kind=""
+        group=group, call_id=call_id, status__in=_GIVEN_UP, late_kind__in=("", UNWATCHED)
     )
     return (
         ended.update(
@@ -148,6 +149,12 @@ def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
         )
         == 1
     )
+
+
+def watch_no_more(calls: Iterable[ToolCall]) -> None:
+    """Note that nobody will see any more how these given-up calls end: they may have, or still run elsewhere."""
+    rows = ToolCall.objects.filter(pk__in=[call.pk for call in calls], late_kind="")
+    rows.update(late_kind=UNWATCHED)
 
 
 def close_open(*, group: str, close: Callable[[ToolCall], ToolOutcome]) -> list[ToolCall]:

@@ -109,6 +109,12 @@ def call(group: str, call_id: str) -> ToolCall:
     return ToolCall.objects.get(group=group, call_id=call_id)
 
 
+def given_up() -> list[ToolCall]:
+    """Return the calls that were given up and whose end is still watched for, without their long texts."""
+    rows = ToolCall.objects.filter(status=CallStatus.ABANDONED, late_kind="")
+    return list(rows.only("group", "call_id", "tool_name", "ended_at").order_by("pk"))
+
+
 def may_still_run(group: str) -> list[str]:
     """Return the names of the tools whose calls of a group were given up and have not been seen to end."""
     left = ToolCall.objects.filter(group=group, status=CallStatus.ABANDONED, late_kind="")

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from governance import CallStatus, ErrorType, Limit, registry, selectors
+from governance import CallStatus, ErrorType, Limit, recorder, registry, selectors
 from governance import approvals as governance_approvals
 from governance.approvals import ApprovalRow
 from governance.selectors import CallRow
@@ -98,7 +98,8 @@ def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None)
 
 def result_fields(row: CallRow) -> dict[str, Any]:
     """Return how a call ended: the part that the `tool_result` event shares with the snapshot."""
-    late = {"kind": row.late_kind, "after_ms": row.late_after_ms} if row.late_kind else None
+    has_settled = row.late_kind not in ("", recorder.UNWATCHED)
+    late = {"kind": row.late_kind, "after_ms": row.late_after_ms} if has_settled else None
     return {
         "result": row.result[:RESULT_LENGTH],
         "is_error": row.is_error,

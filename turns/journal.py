@@ -28,7 +28,7 @@ from governance import (
 )
 from governance.doors import database_door, reading_door
 from governance.storable import storable_json, storable_text
-from turns import log, messages, sinks, wishes
+from turns import leftovers, log, messages, sinks, wishes
 from turns.approvals import Asking, Concluding
 from turns.calls import result_events, start_event
 from turns.core.chat_model import Notice
@@ -160,10 +160,11 @@ class DatabaseJournal:
         checkpoint("after_result")
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
-        """Record what came too late (T11); the turn may be over, so nothing is told."""
+        """Store and tell that the body has ended after all (T11); the turn may be over by now."""
         with suppress(Fenced):
-            settle = partial(_settle_late, group=self._group, call_id=call.id, late=late)
-            await self._until_done(settle)
+            settle = partial(_settle_late, self._turn.id, call.id, late)
+            if (told := await self._until_done(settle)) is not None:
+                await sinks.publish(*told)
 
     async def _write(self, change: Change, *arguments: Any, is_repeated: bool = True) -> None:
         self._check_lease()
@@ -202,7 +203,7 @@ def _prompt(turn: ClaimedTurn, history: History) -> Prompt:
     return Prompt(messages=history.messages, note=note_on_previous(Turn.objects.get(pk=turn.id)))
 
 
-_settle_late = database_door(recorder.settle_late)
+_settle_late = database_door(leftovers.settle)
 
 
 def _open_reply(turn: Turn, step: int) -> Events:

@@ -238,6 +238,20 @@ class ToolResult(Event):
     ended_by: dict[str, Any] | None
 
 
+class ToolSettled(Event):
+    """A call that was given up, and might still have been running, has ended after all; its result stays as it was.
+
+    `kind`: `returned`, `raised`, `cancelled`, or `process_ended`, with the process that ran it. It may come after `turn_end`.
+    """
+
+    type: Literal["tool_settled"]
+    tool_id: str
+    tool_name: str
+    status: str
+    kind: str
+    after_ms: Limit
+
+
 class SubAgent(Event):
     """A call has set a sub-agent to work, in a turn and a conversation of its own; a detached one is not waited for."""
 
@@ -326,6 +340,7 @@ EVENTS = (
     ToolDeadline,
     ToolTimeout,
     ToolResult,
+    ToolSettled,
     SubAgent,
     TurnAbort,
     TurnEnd,

@@ -48,6 +48,8 @@ CHAT_TEXTS: dict[str, Promise] = {
     "stopping_later": _("Will be cancelled when connected"),
     "timing_out": _("timed out, ending it…"),
     "last_seen": _("last seen {ago} ago"),
+    "call_abandoned_settled": _("no longer waited for; it has ended since"),
+    "late_process": _("The process that ran it has ended since."),
     "late": _("It ended {after} after it was given up; that result is ignored."),
     "arguments": _("Arguments"),
     "sub_agent_open": _("Open {agent}"),

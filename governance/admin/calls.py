@@ -10,11 +10,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.cells import NOTHING, by_whom, moment, source, span
+from governance.admin.cells import NOTHING, by_whom, call_status, moment, source, span
 from governance.admin.filters import DurationFilter, HappeningFilter, LimitFilter, ToolFilter
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.durations import format_limit
 from governance.models import ToolCall
+from governance.recorder import UNWATCHED
 
 _LONG_FIELDS = ("input", "result", "detail", "late_text", "progress", "deadline_changes")
 # Statuses that leave open why.
@@ -44,6 +45,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     )
     date_hierarchy = "requested_at"
     readonly_fields = [
+        "outcome",
         "ran",
         "waited",
         "limit",
@@ -64,7 +66,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
             {
                 "fields": [
                     "tool_name",
-                    "status",
+                    "outcome",
                     "error_type",
                     "what_is_known",
                     "ended_by",
@@ -116,7 +118,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("status"), ordering="status")
     def outcome(self, obj: ToolCall) -> str:
         """Where it is, or how it ended; and why where that says too little."""
-        status: str = obj.get_status_display()
+        status = call_status(obj)
         if obj.status not in _UNEXPLAINED or not obj.error_type:
             return status
         return f"{status}: {obj.get_error_type_display()}"
@@ -175,6 +177,8 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:
         """The disposition in words (C13)."""
+        if obj.late_kind and obj.late_kind != UNWATCHED and obj.disposition == "indeterminate":
+            return _("indeterminate: it has ended since, and may have been applied")
         return obj.get_disposition_display() or NOTHING
 
     @admin.display(description=gettext_lazy("late settlement"))
@@ -182,8 +186,10 @@ class ToolCallAdmin(ReadOnlyAdmin):
         """What the body did after its outcome (T11)."""
         if not obj.late_kind:
             return NOTHING
+        if obj.late_kind == UNWATCHED:
+            return _("its end was not seen")
         words = _("%(kind)s %(after)s after the outcome") % {
-            "kind": obj.late_kind,
+            "kind": obj.late_kind.replace("_", " "),
             "after": span(obj.late_after_ms),
         }
         return format_html("{}<pre>{}</pre>", words, obj.late_text) if obj.late_text else words

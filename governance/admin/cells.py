@@ -6,8 +6,12 @@ from typing import Any
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
 
+from governance.core.calls import CallStatus
 from governance.durations import format_duration
+from governance.models import ToolCall
+from governance.recorder import UNWATCHED
 from governance.words import cancel_reasons, cancel_sources, in_words, timeout_sources
 
 NOTHING = "—"
@@ -36,6 +40,18 @@ def moment(at: datetime | None) -> str:
 def source(timeout_source: str) -> str:
     """Return in words where a limit came from."""
     return in_words(timeout_source, timeout_sources())
+
+
+def call_status(call: ToolCall) -> str:
+    """Return a call's status in words; of one that was given up what is known of its end by now."""
+    status: str = call.get_status_display()
+    if call.status != CallStatus.ABANDONED or not call.late_kind:
+        return status
+    return (
+        _("given up, end not seen")
+        if call.late_kind == UNWATCHED
+        else _("given up, has ended since")
+    )
 
 
 def by_whom(row: Any) -> str:

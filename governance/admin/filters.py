@@ -11,15 +11,20 @@ from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.deadline import Limit
 from governance.core.registry import registry
 from governance.models import ToolCall, ToolPolicy
+from governance.recorder import UNWATCHED
 
 _HAPPENINGS: dict[str, tuple[Any, Q]] = {
     "open": (_("Not ended yet"), Q(status__in=OPEN_STATUSES)),
     "asked": (_("Waits for a person"), Q(status=CallStatus.AWAITING_APPROVAL)),
     "timed_out": (_("Timed out"), Q(error_type=ErrorType.TIMEOUT)),
     "cancelled": (_("Cancelled"), Q(error_type=ErrorType.CANCELLED)),
-    "abandoned": (_("Abandoned: may still run"), Q(status=CallStatus.ABANDONED)),
+    "abandoned": (_("Abandoned: may still run"), Q(status=CallStatus.ABANDONED, late_kind="")),
+    "unwatched": (
+        _("Abandoned: its end was not seen"),
+        Q(status=CallStatus.ABANDONED, late_kind=UNWATCHED),
+    ),
     "repaired": (_("Repaired"), Q(status=CallStatus.REPAIRED)),
-    "late": (_("Settled after its end"), ~Q(late_kind="")),
+    "late": (_("Settled after its end"), ~Q(late_kind__in=("", UNWATCHED))),
     "moved": (_("Limit changed while it ran"), ~Q(deadline_changes=[])),
     "capped": (_("Asked for more than it got"), Q(asked_timeout_ms__isnull=False)),
 }

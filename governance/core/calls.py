@@ -161,6 +161,6 @@ class ToolOutcome:
 class LateSettlement:
     """What an abandoned or timed-out body did after all (T11): recorded, never shown as the result."""
 
-    kind: str  # "returned" | "raised" | "cancelled"
+    kind: str  # "returned" | "raised" | "cancelled" | "process_ended"
     text: str
     after: float  # seconds since the outcome

@@ -299,6 +299,13 @@ test("the answer to a cancel word comes after the end, and a page that is opened
   }
 });
 
+test("the end of a call that was given up shows live what a page shows that is opened later", () => {
+  const settled = { type: "tool_settled", tool_id: "a", status: "abandoned", kind: "returned", after_ms: 7_300 };
+  const events = numbered([START, asks("a"), starts("a"), results("a", "abandoned"), ends("cancelled"), settled]);
+  assert.deepEqual(only(opened(...events)).calls.a?.late, { kind: "returned", afterMs: 7_300 });
+  assert.equal(only(opened(...events.slice(0, -1))).calls.a?.late, null);
+});
+
 test("a refused message is not on its way any more", () => {
   const sent = opened({ type: "local_message", clientId: "c1", text: "hello" });
   const refused = play(sent, [{ type: "error", code: "queue_full", message: "Too many wait.", client_id: "c1" }]);

@@ -25,6 +25,7 @@ const words = new Words(
     tier_running: "running",
     tier_slow: "slow",
     tier_very_slow: "very slow",
+    call_abandoned_settled: "no longer waited for; it has ended since",
     call_timed_out: "timed out after {limit}",
     call_timed_out_idle: "timed out: no sign of life for {limit}",
     call_abandoned_idle: "no sign of life for {limit}; it may still be running",
@@ -111,6 +112,8 @@ test("every end of a call has its words", () => {
   const idle = { timeout_ms: 30_000, idle_timeout_ms: 1_500, limit_reached: "idle", duration_ms: 1_503 };
   assert.equal(said({ status: "timed_out", ...idle }), "timed out: no sign of life for 1.5 s");
   assert.equal(said({ status: "abandoned", ...idle }), "no sign of life for 1.5 s; it may still be running");
+  const late = { kind: "returned", after_ms: 7_300 };
+  assert.equal(said({ status: "abandoned", ...idle, late }), "no longer waited for; it has ended since");
   assert.equal(said({ status: "cancelled", duration_ms: 11_500, ended_by: byAda }), "cancelled by you after 11.5 s");
   assert.equal(said({ status: "cancelled", duration_ms: 0, ended_by: byAda }), "cancelled by you");
   assert.equal(said({ status: "failed", duration_ms: 1_200 }), "failed after 1.2 s");

@@ -318,14 +318,24 @@ def assert_protocol(log: Iterable[dict[str, Any]]) -> None:
     log = list(log)
     assert [event["seq"] for event in log] == list(range(1, len(log) + 1))
     for turn_id in {event["turn_id"] for event in log}:
-        events = [event for event in log if event["turn_id"] == turn_id]
-        _assert_turn([event for event in events if event["type"] not in OF_CONVERSATIONS])
+        named = [event for event in log if event["turn_id"] == turn_id]
+        _assert_settled(named)
+        events = [event for event in named if event["type"] not in OF_CONVERSATIONS]
+        _assert_turn(events)
         by_call: dict[str, list[str]] = {}
         for event in events:
             if "tool_id" in event:
                 by_call.setdefault(event["tool_id"], []).append(event["type"])
         for tool_id, types in by_call.items():
             _assert_call(tool_id, types, has_ended=events[-1]["type"] == "turn_end")
+
+
+def _assert_settled(events: Sequence[dict[str, Any]]) -> None:
+    """A call that was given up ends late, once, after its result; that may be said after the turn's end."""
+    for tool_id in {event["tool_id"] for event in events if event["type"] == "tool_settled"}:
+        types = [event["type"] for event in events if event.get("tool_id") == tool_id]
+        assert types[-2:] == ["tool_result", "tool_settled"], (tool_id, types)
+        assert types.count("tool_settled") == 1, (tool_id, types)
 
 
 def _assert_turn(events: Sequence[dict[str, Any]]) -> None:

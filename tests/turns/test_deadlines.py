@@ -59,7 +59,7 @@ async def test_a_late_result_is_recorded_and_never_shown(stage: Stage, props: Pr
     stage.play([limited("a", "stubborn", 30), limited("b", "blocked", 30)], [text("Fine.")])
     turn = await stage.run()
     shown = await stage.history()
-    told = list(stage.listener.events)
+    told = stage.listener.stored(stage.id)
     props.open("a")
     props.open("b")
 
@@ -72,8 +72,12 @@ async def test_a_late_result_is_recorded_and_never_shown(stage: Stage, props: Pr
         assert made.late_text == f"{name} finished late"
         assert made.late_after_ms >= 0
         assert made.result.startswith("[TIMEOUT]")
+    for name in "ab":
+        await stage.listener.until("tool_settled", tool_id=name, kind="returned")
     assert await stage.history() == shown
-    assert stage.listener.events == told
+    later = stage.listener.stored(stage.id)[len(told) :]
+    assert {event["type"] for event in later} == {"tool_settled"}
+    await stage.check()
 
 
 async def test_a_shorter_limit_is_obeyed_by_the_running_call(stage: Stage):

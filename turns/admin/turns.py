@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from governance import CancelSource, approvals
 from governance import selectors as governance
-from governance.admin.cells import NOTHING, by_whom, moment, source, span
+from governance.admin.cells import NOTHING, by_whom, call_status, moment, source, span
 from governance.admin.filters import ConditionFilter
 from turns import log, services
 from turns.admin.rows import link, outcome_words, table
@@ -195,7 +195,7 @@ class TurnAdmin(IdSearchAdmin):
                 (
                     call.step,
                     link("governance_toolcall", call.pk, call.tool_name),
-                    call.get_status_display(),
+                    call_status(call),
                     span(call.duration_ms),
                     f"{span(call.timeout_ms)} ({source(call.timeout_source)})"
                     if call.timeout_ms

@@ -22,6 +22,7 @@ class EventType(StrEnum):
     SUB_AGENT = "sub_agent"
     TURN_ABORT = "turn_abort"
     TURN_END = "turn_end"
+    TOOL_SETTLED = "tool_settled"
     CANCEL_ACKNOWLEDGED = "cancel_acknowledged"
     HISTORY_REPAIRED = "history_repaired"
     CONVERSATION_PARKED = "conversation_parked"

@@ -6,13 +6,14 @@ Every process looks, also one that runs no turns; whoever comes first ends a tur
 import logging
 from collections.abc import Collection, Iterable
 from datetime import timedelta
+from itertools import count
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from governance import Cancellation, CancelReason
 from governance.moments import ago
-from turns import acknowledgements, processes
+from turns import acknowledgements, leftovers, processes
 from turns.core.ports import TurnEnding
 from turns.core.runner import ending_of
 from turns.core.turns import LIVE_STATUSES, TurnStatus
@@ -26,6 +27,9 @@ from turns.sub_agents import cascades, deliveries
 logger = logging.getLogger(__name__)
 
 CLAIM_GRACE = timedelta(seconds=10)
+SWEEPS_PER_LOOK = 30  # at what calls of processes that are gone have left behind
+
+_sweeps = count(1)
 
 
 def sweep(process: Process, live: Collection[UUID]) -> News:
@@ -33,6 +37,8 @@ def sweep(process: Process, live: Collection[UUID]) -> News:
     news = end_lost(process, live)
     news.add(end_orphaned())
     news.add(mend())
+    if next(_sweeps) % SWEEPS_PER_LOOK == 0:
+        news.batches += leftovers.settle_gone()
     return news
 
 
@@ -62,6 +68,7 @@ def recover() -> tuple[News, list[UUID]]:
     """
     news = end_orphaned()
     news.add(mend())
+    news.batches += leftovers.settle_gone()
     return news, waiting_conversations()
 
 

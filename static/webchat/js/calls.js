@@ -50,13 +50,16 @@ export function callFromWire(wire, clock) {
     endedBy: endedByFrom(wire.ended_by),
     stoppingAt: status === "cancelling" ? clock.now : null,
     expectedMs: wire.expected_ms ?? null,
-    lateMs: wire.late?.after_ms ?? null,
+    late: wire.late ? lateFrom(wire.late) : null,
     limitChange: null,
     subAgent: subAgentFrom(wire.sub_agent),
     approval: approvalFromWire(wire.approval, 0, clock),
     isDeciding: false,
   };
 }
+
+/** How a call ended that had been given up. @param {Record<string, any>} wire */
+export const lateFrom = (wire) => ({ kind: String(wire.kind ?? ""), afterMs: wire.after_ms ?? null });
 
 /** @param {Record<string, any>} frame a `tool_approval` @param {number} ageMs @param {Clock} clock @returns {Call} */
 export function callFromQuestion(frame, ageMs, clock) {

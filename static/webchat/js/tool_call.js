@@ -162,7 +162,7 @@ export class ToolCallElement extends HTMLElement {
     const isRunning = call.status === "running";
     this.#extend.hidden = !isRunning || !call.timeoutMs || isStopping || frozenAt !== null;
     this.#extend.setAttribute("aria-label", words.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
-    const isLate = call.lateMs !== null;
+    const isLate = call.late !== null;
     const verdict = verdictWords(words, call, viewer);
     setText(this.#verdict, verdict);
     this.#foot.hidden = !(isRunning || isLate || verdict);

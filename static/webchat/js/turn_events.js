@@ -1,7 +1,15 @@
 /** What each of the protocol's numbered events does to its turn. */
 
 import { withDecision } from "./approval.js";
-import { callFromQuestion, callFromStart, callFromWire, endedByFrom, moveLimits, settleCall } from "./calls.js";
+import {
+  callFromQuestion,
+  callFromStart,
+  callFromWire,
+  endedByFrom,
+  lateFrom,
+  moveLimits,
+  settleCall,
+} from "./calls.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
 import {
@@ -26,7 +34,7 @@ import {
 const CARRIER = "sub_agent";
 
 /** What may be said of a turn after its end: events of the conversation that name it. */
-export const AFTER_END = new Set(["history_repaired", "cancel_acknowledged"]);
+export const AFTER_END = new Set(["history_repaired", "cancel_acknowledged", "tool_settled"]);
 
 /** @type {Record<string, (turn: Turn, frame: Frame, clock: Clock, state: State) => Turn>} */
 export const TURN_CHANGES = {
@@ -84,6 +92,7 @@ export const TURN_CHANGES = {
     errorCode: String(frame.error_code ?? turn.errorCode),
     stoppingAt: null,
   }),
+  tool_settled: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, late: lateFrom(frame) })),
   cancel_acknowledged: addAcknowledgement,
   history_repaired: (turn, frame) => {
     const repairs = /** @type {Array<{tool_id?: string}>} */ (frame.repairs ?? []);

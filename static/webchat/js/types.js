@@ -49,7 +49,7 @@
  *   endedBy: EndedBy|null,
  *   stoppingAt: number|null,
  *   expectedMs: number|null,
- *   lateMs: number|null,
+ *   late: Readonly<{kind: string, afterMs: number|null}>|null,
  *   approval: Approval|null,
  *   isDeciding: boolean,
  *   limitChange: LimitChange|null,

@@ -125,6 +125,7 @@ export function outcomeWords(words, call, viewer) {
   const after = call.durationMs === null ? "" : words.duration(call.durationMs);
   const reached = call.limitReached === "idle" ? call.idleTimeoutMs : call.timeoutMs;
   const limit = words.duration(reached ?? call.durationMs ?? 0);
+  if (call.status === "abandoned" && call.late !== null) return words.text("call_abandoned_settled");
   const key = `call_${call.status}_${call.limitReached}`;
   if (words.has(key)) return words.text(key, { limit, after });
   switch (call.status) {
@@ -189,7 +190,11 @@ function failedTurnWords(words, code) {
 
 /** @param {Words} words @param {Call} call */
 export const lateWords = (words, call) =>
-  call.lateMs === null ? "" : words.text("late", { after: words.duration(call.lateMs) });
+  call.late === null
+    ? ""
+    : words.text(call.late.kind === "process_ended" ? "late_process" : "late", {
+        after: words.duration(call.late.afterMs ?? 0),
+      });
 
 /** A call's arguments in a few words. @param {unknown} input @returns {string} */
 export function shortInput(input) {
