@@ -118,6 +118,12 @@ class Admission:
         if not self._take_policy(live, tool, host).enabled:
             raise ToolDisabled(tool.name)
         if tool.isolation not in self._isolations:
+            logger.warning(
+                "The tool %r is refused: it runs as %r, and this ToolExecutor has no invoker for that in `invokers`",
+                tool.name,
+                tool.isolation.value,
+                extra=outcomes.facts(live),
+            )
             raise GovernanceError(f"The tool {tool.name!r} cannot be run here.")
         arguments = {name: value for name, value in live.call.input.items() if name != "_meta"}
         return tool, tool.validate(arguments)

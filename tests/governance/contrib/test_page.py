@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib
+import os
+import subprocess
 import sys
 
 import pytest
@@ -18,35 +20,37 @@ def page(tmp_path, monkeypatch):
     """Import the page's examples as one module, as its reader would write them."""
     blocks = python_blocks(DOCS / "howto" / "pydantic-ai.md")
     module = "\n".join(block for block in blocks if "get_executor" not in block)
-    (tmp_path / "agent_of_the_page.py").write_text(module, "utf-8")
+    (tmp_path / "rooms.py").write_text(module, "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # for the worker processes
-    yield importlib.import_module("agent_of_the_page")
-    sys.modules.pop("agent_of_the_page")
+    # for the worker processes, and for another program
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(DOCS.parent))))
+    yield importlib.import_module("rooms")
+    sys.modules.pop("rooms")
 
 
-async def test_the_agent_answers(page):
-    with page.agent.override(model=scripted([call("book", room="The attic")])):
-        said = await page.answer("A room?", user="Ada", stop=CancellationToken())
+async def test_the_agent_answers_with_both_of_its_tools(page, capsys):
+    steps = [call("book", room="The attic"), call("primes_below", limit=100)]
+    with page.agent.override(model=scripted(steps)):
+        await page.main("A room, and how many?")
 
-    assert said == "The attic is Ada's."
-
-
-async def test_without_worker_processes_the_model_is_told_so(page):
-    with page.agent.override(model=scripted([call("primes_below", limit=100)])):
-        said = await page.answer("How many?", user="Ada", stop=CancellationToken())
-
-    assert "cannot be run here" in said
+    assert capsys.readouterr().out == "The attic is Ada's.|25\n"
 
 
-async def test_with_worker_processes_it_counts(page):
-    executor = page.make_executor()
+async def test_without_worker_processes_model_and_developer_are_told_so(page, caplog):
     model = scripted([call("primes_below", limit=100)])
-    result = await page.agent.run("go", model=model, deps="", capabilities=[Governance(executor)])
-    await executor.aclose()
+    result = await page.agent.run("go", model=model, deps="", capabilities=[Governance()])
 
-    assert result.output == "25"
-    assert isinstance(await page.make_rules(), Governance)
+    assert "cannot be run here" in result.output
+    assert "'primes_below' is refused: it runs as 'process'" in caplog.text
+
+
+def test_nothing_of_django_is_imported(page):
+    look = (
+        "import sys, rooms; print([name for name in ('django', 'channels') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "[]\n"
 
 
 async def test_one_call_is_cancelled(page):
