@@ -22,31 +22,45 @@ _WORDS = {
     "seconds": "s",
     "millisecond": "ms",
     "milliseconds": "ms",
-    "": "ms",
 }
 _PART = re.compile(r"\s*(\d+(?:[.,]\d+)?)\s*([a-z]*)", re.ASCII)
 _MAX_LENGTH = 60
+_LONGEST_MS = 10**15  # some thirty thousand years
+
+
+class UnitMissing(ValueError):
+    """A number alone: nobody can tell which unit was meant."""
+
+
+class TooShort(ValueError):
+    """A duration above zero that would become zero, which means something else: no limit."""
 
 
 def parse_duration(text: str) -> int:
-    """Return milliseconds; a number without a unit is milliseconds. Raise `ValueError` if the text is no duration."""
+    """Return milliseconds; only a zero needs no unit.
+
+    Raises:
+        UnitMissing: the text is a number above zero, and nothing else.
+        TooShort: the duration is above zero and below a millisecond.
+        ValueError: the text is no duration.
+    """
     text = text.strip().lower()
     negative = text.startswith(("-", "\u2212"))
     rest = text[1:] if negative else text
     if not rest or len(rest) > _MAX_LENGTH:
         raise ValueError("not a duration")
     total = Decimal(0)
-    bare = 0
-    position = parts = 0
+    position = 0
     while position < len(rest):
         match = _PART.match(rest, position)
         if match is None:
             raise ValueError("not a duration")
-        bare += not match[2]
-        total += _part_ms(match[1], unit=match[2])
-        position, parts = match.end(), parts + 1
-    if bare and parts > 1:
-        raise ValueError("a number without a unit among others")
+        total += _part_ms(match[1], unit=match[2], is_alone=match[0] == rest)
+        position = match.end()
+    if total > _LONGEST_MS:
+        raise ValueError("longer than can be meant")
+    if total and not round(total):
+        raise TooShort(text)
     return -round(total) if negative else round(total)
 
 
@@ -79,13 +93,23 @@ def to_ms(seconds: float | None) -> int:
     return 0 if seconds is None else round(seconds * 1000)
 
 
+def limit_ms(seconds: float | None) -> int:
+    """Return a limit as whole milliseconds; 0 = no limit, so that whatever is above zero is 1 at least."""
+    return max(to_ms(seconds), 1) if seconds is not None and seconds > 0 else 0
+
+
 def to_seconds(milliseconds: int | None) -> float | None:
     """Return milliseconds as seconds; None stays None."""
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _part_ms(number: str, *, unit: str) -> Decimal:
+def _part_ms(number: str, *, unit: str, is_alone: bool) -> Decimal:
+    amount = Decimal(number.replace(",", "."))
     known = _WORDS.get(unit, unit)
+    if is_alone and not unit:
+        if amount:
+            raise UnitMissing(number)
+        return amount
     if known not in UNITS_MS:
         raise ValueError(f"no unit of time: {unit!r}")
-    return Decimal(number.replace(",", ".")) * UNITS_MS[known]
+    return amount * UNITS_MS[known]

@@ -29,7 +29,7 @@ from governance.core.live import LiveCall
 from governance.core.registry import registry
 from governance.core.tools import Tool
 from governance.doors import database_door
-from governance.durations import to_ms
+from governance.durations import limit_ms, to_ms
 from governance.models import Approval, ToolCall
 from governance.storable import storable_json, storable_text
 
@@ -80,12 +80,12 @@ def start(call: LiveCall, *, group: str) -> bool:
         status=CallStatus.RUNNING,
         started_at=timezone.now(),
         queued_ms=to_ms(call.queued),
-        timeout_ms=to_ms(call.timeout),
+        timeout_ms=limit_ms(call.timeout),
         timeout_source=call.timeout_source or "",
         asked_timeout_ms=None
         if policy is None or policy.capped_from is None
-        else to_ms(policy.capped_from),
-        idle_timeout_ms=to_ms(call.idle_timeout),
+        else limit_ms(policy.capped_from),
+        idle_timeout_ms=limit_ms(call.idle_timeout),
     )
     return changed == 1
 
@@ -183,10 +183,10 @@ def deadline_change(change: DeadlineChange, *, at: datetime | None = None) -> di
     """Return a change of a running call's limit as it is stored."""
     return {
         "at": (at or timezone.now()).isoformat(),
-        "from_ms": to_ms(change.from_timeout),
-        "to_ms": to_ms(change.to_timeout),
-        "from_idle_ms": to_ms(change.from_idle_timeout),
-        "to_idle_ms": to_ms(change.to_idle_timeout),
+        "from_ms": limit_ms(change.from_timeout),
+        "to_ms": limit_ms(change.to_timeout),
+        "from_idle_ms": limit_ms(change.from_idle_timeout),
+        "to_idle_ms": limit_ms(change.to_idle_timeout),
         "source": change.source.value,
         "by": change.by,
     }
@@ -232,9 +232,9 @@ class Recorder:
             group=self._group,
             call_id=call.id,
             change=deadline_change(change),
-            timeout_ms=to_ms(change.to_timeout),
+            timeout_ms=limit_ms(change.to_timeout),
             timeout_source=change.source.value,
-            idle_timeout_ms=to_ms(change.to_idle_timeout),
+            idle_timeout_ms=limit_ms(change.to_idle_timeout),
         )
 
     async def call_cancelling(self, call: LiveCall) -> None:
@@ -336,6 +336,6 @@ def _ending(outcome: ToolOutcome, *, at: datetime) -> dict[str, Any]:
         "ended_by_name": cause.by if cause else "",
     }
     if outcome.timeout_source:
-        ending["timeout_ms"] = to_ms(outcome.timeout)
+        ending["timeout_ms"] = limit_ms(outcome.timeout)
         ending["timeout_source"] = outcome.timeout_source
     return ending

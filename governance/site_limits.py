@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from governance.conf import app_settings
 from governance.core.policy import ToolLimits
 from governance.core.registry import registry
-from governance.durations import format_limit, to_ms
+from governance.durations import format_limit, limit_ms
 from governance.policies import Policies
 
 logger = logging.getLogger(__name__)
@@ -20,11 +20,11 @@ def log_limits(policies: Policies) -> None:
 
 def _in_words(policies: Policies) -> Iterator[str]:
     for name, timeout in sorted(app_settings.TOOL_TIMEOUTS.items()):
-        words = f"{name} {format_limit(to_ms(timeout))}"
+        words = f"{name} {format_limit(limit_ms(timeout))}"
         if policies.overrides.get(name, ToolLimits()).timeout is not None:
             words += " (without effect: an administrator's limit is stronger)"
         elif name not in registry:
             words += " (no tool of this name is known yet)"
         elif (declared := registry.get(name).limits.timeout) is not None:
-            words += f" (the tool declares {format_limit(to_ms(declared))})"
+            words += f" (the tool declares {format_limit(limit_ms(declared))})"
         yield words

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from governance.conf import app_settings, setting_limits
 from governance.core.policy import PolicyLevels, ToolLimits, resolve
-from governance.durations import UNITS_MS, format_duration, to_ms
+from governance.durations import UNITS_MS, format_duration, limit_ms
 
 if TYPE_CHECKING:
     from governance.models import Limits
@@ -46,7 +46,7 @@ def span_problem(milliseconds: int | None) -> str:
 
 
 def _ceiling_problem(milliseconds: int | None) -> str:
-    ceiling = round(app_settings.TIMEOUT_CEILING * 1000)
+    ceiling = limit_ms(app_settings.TIMEOUT_CEILING)
     if milliseconds is not None and 0 < ceiling < milliseconds:
         problem = _(
             "%(value)s is above %(ceiling)s, the most that this site allows (GOVERNANCE_TIMEOUT_CEILING)."
@@ -74,11 +74,11 @@ def _inherited_total_ms(limits: Limits) -> int:
     """The total limit that counts where this row sets none. The default row knows no tool: the settings count."""
     name = getattr(limits, "tool_name", "")
     if not name:
-        return to_ms(resolve(PolicyLevels(setting=setting_limits())).timeout)
+        return limit_ms(resolve(PolicyLevels(setting=setting_limits())).timeout)
     from governance import policies, selectors  # noqa: PLC0415 - they read the models, which need this module
 
     tool = selectors.find_tool(name)
     levels = policies.read_policies().levels_of(
         name, declared=tool.limits if tool else ToolLimits()
     )
-    return to_ms(resolve(replace(levels, override=ToolLimits())).timeout)
+    return limit_ms(resolve(replace(levels, override=ToolLimits())).timeout)

@@ -8,8 +8,8 @@ from django.utils.translation import gettext as _
 
 from governance import CallStatus, TimeoutSource, selectors
 from governance.doors import database_door
+from governance.durations import limit_ms
 from turns import operations, orders, runtime
-from turns.core.events import milliseconds
 from turns.core.turns import LIVE_STATUSES
 from turns.errands import seen_through
 from turns.exceptions import MessageRejected, ToolCallNotFound, TurnNotFound
@@ -88,7 +88,7 @@ async def set_deadline(
         return receipt  # elsewhere, about to begin here, or over: its row knows
     return replace(
         receipt,
-        timeout_ms=milliseconds(call.timeout),
+        timeout_ms=limit_ms(call.timeout) or None,
         timeout_source=call.timeout_source or "",
     )
 
@@ -141,6 +141,6 @@ def _promised(
     wanted = timeout_ms if timeout_ms is not None else (row.timeout_ms or 0) + (extend_ms or 0)
     return DeadlineReceipt(
         outcome=OpOutcome.ACCEPTED,
-        timeout_ms=milliseconds(selectors.capped(row.tool_name, wanted / 1000) or None),
+        timeout_ms=limit_ms(selectors.capped(row.tool_name, wanted / 1000)) or None,
         timeout_source=TimeoutSource.MANUAL.value,
     )

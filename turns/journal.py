@@ -27,6 +27,7 @@ from governance import (
     selectors,
 )
 from governance.doors import database_door, reading_door
+from governance.durations import limit_ms
 from governance.storable import storable_json, storable_text
 from turns import leftovers, log, messages, sinks, wishes
 from turns.approvals import Asking, Concluding
@@ -281,19 +282,19 @@ def _note_progress(turn: Turn, call: LiveCall, progress: dict[str, Any], elapsed
 
 def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
     change = call.deadline_changes[number]
-    timeout_ms = milliseconds(change.to_timeout) or 0  # 0 = no limit
+    timeout_ms, idle_timeout_ms = limit_ms(change.to_timeout), limit_ms(change.to_idle_timeout)
     moved = recorder.move_deadline(
         group=str(turn.pk),
         call_id=call.id,
         change=recorder.deadline_change(change),
         timeout_ms=timeout_ms,
         timeout_source=change.source.value,
-        idle_timeout_ms=milliseconds(change.to_idle_timeout) or 0,
+        idle_timeout_ms=idle_timeout_ms,
     )
     payload = {
         "tool_id": call.id,
         "timeout_ms": timeout_ms,
-        "idle_timeout_ms": milliseconds(change.to_idle_timeout) or None,
+        "idle_timeout_ms": idle_timeout_ms or None,
         "timeout_source": change.source.value,
         "changed_by": change.by,
     }

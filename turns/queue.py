@@ -15,11 +15,12 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from governance import Cancellation, checkpoint
+from governance.durations import limit_ms
 from governance.moments import database_now
 from turns import log, messages
 from turns.agents import find_agent
 from turns.conf import app_settings
-from turns.core.events import EventType, TurnEvent, milliseconds
+from turns.core.events import EventType, TurnEvent
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.dispatch import get_dispatcher
@@ -219,7 +220,7 @@ def _turn_timeout_ms(agent: Agent) -> int | None:
     """The agent's limit, else the project's; None = no limit, which both may write as 0."""
     if agent.turn_timeout_ms is not None:
         return agent.turn_timeout_ms or None
-    return milliseconds(app_settings.TURN_TIMEOUT or None)
+    return limit_ms(app_settings.TURN_TIMEOUT) or None
 
 
 def _title(text: str) -> str:

@@ -8,9 +8,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from governance.durations import format_duration, parse_duration
+from governance.durations import TooShort, UnitMissing, format_duration, parse_duration
 
-UNITS_HELP = _("With a unit: 90 s, 2 min, 1 min 30 s, 500 ms. A number alone is milliseconds.")
+UNITS_HELP = _("With a unit: 90 s, 2 min, 1 min 30 s, 500 ms.")
 
 
 class DurationField(forms.Field):
@@ -20,7 +20,13 @@ class DurationField(forms.Field):
     default_error_messages = {
         "invalid": _(
             "“%(value)s” is not a duration. Write for example 90 s, 2 min, 1 min 30 s or 500 ms."
-        )
+        ),
+        "unit_missing": _(
+            "“%(value)s” has no unit: it could mean %(value)s ms, %(value)s s or %(value)s min. Write which."
+        ),
+        "too_short": _(
+            "“%(value)s” is shorter than a millisecond. Write 1 ms or more, or 0 for “no limit”."
+        ),
     }
 
     def prepare_value(self, value: Any) -> Any:
@@ -36,10 +42,13 @@ class DurationField(forms.Field):
             return None
         try:
             return parse_duration(text)
+        except UnitMissing:
+            code = "unit_missing"
+        except TooShort:
+            code = "too_short"
         except ValueError:
-            raise ValidationError(
-                self.error_messages["invalid"], code="invalid", params={"value": text[:60]}
-            ) from None
+            code = "invalid"
+        raise ValidationError(self.error_messages[code], code=code, params={"value": text[:60]})
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         """Compare durations, not their spelling."""

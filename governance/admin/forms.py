@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from governance import selectors
 from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
 from governance.audit import in_words
-from governance.durations import format_limit, to_ms
+from governance.durations import format_limit, limit_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS
 
@@ -139,4 +139,4 @@ def _tool_choices() -> list[tuple[str, str]]:
 
 
 def _declared(timeout: float | None) -> str:
-    return format_limit(None if timeout is None else to_ms(timeout))
+    return format_limit(None if timeout is None else limit_ms(timeout))

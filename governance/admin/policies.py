@@ -19,7 +19,7 @@ from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicy
 from governance.admin.limits import LimitsAdmin, editor_of, values_of
 from governance.core.policy import ApprovalRule, Policy, resolve
 from governance.core.registry import registry
-from governance.durations import format_limit, to_ms
+from governance.durations import format_limit, limit_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies
 from governance.selectors import OfferedTool
@@ -206,7 +206,7 @@ class ToolPolicyAdmin(LimitsAdmin):
                 "No tool of this name is installed now. The limits are kept and count if it comes back."
             )
         tool = described(registry.get(obj.tool_name))
-        limit = format_limit(None if tool.limits.timeout is None else to_ms(tool.limits.timeout))
+        limit = format_limit(None if tool.limits.timeout is None else limit_ms(tool.limits.timeout))
         words = _("%(description)s Runs as %(isolation)s. Its own limit: %(limit)s.")
         return words % {
             "description": tool.description,
@@ -241,11 +241,11 @@ class ToolPolicyAdmin(LimitsAdmin):
 
 def _limits_in_words(policy: Policy, *, why_off: str) -> str:
     words = _("%(limit)s (from: %(source)s)") % {
-        "limit": format_limit(to_ms(policy.timeout)),
+        "limit": format_limit(limit_ms(policy.timeout)),
         "source": in_words(policy.timeout_source, timeout_sources()),
     }
     if policy.idle_timeout:
-        words += ", " + _("idle %(limit)s") % {"limit": format_limit(to_ms(policy.idle_timeout))}
+        words += ", " + _("idle %(limit)s") % {"limit": format_limit(limit_ms(policy.idle_timeout))}
     if policy.approval is not ApprovalRule.NEVER:
         words += ", " + _("approval %(rule)s") % {
             "rule": in_words(policy.approval, approval_rules())

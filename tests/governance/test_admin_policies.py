@@ -159,6 +159,9 @@ def test_the_edit_is_announced_at_its_commit(browser, django_capture_on_commit_c
     [
         ({"timeout_ms": "-5 s"}, "cannot be negative"),
         ({"timeout_ms": "soon"}, "“soon” is not a duration"),
+        ({"timeout_ms": "90"}, "“90” has no unit: it could mean 90 ms, 90 s or 90 min."),
+        ({"timeout_ms": "1.5"}, "it could mean 1.5 ms, 1.5 s or 1.5 min."),
+        ({"timeout_ms": "0.0001 ms"}, "“0.0001 ms” is shorter than a millisecond."),
         ({"timeout_ms": "9 d"}, "longer than a week"),
         ({"timeout_ms": "2 h"}, "2 h is above 1 h, the most that this site allows"),
         (

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.durations import format_duration, format_limit, parse_duration, to_ms, to_seconds
+from governance.durations import (
+    TooShort,
+    UnitMissing,
+    format_duration,
+    format_limit,
+    limit_ms,
+    parse_duration,
+    to_ms,
+    to_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,8 +28,10 @@ from governance.durations import format_duration, format_limit, parse_duration, 
         ("1.5 h", 5_400_000),
         ("1,5 s", 1_500),
         ("1 day", 86_400_000),
-        ("30000", 30_000),
         ("0", 0),
+        ("0.0", 0),
+        ("0 s", 0),
+        ("0.6 ms", 1),
         (" 10  Seconds ", 10_000),
         ("-5 s", -5_000),
     ],
@@ -29,9 +40,39 @@ def test_a_duration_is_read_with_its_unit(text, milliseconds):
     assert parse_duration(text) == milliseconds
 
 
+@pytest.mark.parametrize("text", ["90", "1.5", "-5", " 30000 "])
+def test_a_number_alone_is_refused_since_it_could_mean_anything(text):
+    with pytest.raises(UnitMissing):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["0.0001 ms", "0.5 ms", "0.0004 s", "-0.1 ms"])
+def test_nothing_above_zero_becomes_zero(text):
+    with pytest.raises(TooShort):
+        parse_duration(text)
+
+
+@given(st.floats(min_value=-1, max_value=10**6))
+def test_no_limit_above_zero_is_stored_as_none(seconds):
+    assert (limit_ms(seconds) == 0) == (seconds <= 0)
+    assert limit_ms(None) == 0
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "soon", "5 parsecs", "1 min 30", "s", "1e3 s", "--1 s", "9" * 100, "1 s, 2 s", "nan"],
+    [
+        "",
+        "soon",
+        "5 parsecs",
+        "1 min 30",
+        "s",
+        "1e3 s",
+        "--1 s",
+        "9" * 100,
+        "1 s, 2 s",
+        "nan",
+        "9" * 40 + " d",
+    ],
 )
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - any wording will do
