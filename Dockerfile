@@ -10,8 +10,8 @@ RUN apt-get update \
     && useradd --create-home --uid 10001 turnkeeper
 
 WORKDIR /srv/turnkeeper
-COPY requirements/base.txt requirements/base.txt
-RUN python -m venv .venv && pip install --no-cache-dir --require-hashes -r requirements/base.txt
+COPY requirements/all.txt requirements/all.txt
+RUN python -m venv .venv && pip install --no-cache-dir --require-hashes -r requirements/all.txt
 COPY manage.py ./
 COPY config config
 COPY governance governance

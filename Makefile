@@ -5,13 +5,13 @@
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
 
-run: base ## Start the site on http://127.0.0.1:8000 (HOST, PORT and more: .env.example)
+run: base ## Start the site on http://127.0.0.1:8000 (HOST, PORT and more: .env.example; EXTRAS=openai and others)
 	@exec .venv/bin/python -m scripts.start
 
-run-scaled: base ## Start several processes to try out: PostgreSQL, Redis, two web processes, two runners
-	@exec .venv/bin/python -m scripts.scaled
+run-scaled: ## Start several processes to try out: PostgreSQL, Redis, two web processes, two runners
+	@EXTRAS="scaled $(EXTRAS)" scripts/environment base && exec .venv/bin/python -m scripts.scaled
 
-test: dev ## Run every test (one part of them: make test ARGS=tests/turns)
+test: dev ## Run every test (only these: make test ARGS=tests/turns/test_rates.py)
 	@scripts/test $(ARGS)
 
 check: dev ## Judge the code without running the tests: lint, types, imports, migrations, deployment
@@ -38,10 +38,9 @@ format: dev ## Put Python, templates, JavaScript and CSS into shape
 	@if [ -x node_modules/.bin/biome ]; then node_modules/.bin/biome check --write .; fi
 
 requirements: dev ## Pin the newest versions that requirements/*.in allow
-	@for kind in base dev; do \
-		.venv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-			--no-emit-index-url requirements/$$kind.in -o requirements/$$kind.txt || exit 1; \
-	done
+	@cd requirements && compile="../.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url" \
+		&& $$compile --upgrade dev.in -o dev.txt \
+		&& for file in *.in; do [ $$file = dev.in ] || $$compile --constraints dev.txt $$file -o $${file%.in}.txt || exit 1; done
 
 clean: ## Remove what was installed and made, but not var/
 	@rm -rf .venv node_modules dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

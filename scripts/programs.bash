@@ -9,8 +9,10 @@ need() {
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && grep -qiE '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release; then
         echo "Installing $2 ..."
         [ -n "${apt_lists:-}" ] || apt-get update -qq && apt_lists=fresh
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" >/dev/null || true
+        local said
+        said=$(DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" 2>&1) || true
         command -v "$1" >/dev/null && return
+        tail -3 <<<"$said"
     fi
     left_out+=("$3 (needs $1: install the package $2)")
     return 1

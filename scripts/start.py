@@ -1,8 +1,12 @@
 """From a fresh database to a running server: migrate, make the demo users, serve."""
 
+import importlib
 import ipaddress
 import os
+import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import django
@@ -12,6 +16,14 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 ROOT = Path(__file__).resolve().parent.parent
+NEEDS = (  # a variable, how its value begins, a package that it needs then, and the extra that holds it
+    ("AGENT_MODEL", "anthropic:", "anthropic", "anthropic"),
+    ("AGENT_MODEL", "google:", "google.genai", "google"),
+    ("AGENT_MODEL", "openai:", "openai", "openai"),
+    ("DATABASE_URL", "postgres", "psycopg", "scaled"),
+    ("REDIS_URL", "redis", "channels_redis", "scaled"),
+    ("TURNS_DISPATCHER", "procrastinate", "procrastinate", "scaled"),
+)
 
 
 def main() -> None:
@@ -19,6 +31,7 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     environ.Env.read_env(os.environ.get("ENV_FILE", str(ROOT / ".env")))
     open_up()
+    install_what_is_chosen()
     django.setup()
     call_command("migrate", verbosity=0)
     call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
@@ -26,6 +39,34 @@ def main() -> None:
     # In this process, which took the place of make's shell: Ctrl-C reaches the server, and nothing is left behind.
     # Says what is not as it should be, such as commands without a sandbox, and starts nothing that is wrong.
     call_command("serve", skip_checks=False)
+
+
+def install_what_is_chosen() -> None:
+    """Install what the environment asks for beyond the default; say which line of it does."""
+    for variable, value, extra in chosen_extras(os.environ):
+        print(
+            f"{variable}={value.partition(':')[0]} needs what EXTRAS={extra} installs.", flush=True
+        )
+        environment = {**os.environ, "EXTRAS": extra}
+        if subprocess.run([ROOT / "scripts" / "environment", "base"], env=environment).returncode:
+            sys.exit(f"Nothing was started. Without {variable} the site needs nothing more.")
+        importlib.invalidate_caches()
+
+
+def chosen_extras(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each variable that needs a package which is not installed, its value, and the extra that holds it."""
+    for variable, beginning, package, extra in NEEDS:
+        value = environment.get(variable, "")
+        if value.startswith(beginning) and not is_installed(package):
+            yield variable, value, extra
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # nor what it lies in
+        return False
 
 
 def open_up() -> None:

@@ -14,10 +14,40 @@ import httpx
 import pytest
 
 from governance.core import procfs
-from scripts.start import is_loopback
+from scripts.start import chosen_extras, is_loopback
 from tests.support import PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+HIDE = """
+import sys
+from importlib.machinery import PathFinder
+
+class WithoutExtras(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in {names}:
+            return PathFinder.find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutExtras
+"""
+OF_EXTRAS = {
+    "anthropic",
+    "channels_redis",
+    "google",
+    "mcp",
+    "openai",
+    "playwright",
+    "procrastinate",
+    "prometheus_client",
+    "psycopg",
+    "psycopg_pool",
+    "pydantic_ai",
+    "redis",
+    "uvicorn",
+    "websockets",
+}
 
 
 @contextmanager
@@ -33,6 +63,7 @@ def site(var: Path) -> Iterator[tuple[str, Path]]:
         "VAR_DIR": str(var),
         "PORT": str(port),
         "TURNKEEPER_TEST": str(var),
+        "PYTHONPATH": str(var / "first"),  # what a test puts there
     }
     said = var / "said.txt"
     command = [sys.executable, "-m", "scripts.start"]
@@ -89,6 +120,37 @@ def test_first_start_shows_a_password_that_works_and_the_second_one_reuses_every
         assert password not in said.read_text()
         assert sign_in(url, password=password).status_code == 200
         assert sign_in(url, password="wrong").status_code == 302
+
+
+def test_the_default_needs_nothing_of_what_the_extras_install(tmp_path):
+    (tmp_path / "first").mkdir()
+    hide = HIDE.replace("{names}", repr(OF_EXTRAS))
+    (tmp_path / "first" / "sitecustomize.py").write_text(hide, "utf-8")
+    with site(tmp_path) as (url, said):
+        password = re.search(r"user demo with the password (\S+)", said.read_text())[1]
+        assert sign_in(url, password=password).status_code == 200
+        assert "Traceback" not in said.read_text()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "extra"),
+    [
+        ("AGENT_MODEL", "anthropic:claude", "anthropic"),
+        ("AGENT_MODEL", "google:gemini", "google"),
+        ("AGENT_MODEL", "openai:gpt", "openai"),
+        ("DATABASE_URL", "postgres://user@host/name", "scaled"),
+        ("REDIS_URL", "redis://host", "scaled"),
+        ("TURNS_DISPATCHER", "procrastinate", "scaled"),
+    ],
+)
+def test_what_the_environment_asks_for_names_its_extra_unless_it_is_there(
+    monkeypatch, variable, value, extra
+):
+    assert (ROOT / "requirements" / f"{extra}.in").exists()
+    assert [*chosen_extras({variable: value})] == []
+    monkeypatch.setattr("scripts.start.find_spec", lambda _name: None)
+    assert [*chosen_extras({variable: value})] == [(variable, value, extra)]
+    assert [*chosen_extras({"AGENT_MODEL": "local", "TURNS_DISPATCHER": "embedded"})] == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])

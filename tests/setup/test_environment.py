@@ -1,0 +1,153 @@
+"""What `make run` and `make test` install: shown while it happens, explained where it fails, kept afterwards."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Checkout:
+    """A repository with requirements of its own, and the wheels for them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        for folder in ("scripts", "requirements", "wheels"):
+            (directory / folder).mkdir()
+        shutil.copy(ROOT / "scripts" / "environment", directory / "scripts")
+        for kind, name in (("base", "first"), ("more", "second"), ("dev", "third")):
+            self.require(kind, f"tk-{name}", version="1.0")
+
+    def require(self, kind: str, name: str, *, version: str) -> None:
+        """Pin a package, and make it."""
+        package = name.replace("-", "_")
+        wheel = self.directory / "wheels" / f"{package}-{version}-py3-none-any.whl"
+        info = f"{package}-{version}.dist-info"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr(f"{package}.py", f"version = {version!r}\n")
+            archive.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            )
+            archive.writestr(
+                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            archive.writestr(f"{info}/RECORD", "")
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        folder = self.directory / "requirements"
+        (folder / f"{kind}.in").write_text(f"{name}\n", "utf-8")
+        (folder / f"{kind}.txt").write_text(
+            f"{name}=={version} \\\n    --hash=sha256:{digest}\n", "utf-8"
+        )
+
+    def make(self, kind: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the script as make does."""
+        own = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.directory),
+            "PYTHON": sys.executable,
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.directory / "wheels"),
+            "PIP_CONFIG_FILE": os.devnull,
+        }
+        return subprocess.run(
+            [self.directory / "scripts" / "environment", kind],
+            env=own | environment,
+            capture_output=True,
+            text=True,
+            timeout=55,
+            check=False,
+        )
+
+    def version_of(self, package: str) -> str:
+        """Return what is installed; an empty text if nothing is."""
+        asked = subprocess.run(
+            [self.directory / ".venv/bin/python", "-c", f"print(__import__({package!r}).version)"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return asked.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def pattern(tmp_path_factory):
+    """A checkout whose environment is made, which takes long."""
+    made = Checkout(tmp_path_factory.mktemp("pattern"))
+    said = made.make("base")
+    assert said.returncode == 0, said.stderr
+    assert "Making .venv" in said.stdout
+    assert "Installing requirements/base.txt: up to 1 packages ..." in said.stdout
+    assert "  writing " in said.stdout
+    return made
+
+
+@pytest.fixture
+def checkout(pattern):
+    """The same for each test, with nothing but the default installed."""
+    yield pattern
+    for file in pattern.directory.glob(".venv/requirements-*.txt"):
+        file.unlink()
+    for kind, name in (("base", "first"), ("more", "second"), ("dev", "third")):
+        pattern.require(kind, f"tk-{name}", version="1.0")
+
+
+def test_what_is_installed_is_left_alone_without_a_word(checkout):
+    assert checkout.make("base").returncode == 0
+    again = checkout.make("base")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert checkout.version_of("tk_first") == "1.0"
+
+
+def test_an_extra_comes_on_top_stays_and_is_kept_as_new_as_the_rest(checkout):
+    said = checkout.make("base", EXTRAS="more")
+    assert "Installing requirements/more.txt" in said.stdout
+    assert checkout.version_of("tk_second") == "1.0"
+    checkout.require("more", "tk-second", version="2.0")
+    assert "Installing requirements/more.txt" in checkout.make("base").stdout
+    assert checkout.version_of("tk_second") == "2.0"
+
+
+def test_the_tools_of_the_developers_hold_everything_else(checkout):
+    assert checkout.make("dev").returncode == 0
+    assert checkout.make("base", EXTRAS="more,base").stdout == ""
+    checkout.require("dev", "tk-third", version="3.0")
+    assert "requirements/dev.txt" not in checkout.make("base").stdout
+
+
+def test_an_extra_that_does_not_exist_is_named_with_those_that_do(checkout):
+    answer = checkout.make("base", EXTRAS="mroe")
+    assert answer.returncode == 1
+    assert answer.stderr == "There is no extra mroe. There are: base dev more.\n"
+
+
+def test_an_index_that_cannot_be_reached_is_said_in_a_line_of_its_own(checkout):
+    answer = checkout.make(
+        "base",
+        EXTRAS="more",
+        PIP_NO_INDEX="",
+        PIP_FIND_LINKS="",
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        PIP_RETRIES="1",
+    )
+    assert answer.returncode == 1
+    assert "the package index does not answer; trying again" in answer.stdout
+    first = answer.stderr.splitlines()[0]
+    assert first.startswith("The package index could not be reached: NewConnectionError")
+    assert "PIP_INDEX_URL" in answer.stderr
+
+
+def test_a_package_that_is_not_what_was_pinned_is_refused_in_pips_words(checkout):
+    checkout.require("base", "tk-first", version="9.0")
+    file = checkout.directory / "requirements" / "base.txt"
+    file.write_text(file.read_text("utf-8").replace("sha256:", "sha256:0000")[:-5] + "\n", "utf-8")
+    answer = checkout.make("base")
+    assert answer.returncode == 1
+    assert "ERROR" in answer.stderr
+    assert "index could not be reached" not in answer.stderr
+    assert "All that pip said is in .venv/install.log." in answer.stderr
