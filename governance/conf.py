@@ -90,11 +90,29 @@ class GovernanceSettings(AppSettings):
     EXEC_READABLE: Sequence[str] = ()
     """Absolute paths that commands may read in their sandbox besides the system's (G1)."""
 
+    EXEC_MAX_PROCESSES: int = 512
+    """Processes and threads that a command in the sandbox may have at once; 0 = no limit (G1)."""
+
+    EXEC_MEMORY: int = 2_000_000_000
+    """Bytes of memory that each process of a command in the sandbox may take; 0 = no limit (G1)."""
+
+    EXEC_FILE_SIZE: int = 1_000_000_000
+    """Bytes of the largest file that a command in the sandbox may write; 0 = no limit (G1)."""
+
+    EXEC_TMP_SIZE: int = 500_000_000
+    """Bytes that fit into the `/tmp` of a command in the sandbox, which is memory; 0 = no limit (G1)."""
+
+    EXEC_CPU_TIME: int = 3600
+    """Seconds of processor time that each process of a command in the sandbox may use; 0 = no limit (G1)."""
+
     GIT_AUTHOR: str = "Agent <agent@localhost>"
     """Who is named in the commits of `git_commit` (G1)."""
 
     WORKSPACE_ROOT: str | Path = ""
     """Absolute directory that holds one workspace per conversation; empty = no workspaces, no file tools (G1)."""
+
+    WORKSPACE_QUOTA: int = 2_000_000_000
+    """Bytes that one workspace may hold before nothing more is written to it; 0 = no limit (G1)."""
 
     FILE_MAX_BYTES: int = 10_000_000
     """Bytes of a file that the file tools read or write at most (G1)."""
@@ -175,9 +193,15 @@ def toolbox_settings() -> ToolboxSettings:
         exec_sandbox=SandboxChoice(app_settings.EXEC_SANDBOX),
         exec_network=app_settings.EXEC_NETWORK,
         exec_readable=tuple(app_settings.EXEC_READABLE),
+        exec_max_processes=app_settings.EXEC_MAX_PROCESSES,
+        exec_memory=app_settings.EXEC_MEMORY,
+        exec_file_size=app_settings.EXEC_FILE_SIZE,
+        exec_tmp_size=app_settings.EXEC_TMP_SIZE,
+        exec_cpu_time=app_settings.EXEC_CPU_TIME,
         kill_grace=app_settings.KILL_GRACE,
         git_author=app_settings.GIT_AUTHOR,
         workspace_root=Path(root) if root else None,
+        workspace_quota=app_settings.WORKSPACE_QUOTA,
         file_max_bytes=app_settings.FILE_MAX_BYTES,
         web_allow_private=app_settings.WEB_ALLOW_PRIVATE,
         web_ask_hosts=app_settings.WEB_ASK_HOSTS,

@@ -206,7 +206,12 @@ class Browser:
         workspace = await asyncio.to_thread(find_workspace, context, settings)
         picture = await tab.page.screenshot(type="png")
         name = await asyncio.to_thread(
-            save_new, workspace, "screenshot", suffix=".png", content=picture
+            save_new,
+            workspace,
+            "screenshot",
+            suffix=".png",
+            content=picture,
+            settings=settings,
         )
         return "\n".join(
             [

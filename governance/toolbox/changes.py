@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from governance.core.exceptions import ToolFailed
+from governance.toolbox.quotas import measure, require_room
 from governance.toolbox.repositories import check_finished, check_unchanged, move_tip
 from governance.toolbox.standins import GITLINK, Index, StandIn, to_its_end
 from governance.toolbox.worktrees import (
@@ -179,7 +180,11 @@ def _keep(found: StandIn) -> None:
     index = (found.place / "git" / "index").read_bytes()
     with repository.rewriting("index", index):
         check_unchanged(found.index, repository.read("index"))
-        for place in found.objects.glob("[0-9a-f][0-9a-f]/*"):
+        made = tuple(found.objects.glob("[0-9a-f][0-9a-f]/*"))
+        root, room = repository.workspace.root, sum(place.stat().st_size for place in made)
+        measure(root, found.settings)
+        require_room(root, room, found.settings)
+        for place in made:
             repository.add_object(f"{place.parent.name}/{place.name}", place.read_bytes())
         move_tip(repository, before=found.references, after=found.tip())
 

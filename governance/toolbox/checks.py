@@ -15,7 +15,7 @@ from governance.conf import app_settings, toolbox_settings
 from governance.setting_rules import WEEK, Rule, seconds, switch, whole
 from governance.toolbox.commands import SEARCH_PATH
 from governance.toolbox.providers import PROVIDERS
-from governance.toolbox.sandbox import Mode, find_sandbox
+from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox
 from governance.toolbox.settings import BrowserSandbox, SandboxChoice
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -65,6 +65,19 @@ def _one_of(check_id: str, choices: Iterable[str]) -> Rule:
     )
 
 
+def _amount(check_id: str, least: int) -> Rule:
+    """A whole number from `least` on, or 0 for no limit."""
+    return Rule(
+        id=check_id,
+        is_valid=lambda value: (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and (value == 0 or least <= value < 10**15)
+        ),
+        hint=f"Set it to a whole number, {least} or more; 0 = no limit.",
+    )
+
+
 RULES: dict[str, Rule] = {
     "EXEC_ENABLED": switch("governance.E016"),
     "EXEC_OUTPUT_LIMIT": whole("governance.E017", 1_000, 100_000_000),
@@ -95,6 +108,13 @@ RULES: dict[str, Rule] = {
         is_valid=_is_paths,
         hint='Set it to a list of absolute paths, such as ["/opt/tools"].',
     ),
+    # Below these no shell would start.
+    "EXEC_MAX_PROCESSES": _amount("governance.E050", 8),
+    "EXEC_MEMORY": _amount("governance.E051", 50_000_000),
+    "EXEC_FILE_SIZE": _amount("governance.E052", 1_000_000),
+    "EXEC_TMP_SIZE": _amount("governance.E053", 1_000_000),
+    "EXEC_CPU_TIME": _amount("governance.E054", 1),
+    "WORKSPACE_QUOTA": _amount("governance.E055", 1_000_000),
     "GIT_AUTHOR": Rule(
         id="governance.E028",
         is_valid=_is_author,
@@ -132,7 +152,7 @@ def check_sandbox(**_: Any) -> list[checks.CheckMessage]:
         return []
     found = find_sandbox(toolbox_settings())
     if found.mode is not Mode.NONE:
-        return []
+        return _weaknesses(found)
     hint = (
         "Install bubblewrap (on Debian and Ubuntu: apt install bubblewrap), and let the server's user make namespaces:"
         " `bwrap --unshare-user --unshare-pid --ro-bind / / true` has to work."
@@ -153,6 +173,30 @@ def check_sandbox(**_: Any) -> list[checks.CheckMessage]:
             id="governance.W009",
         )
     ]
+
+
+def _weaknesses(found: Sandbox) -> list[checks.CheckMessage]:
+    """What is to be said of a sandbox that works."""
+    said: list[checks.CheckMessage] = []
+    if found.is_roots:
+        said.append(
+            checks.Warning(
+                "The server runs as root. Whatever leaves the sandbox by a fault of it or of the kernel has the whole machine.",
+                hint="Run the server as a user of its own. Until then people are asked about commands in spite of the"
+                ' sandbox, unless GOVERNANCE_EXEC_SANDBOX is "bwrap".',
+                id="governance.W030",
+            )
+        )
+    if gaps := find_gaps(found):
+        said.append(
+            checks.Warning(
+                f"Not limited for commands in the sandbox, though set: {', '.join(gaps)}.",
+                hint="For root the kernel counts no processes: run the server as a user of its own. The rest needs the"
+                " program prlimit (util-linux), and bubblewrap 0.7 or newer for the size of /tmp.",
+                id="governance.W031",
+            )
+        )
+    return said
 
 
 def _exposed() -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
 from governance.toolbox.excerpt import spaced
+from governance.toolbox.quotas import require_room
 from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import Workspace, explained, shown
 
@@ -122,13 +123,19 @@ def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxS
     if not parts or path.endswith("/"):
         raise ToolFailed(f"{shown(path)!r} is a directory, not a file.")
     with explained(path), workspace.open_directory(parts[:-1], create=True) as directory:
-        mode = _mode_of(parts[-1], inside=directory, path=path)
+        before = _status_of(parts[-1], inside=directory, path=path)
+        more = len(content) - (before.st_size if before else 0)
+        require_room(workspace.root, more, settings)
+        mode = stat.S_IMODE(before.st_mode) if before else None
         _write_beside(parts[-1], content, inside=directory, mode=mode)
-    return mode is not None
+    return before is not None
 
 
-def save_new(workspace: Workspace, stem: str, *, suffix: str, content: bytes) -> str:
+def save_new(
+    workspace: Workspace, stem: str, *, suffix: str, content: bytes, settings: ToolboxSettings
+) -> str:
     """Write a file at the top of the workspace under a name that is free; return the name."""
+    require_room(workspace.root, len(content), settings)
     for number in itertools.count(1):
         name = f"{stem}-{number}{suffix}"
         with explained(name), workspace.open_directory(()) as directory:
@@ -140,13 +147,13 @@ def save_new(workspace: Workspace, stem: str, *, suffix: str, content: bytes) ->
     raise AssertionError("numbers do not end")
 
 
-def _mode_of(name: str, *, inside: int, path: str) -> int | None:
+def _status_of(name: str, *, inside: int, path: str) -> os.stat_result | None:
     try:
         status = os.stat(name, dir_fd=inside, follow_symlinks=False)
     except FileNotFoundError:
         return None
     _refuse_special(status, path)
-    return stat.S_IMODE(status.st_mode)
+    return status
 
 
 def _write_beside(name: str, content: bytes, *, inside: int, mode: int | None) -> None:

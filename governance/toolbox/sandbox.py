@@ -1,19 +1,21 @@
 """The sandbox of commands: bubblewrap, where it is installed and the system lets it work.
 
 Inside, only the workspace can be written; of the rest there is the system's software, read-only, an own `/tmp`, and a
-process table that shows nothing of the server. There is no network unless a setting allows it. Everything that a
-command starts ends with it, and with the server, however that ends.
+process table that shows nothing of the server. There is no network unless a setting allows it. What a command may
+use up is limited. Everything that it starts ends with it, and with the server, however that ends.
 """
 
 import functools
 import json
+import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
+from governance.toolbox.limits import SHARED_MEMORY, Limits, find_limiter
 from governance.toolbox.settings import SandboxChoice, ToolboxSettings
 
 _PROGRAM = "bwrap"
@@ -74,7 +76,10 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """What is in force. `problem` says why bubblewrap is not, where it was asked for; `is_demanded`: it or nothing."""
+    """What is in force. `problem` says why bubblewrap is not, where it was asked for; `is_demanded`: it or nothing.
+
+    `is_roots`: the server runs as root, so what is wrong with the system's own guards is wrong with the sandbox.
+    """
 
     mode: Mode
     program: str = ""
@@ -82,6 +87,14 @@ class Sandbox:
     readable: tuple[str, ...] = ()
     problem: str = ""
     is_demanded: bool = False
+    is_roots: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether commands are kept in so well that nobody has to be asked about them."""
+        is_meant = self.is_demanded or not self.is_roots
+        return self.mode is not Mode.NONE and not self.network and is_meant
 
     @property
     def is_missing(self) -> bool:
@@ -105,7 +118,7 @@ class Sandbox:
         return (
             *self.prefix,
             *("--bind", root, root, "--remount-ro", "/", "--chdir", str(directory), "--"),
-            *arguments,
+            *self.limits.wrap(arguments),
         )
 
     @property
@@ -116,7 +129,11 @@ class Sandbox:
             self.program,
             *_FLAGS,
             *(() if self.network else ("--unshare-net",)),
-            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - its own
+            # Read-only as a whole: for root the kernel's own settings below /proc/sys could be written otherwise.
+            *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
+            *self.limits.mount("/dev/shm", SHARED_MEMORY),  # noqa: S108 - its own
+            *("--remount-ro", "/dev"),
+            *self.limits.mount("/tmp", self.limits.tmp_size),  # noqa: S108 - its own
             *(part for path in seen for part in ("--ro-bind-try", path, path)),
         )
 
@@ -136,9 +153,20 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
         network=settings.exec_network,
         readable=settings.exec_readable,
         is_demanded=is_demanded,
+        is_roots=os.geteuid() == 0,
+        limits=Limits(
+            processes=settings.exec_max_processes,
+            memory=settings.exec_memory,
+            file_size=settings.exec_file_size,
+            tmp_size=settings.exec_tmp_size,
+            cpu_time=settings.exec_cpu_time,
+            program=find_limiter(),
+        ),
     )
     problem = _try(found)
-    return without(problem=problem) if problem else found
+    if problem:  # an old one, perhaps, which knows no sizes
+        found = replace(found, limits=replace(found.limits, can_size=False))
+    return without(problem=problem) if problem and _try(found) else found
 
 
 def mode_in_force(settings: ToolboxSettings) -> Mode:
@@ -158,19 +186,29 @@ def require_sandbox(settings: ToolboxSettings) -> Sandbox:
 
 
 @functools.cache
+def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
+    """Return in words which limits do not hold here, tried out in the sandbox: call it in a thread."""
+    limits = sandbox.limits
+    gaps: tuple[str, ...] = ()
+    if limits.tmp_size and not limits.can_size:
+        gaps = ("the size of /tmp",)
+    tried = (
+        ("the number of processes", limits.processes, Limits(processes=1), "(:)"),
+        ("memory", limits.memory, Limits(memory=1 << 16), ":"),
+        ("the size of files", limits.file_size, Limits(file_size=1), "echo too much >/tmp/x"),
+    )
+    for name, value, tight, script in tried:
+        tight = replace(tight, program=limits.program)
+        if value and (not limits.program or _run(sandbox, tight, script).returncode == 0):
+            gaps += (name,)
+    return gaps
+
+
+@functools.cache
 def _try(sandbox: Sandbox) -> str:
     """Run nothing in the sandbox; return why that does not work, or an empty text."""
-    command = (*sandbox.prefix, "--info-fd", "1", "--", "/bin/sh", "-c", ":")
     try:
-        ended = subprocess.run(  # noqa: S603 - the program was found on the server's own path
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PROBE_TIMEOUT,
-            check=False,
-            env={},
-            cwd="/",
-        )
+        ended = _run(sandbox, Limits(), ":")
     except subprocess.TimeoutExpired:
         return f"bubblewrap did not end within {_PROBE_TIMEOUT:g} s"
     except OSError as error:
@@ -179,6 +217,19 @@ def _try(sandbox: Sandbox) -> str:
         return ""
     said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
     return said[-1] if said else f"bubblewrap ended with exit code {ended.returncode}"
+
+
+def _run(sandbox: Sandbox, limits: Limits, script: str) -> subprocess.CompletedProcess[bytes]:
+    command = limits.wrap(("/bin/sh", "-c", script))
+    return subprocess.run(  # noqa: S603 - the program was found on the server's own path
+        (*sandbox.prefix, "--info-fd", "1", "--", *command),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_PROBE_TIMEOUT,
+        check=False,
+        env={},
+        cwd="/",
+    )
 
 
 def read_child(told: bytes) -> int | None:

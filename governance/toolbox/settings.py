@@ -29,7 +29,8 @@ class ToolboxSettings:
     """Limits and permissions of the built-in tools, read anew at every call. Seconds, bytes and characters.
 
     `exec_environment` names variables of the server that commands may see besides the few they always get,
-    `exec_readable` paths that they may read in the sandbox besides the system's.
+    `exec_readable` paths that they may read in the sandbox besides the system's. `exec_max_processes` to `exec_cpu_time`
+    are what a command may use up in the sandbox, `workspace_quota` what a workspace may hold; 0 = no limit.
     `workspace_root` holds one directory per scope, for hosts that give their calls none. `web_resolve` answers
     a host name with addresses (default: the system's resolver). With `web_ask_hosts` a person is asked before the first
     visit of a host that is not in `web_known_hosts` ("example.org", "*.example.org"). `search_provider` is a name or a dotted path,
@@ -44,9 +45,15 @@ class ToolboxSettings:
     exec_sandbox: SandboxChoice = SandboxChoice.AUTO
     exec_network: bool = False
     exec_readable: tuple[str, ...] = ()
+    exec_max_processes: int = 512
+    exec_memory: int = 2_000_000_000
+    exec_file_size: int = 1_000_000_000
+    exec_tmp_size: int = 500_000_000
+    exec_cpu_time: int = 3600
     kill_grace: float = 0.4
     git_author: str = "Agent <agent@localhost>"
     workspace_root: Path | None = None
+    workspace_quota: int = 2_000_000_000
     file_max_bytes: int = 10_000_000
     file_read_limit: int = 60_000
     list_limit: int = 1000

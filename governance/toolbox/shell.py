@@ -18,6 +18,7 @@ from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.commands import Launch, name_ending, run, scrub
 from governance.toolbox.output import Output
+from governance.toolbox.quotas import measure
 from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, require_sandbox
 from governance.toolbox.settings import SettingsSource, ToolboxSettings
 from governance.toolbox.workspace import explained, find_workspace
@@ -29,7 +30,7 @@ _FREE = (
 )
 _KEPT_IN = (
     "It runs in a sandbox: only the workspace can be written, {network}, and nothing that it leaves in the background "
-    "outlives it."
+    "outlives it.{limits}"
 )
 _OFF = (
     "Running commands is switched off on this server. An administrator can switch it on: "
@@ -55,8 +56,8 @@ def make_exec(settings: SettingsSource) -> Tool:
 def describe(tool: Tool, sandbox: Sandbox) -> Tool:
     """Return the tool with a description that says how its commands are kept in.
 
-    In a sandbox without a network they change nothing but the workspace, so nobody has to be asked (D1); nor where
-    nothing is run.
+    In a sandbox without a network they change nothing but the workspace, so nobody has to be asked (D1), unless the
+    server runs as root and nobody said that the sandbox is enough; nor where nothing is run.
     """
     said = tool.function.__doc__ or ""
     words, approval = _FREE, tool.approval
@@ -64,8 +65,9 @@ def describe(tool: Tool, sandbox: Sandbox) -> Tool:
         words, approval = _REFUSED, None
     elif sandbox.mode is not Mode.NONE:
         network = "the network can be reached" if sandbox.network else "there is no network"
-        words = _KEPT_IN.format(network=network)
-        approval = tool.approval if sandbox.network else None
+        limits = f" At most: {sandbox.limits.words}." if sandbox.limits.words else ""
+        words = _KEPT_IN.format(network=network, limits=limits)
+        approval = None if sandbox.is_trusted else tool.approval
     return replace(tool, description=f"{' '.join(said.split())} {words}", approval=approval)
 
 
@@ -113,7 +115,8 @@ class Shell:
             context, limit=settings.exec_output_limit, interval=settings.exec_report_interval
         )
         status = await run(launch, output, context=context, settings=settings)
-        return _result(status, output.text, sandbox=launch.sandbox)
+        remark = await asyncio.to_thread(measure, launch.workspace, settings)
+        return _result(status, output.text, sandbox=launch.sandbox, remark=remark)
 
 
 def _prepare(
@@ -133,7 +136,10 @@ def _prepare(
     )
 
 
-def _result(status: int, text: str, *, sandbox: Sandbox) -> str:
+def _result(status: int, text: str, *, sandbox: Sandbox, remark: str) -> str:
+    met = sandbox.limits.explain(status, text) if sandbox.mode is not Mode.NONE else ""
+    remarks = [line for line in (met, remark) if line]
     if status == 0:
-        return text or "The command ended well and printed nothing."
-    raise ToolFailed(f"The command ended {name_ending(status, sandbox=sandbox)}.\n{text}".rstrip())
+        return "\n".join((text or "The command ended well and printed nothing.", *remarks))
+    how = name_ending(status, sandbox=sandbox)
+    raise ToolFailed("\n".join((f"The command ended {how}.", *remarks, text)).rstrip())

@@ -34,6 +34,12 @@ BAD = {
     "EXEC_ENVIRONMENT": ("HOME", [1]),
     "WORKSPACE_ROOT": ("relative/path", None),
     "FILE_MAX_BYTES": (0,),
+    "WORKSPACE_QUOTA": (-1, 1000, "1 GB", True, 1.5),
+    "EXEC_MAX_PROCESSES": (1, -1, True, None),
+    "EXEC_MEMORY": (1_000, "2G"),
+    "EXEC_FILE_SIZE": (10, None),
+    "EXEC_TMP_SIZE": (-5, 1),
+    "EXEC_CPU_TIME": (0.5, -1),
     "WEB_ALLOW_PRIVATE": ("no",),
     "WEB_ASK_HOSTS": ("no",),
     "WEB_KNOWN_HOSTS": ("example.org", [""], 1),
@@ -95,6 +101,12 @@ NUMBER = {
     "BROWSER_SANDBOX": "governance.E032",
     "BROWSER_IDLE": "governance.E033",
     "BROWSER_MAX_PAGES": "governance.E034",
+    "EXEC_MAX_PROCESSES": "governance.E050",
+    "EXEC_MEMORY": "governance.E051",
+    "EXEC_FILE_SIZE": "governance.E052",
+    "EXEC_TMP_SIZE": "governance.E053",
+    "EXEC_CPU_TIME": "governance.E054",
+    "WORKSPACE_QUOTA": "governance.E055",
     "APPROVAL": "governance.E037",
     "APPROVAL_TIMEOUT": "governance.E038",
     "ERROR_TEXT": "governance.E045",
@@ -252,6 +264,33 @@ def test_a_missing_sandbox_is_noticed_where_it_matters():
     with override_settings(GOVERNANCE_EXEC_SANDBOX="bwrap"):
         message = found()["governance.E036"]
         assert "bwrap: No permissions" in message.msg
+
+
+@pytest.fixture
+def weak_sandbox(monkeypatch, tmp_path):
+    """A machine with an old bubblewrap, that knows no sizes, and without the program that sets limits."""
+    program = tmp_path / "bwrap"
+    program.write_text(
+        '#!/bin/sh\nfor i in "$@"; do [ $i = --size ] && exit 1; done\necho \'{"child-pid": 99999999}\'\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("weak_sandbox")
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_sandbox_that_is_weaker_than_it_looks_is_told(monkeypatch, user):
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with override_settings(
+        GOVERNANCE_EXEC_ENABLED=True, GOVERNANCE_WORKSPACE_ROOT="/srv/workspaces"
+    ):
+        told = found()
+    assert "governance.W009" not in told
+    assert ("runs as root" in str(told.get("governance.W030"))) == (user == 0)
+    assert "of processes, memory, the size of files." in told["governance.W031"].msg
+    assert "the size of /tmp" in told["governance.W031"].msg
+    with override_settings(GOVERNANCE_EXEC_ENABLED=False):
+        assert not {"governance.W030", "governance.W031"} & set(found())
 
 
 def test_a_wrong_value_is_not_complained_of_twice():

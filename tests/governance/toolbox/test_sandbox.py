@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ from governance.core.exceptions import ToolFailed
 from governance.core.executor import ToolExecutor
 from governance.core.ports import Host
 from governance.toolbox import SandboxChoice, ToolboxSettings
-from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, mode_in_force
+from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox, mode_in_force
+from governance.toolbox.shell import describe
 from tests.governance.toolbox.http_server import HttpServer, answer
 from tests.support import PATIENCE, Unasked, eventually, eventually_sync
 
@@ -32,6 +35,7 @@ pytestmark = [
 
 FOUND = find_sandbox(ToolboxSettings())
 WORKS = FOUND.mode is Mode.BWRAP
+GAPS = find_gaps(FOUND) if WORKS else ()
 
 
 @pytest.fixture
@@ -280,6 +284,87 @@ def test_it_dies_with_a_server_that_is_killed(tmp_path, mark):
     eventually_sync(lambda: not processes(mark))
 
 
+async def test_nothing_of_the_kernel_can_be_written(kept_in):
+    """For root the kernel's settings are files like others: one of them names a program that it runs outside."""
+    if not WORKS:
+        falls_back()
+        return
+    places = ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/self/oom_score_adj")
+    said = await kept_in.call(
+        "exec",
+        command=f"for i in {' '.join(places)} /proc/irq /proc/bus /dev; do test -w $i && echo $i; done; "
+        "(echo x >/dev/x) 2>&1; ls -d /sys 2>&1; echo fine >/dev/null && echo fine >/dev/shm/x && cat /dev/shm/x",
+    )
+    refused, missing, fine = said.splitlines()
+    assert "Read-only" in refused
+    assert "No such file" in missing
+    assert fine == "fine"
+
+
+GREEDY = {
+    "memory": ({"exec_memory": 60_000_000}, "x=$(head -c 300000000 /dev/zero | tr '\\0' x)"),
+    "a file": ({"exec_file_size": 1_000_000}, "head -c 3000000 /dev/zero >big"),
+    "its /tmp": ({"exec_tmp_size": 1_000_000}, "head -c 3000000 /dev/zero >/tmp/big"),
+    "processor time": ({"exec_cpu_time": 1}, "while :; do :; done"),
+}
+
+
+@pytest.mark.parametrize("what", GREEDY)
+async def test_a_command_that_takes_too_much_is_stopped_and_told_so(kept_in, workspace, what):
+    if not WORKS:
+        falls_back()
+        return
+    values, greedy = GREEDY[what]
+    assert set(GAPS) <= {"the number of processes"}
+    kept_in.change(**values)
+    with pytest.raises(ToolFailed, match=r"It may have met a limit\. A command has: ") as caught:
+        await kept_in.call("exec", command=greedy)
+    assert "of memory for each" in str(caught.value)
+    for file in workspace.iterdir():
+        assert file.stat().st_size <= 1_000_000
+    kept_in.change(**dict.fromkeys(values, 0))
+    assert await kept_in.call("exec", command="echo still there") == "still there"
+
+
+def test_a_command_that_multiplies_is_stopped():
+    """Started as an ordinary user, since the kernel does not count the processes of root."""
+    if not WORKS:
+        falls_back()
+        return
+    place = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    place.chmod(0o777)
+    sandbox = replace(FOUND, limits=replace(FOUND.limits, processes=20))
+    many = "for i in $(seq 60); do sleep 60 & done; echo $(jobs -p | wc -w); kill $(jobs -p)"
+    arguments = sandbox.wrap(("/bin/bash", "-c", many), workspace=place, directory=place)
+    try:
+        done = subprocess.run(
+            arguments,
+            capture_output=True,
+            text=True,
+            check=False,
+            user=65534 if os.geteuid() == 0 else None,
+            env={"PATH": "/usr/bin:/bin"},
+        )
+    finally:
+        place.rmdir()
+    assert "Resource temporarily unavailable" in done.stderr
+    assert "It may have met a limit" in sandbox.limits.explain(1, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("values", "asks"),
+    [
+        ({}, False),
+        ({"network": True}, True),
+        ({"is_roots": True}, True),
+        ({"is_roots": True, "is_demanded": True}, False),
+    ],
+)
+def test_whether_a_person_is_asked_in_spite_of_the_sandbox(bench, values, asks):
+    tool = describe(bench.registry.get("exec"), Sandbox(mode=Mode.BWRAP, **values))
+    assert (tool.approval is not None) == asks
+
+
 @pytest.mark.usefixtures("without_bubblewrap")
 async def test_without_bubblewrap_auto_runs_with_all_rights_and_says_so(kept_in):
     assert int(await kept_in.call("exec", command="echo $$")) > 2
@@ -329,6 +414,7 @@ async def test_the_description_says_which_it_is(kept_in):
     assert said.startswith("Run a shell command in the workspace")
     if WORKS:
         assert "only the workspace can be written, there is no network" in said
+        assert "At most: 512 processes and threads at once, 2 GB of memory for each" in said
     else:
         assert "in no sandbox" in said
     kept_in.change(exec_network=True)

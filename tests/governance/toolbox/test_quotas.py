@@ -1,0 +1,84 @@
+"""What a workspace may hold: refused before it is written, and measured after every command (G1)."""
+
+import asyncio
+import os
+
+import pytest
+
+from governance.core.exceptions import ToolFailed
+
+QUOTA = 1_000_000
+
+
+@pytest.fixture
+def bench(bench):
+    bench.change(workspace_quota=QUOTA)
+    return bench
+
+
+async def put(bench, path, size):
+    return await asyncio.to_thread(bench.call, "write_file", path=path, content="x" * size)
+
+
+async def test_nothing_is_written_beyond_the_quota(bench, workspace):
+    await put(bench, "a", 600_000)
+    with pytest.raises(ToolFailed, match=r"1 000 000 is the most it may hold.*Nothing was written"):
+        await put(bench, "b", 600_000)
+    assert not (workspace / "b").exists()
+    with pytest.raises(ToolFailed, match="the most it may hold"):
+        await put(bench, "a", 1_100_000)
+    assert (workspace / "a").stat().st_size == 600_000
+    await put(bench, "a", 1_000)  # what takes less room is never refused
+    await put(bench, "a", 900_000)
+
+
+async def test_many_small_files_count_as_well(bench):
+    for number in range(8):
+        await put(bench, f"deep/{number}", 110_000)
+    for number in range(3):
+        with pytest.raises(ToolFailed, match="the most it may hold"):
+            await put(bench, f"more/{number}", 200_000)
+
+
+async def test_an_edit_is_refused_too(bench, workspace):
+    (workspace / "a").write_text("x" * 500_000)
+    with pytest.raises(ToolFailed, match="the most it may hold"):
+        await asyncio.to_thread(
+            bench.call, "edit_file", path="a", old="x", new="xyz", replace_all=True
+        )
+
+
+async def test_what_a_command_has_written_is_told_and_the_next_write_is_refused(bench, workspace):
+    await put(bench, "a", 10)
+    said = await bench.call("exec", command="head -c 2000000 /dev/zero >big; echo done")
+    assert said.startswith("done\nThe workspace holds 2 0")
+    with pytest.raises(ToolFailed, match=r"exit code 3.*\n.*the most it may hold"):
+        await bench.call("exec", command="exit 3")
+    with pytest.raises(ToolFailed, match="the most it may hold"):
+        await put(bench, "b", 10)
+    assert await bench.call("exec", command="rm big; echo gone") == "gone"
+    await put(bench, "b", 10)
+
+
+async def test_a_commit_that_would_take_too_much_changes_nothing(bench, workspace):
+    await put(bench, "a", 10)
+    await bench.call("git_commit", message="Begin", init=True)
+    (workspace / "noise").write_bytes(os.urandom(600_000))
+    with pytest.raises(ToolFailed, match="the most it may hold"):
+        await bench.call("git_commit", message="Too much")
+    assert not (workspace / ".git" / "index.lock").exists()
+    assert "Too much" not in await bench.call("git_log")
+    assert "?? noise" in await bench.call("git_status")
+
+
+async def test_a_file_with_several_names_counts_once(bench, workspace):
+    (workspace / "a").write_bytes(b"x" * 500_000)
+    os.link(workspace / "a", workspace / "b")
+    os.link(workspace / "a", workspace / "c")
+    await put(bench, "d", 300_000)
+
+
+async def test_without_a_quota_nothing_is_refused(bench):
+    bench.change(workspace_quota=0)
+    await put(bench, "a", 2_000_000)
+    assert await bench.call("exec", command="echo fine") == "fine"
