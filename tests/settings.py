@@ -54,6 +54,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["TEST"] = {"NAME": f"{_SCRATCH}.sqlite3"}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 GOVERNANCE_EXEC_ENABLED = True
-GOVERNANCE_EXEC_SANDBOX = "none"  # so that a machine with bubblewrap tests the same; the sandbox has tests of its own
+GOVERNANCE_EXEC_SANDBOX = (
+    "none"  # so that a machine with bubblewrap tests the same; the sandbox has tests of its own
+)
 GOVERNANCE_APPROVAL = {"*": "never"}  # but where a test is about it
 SILENCED_SYSTEM_CHECKS = ["governance.W007"]
