@@ -1,36 +1,16 @@
 """Where WebSockets go, and who may open one: browsers of this site with their session, programs with a token."""
 
-from collections.abc import Iterable
-from re import Pattern
 from typing import Any
 
 from channels.auth import AuthMiddlewareStack
 from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import OriginValidator
-from django.conf import settings
 from django.urls import path, re_path
 
 from webchat import tokens
 from webchat.consumers import NO_SUCH_CONVERSATION, SIGNED_OUT, ChatConsumer
-
-_LOCAL = ["localhost", "127.0.0.1", "[::1]"]
-
-
-class SiteOriginValidator(OriginValidator):
-    """Refuses browsers that stand on another site; `ALLOWED_HOSTS` is read when a socket comes."""
-
-    def __init__(self, application: Any) -> None:
-        super().__init__(application, ())
-
-    @property
-    def allowed_origins(self) -> Iterable[str | Pattern[str]]:
-        """The hosts of this site."""
-        return settings.ALLOWED_HOSTS or (_LOCAL if settings.DEBUG else [])
-
-    @allowed_origins.setter
-    def allowed_origins(self, _: Iterable[str | Pattern[str]]) -> None:
-        """Ignore what the base class keeps: the settings are the truth."""
+from webchat.origins import SiteOriginValidator
 
 
 class TokenAuthentication:
@@ -58,7 +38,7 @@ class TokenAuthentication:
 
 def accepts_every_site(application: Any) -> bool:
     """Return whether the chat can be reached through an ASGI application without a check of the Origin header."""
-    if isinstance(application, (OriginValidator, TokenAuthentication)):
+    if isinstance(application, (OriginValidator, SiteOriginValidator, TokenAuthentication)):
         return False
     consumer = getattr(application, "consumer_class", None)
     if isinstance(consumer, type):
