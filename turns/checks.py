@@ -156,6 +156,34 @@ def check_database(**_: Any) -> list[checks.CheckMessage]:
     return found
 
 
+def check_connections(**_: Any) -> list[checks.CheckMessage]:
+    """Connections that were lost while they rested are found before somebody gets an error, or waits for seconds."""
+    found: list[checks.CheckMessage] = []
+    for alias, database in settings.DATABASES.items():
+        is_checked = bool(database.get("CONN_HEALTH_CHECKS"))
+        is_pooled = bool(database.get("OPTIONS", {}).get("pool"))
+        is_kept = is_pooled or database.get("CONN_MAX_AGE", 0) != 0
+        if not _is_sqlite(database) and is_kept and is_checked is is_pooled:
+            found.append(_lost_connections(alias, is_pooled=is_pooled))
+    return found
+
+
+def _lost_connections(alias: str, *, is_pooled: bool) -> checks.CheckMessage:
+    name = f"DATABASES[{alias!r}]['CONN_HEALTH_CHECKS']"
+    if is_pooled:
+        return checks.Warning(
+            f"The pool of the database {alias!r} checks each connection and waits longer after each that was lost: after"
+            " a restart of the database, requests wait for up to ten seconds and fail.",
+            hint=f"Set {name} = False: what was lost in a pool is found without that.",
+            id="turns.W006",
+        )
+    return checks.Warning(
+        f"The database {alias!r} keeps connections without checking them: each one that was lost costs a request an error.",
+        hint=f"Set {name} = True, or keep none (CONN_MAX_AGE = 0).",
+        id="turns.W007",
+    )
+
+
 def check_loops(**_: Any) -> list[checks.CheckMessage]:
     """The numbers of the loop detector fit each other; a turn could not begin otherwise."""
     if check_values():
@@ -239,6 +267,7 @@ def register_all() -> None:
         check_chat_model,
         check_dispatcher,
         check_database,
+        check_connections,
         check_loops,
         check_lease,
         check_promise,

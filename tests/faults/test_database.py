@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -132,6 +133,20 @@ def test_g11_connections_that_are_cut_again_and_again_end_no_turn_and_double_not
     assert (turn["status"], turn["error_code"]) == ("completed", None)
     assert [call["status"] for call in turn["calls"]] == ["succeeded"] * 16
     assert site.verdict() == []
+
+
+def test_g11_connections_that_were_cut_while_they_rested_answer_nobody_with_an_error(
+    scaled: MakeSite, postgres: Postgres
+):
+    site = scaled()
+    start_scaled(site, runners=0)
+    client = site.client()
+    fill = ["/api/turns/active"] * 40
+    with ThreadPoolExecutor(max_workers=len(fill)) as people:
+        assert all(answer.is_success for answer in people.map(client.get, fill))
+    cut = postgres.cut_connections(site.database)
+    eventually_sync(lambda: not cut & postgres.pids(site.database))
+    assert [client.get(path).status_code for path in fill] == [200] * len(fill)
 
 
 @pytest.mark.parametrize("hours", [pytest.param(-1, marks=pytest.mark.long), 1])

@@ -179,6 +179,30 @@ def test_sqlite_whose_writers_begin_as_readers_is_an_error(monkeypatch, options)
     assert list(found()) == ["turns.E026"]
 
 
+POOLED = {"OPTIONS": {"pool": True}}
+CHECKED = {"CONN_HEALTH_CHECKS": True}
+
+
+@pytest.mark.parametrize(
+    ("connections", "ids"),
+    [
+        ({}, []),
+        ({"CONN_MAX_AGE": 0}, []),
+        (CHECKED, []),
+        ({"CONN_MAX_AGE": 60, **CHECKED}, []),
+        ({"CONN_MAX_AGE": 60}, ["turns.W007"]),
+        ({"CONN_MAX_AGE": None}, ["turns.W007"]),
+        (POOLED, []),
+        ({**POOLED, **CHECKED}, ["turns.W006"]),
+    ],
+)
+def test_connections_that_would_be_lost_unseen_are_noticed(monkeypatch, connections, ids):
+    databases = {"default": {"ENGINE": "django.db.backends.postgresql", **connections}}
+    monkeypatch.setattr(checks.settings, "DATABASES", databases)
+    assert list(found()) == ids
+    assert all(message.hint for message in found().values())
+
+
 def test_a_provider_without_its_key_is_noticed_and_nobody_is_asked(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with override_settings(TURNS_CHAT_MODEL="openai:some-model"):
