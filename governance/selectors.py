@@ -1,18 +1,18 @@
 """Reads of governance: calls of groups, the health of a scope, and the limits in force."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import starmap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Max
 
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.policy import Policy, ToolLimits, cap, resolve
 from governance.core.registry import registry
-from governance.core.tools import Tool
+from governance.core.tools import Tool, estimated_tokens
 from governance.mcp.rows import readable_spec
 from governance.mcp.specs import ServerSpec
 from governance.models import McpServer, ToolCall
@@ -59,6 +59,7 @@ class OfferedTool:
     """A tool that the agents of this site may be given, and what it declares.
 
     `server` names the MCP server that it comes from; `isolation` is empty where this process is not connected to it.
+    `tokens` is about what it takes of each request.
     `why_off` says in sentences why nobody can use it now, as far as the settings of this process tell.
     """
 
@@ -67,6 +68,7 @@ class OfferedTool:
     limits: ToolLimits
     isolation: str = ""
     server: str = ""
+    tokens: int = 0
     why_off: str = ""
 
 
@@ -192,7 +194,7 @@ def capped(tool_name: str, timeout: float) -> float:
 def offered_tools() -> list[OfferedTool]:
     """Return the tools of this site, then those that its MCP servers have named, whether they are connected or not."""
     of_servers = [
-        _of_server(spec, name=spec.local_name(found["name"]), text=found["text"])
+        _of_server(spec, found)
         for row in McpServer.objects.filter(enabled=True)
         if (spec := readable_spec(row)) is not None
         for found in row.tools_found
@@ -200,6 +202,12 @@ def offered_tools() -> list[OfferedTool]:
     ]
     elsewhere = {tool.name for tool in of_servers}
     return [_offered(tool) for tool in registry if tool.name not in elsewhere] + of_servers
+
+
+def mcp_prefixes() -> dict[str, str]:
+    """Return how the names of the tools of each MCP server in use begin, by the server's name."""
+    specs = map(readable_spec, McpServer.objects.filter(enabled=True))
+    return {spec.name: spec.prefix for spec in specs if spec is not None}
 
 
 def find_tool(name: str) -> OfferedTool | None:
@@ -216,16 +224,19 @@ def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
         limits=tool.limits,
         isolation=tool.isolation.value,
         server=server,
+        tokens=tool.tokens,
         why_off=tool.why_off(),
     )
 
 
-def _of_server(spec: ServerSpec, *, name: str, text: str) -> OfferedTool:
+def _of_server(spec: ServerSpec, found: Mapping[str, Any]) -> OfferedTool:
     """Where no process of ours is connected, only what the server's row says is known of the tool's limits."""
+    name, text = spec.local_name(found["name"]), found["text"]
     if name in registry:
         return replace(_offered(registry.get(name), server=spec.name), description=text)
     limits = ToolLimits(timeout=spec.timeout, max_running=spec.max_running)
-    return OfferedTool(name=name, description=text, limits=limits, server=spec.name)
+    tokens = found.get("tokens") or estimated_tokens(name, text, {})
+    return OfferedTool(name=name, description=text, limits=limits, server=spec.name, tokens=tokens)
 
 
 def _with(

@@ -39,6 +39,8 @@ RULES: dict[str, Rule] = {
         is_valid=_is_name,
         hint='Set it to "local", to a provider\'s model such as "openai:gpt-5", or to "package.module:factory".',
     ),
+    "MAX_TOOLS": whole("turns.E044", 1, 100_000),
+    "MAX_TOOL_TOKENS": whole("turns.E045", 1, 100_000_000),
     "INSTRUCTIONS": Rule(id="turns.E002", is_valid=_is_text, hint="Set it to a text."),
     "TURN_TIMEOUT": seconds("turns.E003", 0, WEEK, none="no limit, as 0 does"),
     "STEP_LIMIT": whole("turns.E004", 1, 100_000),

@@ -32,6 +32,12 @@ class TurnsSettings(AppSettings):
     INSTRUCTIONS: str = ""
     """What every chat model is told first."""
 
+    MAX_TOOLS: int = 256
+    """How many tools a chat model is offered; a provider may take fewer."""
+
+    MAX_TOOL_TOKENS: int = 40_000
+    """About how many tokens of each request the tools may take that a chat model is offered."""
+
     TURN_TIMEOUT: float | None = 1800.0
     """How long a turn may take in all; 0 or None = no limit (T10)."""
 

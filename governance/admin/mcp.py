@@ -100,6 +100,7 @@ class McpServerAdmin(McpServerModelAdmin):
         "transport",
         "limit",
         "tool_count",
+        "weight",
         "doubted",
         "health",
         "last_ok_at",
@@ -188,6 +189,11 @@ class McpServerAdmin(McpServerModelAdmin):
     def tool_count(self, obj: McpServer) -> int:
         """How many tools the server has named."""
         return len(obj.tools_found)
+
+    @admin.display(description=gettext_lazy("tokens (about)"))
+    def weight(self, obj: McpServer) -> int:
+        """About how many tokens its tools take of each request of an agent that has them all."""
+        return sum(tool.get("tokens", 0) for tool in obj.tools_found)
 
     @admin.display(description=gettext_lazy("total limit"))
     def limit(self, obj: McpServer) -> str:

@@ -73,6 +73,7 @@ class ToolContext:
         return self.token.is_cancelled
 
 
+_CHARACTERS_PER_TOKEN = 4
 ToolFunction = Callable[..., Any]
 F = TypeVar("F", bound=ToolFunction)
 
@@ -85,6 +86,7 @@ class Tool:
     function's own parameter (milliseconds) that serves as the call's limit. `loop_exempt` keeps the loop detector off.
     One that `only_waits`, for calls that need slots themselves, takes none of the process's.
     A tool with a `raw_schema` says with `problems` what of an input does not fit it; without, the input is not checked.
+    `server` names the MCP server that it comes from.
     Tools of one `pool` count together against `max_running`. `render` makes the text of a value that is none, where
     its JSON would not do.
 
@@ -105,6 +107,7 @@ class Tool:
     concurrency: Concurrency = Concurrency.PARALLEL
     max_running: int | None = None
     pool: str = ""
+    server: str = ""
     side_effects: bool = False
     loop_exempt: bool = False
     only_waits: bool = False
@@ -133,6 +136,11 @@ class Tool:
             max_running=self.max_running,
             approval=self.approval,
         )
+
+    @cached_property
+    def tokens(self) -> int:
+        """About how many tokens the tool takes of each request that offers it."""
+        return estimated_tokens(self.name, self.description, self.input_schema)
 
     @cached_property
     def definition(self) -> str:
@@ -244,6 +252,12 @@ class Tool:
             fields[field_name] = (hints.get(name, Any), default)
         config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
         return pydantic.create_model(f"{self.name}_input", __config__=config, **fields)
+
+
+def estimated_tokens(name: str, description: str, schema: Mapping[str, Any]) -> int:
+    """Return about how many tokens a tool's definition takes; providers count differently."""
+    written = json.dumps([name, description, schema], ensure_ascii=False, default=str)
+    return -(-len(written) // _CHARACTERS_PER_TOKEN)
 
 
 def _field_name(name: str) -> str:

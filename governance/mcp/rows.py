@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from governance.core.tools import estimated_tokens
 from governance.doors import database_door
 from governance.durations import to_seconds
 from governance.mcp.specs import FoundTool, ServerSpec, Transport
@@ -73,6 +74,7 @@ class RowHealth:
                 "name": storable_text(tool.name, limit=_LONGEST),
                 "text": _first_line(tool),
                 "read_only": tool.is_read_only,
+                "tokens": estimated_tokens(tool.name, tool.description, tool.input_schema),
             }
             for tool in tools
         ]

@@ -217,6 +217,7 @@ def _make(link: ServerLink, found: FoundTool) -> Tool:
         problems=partial(_input_problems, found.input_schema),
         timeout=spec.timeout,
         max_running=spec.max_running,
+        server=spec.name,
         pool=f"MCP server {spec.id}" if spec.max_running is not None else "",
         side_effects=not found.is_read_only,
         approval=None if found.is_read_only else ApprovalRule.ONCE_PER_CONVERSATION,

@@ -17,6 +17,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "settings" / "turns.md"
 BAD = {
     "CHAT_MODEL": ("", "  ", None, 7),
     "INSTRUCTIONS": (None, 7),
+    "MAX_TOOLS": (0, None, "256"),
+    "MAX_TOOL_TOKENS": (0, None, 1.5),
     "TURN_TIMEOUT": (-1, "60", float("inf"), True),
     "STEP_LIMIT": (0, None, 1.5),
     "MAX_QUEUED": (0, None),

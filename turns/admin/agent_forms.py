@@ -1,6 +1,6 @@
 """The form of an agent: durations with their unit, tools to tick, and no edit that overwrites somebody else's."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -133,9 +133,9 @@ class AgentForm(AgentModelForm):
     def _fill_in_tools(self) -> None:
         if "ticked_tools" not in self.fields:  # the reader may only look
             return
-        offered = selectors.offered_tools()
-        self.fields["ticked_tools"].choices = list(_choices(offered))  # type: ignore[attr-defined]  # it has choices
-        names = {tool.name for tool in offered}
+        offered, prefixes = selectors.offered_tools(), selectors.mcp_prefixes()
+        self.fields["ticked_tools"].choices = list(_choices(offered, prefixes))  # type: ignore[attr-defined]  # it has choices
+        names = {tool.name for tool in offered} | set(map(_all_of, prefixes.values()))
         tools = self.instance.tools
         self.initial["which_tools"] = ALL if tools is None else SOME
         self.initial["ticked_tools"] = [name for name in tools or () if name in names]
@@ -166,9 +166,18 @@ class AgentForm(AgentModelForm):
         }
 
 
-def _choices(offered: Iterable[OfferedTool]) -> Iterable[tuple[Any, Sequence[tuple[str, Any]]]]:
-    """The tools in groups: those of this site, then those of each MCP server."""
-    groups: dict[str, list[tuple[str, Any]]] = {}
+def _choices(
+    offered: Iterable[OfferedTool], prefixes: Mapping[str, str]
+) -> Iterable[tuple[Any, Sequence[tuple[str, Any]]]]:
+    """The tools in groups: those of this site, then those of each MCP server, which can be ticked as a whole."""
+    groups: dict[str, list[tuple[str, Any]]] = {"": []}
+    for server, prefix in sorted(prefixes.items()):
+        whole = format_html(
+            "<code>{}</code> {}",
+            _all_of(prefix),
+            _("all tools of this server, also those that come later"),
+        )
+        groups[server] = [(_all_of(prefix), whole)]
     for tool in offered:
         label = format_html(
             "<code>{}</code> {}",
@@ -177,4 +186,10 @@ def _choices(offered: Iterable[OfferedTool]) -> Iterable[tuple[Any, Sequence[tup
         )
         groups.setdefault(tool.server, []).append((tool.name, label))
     for server, tools in groups.items():
+        if not tools:
+            continue
         yield (_("MCP server %(name)s") % {"name": server} if server else _("This site"), tools)
+
+
+def _all_of(prefix: str) -> str:
+    return f"{prefix}*"

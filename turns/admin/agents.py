@@ -1,5 +1,6 @@
 """Admin of agents: who answers, with what, and how much of it. Every edit is audited and counts for the next turn."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin, messages
@@ -15,12 +16,16 @@ from governance import selectors
 from governance.admin.cells import NOTHING
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.durations import format_duration, format_limit
+from governance.selectors import OfferedTool
 from turns.admin.agent_forms import AgentForm
 from turns.agents import edits
+from turns.agents.offers import Offer, offer
 from turns.chat_models import problem_of
 from turns.conf import app_settings
 from turns.core.tool_names import ToolNames
 from turns.models import Agent, AgentChange, Turn
+
+_HEAVY = 10_000  # tokens of tools in each request, from which on it is worth a word
 
 if TYPE_CHECKING:
     AgentModelAdmin = admin.ModelAdmin[Agent]
@@ -45,13 +50,21 @@ class AgentAdmin(AgentModelAdmin):
     ]
     search_fields = ["name", "description"]
     actions = ["make_default"]
-    readonly_fields = ["turn_limit", "tool_list", "last_used"]
+    readonly_fields = ["turn_limit", "tool_list", "tool_weight", "last_used"]
     fieldsets = [
         (None, {"fields": ["name", "description", "is_enabled", "is_default", "seen"]}),
         (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
         (
             gettext_lazy("What it may use"),
-            {"fields": ["which_tools", "ticked_tools", "named_tools", "approval"]},
+            {
+                "fields": [
+                    "which_tools",
+                    "ticked_tools",
+                    "named_tools",
+                    "tool_weight",
+                    "approval",
+                ]
+            },
         ),
         (
             gettext_lazy("How much"),
@@ -61,7 +74,10 @@ class AgentAdmin(AgentModelAdmin):
     readable_fieldsets = [
         (None, {"fields": ["name", "description", "is_enabled", "is_default", "last_used"]}),
         (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
-        (gettext_lazy("What it may use"), {"fields": ["tool_list", "approval"]}),
+        (
+            gettext_lazy("What it may use"),
+            {"fields": ["tool_list", "tool_weight", "approval"]},
+        ),
         (
             gettext_lazy("How much"),
             {"fields": ["turn_limit", "step_limit", "max_parallel_calls", "token_limit"]},
@@ -108,7 +124,12 @@ class AgentAdmin(AgentModelAdmin):
             return self._refused(request, refused)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Answer a deletion that is refused with words."""
+        """Answer a deletion that is refused with words; say which agents have too many tools."""
+        if request.method == "GET" and self.has_view_permission(request):
+            tools = selectors.offered_tools()
+            for agent in Agent.objects.filter(is_enabled=True):
+                if problem := _offer(agent, tools).problem:
+                    self.message_user(request, f"{agent.name}: {problem}", messages.WARNING)
         try:
             return super().changelist_view(request, extra_context)
         except ValidationError as refused:
@@ -178,6 +199,14 @@ class AgentAdmin(AgentModelAdmin):
         """The tools that it may use."""
         return AgentChange.in_words("tools", obj.tools)
 
+    @admin.display(description=gettext_lazy("in each request"))
+    def tool_weight(self, obj: Agent) -> str:
+        """How many tools each request of it carries, and about what they weigh."""
+        offered = _offer(obj)
+        text = _("%(count)d tools, about %(tokens)d tokens.")
+        words = text % {"count": len(offered.tools), "tokens": offered.tokens}
+        return f"{words} {offered.problem}".rstrip()
+
     @admin.display(description=gettext_lazy("turn limit"))
     def turn_limit(self, obj: Agent) -> str:
         """The turn limit with its unit."""
@@ -237,12 +266,31 @@ def _limits(agent: Agent) -> list[str]:
     return words
 
 
+def _offer(agent: Agent, tools: Sequence[OfferedTool] | None = None) -> Offer[OfferedTool]:
+    chat_model = agent.chat_model or app_settings.CHAT_MODEL
+    offered = selectors.offered_tools() if tools is None else tools
+    return offer(offered, agent.tools, chat_model=chat_model)
+
+
+def _weight_problem(offered: Offer[OfferedTool]) -> str:
+    if offered.tokens <= _HEAVY:
+        return ""
+    text = _(
+        "Its %(count)d tools take about %(tokens)d tokens of each request, before a word is said. Choose fewer under "
+        "“only these”."
+    )
+    return text % {"count": len(offered.tools), "tokens": offered.tokens}
+
+
 def _warnings(agent: Agent) -> list[str]:
     """What does not keep an agent from being saved, but may keep it from answering as it is meant to."""
     found = []
     if agent.is_enabled and (problem := problem_of(agent.chat_model or app_settings.CHAT_MODEL)):
         found.append(str(problem))
     known = [tool.name for tool in selectors.offered_tools()]
+    offered = _offer(agent)
+    if words := offered.problem or _weight_problem(offered):
+        found.append(words)
     unknown = [
         name for name in agent.tools or () if not any(tool in ToolNames([name]) for tool in known)
     ]

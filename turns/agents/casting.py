@@ -1,12 +1,14 @@
 """Who takes part in a turn: the chat model, the instructions and the tools of its agent, and the place it works in."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 from governance import ApprovalRule, CancellationToken, Tool, registry
 from governance.doors import database_door
 from governance.runtime import prepare_tools, why_off, workspace_of
 from turns.agents import enabled_agents, find_agent
+from turns.agents.offers import notices_of, offer
 from turns.chat_models import get_chat_model
 from turns.chat_models.guide import COLLEAGUES
 from turns.conf import app_settings
@@ -30,16 +32,19 @@ async def cast_of(turn: ClaimedTurn, *, token: CancellationToken) -> Cast:
         TurnRefused: its agent was deleted or switched off since the message was taken, or has no chat model.
     """
     agent = await _agent_of(turn)
-    chat_model = get_chat_model(agent.chat_model or app_settings.CHAT_MODEL)
+    name = agent.chat_model or app_settings.CHAT_MODEL
+    chat_model = get_chat_model(name)
     scope = str(turn.conversation_id)
     workspace = await _workspace_of(turn)
     if workspace is not None:
         await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
     await prepare_tools(token=token)
     allowed = None if agent.tools is None else ToolNames(agent.tools)
+    offered = offer(registry, agent.tools, chat_model=name)
     return Cast(
         chat_model=chat_model,
-        tools=_specs(allowed),
+        tools=_specs(offered.tools),
+        notices=notices_of(offered),
         instructions=await _instructions(agent, may_ask=allowed is None or ASK in allowed),
         workspace=workspace,
         metadata={
@@ -93,11 +98,10 @@ async def _instructions(agent: Agent, *, may_ask: bool) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _specs(allowed: ToolNames | None) -> tuple[ToolSpec, ...]:
+def _specs(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     return tuple(
         ToolSpec(name=tool.name, description=_told(tool), input_schema=tool.input_schema)
-        for tool in registry
-        if allowed is None or tool.name in allowed
+        for tool in tools
     )
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "close_connections",
     "get_chat_model",
     "is_known",
+    "most_tools",
     "problem_of",
     "public_name",
     "warm",
@@ -63,6 +64,12 @@ def is_known(name: str) -> bool:
         return callable(import_string(name.replace(":", ".", 1)))
     except ImportError:
         return False
+
+
+def most_tools(name: str) -> int | None:
+    """Return how many tools the provider of a chat model takes in one request; None = any number."""
+    found = split(name)
+    return found[0].most_tools if found else None
 
 
 def public_name(name: str) -> str | None:

@@ -65,6 +65,11 @@ class Provider:
         return not (self.name == "openai" and self.base_url)
 
     @property
+    def most_tools(self) -> int | None:
+        """How many tools a request may offer; None = as far as is known, any number."""
+        return 128 if self.name == "openai" else None
+
+    @property
     def is_installed(self) -> bool:
         """Whether the extra's packages are there; nothing is imported but parent packages."""
         return all(map(_is_importable, ("pydantic_ai", self.package)))

@@ -21,7 +21,7 @@ from governance import (
 )
 from turns.core.answering import Answering
 from turns.core.budget import TokenBudget
-from turns.core.chat_model import ChatModel, ChatRequest, ToolSpec, message_of
+from turns.core.chat_model import ChatModel, ChatRequest, Notice, ToolSpec, message_of
 from turns.core.clock import TurnClock, TurnFacts
 from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.marks import TIME_IS_UP
@@ -53,7 +53,7 @@ class Cast:
 
     `allowed` has the names of the tools that may be called, None = all; `max_parallel` calls run at once. Where
     `report_grace` is above 0, a turn whose time is up gets that many seconds to report what it has. `approval` is
-    the least strict rule that holds for every tool (D1).
+    the least strict rule that holds for every tool (D1). The person is told the `notices` at the beginning.
     """
 
     chat_model: ChatModel
@@ -65,6 +65,7 @@ class Cast:
     max_parallel: int | None = None
     report_grace: float = 0.0
     approval: ApprovalRule = ApprovalRule.NEVER
+    notices: tuple[Notice, ...] = ()
 
 
 def ending_of(cancellation: Cancellation) -> TurnEnding:
@@ -149,6 +150,8 @@ class TurnRunner:
         try:
             prompt = await self._journal.prompt()
             messages = _with_note(prompt.messages, prompt.note)
+            for notice in self._cast.notices:
+                await self._journal.notify(notice)
             instructions = self._cast.instructions
             ending = await self._converse(messages, instructions=instructions)
             if ending.status is TurnStatus.TIMED_OUT and not self.token.is_cancelled:

@@ -8,6 +8,7 @@ from tests.support import PATIENCE
 from tests.turns.chat_models.dialects import PIECED
 from tests.turns.chat_models.servers import Break, Hold, Response
 from tests.turns.support import Stage
+from tests.turns.tools_of_servers import many_tools
 from turns import selectors
 from turns.chat_models import get_chat_model
 
@@ -116,3 +117,23 @@ async def test_a_missing_key_is_told_in_the_chat(on):
 
     assert (turn.status, turn.error_code) == ("failed", "chat_model_key_missing")
     assert "_API_KEY" in on.listener.find("error", code="chat_model_key_missing")["message"]
+
+
+@pytest.mark.parametrize("dialect", PIECED, indirect=True)
+async def test_a_request_has_no_more_tools_than_its_provider_takes(serve, dialect, on):
+    server = await serve(dialect.answer(dialect.text("Hello.")))
+
+    with many_tools(200) as crowd:
+        turn = await on.run("Hello")
+
+    assert turn.status == "completed"
+    offered = str(server.requests[0].body["tools"])
+    assert "read_file" in offered
+    notice = on.listener.find("error", code="tools_left_out")
+    if dialect.provider == "anthropic":
+        assert notice is None
+        assert crowd[-1] in offered
+    else:
+        assert len(server.requests[0].body["tools"]) == 128
+        assert crowd[-1] not in offered
+        assert "offered 128 of them" in notice["message"]

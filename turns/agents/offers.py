@@ -1,0 +1,90 @@
+"""Which of an agent's tools a request carries: bounded in their number and their weight, and told where some are left out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from django.utils.translation import gettext as _
+
+from turns.chat_models import most_tools
+from turns.conf import app_settings
+from turns.core.chat_model import Notice
+from turns.core.tool_names import ToolNames
+
+TOOLS_LEFT_OUT = "tools_left_out"
+_MOST_NAMED = 5
+
+
+class Weighed(Protocol):
+    """A tool as far as it counts here: `tokens` is about what it takes of each request."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def server(self) -> str:
+        """The MCP server that it comes from; empty for a tool of this site."""
+
+    @property
+    def tokens(self) -> int:
+        """Its weight."""
+
+
+T = TypeVar("T", bound=Weighed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer(Generic[T]):
+    """The tools that a chat model is offered, and those that are left out."""
+
+    tools: Sequence[T]
+    left_out: Sequence[T]
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the offered ones take of each request."""
+        return sum(tool.tokens for tool in self.tools)
+
+    @property
+    def problem(self) -> str:
+        """What is left out, in a sentence, and what to do; empty if nothing is."""
+        if not self.left_out:
+            return ""
+        names = ", ".join(tool.name for tool in self.left_out[:_MOST_NAMED])
+        if (more := len(self.left_out) - _MOST_NAMED) > 0:
+            names = _("%(names)s and %(more)d more") % {"names": names, "more": more}
+        return _(
+            "This agent has %(all)d tools, and its chat model is offered %(kept)d of them, the most that a request may "
+            "carry. Left out: %(names)s. An administrator can choose the agent's tools."
+        ) % {
+            "all": len(self.tools) + len(self.left_out),
+            "kept": len(self.tools),
+            "names": names,
+        }
+
+
+def offer(tools: Iterable[T], names: Sequence[str] | None, *, chat_model: str) -> Offer[T]:
+    """Return what of the tools an agent's chat model is offered; `names` = its list of tools, None = all of them.
+
+    The tools of this site come first, then those of MCP servers, by name; so the same ones are left out every time.
+    """
+    meant = None if names is None else ToolNames(names)
+    had = [tool for tool in tools if meant is None or tool.name in meant]
+    most = min(app_settings.MAX_TOOLS, most_tools(chat_model) or app_settings.MAX_TOOLS)
+    kept: set[str] = set()
+    tokens = 0
+    for tool in sorted(had, key=lambda tool: (tool.server != "", tool.name)):
+        if len(kept) < most and tokens + tool.tokens <= app_settings.MAX_TOOL_TOKENS:
+            kept.add(tool.name)
+            tokens += tool.tokens
+    return Offer(
+        tools=[tool for tool in had if tool.name in kept],
+        left_out=[tool for tool in had if tool.name not in kept],
+    )
+
+
+def notices_of(offered: Offer[T]) -> tuple[Notice, ...]:
+    """Return what a person is told of an offer."""
+    problem = offered.problem
+    return (Notice(code=TOOLS_LEFT_OUT, message=problem),) if problem else ()
