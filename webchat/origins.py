@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
-from django.http.request import is_same_domain
+from django.utils.http import is_same_domain
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def _as_request(scope: Any) -> HttpRequest:
     scheme = scope.get("scheme", "ws")
     http = {**scope, "method": "GET", "scheme": SOCKET_SCHEMES.get(scheme, scheme)}
     request = ASGIRequest(http, BytesIO())
-    header, _ = settings.SECURE_PROXY_SSL_HEADER or ("", "")
-    if said := request.META.get(header):
-        request.META[header] = SOCKET_SCHEMES.get(said, said)  # some proxies say "wss" here
+    believed: tuple[str, str] | None = getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
+    if believed and (said := request.META.get(believed[0])):
+        request.META[believed[0]] = SOCKET_SCHEMES.get(said, said)  # some proxies say "wss" here
     return request
