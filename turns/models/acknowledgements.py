@@ -23,6 +23,7 @@ class Acknowledgement(models.Model):
     at = models.DateTimeField(_("at"), null=True)
 
     class Meta:
+        app_label = "turns"
         verbose_name = _("acknowledgement")
         verbose_name_plural = _("acknowledgements")
         ordering = ["pk"]
