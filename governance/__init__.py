@@ -41,7 +41,7 @@ from governance.core.exceptions import (
 )
 from governance.core.executor import Timing, ToolExecutor
 from governance.core.intents import has_cancel_word, is_cancel_intent, is_cancel_phrase
-from governance.core.limiter import Limiter, Limits
+from governance.core.limiter import Limiter, Limits, Obstacle, WaitsFor
 from governance.core.live import LiveCall
 from governance.core.loops import LoopAction, LoopDetector
 from governance.core.policy import (
@@ -100,6 +100,7 @@ __all__ = [
     "LoopAction",
     "LoopDetector",
     "Observer",
+    "Obstacle",
     "Policy",
     "PolicyLevels",
     "PolicySource",
@@ -127,6 +128,7 @@ __all__ = [
     "UnknownTool",
     "Unobserved",
     "Verdict",
+    "WaitsFor",
     "abandoned_text",
     "cap",
     "checkpoint",

@@ -25,6 +25,7 @@ from governance.core.calls import (
 )
 from governance.core.deadline import DeadlineChange
 from governance.core.exceptions import IllegalTransition
+from governance.core.limiter import Obstacle
 from governance.core.live import LiveCall
 from governance.core.registry import registry
 from governance.core.tools import Tool
@@ -71,6 +72,12 @@ def note_approved(*, group: str, call_id: str) -> bool:
         group=group, call_id=call_id, status=CallStatus.AWAITING_APPROVAL
     )
     return waiting.update(status=CallStatus.PENDING) == 1
+
+
+def note_queued(*, group: str, call_id: str, waits_for: Obstacle) -> bool:
+    """Note what the call waits for; False if it does not wait."""
+    waiting = ToolCall.objects.filter(group=group, call_id=call_id, status=CallStatus.PENDING)
+    return waiting.update(waits_for=obstacle_fields(waits_for)) == 1
 
 
 def start(call: LiveCall, *, group: str) -> bool:
@@ -192,6 +199,15 @@ def deadline_change(change: DeadlineChange, *, at: datetime | None = None) -> di
     }
 
 
+def obstacle_fields(obstacle: Obstacle) -> dict[str, Any]:
+    """Return what a call waits for as it is stored and sent."""
+    return {
+        "kind": obstacle.kind.value,
+        "tool_id": obstacle.call_id,
+        "tool_name": obstacle.tool_name,
+    }
+
+
 def progress_fields(progress: Progress | None) -> dict[str, Any]:
     """Return a progress as it is stored; its output is not: it is part of the result."""
     if progress is None:
@@ -212,6 +228,11 @@ class Recorder:
         self._start = database_door(transaction.atomic(self._insert_and_start))
         self._end = database_door(transaction.atomic(self._insert_and_end))
         self._move_deadline = database_door(transaction.atomic(move_deadline))
+
+    async def call_queued(self, call: LiveCall) -> None:
+        """Keep what the call waits for, if it has a row by now."""
+        if call.waits_for is not None:
+            await _note_queued(group=self._group, call_id=call.id, waits_for=call.waits_for)
 
     async def call_started(self, call: LiveCall) -> None:
         """Write the start ahead of the run. Raise `IllegalTransition` if the call has ended already."""
@@ -267,6 +288,7 @@ class Recorder:
         ToolCall.objects.bulk_create(rows, ignore_conflicts=True)
 
 
+_note_queued = database_door(note_queued)
 _note_progress = database_door(note_progress)
 _note_cancelling = database_door(note_cancelling)
 _settle_late = database_door(settle_late)

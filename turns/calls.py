@@ -88,6 +88,7 @@ def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None)
         "concurrency": row.concurrency,
         "expected_ms": _expected_ms(row.tool_name),
         "asked_timeout_ms": row.asked_timeout_ms,
+        "waits_for": (row.waits_for or None) if row.status == CallStatus.PENDING else None,
         "approval": approvals.describe(question, at=at) if question else None,
         **{name: row.progress.get(name) for name in ("message", "progress", "total")},
     }

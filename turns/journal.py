@@ -19,6 +19,7 @@ from governance import (
     Decision,
     LateSettlement,
     LiveCall,
+    Obstacle,
     ToolCall,
     ToolOutcome,
     Verdict,
@@ -130,6 +131,11 @@ class DatabaseJournal:
         concluding = Concluding(decision)
         await self._write(concluding)
         return concluding.decision
+
+    async def call_queued(self, call: LiveCall) -> None:
+        """Store and tell what the call waits for."""
+        if call.waits_for is not None:
+            await self._write(_note_queued, call, call.waits_for)
 
     async def call_started(self, call: LiveCall) -> None:
         """Write the start ahead of the run."""
@@ -253,6 +259,18 @@ def _notify(turn: Turn, notice: Notice) -> Events:
     if notice.wait is not None:
         said |= {"reason": notice.reason, "wait_ms": round(notice.wait * 1000)}
     return [TurnEvent(type=EventType.ERROR, payload=said)]
+
+
+def _note_queued(turn: Turn, call: LiveCall, obstacle: Obstacle) -> Events:
+    if not recorder.note_queued(group=str(turn.pk), call_id=call.id, waits_for=obstacle):
+        return []
+    payload = {
+        "tool_id": call.id,
+        "tool_name": call.call.tool_name,
+        "waits_for": recorder.obstacle_fields(obstacle),
+        "concurrency": call.tool.concurrency.value if call.tool else "",
+    }
+    return [TurnEvent(type=EventType.TOOL_QUEUED, payload=payload)]
 
 
 def _start_call(turn: Turn, call: LiveCall) -> Events:

@@ -251,6 +251,7 @@ def _active(turn: Turn, described: Iterable[Json], *, at: datetime) -> Json:
         "timeout_ms",
         "timeout_source",
         "idle_timeout_ms",
+        "waits_for",
     )
     started_at = turn.started_at or turn.queued_at
     ended_at = turn.ended_at or at

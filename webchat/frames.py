@@ -170,6 +170,29 @@ class ToolDecision(Event):
     remember: bool
 
 
+class WaitsFor(BaseModel):
+    """`call`: until the call `tool_id` has ended; `scope`: its conversation runs as many calls as it may; `slot`: so does the server."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: Literal["call", "slot", "scope"]
+    tool_id: str
+    tool_name: str
+
+
+class ToolQueued(Event):
+    """A call has waited for half a second, and for what; again when it waits for something else. Empty names name no call.
+
+    An exclusive call runs alone in its conversation: it waits for the others, and they wait for it.
+    """
+
+    type: Literal["tool_queued"]
+    tool_id: str
+    tool_name: str
+    waits_for: WaitsFor
+    concurrency: str
+
+
 class ToolStart(Event):
     """A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time.
 
@@ -335,6 +358,7 @@ EVENTS = (
     MessageEvent,
     ToolApproval,
     ToolDecision,
+    ToolQueued,
     ToolStart,
     ToolProgress,
     ToolDeadline,

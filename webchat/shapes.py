@@ -124,6 +124,7 @@ class CurrentTool(Schema):
     timeout_ms: int | None
     timeout_source: str
     idle_timeout_ms: int | None
+    waits_for: dict[str, str] | None
 
 
 class ActiveTurn(Schema):

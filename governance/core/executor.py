@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from governance.core import outcomes
@@ -36,12 +37,14 @@ class Timing:
     """The executor's own spans, in seconds.
 
     `cancel_grace` is how long a body may take to end after it was asked to; `progress_interval` the rhythm of signs of
-    life for calls older than it; `notice_interval` the shortest time between two reports of a chatty tool.
+    life for calls older than it; `notice_interval` the shortest time between two reports of a chatty tool. A call that has
+    waited for `queue_notice` says what it waits for.
     """
 
     cancel_grace: float = 0.6
     progress_interval: float = 5.0
     notice_interval: float = 0.5
+    queue_notice: float = 0.5
 
 
 class ToolExecutor:
@@ -81,6 +84,7 @@ class ToolExecutor:
             self._live,
             interval=self._timing.progress_interval,
             pause=self._timing.notice_interval,
+            patience=self._timing.queue_notice,
         )
 
     @property
@@ -203,11 +207,13 @@ class ToolExecutor:
             max_running=live.policy.max_running if live.policy else None,
             max_in_scope=host.max_parallel,
             counts=not tool.only_waits,
+            call_id=live.call.id,
         )
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
-            return ticket if await self._limiter.enter(ticket, token=live.token) else None
+            with self._notices.waiting(live, partial(self._limiter.obstacle, ticket)):
+                return ticket if await self._limiter.enter(ticket, token=live.token) else None
         finally:
             live.queued += loop.time() - asked_at
 

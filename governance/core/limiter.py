@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.exceptions import QueueFull, QueueTimeout
@@ -29,6 +29,23 @@ class Answer(Enum):
     TOO_LATE = "too_late"
 
 
+class WaitsFor(StrEnum):
+    """What a waiting call waits for: the end of another call, a slot of the server, or one of its scope."""
+
+    CALL = "call"
+    SLOT = "slot"
+    SCOPE = "scope"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """What keeps a call from starting; `call_id` and `tool_name` name the call that it waits for."""
+
+    kind: WaitsFor
+    call_id: str = ""
+    tool_name: str = ""
+
+
 class Ticket:
     """One call's place: waiting until `answer` is resolved, then running until it leaves.
 
@@ -37,6 +54,7 @@ class Ticket:
 
     __slots__ = (
         "answer",
+        "call_id",
         "concurrency",
         "counts",
         "isolation",
@@ -44,6 +62,7 @@ class Ticket:
         "max_running",
         "places",
         "scope",
+        "tool_name",
     )
 
     def __init__(
@@ -57,8 +76,11 @@ class Ticket:
         max_in_scope: int | None = None,
         pool: str = "",
         counts: bool = True,
+        call_id: str = "",
     ) -> None:
         self.scope = scope
+        self.call_id = call_id
+        self.tool_name = tool_name
         self.counts = counts
         self.concurrency = concurrency
         self.isolation = isolation
@@ -95,6 +117,7 @@ class Limiter:
         self._running = 0
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._exclusive: set[str] = set()
+        self._inside: dict[Ticket, None] = {}
         self._waiting: dict[Ticket, None] = {}
 
     @property
@@ -128,8 +151,35 @@ class Limiter:
             raise QueueFull("Too many tool calls are running and waiting already.")
         return await self._wait(ticket, token=token)
 
+    def obstacle(self, ticket: Ticket) -> Obstacle | None:
+        """Return what keeps a waiting call from starting now; None if it does not wait any more."""
+        if ticket not in self._waiting or ticket.is_answered:
+            return None
+        if (other := self._in_the_way(ticket)) is not None:
+            return Obstacle(kind=WaitsFor.CALL, call_id=other.call_id, tool_name=other.tool_name)
+        running = self._counts[ticket.places[0]]
+        most = min(ticket.max_in_scope or running + 1, self.limits.max_running_per_scope)
+        return Obstacle(kind=WaitsFor.SCOPE if running >= most else WaitsFor.SLOT)
+
+    def _in_the_way(self, ticket: Ticket) -> Ticket | None:
+        """The call of its scope that must end first, or that has waited longer to run alone."""
+        here = [other for other in self._inside if other.scope == ticket.scope]
+        is_alone = ticket.concurrency is Concurrency.EXCLUSIVE
+        for other in here:
+            is_same_tool = other.tool_name == ticket.tool_name
+            supersedes = ticket.concurrency is Concurrency.SUPERSEDE and is_same_tool
+            if is_alone or supersedes or other.concurrency is Concurrency.EXCLUSIVE:
+                return other
+        for other in self._waiting:
+            if other is ticket:
+                return None
+            if other.scope == ticket.scope and other.concurrency is Concurrency.EXCLUSIVE:
+                return other
+        return None
+
     def leave(self, ticket: Ticket) -> None:
         """Give the slot back."""
+        self._inside.pop(ticket, None)
         self._running -= ticket.counts
         for place in ticket.places:
             self._counts[place] -= 1
@@ -203,6 +253,7 @@ class Limiter:
         return has_slot and scope < self.limits.max_running_per_scope
 
     def _take(self, ticket: Ticket) -> None:
+        self._inside[ticket] = None
         self._running += ticket.counts
         for place in ticket.places:
             self._counts[place] += 1

@@ -11,6 +11,7 @@ from governance.core.approvals import Decision, Question
 from governance.core.calls import CallStatus, Progress, ToolCall, check_move
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.deadline import Deadline, DeadlineChange, Limit
+from governance.core.limiter import Obstacle
 from governance.core.policy import ApprovalRule, Hint, Policy, TimeoutSource, cap
 from governance.core.tools import Tool
 
@@ -90,6 +91,7 @@ class LiveCall:
         self.clearance: Clearance | None = None
         self.unknown_host = ""
         self.queued = 0.0
+        self.waits_for: Obstacle | None = None
         self.deadline: Deadline | None = None
         self.deadline_changes: list[DeadlineChange] = []
         self.timeout_source: TimeoutSource | None = None

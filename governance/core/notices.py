@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from governance.core import outcomes
 from governance.core.calls import CallStatus
+from governance.core.limiter import Obstacle
 from governance.core.live import LiveCall
 from governance.core.ports import Host
 
@@ -17,18 +19,41 @@ class Notices:
     """The notices of one executor's live calls; an observer that fails is logged and harms nobody.
 
     `interval` is the rhythm of signs of life for silent calls; `pause` the shortest time between two reports of a
-    chatty one.
+    chatty one. A call that has waited for `patience` tells what for.
     """
 
-    def __init__(self, live: Mapping[LiveCall, Host], *, interval: float, pause: float) -> None:
+    def __init__(
+        self, live: Mapping[LiveCall, Host], *, interval: float, pause: float, patience: float
+    ) -> None:
         self._live = live
         self._interval = interval
         self._pause = pause
+        self._patience = patience
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, live: LiveCall, notice: Coroutine[Any, Any, None]) -> None:
         """Send a notice after the earlier ones of its call, without waiting for it."""
         live.tell(_logged(notice, live))
+
+    @contextmanager
+    def waiting(self, live: LiveCall, obstacle: Callable[[], Obstacle | None]) -> Iterator[None]:
+        """While a call waits, tell after a moment what for, and again where that has changed."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._patience, lambda: look())
+
+        def look() -> None:
+            nonlocal timer
+            timer = loop.call_later(self._patience, look)
+            found = obstacle()
+            if found is not None and found != live.waits_for:
+                live.waits_for = found
+                self.send(live, self._live[live].observer.call_queued(live))
+
+        try:
+            yield
+        finally:
+            timer.cancel()
+            live.waits_for = None
 
     def watch(self) -> None:
         """Look at the live calls now and then, as long as there are any."""

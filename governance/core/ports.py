@@ -27,6 +27,9 @@ class Observer(Protocol):
     `call_ended` is awaited before the outcome is returned. The other notices are sent in the background and in order.
     """
 
+    async def call_queued(self, call: LiveCall) -> None:
+        """The call has waited for its turn for a moment, or for something else than before: `waits_for`."""
+
     async def call_started(self, call: LiveCall) -> None:
         """The call has a slot and is about to run."""
 
@@ -88,6 +91,7 @@ class Declared:
 class Unobserved:
     """The observer that nobody needs to listen to."""
 
+    async def call_queued(self, call: LiveCall) -> None: ...
     async def call_started(self, call: LiveCall) -> None: ...
     async def call_progressed(self, call: LiveCall) -> None: ...
     async def deadline_moved(self, call: LiveCall) -> None: ...

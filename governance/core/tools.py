@@ -35,8 +35,8 @@ class Concurrency(StrEnum):
     """How a call gets along with the other calls of its scope (P2, C9)."""
 
     PARALLEL = "parallel"
-    EXCLUSIVE = "exclusive"
-    SUPERSEDE = "supersede"
+    EXCLUSIVE = "exclusive"  # it runs alone in its scope
+    SUPERSEDE = "supersede"  # it cancels the earlier calls of its tool
 
 
 @dataclass(slots=True, kw_only=True)

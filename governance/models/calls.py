@@ -66,6 +66,9 @@ class ToolCall(models.Model):
     )
     deadline_changes = models.JSONField(_("limit changes"), default=list)
 
+    waits_for = models.JSONField(
+        _("waited for"), default=dict, help_text="{kind, tool_id, tool_name}"
+    )
     progress = models.JSONField(_("last progress"), default=dict)
     ended_by_reason = models.CharField(
         _("ended by"), max_length=16, blank=True, choices=words.cancel_reasons

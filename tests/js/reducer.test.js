@@ -306,6 +306,18 @@ test("the end of a call that was given up shows live what a page shows that is o
   assert.equal(only(opened(...events.slice(0, -1))).calls.a?.late, null);
 });
 
+test("a call that waits shows for what, live and on a page that is opened meanwhile", () => {
+  const waits = { waits_for: { kind: "call", tool_id: "a", tool_name: "wait" }, concurrency: "exclusive" };
+  const queued = { type: "tool_queued", tool_id: "b", ...waits };
+  const live = only(opened(...numbered([START, asks("a", "b"), starts("a"), queued]))).calls.b;
+  const wire = { tool_id: "b", tool_name: "wait", status: "pending", ...waits };
+  const active_turns = [{ turn_id: TURN, status: "running", calls: [wire] }];
+  const later = only(play(INITIAL_STATE, [{ ...EMPTY_SNAPSHOT, active_turns }])).calls.b;
+  for (const call of [live, later]) assert.deepEqual(call?.waitsFor, { kind: "call", tool: "wait", isAlone: true });
+  const started = only(opened(...numbered([START, asks("a", "b"), starts("a"), queued, starts("b")]))).calls.b;
+  assert.equal(started?.waitsFor, null);
+});
+
 test("a refused message is not on its way any more", () => {
   const sent = opened({ type: "local_message", clientId: "c1", text: "hello" });
   const refused = play(sent, [{ type: "error", code: "queue_full", message: "Too many wait.", client_id: "c1" }]);

@@ -25,6 +25,10 @@ const words = new Words(
     tier_running: "running",
     tier_slow: "slow",
     tier_very_slow: "very slow",
+    call_pending: "waiting to start",
+    waits_for_call: "waits until {tool} has ended",
+    waits_for_call_alone: "waits until {tool} has ended, because it runs alone",
+    waits_for_slot: "waits for a free place on the server",
     call_abandoned_settled: "no longer waited for; it has ended since",
     call_timed_out: "timed out after {limit}",
     call_timed_out_idle: "timed out: no sign of life for {limit}",
@@ -102,6 +106,16 @@ test("a call that is asked to stop says so, and after three seconds that it stil
   assert.equal(activityWords(words, stopping, 5_000, { ...live, now: 2_000 }), "Stopping…");
   assert.equal(activityWords(words, stopping, 5_000, { ...live, now: 3_500 }), "Still trying to stop…");
   assert.equal(activityWords(words, stopping, 5_000, { now: 9_000, frozenAt: 0 }), "Will be cancelled when connected");
+});
+
+test("a call that waits says for what", () => {
+  const said = (/** @type {Record<string, unknown>} */ wire) =>
+    activityWords(words, call({ status: "pending", ...wire }), 0, live);
+  assert.equal(said({}), "waiting to start");
+  const waits_for = { kind: "call", tool_id: "a", tool_name: "exec" };
+  assert.equal(said({ waits_for }), "waits until exec has ended");
+  assert.equal(said({ waits_for, concurrency: "exclusive" }), "waits until exec has ended, because it runs alone");
+  assert.equal(said({ waits_for: { kind: "slot" } }), "waits for a free place on the server");
 });
 
 test("every end of a call has its words", () => {

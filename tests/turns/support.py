@@ -371,7 +371,9 @@ def _assert_call(tool_id: str, types: list[str], *, has_ended: bool) -> None:
     assert types.count("tool_start") <= 1, facts
     assert types.count("tool_timeout") <= 1, facts
     assert types.count("tool_result") == 1 or (not has_ended and "tool_result" not in types), facts
-    asked, types = _split_questions(types)
+    start = types.index("tool_start") if "tool_start" in types else len(types)
+    assert "tool_queued" not in types[start:], facts
+    asked, types = _split_questions([kind for kind in types if kind != "tool_queued"])
     assert all(pair in (["tool_approval", "tool_decision"], ["tool_approval"]) for pair in asked)
     assert all(len(pair) == 2 for pair in asked[:-1]), facts
     if asked and len(asked[-1]) == 1:  # not decided: it never began

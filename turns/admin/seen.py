@@ -7,7 +7,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from governance import CallStatus
+from governance import CallStatus, WaitsFor
 from governance.admin.cells import NO_BREAK, NOTHING, span
 from governance.selectors import CallRow
 from turns.admin.rows import link
@@ -55,7 +55,7 @@ class Seen:
         return format_html_join("", "<div>{}</div>", lines) or NOTHING
 
     def _line(self, row: CallRow) -> SafeString:
-        facts = [str(row.get_status_display())]
+        facts = [_waits(row) or str(row.get_status_display())]
         if row.started_at is not None:
             facts.append(_since(row.started_at, self._at))
             if row.timeout_ms:
@@ -73,6 +73,19 @@ class Seen:
         value = f"{self._turn.pk}{CALL_MARK}{row.call_id}"
         label = _("Cancel this call of %(tool)s") % {"tool": row.tool_name}
         return button(value, text=_("Cancel"), label=label)
+
+
+def _waits(row: CallRow) -> str:
+    """Return what a call that has not started waits for, in words; empty where that is not known."""
+    if row.status != CallStatus.PENDING or not row.waits_for:
+        return ""
+    words = {
+        WaitsFor.CALL: _("waits until %(tool)s has ended"),
+        WaitsFor.SCOPE: _("waits: its conversation runs as many calls as it may"),
+        WaitsFor.SLOT: _("waits for a free place on the server"),
+    }
+    said = words.get(row.waits_for["kind"], "")
+    return said % {"tool": row.waits_for["tool_name"]} if "%" in said else said
 
 
 def seen(turn: RunningTurn) -> Seen:

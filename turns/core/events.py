@@ -14,6 +14,7 @@ class EventType(StrEnum):
     MESSAGE = "message"
     TOOL_APPROVAL = "tool_approval"
     TOOL_DECISION = "tool_decision"
+    TOOL_QUEUED = "tool_queued"
     TOOL_START = "tool_start"
     TOOL_PROGRESS = "tool_progress"
     TOOL_DEADLINE = "tool_deadline"

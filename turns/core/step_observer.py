@@ -39,6 +39,9 @@ class StepObserver:
         self._token = token
         self._halt = halt
 
+    async def call_queued(self, call: LiveCall) -> None:
+        await self._journal.call_queued(call)
+
     async def call_started(self, call: LiveCall) -> None:
         await self._journal.call_started(call)
 

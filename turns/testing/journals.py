@@ -139,6 +139,10 @@ class RecordingJournal:
         await self._write("call_started", call.id)
         self.started[call.id] = call
 
+    async def call_queued(self, call: LiveCall) -> None:
+        """Remember."""
+        await self._write("call_queued", call.id)
+
     async def call_progressed(self, call: LiveCall) -> None:
         """Remember."""
         await self._write("call_progressed", call.id)

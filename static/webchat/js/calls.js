@@ -39,6 +39,7 @@ export function callFromWire(wire, clock) {
     timeoutSource: String(wire.timeout_source ?? ""),
     idleTimeoutMs: wire.idle_timeout_ms ?? null,
     limitReached: String(wire.limit_reached ?? ""),
+    waitsFor: wire.waits_for ? waitsForFrom(wire) : null,
     cancellable: Boolean(wire.cancellable),
     progress: wire.progress ?? null,
     total: wire.total ?? null,
@@ -57,6 +58,13 @@ export function callFromWire(wire, clock) {
     isDeciding: false,
   };
 }
+
+/** What a call waits for before it starts; `isAlone`: it is one that runs alone. @param {Record<string, any>} wire */
+export const waitsForFrom = (wire) => ({
+  kind: String(wire.waits_for?.kind ?? ""),
+  tool: String(wire.waits_for?.tool_name ?? ""),
+  isAlone: wire.concurrency === "exclusive",
+});
 
 /** How a call ended that had been given up. @param {Record<string, any>} wire */
 export const lateFrom = (wire) => ({ kind: String(wire.kind ?? ""), afterMs: wire.after_ms ?? null });

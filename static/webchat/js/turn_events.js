@@ -9,6 +9,7 @@ import {
   lateFrom,
   moveLimits,
   settleCall,
+  waitsForFrom,
 } from "./calls.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
@@ -55,6 +56,7 @@ export const TURN_CHANGES = {
   tool_approval: (turn, frame, clock, state) =>
     addCall(turn, callFromQuestion(frame, ageOf(frame, clock, state), clock)),
   tool_decision: (turn, frame) => updateCall(turn, frame.tool_id, (call) => withDecision(call, frame)),
+  tool_queued: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, waitsFor: waitsForFrom(frame) })),
   tool_start: (turn, frame, clock, state) => addCall(turn, callFromStart(frame, ageOf(frame, clock, state), clock)),
   tool_progress: (turn, frame, clock, state) =>
     updateCall(turn, frame.tool_id, (call) => ({

@@ -37,6 +37,7 @@
  *   timeoutMs: number|null,
  *   timeoutSource: string,
  *   idleTimeoutMs: number|null,
+ *   waitsFor: Readonly<{kind: string, tool: string, isAlone: boolean}>|null,
  *   limitReached: string,
  *   cancellable: boolean,
  *   progress: number|null,

@@ -100,8 +100,14 @@ export function activityWords(words, call, elapsedMs, at) {
     if (call.errorType === "timeout") return words.text("timing_out");
     return stoppingWords(words, call.stoppingAt, at);
   }
+  if (call.status === "pending" && call.waitsFor) return waitingWords(words, call.waitsFor);
   if (call.status !== "running") return words.text(`call_${call.status}`);
   return words.text(`tier_${tierOf(elapsedMs, call.expectedMs)}`);
+}
+
+/** @param {Words} words @param {NonNullable<Call["waitsFor"]>} waitsFor */
+function waitingWords(words, { kind, tool, isAlone }) {
+  return words.text(kind === "call" && isAlone ? "waits_for_call_alone" : `waits_for_${kind}`, { tool });
 }
 
 /** @param {Words} words @param {number} stoppingAt @param {{now: number, frozenAt: number|null}} at */

@@ -137,6 +137,7 @@ class Recording:
         self.notices = []
         self.outcomes = []
         self.late = []
+        self.waits = []
         self.gates = {}
         self.errors = {}
         self.hooks = {}
@@ -144,6 +145,10 @@ class Recording:
 
     def names(self, call_id=None):
         return [name for name, noted in self.notices if call_id in (None, noted)]
+
+    async def call_queued(self, call):
+        self.waits.append((call.id, call.waits_for))
+        await self._note("queued", call)
 
     async def call_started(self, call):
         await self._note("started", call)

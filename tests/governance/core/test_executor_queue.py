@@ -7,6 +7,8 @@ from governance import (
     Disposition,
     ErrorType,
     Limits,
+    Obstacle,
+    WaitsFor,
 )
 from tests.governance.core.support import (
     BY_USER,
@@ -66,6 +68,60 @@ class TestParallel:
         await after.running()
         after.body.release()
         await after.outcome()
+
+    @on_manual_clock
+    async def test_a_call_says_after_half_a_second_what_it_waits_for(self):
+        stage = Stage()
+        stage.gated()
+        stage.gated("alone", concurrency="exclusive")
+        first, second = await started(stage, "A", "B")
+        alone, after = stage.call("alone", id="C"), stage.call(id="D")
+        await advance(0.4)
+        assert stage.observer.waits == []
+        await advance(0.2)
+        on_first = Obstacle(kind=WaitsFor.CALL, call_id="A", tool_name="gated")
+        on_alone = Obstacle(kind=WaitsFor.CALL, call_id="C", tool_name="alone")
+        assert stage.observer.waits == [("C", on_first), ("D", on_alone)]
+        await advance(10)
+        assert len(stage.observer.waits) == 2, "once, as long as nothing changes"
+        first.body.release()
+        await advance(0.6)
+        on_second = Obstacle(kind=WaitsFor.CALL, call_id="B", tool_name="gated")
+        assert stage.observer.waits[2:] == [("C", on_second)]
+        second.body.release()
+        await alone.running()
+        alone.body.release()
+        await after.running()
+        after.body.release()
+        await after.outcome()
+        assert stage.observer.names("D") == ["queued", "started", "ended"]
+
+    @on_manual_clock
+    async def test_a_call_that_waits_for_a_place_says_whose(self):
+        for limits, kind in (
+            (Limits(max_running=1), WaitsFor.SLOT),
+            (Limits(max_running_per_scope=1), WaitsFor.SCOPE),
+        ):
+            stage = Stage(limits=limits)
+            stage.gated()
+            (first,) = await started(stage, "A")
+            waiting = stage.call(id="B")
+            await advance(0.6)
+            assert stage.observer.waits == [("B", Obstacle(kind=kind))]
+            waiting.live.cancel(BY_USER)
+            await waiting.outcome()
+            first.body.release()
+            await first.outcome()
+
+    @on_manual_clock
+    async def test_a_call_that_starts_at_once_never_waited(self):
+        stage = Stage()
+        stage.gated()
+        (call,) = await started(stage, "A")
+        await advance(5)
+        assert stage.observer.waits == []
+        call.body.release()
+        await call.outcome()
 
     async def test_an_exclusive_call_is_not_held_up_for_ever_by_newcomers(self):
         stage = Stage()

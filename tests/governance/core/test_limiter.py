@@ -328,6 +328,7 @@ def check(limiter, visitors):
     assert sum(ticket.isolation is Isolation.THREAD for ticket in present) <= 2
     for visitor in visitors:
         ticket = visitor.ticket
+        assert (limiter.obstacle(ticket) is not None) is visitor.waits
         if visitor.is_in and ticket.concurrency is Concurrency.EXCLUSIVE:
             assert scopes[ticket.scope] == 1
         if visitor.is_in and ticket.concurrency is Concurrency.SUPERSEDE:
