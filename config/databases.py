@@ -1,7 +1,10 @@
 """What a database needs so that many short writers get along."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from governance.private_files import make_directory, make_file, restrict
 
 SQLITE_OPTIONS: dict[str, Any] = {
     # A transaction that begins as a reader cannot wait for its turn to write: it fails at once.
@@ -21,8 +24,7 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
     """Return the settings of a database with the options of its engine."""
     match database["ENGINE"]:
         case "django.db.backends.sqlite3":
-            # SQLite makes the file itself, but not the directory that it lies in.
-            Path(database["NAME"]).parent.mkdir(parents=True, exist_ok=True)
+            _make_private(str(database["NAME"]))
             options = SQLITE_OPTIONS
         case "django.db.backends.postgresql":
             # Under ASGI connections come and go with threads; a pool keeps their number bounded.
@@ -40,3 +42,16 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
         case _:
             options = {}
     return {**database, "CONN_MAX_AGE": 0, "OPTIONS": {**options, **database.get("OPTIONS", {})}}
+
+
+def _make_private(name: str) -> None:
+    """SQLite makes the file itself, but readable by everybody, and not the directory that it lies in."""
+    if name.startswith((":memory:", "file:")):
+        return
+    path = Path(name)
+    if not path.parent.exists():
+        make_directory(path.parent)
+    with suppress(OSError):  # whoever opens it says what is wrong
+        make_file(path)
+    for suffix in ("-wal", "-shm", "-journal"):  # new ones get the rights of the file
+        restrict(path.with_name(path.name + suffix))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from django.core.management.utils import get_random_secret_key
 
+from governance.private_files import make_directory
+
 
 def read_or_create(path: Path) -> str:
     """Return the key kept in `path`; the first caller makes it, whoever else starts at the same time."""
@@ -15,7 +17,7 @@ def read_or_create(path: Path) -> str:
 
 
 def _create(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     descriptor, draft = tempfile.mkstemp(dir=path.parent)
     try:
         with open(descriptor, "w", encoding="ascii") as file:

@@ -1,5 +1,6 @@
 """Settings of the site: safe for production as they are; the environment or a `.env` file says what is different."""
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import environ
 
 from config import databases, environment, secret_key
+from governance import private_files
 from governance.conf import GovernanceSettings
 from turns.conf import TurnsSettings
 from webchat.conf import WebchatSettings
@@ -17,6 +19,8 @@ env = environ.Env()
 env.read_env(env.str("ENV_FILE", str(BASE_DIR / ".env")))
 
 VAR_DIR = Path(env.str("VAR_DIR", str(BASE_DIR / "var"))).resolve()
+with suppress(OSError):  # whoever writes there says what is wrong
+    private_files.make_directory(VAR_DIR)
 HOST = env.str("HOST", "127.0.0.1")
 PORT = env.int("PORT", 8000)
 
@@ -204,3 +208,4 @@ vars().update(
 GOVERNANCE_WORKSPACE_ROOT = Path(
     env.str("GOVERNANCE_WORKSPACE_ROOT", "") or VAR_DIR / "workspaces"
 ).resolve()
+private_files.restrict(GOVERNANCE_WORKSPACE_ROOT)

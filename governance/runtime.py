@@ -20,6 +20,7 @@ from governance.core.registry import registry
 from governance.core.tools import Isolation, Tool
 from governance.mcp import runtime as mcp_servers
 from governance.policies import DatabasePolicySource
+from governance.private_files import make_directory, restrict
 from governance.site_limits import log_limits
 
 _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
@@ -91,6 +92,12 @@ def workspace_of(scope: str) -> Path | None:
     """Return the directory in which the tools of a scope work; None if the project gives none."""
     root = app_settings.WORKSPACE_ROOT
     return Path(root) / scope if root else None
+
+
+def make_workspace(path: Path) -> None:
+    """Make a directory in which tools work, for the server's user alone; an existing one becomes so. Takes a moment."""
+    restrict(Path(app_settings.WORKSPACE_ROOT))
+    make_directory(path)
 
 
 def _make() -> ToolExecutor:

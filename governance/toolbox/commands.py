@@ -156,6 +156,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
             cwd=launch.directory,
             env=environment,
             start_new_session=True,
+            umask=0o077,
             pass_fds=() if telling is None else (telling,),
         )
     except (OSError, ValueError) as error:

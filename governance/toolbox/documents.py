@@ -158,7 +158,7 @@ def _status_of(name: str, *, inside: int, path: str) -> os.stat_result | None:
 
 def _write_beside(name: str, content: bytes, *, inside: int, mode: int | None) -> None:
     temporary = f".{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(temporary, _CREATE, 0o666, dir_fd=inside)
+    descriptor = os.open(temporary, _CREATE, 0o600, dir_fd=inside)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)

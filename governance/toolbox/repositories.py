@@ -105,7 +105,7 @@ class Repository:
         path = "/".join((*above, last))
         with explained(path), self.workspace.open_directory(tuple(above), create=True) as directory:
             try:
-                lock = os.open(f"{last}.lock", _CREATE, 0o666, dir_fd=directory)
+                lock = os.open(f"{last}.lock", _CREATE, 0o600, dir_fd=directory)
             except FileExistsError:
                 raise ToolFailed(
                     f"Another program is working on the repository. If there is none, delete {shown(path)}.lock."

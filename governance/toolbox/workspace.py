@@ -15,6 +15,7 @@ from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
+from governance.private_files import make_directory, restrict
 from governance.toolbox.settings import ToolboxSettings
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -93,13 +94,15 @@ def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace
     root = context.workspace
     if root is None and settings.workspace_root is not None:
         root = settings.workspace_root / _name_directory(context.scope)
+        restrict(root)
     if root is None:
         raise ToolFailed(
             "This conversation has no workspace directory. An administrator can give it one: "
             "GOVERNANCE_WORKSPACE_ROOT."
         )
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not root.is_dir():
+            make_directory(root)
     except OSError as error:
         raise ToolFailed(f"The workspace directory cannot be made: {_reason(error)}.") from error
     return Workspace(root)
@@ -129,7 +132,7 @@ def _step(part: str, *, inside: int, create: bool) -> int:
         if not create:
             raise
     with suppress(FileExistsError):  # another call was quicker
-        os.mkdir(part, dir_fd=inside)
+        os.mkdir(part, mode=0o700, dir_fd=inside)
     return os.open(part, _DIRECTORY, dir_fd=inside)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from governance import ApprovalRule, CancellationToken, Tool, registry
 from governance.doors import database_door
-from governance.runtime import prepare_tools, why_off, workspace_of
+from governance.runtime import make_workspace, prepare_tools, why_off, workspace_of
 from turns.agents import enabled_agents, find_agent
 from turns.agents.offers import notices_of, offer
 from turns.chat_models import get_chat_model
@@ -37,7 +37,7 @@ async def cast_of(turn: ClaimedTurn, *, token: CancellationToken) -> Cast:
     scope = str(turn.conversation_id)
     workspace = await _workspace_of(turn)
     if workspace is not None:
-        await asyncio.to_thread(workspace.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(make_workspace, workspace)
     await prepare_tools(token=token)
     allowed = None if agent.tools is None else ToolNames(agent.tools)
     offered = offer(registry, agent.tools, chat_model=name)

@@ -1,0 +1,40 @@
+"""Files and directories that are for the server's user alone: what people wrote, keys, sessions."""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory, with those above it that are missing; an existing one becomes private. Raise `OSError`."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        # Others may be quicker. `parents=True` would give those above the rights that the umask leaves.
+        each.mkdir(mode=0o700, exist_ok=True)
+    if not missing:
+        restrict(path)
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file, unless there is one; an existing one becomes private. Raise `OSError`."""
+    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    restrict(path)
+
+
+def restrict(path: Path) -> None:
+    """Take everybody's rights but the owner's away, if it exists and is ours to change.
+
+    What belongs to the system stays as it is, in case somebody names it: directories that all may write to, such as
+    `/tmp`, and those at the very top.
+    """
+    with suppress(OSError):
+        status = path.stat()
+        is_systems = bool(status.st_mode & stat.S_ISVTX) or path.resolve().parent == Path("/")
+        if status.st_uid == os.geteuid() and status.st_mode & _OTHERS and not is_systems:
+            path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
