@@ -4,6 +4,7 @@ from functools import cached_property
 
 from governance import (
     CallStatus,
+    CancelSource,
     Disposition,
     ErrorType,
     ToolOutcome,
@@ -20,6 +21,7 @@ from governance.approvals import ApprovalRow
 from governance.selectors import CallRow
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
+from turns.core.voice import in_voice
 from turns.models import Turn
 
 
@@ -38,6 +40,7 @@ class _Closing:
         self._group = str(turn.pk)
         self._ending = ending
         self._cause = ending.cancellation
+        self._is_voice = turn.source == CancelSource.VOICE
         self._has_asked = False
 
     def close(self) -> list[CallRow]:
@@ -48,6 +51,10 @@ class _Closing:
         return closed
 
     def _outcome(self, call: CallRow) -> ToolOutcome:
+        outcome = self._known(call)
+        return in_voice(outcome) if self._is_voice else outcome
+
+    def _known(self, call: CallRow) -> ToolOutcome:
         if call.status == CallStatus.AWAITING_APPROVAL:
             return self._undecided(call)
         if call.status in (CallStatus.RUNNING, CallStatus.CANCELLING):

@@ -14,7 +14,7 @@ from django.db.models import Exists, F
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
-from governance import Cancellation, checkpoint
+from governance import Cancellation, CancelSource, ScopeKind, checkpoint
 from governance.durations import limit_ms
 from governance.moments import database_now
 from turns import log, messages
@@ -199,6 +199,7 @@ def _begin(conversation: Conversation, turn: Turn, *, process: Process) -> Claim
         token_limit=turn.token_limit,
         family_token_limit=token_limit(turn),
         parent_id=turn.parent_id,
+        kind=_kind_of(turn),
     )
     checkpoint("in_claim")
     started = TurnEvent(
@@ -214,6 +215,12 @@ def _begin(conversation: Conversation, turn: Turn, *, process: Process) -> Claim
         },
     )
     return claimed, log.append(conversation, turn.pk, started, at=at)
+
+
+def _kind_of(turn: Turn) -> ScopeKind:
+    if turn.parent_id is not None:
+        return ScopeKind.SUB_AGENT
+    return ScopeKind.VOICE if turn.source == CancelSource.VOICE else ScopeKind.TEXT_REPLY
 
 
 def _turn_timeout_ms(agent: Agent) -> int | None:

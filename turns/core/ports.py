@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from governance import Approver, Cancellation, Decision, Observer, ToolCall
+from governance import Approver, Cancellation, Decision, Observer, ScopeKind, ToolCall
 from turns.core.chat_model import Notice
 from turns.core.messages import Message
 from turns.core.turns import TurnStatus
@@ -16,7 +16,7 @@ class ClaimedTurn:
     """A turn that this process owns from now on; `epoch` fences its writes. Spans in seconds.
 
     `token_limit` is the most tokens that it may use in all, in and out, `family_token_limit` the most that all turns of
-    its family may; None = no limit.
+    its family may; None = no limit. `kind` says whether it answers a text, a voice, or another turn.
     """
 
     id: UUID
@@ -29,6 +29,7 @@ class ClaimedTurn:
     parent_id: UUID | None = None
     token_limit: int | None = None
     family_token_limit: int | None = None
+    kind: ScopeKind = ScopeKind.TEXT_REPLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

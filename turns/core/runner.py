@@ -15,6 +15,7 @@ from governance import (
     Host,
     LiveCall,
     LoopDetector,
+    ScopeKind,
     ToolCall,
     ToolExecutor,
     ToolOutcome,
@@ -249,7 +250,12 @@ class TurnRunner:
     async def _call_tools(self, calls: Sequence[ToolCall]) -> Message:
         """Run the calls of a step side by side; return their results in call order (P1)."""
         observer = StepObserver(
-            self._journal, self._loops, step=self.steps, token=self._work, halt=self.token.cancel
+            self._journal,
+            self._loops,
+            step=self.steps,
+            token=self._work,
+            halt=self.token.cancel,
+            is_voice=self.turn.kind is ScopeKind.VOICE,
         )
         host = Host(
             observer=observer,

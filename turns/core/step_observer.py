@@ -15,6 +15,7 @@ from governance import (
     ToolOutcome,
 )
 from turns.core.ports import TurnJournal
+from turns.core.voice import in_voice
 
 
 class StepObserver:
@@ -31,6 +32,7 @@ class StepObserver:
         step: int,
         token: CancellationToken,
         halt: Callable[[Cancellation], object],
+        is_voice: bool = False,
     ) -> None:
         self.outcomes: dict[str, ToolOutcome] = {}
         self._journal: Observer = journal
@@ -38,6 +40,7 @@ class StepObserver:
         self._step = step
         self._token = token
         self._halt = halt
+        self._is_voice = is_voice
 
     async def call_queued(self, call: LiveCall) -> None:
         await self._journal.call_queued(call)
@@ -55,7 +58,8 @@ class StepObserver:
         await self._journal.call_cancelling(call)
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
-        outcome = self.outcomes[call.id] = self._judge(call, outcome)
+        judged = self._judge(call, outcome)
+        outcome = self.outcomes[call.id] = in_voice(judged) if self._is_voice else judged
         await self._journal.call_ended(call, outcome)
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:

@@ -17,7 +17,6 @@ from governance import (
     CancellationToken,
     CancelReason,
     LiveCall,
-    ScopeKind,
     ScopeRegistry,
 )
 from turns.core.exceptions import Fenced, NotStored, TurnRefused
@@ -249,8 +248,7 @@ class TurnSupervisor:
     async def _oversee(self, turn: ClaimedTurn) -> None:
         """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
         live = self._live[turn.id] = LiveTurn(turn, cancel_bound=self._cancel_bound)
-        kind = ScopeKind.SUB_AGENT if turn.parent_id else ScopeKind.TEXT_REPLY
-        work = self._scopes.begin(str(turn.conversation_id), kind, token=live.token)
+        work = self._scopes.begin(str(turn.conversation_id), turn.kind, token=live.token)
         if self._shutdown is not None:  # its claim was under way when the others were cancelled
             live.token.cancel(self._shutdown)
         self._fill()
