@@ -16,6 +16,7 @@ R = TypeVar("R")
 LONGEST_WAIT = 20.0  # seconds in the line; then the database decides
 _line = RLock()  # one who is through may cross again, by way of a coroutine
 _polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
+_probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes")
 
 
 def database_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -32,6 +33,11 @@ def reading_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]
 def polling_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return a function that reads little, and must not be late, for coroutines; its thread is for nothing else (C12)."""
     return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_polls)
+
+
+def probing_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return a function that finds out whether the database answers, for coroutines; where it hangs, nothing else does."""
+    return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_probes)
 
 
 def _in_line(function: Callable[P, R]) -> Callable[P, R]:

@@ -142,6 +142,12 @@ async def is_draining() -> bool:
     return runtime is not None and runtime.supervisor.is_draining
 
 
+async def takes_work() -> bool:
+    """Return whether this loop can do what its process is for: one that runs turns may do so only under its lease."""
+    runtime = _running()
+    return runtime is None or not runtime.process.turn_limit or runtime.ownership.lease.is_held
+
+
 def find_turn(turn_id: UUID) -> LiveTurn | None:
     """Return a turn that this loop runs now."""
     runtime = _running()

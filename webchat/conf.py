@@ -53,7 +53,7 @@ class WebchatSettings(AppSettings):
     """How long the channel layer may take to accept a message; what is lost is read from the log later."""
 
     READY_TIMEOUT: float = 2.0
-    """How long `/readyz` waits for the database and for the channel layer."""
+    """How long `/readyz` waits for the database and for the channel layer; it answers then, whatever hangs."""
 
     CSP: str | None = (
         "default-src 'self'; img-src 'self' data:; connect-src 'self' {websocket}; "

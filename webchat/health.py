@@ -1,9 +1,9 @@
-"""Signs of life for whatever watches the server: `/healthz` (it answers) and `/readyz` (it can work)."""
+"""Signs of life for whatever watches the server: `/healthz` (it answers) and `/readyz` (it can take work)."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
 
 from channels.layers import get_channel_layer
 from django.db import connection
@@ -11,7 +11,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-from governance.doors import database_door
+from governance.doors import probing_door
 from turns import runtime
 from webchat.conf import app_settings
 
@@ -26,30 +26,50 @@ async def healthz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 async def readyz(request: HttpRequest) -> JsonResponse:
-    """Say whether the database and the channel layer answer in time; 503 if one does not, or if the process goes down."""
+    """Say whether this process can take work: 503 if it goes down, has lost its lease, or its database does not answer in time.
+
+    The channel layer carries hints and streamed text. Without it everything works, only later, so it decides nothing.
+    """
     if await runtime.is_draining():
         return JsonResponse({"ok": False, "draining": True}, status=503)
-    database, layer = await asyncio.gather(
-        _answers(_ask_database(), "database"), _answers(_ask_layer(), "channel layer")
-    )
-    ok = database and layer
-    return JsonResponse(
-        {"ok": ok, "database": database, "channel_layer": layer, "draining": False},
-        status=200 if ok else 503,
-    )
+    database, layer = await asyncio.gather(_database.answers(), _layer.answers())
+    takes_work = await runtime.takes_work()
+    ok = database and takes_work
+    facts = {"database": database, "channel_layer": layer, "takes_work": takes_work}
+    return JsonResponse({"ok": ok, **facts, "draining": False}, status=200 if ok else 503)
 
 
-async def _answers(question: Coroutine[Any, Any, None], what: str) -> bool:
-    try:
-        async with asyncio.timeout(app_settings.READY_TIMEOUT):
-            await question
-    except Exception:
-        logger.exception("Not ready: the %s does not answer", what)
-        return False
-    return True
+class _Probe:
+    """A question that may hang: asked once at a time, and nobody waits for it longer than the settings allow."""
+
+    def __init__(self, what: str, ask: Callable[[], Awaitable[None]]) -> None:
+        self._what = what
+        self._ask = ask
+        self._asked: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[bool]] = (
+            WeakKeyDictionary()
+        )
+
+    async def answers(self) -> bool:
+        """Return whether there is an answer in time; one that comes too late is waited for by whoever asks next."""
+        loop = asyncio.get_running_loop()
+        asked = self._asked.get(loop)
+        if asked is None or asked.done():
+            asked = self._asked[loop] = loop.create_task(self._try(), name=f"probe: {self._what}")
+        await asyncio.wait({asked}, timeout=app_settings.READY_TIMEOUT)
+        if not asked.done():
+            logger.warning("The %s does not answer in time", self._what)
+        return asked.done() and not asked.cancelled() and asked.result()
+
+    async def _try(self) -> bool:
+        try:
+            await self._ask()
+        except Exception:
+            logger.warning("The %s does not answer", self._what, exc_info=True)
+            return False
+        return True
 
 
-@database_door
+@probing_door
 def _ask_database() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
@@ -62,5 +82,8 @@ async def _ask_layer() -> None:
     # To a group that nobody joins: it reaches the broker and leaves nothing behind there.
     await layer.group_send("webchat.ready", {"type": "ready.ask"})
 
+
+_database = _Probe("database", _ask_database)
+_layer = _Probe("channel layer", _ask_layer)
 
 urlpatterns = [path("healthz", healthz, name="healthz"), path("readyz", readyz, name="readyz")]

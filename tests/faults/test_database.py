@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
-from scripts.servers import Postgres
+from scripts.servers import Postgres, Redis
 from tests.faults import measures
 from tests.faults.breaking import persist
 from tests.faults.conftest import MakeSite
@@ -147,6 +148,49 @@ def test_g11_connections_that_were_cut_while_they_rested_answer_nobody_with_an_e
     cut = postgres.cut_connections(site.database)
     eventually_sync(lambda: not cut & postgres.pids(site.database))
     assert [client.get(path).status_code for path in fill] == [200] * len(fill)
+
+
+@pytest.mark.parametrize("server", ["uvicorn", "daphne"])
+def test_readiness_is_told_in_time_though_the_database_hangs(
+    scaled: MakeSite, postgres: Postgres, server: str
+):
+    site = scaled(WEBCHAT_READY_TIMEOUT=0.5)
+    if server == "uvicorn":
+        site.serve_uvicorn()
+    else:
+        site.serve()
+    eventually_sync(site.is_ready, timeout=PATIENCE)
+    postgres.signal(signal.SIGSTOP)
+    try:
+        for _ in range(3):  # a pool waits for ten seconds, a statement for ever
+            told = httpx.get(f"{site.url()}/readyz", trust_env=False, timeout=8)
+            assert (told.status_code, told.json()["database"]) == (503, False)
+    finally:
+        postgres.signal(signal.SIGCONT)
+    eventually_sync(site.is_ready, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("fault", ["gone", "silent"])
+def test_redis_takes_no_process_out(scaled: MakeSite, redis: Redis, fault: str):
+    site = scaled()
+    start_scaled(site, runners=1)
+    client = site.client()
+    conversation = client.converse()
+    eventually_sync(lambda: client.get("/readyz").json()["channel_layer"], timeout=PATIENCE)
+    if fault == "gone":
+        redis.crash()
+    else:
+        redis.signal(signal.SIGSTOP)
+    try:
+        told = client.get("/readyz")
+        assert (told.status_code, told.json()["channel_layer"]) == (200, False)
+        held = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
+        client.until_running(held, "affect", within=PATIENCE)
+        assert client.cancel(held).is_success
+        assert client.until_ended(held, within=PATIENCE)["status"] == "cancelled"
+    finally:
+        redis.start() if fault == "gone" else redis.signal(signal.SIGCONT)
+    eventually_sync(lambda: client.get("/readyz").json()["channel_layer"], timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("hours", [pytest.param(-1, marks=pytest.mark.long), 1])
