@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
@@ -29,6 +30,7 @@ _LONGEST_ERROR = 2_000
 _DID_NOT_RUN = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _TURNED_AWAY = frozenset({401, 403, 429})
 _REPEATED = object()
+_UNREAD = "; no tool here can read it"
 
 
 def render(result: CallToolResult) -> str:
@@ -76,7 +78,8 @@ def _describe(block: ContentBlock) -> str:
         return f"[{block.mime_type}, {len(block.data) * 3 // 4} bytes, not shown]"
     if isinstance(block, ResourceLink):
         about = f": {block.description}" if block.description else ""
-        return f"[resource {block.name} at {block.uri}{about}]"
+        dead_end = "" if urlsplit(block.uri).scheme in {"http", "https"} else _UNREAD
+        return f"[resource {block.name} at {block.uri}{about}{dead_end}]"
     held = block.resource
     if isinstance(held, TextResourceContents):
         return f"[resource {held.uri}]\n{held.text}"

@@ -74,7 +74,9 @@ class RowHealth:
                 "name": storable_text(tool.name, limit=_LONGEST),
                 "text": _first_line(tool),
                 "read_only": tool.is_read_only,
-                "tokens": estimated_tokens(tool.name, tool.description, tool.input_schema),
+                "tokens": 0
+                if tool.problem
+                else estimated_tokens(tool.name, tool.description, tool.input_schema),
             }
             for tool in tools
         ]

@@ -163,6 +163,8 @@ test("a turn's end has a line, a completed one has none", () => {
   assert.equal(endingWords(words, { ...turn, status: "failed", errorMessage: "No key." }, "ada")?.detail, "No key.");
   const interrupted = { ...turn, status: "interrupted" };
   assert.equal(endingWords(words, interrupted, "ada")?.detail, "the server restarted");
+  const noted = { ...interrupted, errorCode: "tools_left_out", errorMessage: "This agent has 200 tools." };
+  assert.equal(endingWords(words, noted, "ada")?.detail, "the server restarted");
   const notStored = { ...interrupted, errorMessage: "It may have been applied." };
   assert.equal(endingWords(words, notStored, "ada")?.detail, "It may have been applied.");
 });

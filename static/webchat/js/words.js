@@ -169,6 +169,9 @@ export function byWords(words, endedBy, viewer) {
   return by && by !== viewer ? words.text("by_name", { by }) : words.text("by_you");
 }
 
+/** What a turn is told and goes on. */
+const NOTES = new Set(["answer_cut_off", "answer_empty", "tools_left_out"]);
+
 /** The line under a turn that did not simply complete. @param {Words} words @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
 export function endingWords(words, turn, viewer) {
   switch (turn.status) {
@@ -179,8 +182,10 @@ export function endingWords(words, turn, viewer) {
     }
     case "timed_out":
       return { title: words.text("turn_cancelled"), detail: words.text("by_timeout") };
-    case "interrupted":
-      return { title: words.text("turn_interrupted"), detail: turn.errorMessage || words.text("by_restart") };
+    case "interrupted": {
+      const detail = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // a note says nothing about the end
+      return { title: words.text("turn_interrupted"), detail: detail || words.text("by_restart") };
+    }
     case "failed":
       return { title: words.text("turn_failed"), detail: turn.errorMessage || failedTurnWords(words, turn.errorCode) };
     default:

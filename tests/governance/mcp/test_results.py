@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, ResourceLink, TextContent
 
 from governance.mcp.results import render
 
@@ -30,3 +30,15 @@ LONG = "[FILE] a.txt\n[FILE] b.txt"
 def test_what_the_text_says_is_not_said_again(texts, structured, shown):
     content = [TextContent(type="text", text=text) for text in texts]
     assert render(CallToolResult(content=content, structured_content=structured)) == shown
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("demo://1", "[resource one at demo://1; no tool here can read it]"),
+        ("https://example.org/1", "[resource one at https://example.org/1]"),
+    ],
+)
+def test_a_link_that_leads_nowhere_says_so(uri, shown):
+    link = ResourceLink(type="resource_link", name="one", uri=uri)
+    assert render(CallToolResult(content=[link])) == shown

@@ -45,6 +45,35 @@ def test_every_version_of_json_schema_is_understood():
     assert "a: must be at least 0" in input_problems(older, {"a": 0})
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"$schema": ["a", "b"]},
+        {"$schema": 7},
+        {"$schema": "http://[::1"},
+        {"$id": "http://[::1", "properties": {"a": {"$ref": "#x"}}},
+        {"properties": 5},
+        {"properties": {"a": {"$ref": 5}}},
+        {"required": "a"},
+        {"properties": {"a": None}},
+        {"properties": {"a": {"type": "integer", "multipleOf": 0}}},
+        {"properties": {"a": {"enum": {}}}},
+        {"$defs": {"x": {"$dynamicAnchor": 3}}, "properties": {"a": {"$dynamicRef": "#y"}}},
+    ],
+)
+def test_a_schema_that_makes_no_sense_breaks_nothing(odd):
+    schema = {"type": "object", **odd}
+    assert schema_problem(schema) in {"", "its schema is not valid"}
+    assert isinstance(input_problems(schema, {"a": 1}), str)
+
+
+def test_a_schema_as_deep_as_a_well_breaks_nothing():
+    deep = {}
+    for _ in range(5_000):
+        deep = {"properties": {"a": deep}}
+    assert schema_problem({"type": "object", **deep}) == "its schema is not valid"
+
+
 def test_a_reference_to_an_address_is_not_followed():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)

@@ -1,12 +1,14 @@
 """Servers that take what they are sent and say nothing: every request has a bound, and the next call is well (T1, C13)."""
 
+import asyncio
 import socket
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
 
 from governance import Cancellation, CancelReason
-from governance.core.calls import CallStatus, Disposition
+from governance.core.calls import CallStatus, Disposition, ErrorType
 from tests.governance.mcp.odd_server import OddServer
 from tests.governance.mcp.support import QUICK, Scene, address, unruly
 from tests.support import eventually
@@ -19,6 +21,68 @@ async def scene(monkeypatch):
     scene = Scene(monkeypatch, timing=replace(QUICK, notice_timeout=0.3))
     yield scene
     await scene.aclose()
+
+
+class Proxy:
+    """Passes bytes on between a client and a server; what comes while it `is_hung` goes nowhere, for good."""
+
+    def __init__(self, url):
+        self.is_hung = False
+        self._target = urlsplit(url)
+        self._passing = set()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *exc_info):
+        self._server.close()
+        for task in self._passing:
+            task.cancel()
+        if self._passing:
+            await asyncio.wait(self._passing)
+
+    @property
+    def url(self):
+        port = self._server.sockets[0].getsockname()[1]
+        return f"http://127.0.0.1:{port}{self._target.path}"
+
+    async def _serve(self, reader, writer):
+        there, back = await asyncio.open_connection(self._target.hostname, self._target.port)
+        for source, sink in ((reader, back), (there, writer)):
+            task = asyncio.create_task(self._pass(source, sink), name="proxy")
+            self._passing.add(task)
+            task.add_done_callback(self._passing.discard)
+
+    async def _pass(self, source, sink):
+        is_lost = False
+        try:
+            while piece := await source.read(65_536):
+                is_lost = is_lost or self.is_hung
+                if not is_lost:
+                    sink.write(piece)
+                    await sink.drain()
+        except ConnectionError:
+            pass
+        finally:
+            sink.close()
+
+
+async def test_a_server_is_well_again_as_soon_as_its_proxy_is(scene, everything_url):
+    async with Proxy(everything_url) as proxy:
+        link = await scene.begin(address("all", proxy.url))
+        proxy.is_hung = True
+        live, outcome = scene.call("all_echo", message="x")
+        assert scene.executor.set_deadline(live, 0.3)
+        lost = await outcome
+        assert lost.error_type is ErrorType.TIMEOUT
+        assert "It has ended" not in lost.result
+        await eventually(lambda: scene.health.failures == ["it did not answer in time"])
+        proxy.is_hung = False
+        await eventually(lambda: link.connect_soon() or link.is_connected, timeout=30)
+        for number in range(5):
+            assert str(number) in (await scene.run("all_echo", message=f"{number}")).result
+        await scene.tools.aclose()
 
 
 async def cancelled(scene, name, *, when, **arguments):
