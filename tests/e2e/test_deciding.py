@@ -9,7 +9,8 @@ from tests.e2e.chat import Chat, state
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-PATH = "a <b>bold</b> path\u202e\u200b"
+PATH = "a <b>bold</b> path\u202e\u200b \u3164p\u0430th"
+SHOWN = "a <b>bold</b> path\\u{202e}\\u{200b} \\u{3164}p\\u{0430}th"
 
 
 def ask(path: str = ".") -> str:
@@ -33,9 +34,8 @@ async def test_the_card_shows_all_that_would_run_and_nothing_of_it_is_html(visit
     chat = await visitor.start_conversation()
     card = await asked(chat, PATH)
     await expect(state(card)).to_have_text("waiting for a decision")
-    await expect(card.locator(".approval dd pre")).to_have_text(
-        "a <b>bold</b> path\\u{202e}\\u{200b}"
-    )
+    await expect(card.locator(".approval dd pre")).to_have_text(SHOWN)
+    await expect(card.locator(".call-input")).to_have_text(SHOWN)
     await expect(card.locator(".approval b")).to_have_count(0)
     await expect(card).to_contain_text("list_files wants to run. Allow it?")
     await expect(card).to_contain_text("its clock and the turn’s stand still")

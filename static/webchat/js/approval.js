@@ -1,11 +1,10 @@
 /** A person's decision on a call: what was asked and how it was answered, as the page knows it. */
 
+import { visible } from "./visible.js";
+
 /** @typedef {import("./types.js").Approval} Approval */
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Clock} Clock */
-
-/** Characters that hide or reorder others: whoever decides must see what would run. */
-const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /**
  * @param {Record<string, any>|null|undefined} wire
@@ -18,8 +17,8 @@ export function approvalFromWire(wire, ageMs, clock) {
   const left = wire.expires_in_ms ?? null;
   return {
     canRemember: Boolean(wire.can_remember),
-    host: String(wire.host ?? ""),
-    description: String(wire.description ?? ""),
+    host: visible(String(wire.host ?? "")),
+    description: visible(String(wire.description ?? "")),
     expiresAt: left === null ? null : clock.now + Number(left) - ageMs,
     decision: String(wire.decision ?? ""),
     by: String(wire.by ?? ""),
@@ -56,12 +55,8 @@ export function readableInput(input) {
   if (input === null || typeof input !== "object" || Array.isArray(input)) {
     return [{ name: "", value: readable(input) }];
   }
-  return Object.entries(input).map(([name, value]) => ({ name: plain(name), value: readable(value) }));
+  return Object.entries(input).map(([name, value]) => ({ name: visible(name), value: readable(value) }));
 }
 
 /** @param {unknown} value */
-const readable = (value) => plain(typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? ""));
-
-/** @param {string} text */
-const plain = (text) =>
-  text.replace(DECEPTIVE, (hidden) => `\\u{${(hidden.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}}`);
+const readable = (value) => visible(typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? ""));

@@ -3,6 +3,7 @@
 import { approvalFromWire } from "./approval.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
+import { visible } from "./visible.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").EndedBy} EndedBy */
@@ -30,7 +31,7 @@ export function callFromWire(wire, clock) {
   const status = String(wire.status ?? "pending");
   return {
     toolId: String(wire.tool_id ?? wire.id),
-    name: String(wire.tool_name ?? wire.name ?? ""),
+    name: visible(String(wire.tool_name ?? wire.name ?? "")),
     input: wire.input ?? {},
     status,
     elapsedMs: Number(wire.elapsed_ms ?? 0),
@@ -43,7 +44,7 @@ export function callFromWire(wire, clock) {
     cancellable: Boolean(wire.cancellable),
     progress: wire.progress ?? null,
     total: wire.total ?? null,
-    message: String(wire.message ?? ""),
+    message: visible(String(wire.message ?? "")),
     result: wire.result ?? null,
     isError: Boolean(wire.is_error),
     errorType: String(wire.error_type ?? ""),
@@ -62,7 +63,7 @@ export function callFromWire(wire, clock) {
 /** What a call waits for before it starts; `isAlone`: it is one that runs alone. @param {Record<string, any>} wire */
 export const waitsForFrom = (wire) => ({
   kind: String(wire.waits_for?.kind ?? ""),
-  tool: String(wire.waits_for?.tool_name ?? ""),
+  tool: visible(String(wire.waits_for?.tool_name ?? "")),
   isAlone: wire.concurrency === "exclusive",
 });
 

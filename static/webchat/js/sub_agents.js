@@ -1,6 +1,7 @@
 /** Sub-agents: the link from a call to the conversation in which its agent works, and the reports that come from there. */
 
 import { element, setSanitisedHtml, setText } from "./dom.js";
+import { visible } from "./visible.js";
 
 /** @typedef {import("./types.js").SubAgent} SubAgent */
 /** @typedef {import("./types.js").ReportItem} ReportItem */
@@ -10,7 +11,7 @@ import { element, setSanitisedHtml, setText } from "./dom.js";
 export function subAgentFrom(wire) {
   if (!wire) return null;
   const conversationId = String(wire.child_conversation_id ?? wire.conversation_id ?? "");
-  return conversationId ? { agent: String(wire.agent ?? ""), conversationId } : null;
+  return conversationId ? { agent: visible(String(wire.agent ?? "")), conversationId } : null;
 }
 
 /** Whether a text block is a report, which nobody has typed. @param {any} block */
@@ -24,7 +25,7 @@ export function reportFrom(wire) {
     text: String(wire.text ?? ""),
     html: String(wire.html ?? ""),
     status: String(wire.status ?? ""),
-    subAgent: subAgentFrom(wire) ?? { agent: String(wire.agent ?? ""), conversationId: "" },
+    subAgent: subAgentFrom(wire) ?? { agent: visible(String(wire.agent ?? "")), conversationId: "" },
   };
 }
 

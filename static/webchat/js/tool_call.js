@@ -5,6 +5,7 @@ import { ApprovalForm } from "./approval_form.js";
 import { element, icon, setText } from "./dom.js";
 import { canBeCancelled, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "./status.js";
 import { linkTo } from "./sub_agents.js";
+import { visible } from "./visible.js";
 import {
   activityWords,
   clockWords,
@@ -208,7 +209,7 @@ export class ToolCallElement extends HTMLElement {
   #fillBody({ words }) {
     const call = this.#call;
     if (!call) return;
-    const parts = [section(words.text("arguments"), JSON.stringify(call.input, null, 2))];
+    const parts = [section(words.text("arguments"), visible(JSON.stringify(call.input, null, 2)))];
     if (call.result !== null) parts.push(section(words.text("result"), call.result || words.text("result_empty")));
     this.#body.replaceChildren(...parts);
   }

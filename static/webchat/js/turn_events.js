@@ -25,6 +25,7 @@ import {
   withNotice,
   withoutRetry,
 } from "./turns.js";
+import { visible } from "./visible.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
@@ -65,7 +66,7 @@ export const TURN_CHANGES = {
       elapsedAt: clock.now,
       progress: frame.progress == null ? call.progress : Math.max(call.progress ?? 0, frame.progress),
       total: frame.total ?? call.total,
-      message: frame.message || call.message,
+      message: frame.message ? visible(String(frame.message)) : call.message,
     })),
   tool_deadline: (turn, frame) => updateCall(turn, frame.tool_id, (call) => moveLimits(call, frame)),
   sub_agent: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, subAgent: subAgentFrom(frame) })),

@@ -1,6 +1,7 @@
 /** Puts state into words: every sentence comes from the page's texts, so that it can be translated. */
 
 import { isStillStopping, tierOf } from "./status.js";
+import { visible } from "./visible.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").EndedBy} EndedBy */
@@ -209,12 +210,13 @@ export const lateWords = (words, call) =>
 
 /** A call's arguments in a few words. @param {unknown} input @returns {string} */
 export function shortInput(input) {
-  if (input === null || typeof input !== "object") return input === null ? "" : String(input);
+  if (input === null || typeof input !== "object") return input === null ? "" : visible(String(input));
   const given = /** @type {Record<string, unknown>} */ (input);
   const keys = Object.keys(given).filter((key) => key !== "_meta");
   const main = INPUT_KEYS.find((key) => keys.includes(key)) ?? keys[0];
   if (main === undefined) return "";
   const value = given[main];
   const text = typeof value === "string" ? value : `${main}: ${JSON.stringify(value)}`;
-  return text.length > MAX_INPUT ? `${text.slice(0, MAX_INPUT)}…` : text;
+  const head = text.slice(0, MAX_INPUT).replace(/[\ud800-\udbff]$/, ""); // half of a character is none
+  return visible(text.length > MAX_INPUT ? `${head}…` : text);
 }
