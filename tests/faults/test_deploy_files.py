@@ -1,17 +1,29 @@
 """The files for deploying are true: their commands start what they say, and what they name is there."""
 
+import asyncio
+import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
+from channels_redis.pubsub import RedisPubSubChannelLayer
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
 
+from governance.conf import GovernanceSettings
+from scripts.servers.server import free_port
 from tests.faults.conftest import MakeSite
 from tests.faults.nursery import ROOT
 from tests.faults.site import Site
 from tests.support import PATIENCE, eventually_sync
 from turns.conf import TurnsSettings
+from webchat.conf import WebchatSettings
 
 UNITS = sorted((ROOT / "deploy" / "systemd").iterdir())
 EXIT_BOUND = TurnsSettings.DRAIN_GRACE + 10
@@ -88,6 +100,8 @@ def test_the_containers_are_told_settings_that_exist_and_all_of_the_file():
         *re.findall(r"(\w+)=", "".join(re.findall(r"^ENV (?!PYTHON)(.+)", image, re.MULTILINE))),
     }
     read = re.findall(r'env\.\w+\(\s*"([A-Z_]+)"', (ROOT / "config/settings.py").read_text("utf-8"))
+    apps = (GovernanceSettings, TurnsSettings, WebchatSettings)
+    read += [f"{app.PREFIX}{name}" for app in apps for name in app.__annotations__]
     assert {"SECRET_KEY", "DATABASE_URL", "VAR_DIR"} <= told <= {*read}
     assert "\n  env_file: .env\n" in compose
 
@@ -99,3 +113,71 @@ def test_the_image_is_made_of_files_that_exist():
     for path in copied:
         assert (ROOT / path).exists(), path
         assert path.partition("/")[0] in kept, path
+
+
+def test_every_container_is_closed_and_the_stores_want_passwords():
+    text = (ROOT / "compose.yaml").read_text("utf-8")
+    listed = text.partition("\nservices:")[2].partition("\nnetworks:")[0]
+    services = re.split(r"^  (?=[\w-]+:)", listed, flags=re.MULTILINE)
+    for service in filter(str.strip, services):
+        own = re.search(r"<<: \*(\w+)|: \*(\w+)$", service, re.MULTILINE)
+        assert own, service
+        assert own[1] or own[2] in ("closed", "site", "web")
+    closed = text.partition("x-closed: &closed\n")[2].partition("\n\n")[0]
+    for line in ("read_only: true", "cap_drop: [ALL]", "no-new-privileges:true", "pids_limit:"):
+        assert line in closed
+    assert "x-site: &site\n  <<: *closed" in text
+    assert "redis://:${REDIS_PASSWORD:?" in text
+    assert "requirepass" in text
+    assert "internal: true" in text
+
+
+@pytest.mark.parametrize(
+    "unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda unit: unit.name
+)
+def test_a_unit_keeps_its_process_in(unit: Path):
+    lines = unit.read_text("utf-8").splitlines()
+    wanted = {"NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "UMask=0077"}
+    assert wanted <= set(lines)
+    # Of these each would keep bubblewrap from making a sandbox.
+    breaking = {"RestrictNamespaces", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectProc"}
+    found = {line.partition("=")[0] for line in lines} & breaking
+    assert found == (set() if "runner" in unit.name else breaking)
+
+
+def test_a_redis_with_a_password_works_as_compose_starts_it(tmp_path: Path):
+    """The password goes in by the environment and comes out of `REDIS_URL`."""
+    text = (ROOT / "compose.yaml").read_text("utf-8")
+    [script] = re.findall(r"""command: \["sh", "-c", '(.+)'\]""", text)
+    port = free_port()
+    script = script.replace("$$", "$") + f" --port {port} --bind 127.0.0.1"
+    environment = {"PATH": os.environ["PATH"], "REDISCLI_AUTH": "s3cret"}
+    with subprocess.Popen(
+        ["sh", "-c", script], env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL
+    ) as server:
+        try:
+            with Redis(port=port, password="s3cret", retry=Retry(NoBackoff(), 0)) as redis:
+                eventually_sync(lambda: answers(redis), timeout=PATIENCE)
+            with Redis(port=port) as stranger, pytest.raises(AuthenticationError):
+                stranger.ping()
+            url = f"redis://:s3cret@127.0.0.1:{port}/0"
+            assert asyncio.run(through(url)) == {"type": "said"}
+        finally:
+            server.terminate()
+
+
+def answers(redis: Redis) -> bool:
+    try:
+        return bool(redis.ping())
+    except RedisConnectionError:
+        return False
+
+
+async def through(url: str) -> dict[str, str]:
+    """Send something through the channel layer of the site."""
+    layer = RedisPubSubChannelLayer(hosts=[url])
+    channel = await layer.new_channel()
+    await layer.send(channel, {"type": "said"})
+    received: dict[str, str] = await layer.receive(channel)
+    await layer.flush()
+    return received
