@@ -40,9 +40,7 @@ def rows_under(heading: str) -> list[list[str]]:
     """Return the cells of the tables in a section."""
     lines = section(PAGE, heading).splitlines()
     return [
-        [cell.strip() for cell in line[1:-1].split("|")]
-        for line in lines
-        if line.startswith("| ")
+        [cell.strip() for cell in line[1:-1].split("|")] for line in lines if line.startswith("| ")
     ]
 
 

@@ -107,8 +107,8 @@ class FreshProject(HostProject):
         made = cls(path=path, directory=directory)
         del made.environment["DJANGO_SETTINGS_MODULE"]  # there are none yet
         made.manage("startproject", made.name, str(directory))
-        for block in python_blocks(PLUG_IN)[:4]:
-            made.apply(block)
+        for text in ('    "webchat",', "backends.sqlite3", "admin.site.urls", '"""asgi.py"""'):
+            made.apply(block_with(text))
         return cls(path=path, directory=directory)
 
     def apply(self, block: str) -> None:
@@ -122,6 +122,12 @@ class FreshProject(HostProject):
             name = "urls.py" if "urlpatterns" in block else "settings.py"
             with (package / name).open("a", encoding="utf-8") as file:
                 file.write(f"\n{_LIST.sub(_with_the_rest, block)}")
+
+
+def block_with(text: str) -> str:
+    """Return the block of the page in which this stands."""
+    [block] = [block for block in python_blocks(PLUG_IN) if text in block]
+    return block
 
 
 def _with_the_rest(assignment: re.Match[str]) -> str:

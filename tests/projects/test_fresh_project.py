@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 
-from tests.docs.pages import python_blocks
-from tests.projects.hosts import PLUG_IN, FreshProject
+from tests.projects.hosts import FreshProject, block_with
 from tests.projects.visitors import look_around
 
 SERVE = ("django", "serve", "--port", "{port}")
@@ -27,12 +26,6 @@ def pattern(installed, tmp_path_factory):
 def project(pattern, installed, tmp_path):
     shutil.copytree(pattern.directory, tmp_path, dirs_exist_ok=True)
     return FreshProject(path=(installed,), directory=tmp_path)
-
-
-def block_with(text: str) -> str:
-    """Return the block of the page in which this stands."""
-    [block] = [block for block in python_blocks(PLUG_IN) if text in block]
-    return block
 
 
 def test_it_has_no_complaints(project):
