@@ -340,7 +340,8 @@ def _require_terminal(outcome: ToolOutcome) -> None:
 
 
 def _ending(outcome: ToolOutcome, *, at: datetime) -> dict[str, Any]:
-    ran = outcome.disposition is not core.Disposition.NOT_STARTED
+    # How long a body ran whose process was lost is not known: that is not "no time at all".
+    ran = outcome.disposition is core.Disposition.SETTLED or outcome.duration > 0
     cause = outcome.ended_by
     ending: dict[str, Any] = {
         "status": outcome.status,

@@ -27,9 +27,9 @@ def elapsed_ms(row: CallRow, *, at: datetime) -> int:
     """Return how long the call has been running, or ran."""
     if row.duration_ms is not None:
         return row.duration_ms
-    return (
-        0 if row.started_at is None else max(round((at - row.started_at).total_seconds() * 1000), 0)
-    )
+    if row.started_at is None:
+        return 0
+    return max(round(((row.ended_at or at) - row.started_at).total_seconds() * 1000), 0)
 
 
 class DescribedCalls:

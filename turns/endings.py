@@ -13,7 +13,7 @@ from django.db.models import F
 from governance import Cancellation, CancelReason, checkpoint
 from governance.moments import database_now
 from governance.selectors import CallRow
-from turns import acknowledgements, log, messages, wishes
+from turns import acknowledgements, log, log_lines, messages, wishes
 from turns.calls import result_events
 from turns.closings import close_calls, owner_died
 from turns.core.events import EventType, TurnEvent
@@ -62,6 +62,14 @@ def end_turn(
         events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
         events += _last_words(row, ending, at=at)
         _write(row, ending, at=at, steps=row.steps if steps is None else steps)
+        log_lines.turn_ended(
+            conversation,
+            row,
+            status=ending.status,
+            duration_ms=_duration_ms(row, at=at),
+            reason=ending.cancellation.reason if ending.cancellation else "",
+            error_code=ending.error_code,
+        )
         wishes.settle(row.pk, outcome=ending.status.value, at=at)
         checkpoint("in_end")
         told = log.append(conversation, row.pk, *events, at=at)

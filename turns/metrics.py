@@ -4,7 +4,7 @@ Imported only where `prometheus_client` is installed (the extra `metrics`). Even
 so a scrape reads no history: it asks the database for what is active, which an index answers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 from uuid import UUID
 from wsgiref.simple_server import WSGIServer
@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from governance import Disposition
+from governance import registry as tools
 from governance.doors import database_door
 from governance.moments import database_now
 from governance.runtime import load
@@ -24,6 +26,7 @@ from turns.signals import cancel_settled
 
 MAX_TOOL_NAMES = 100
 OTHER = "other"
+UNKNOWN = "unknown"
 TOOL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 CANCEL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
 
@@ -40,8 +43,8 @@ _calls = Counter(
 )
 _tool_seconds = Histogram(
     "turnkeeper_tool_duration_seconds",
-    "How long tool calls ran",
-    ["tool_name"],
+    "How long tool calls ran; those that something else ended would have run longer",
+    ["tool_name", "status"],
     buckets=TOOL_BUCKETS,
     registry=registry,
 )
@@ -69,16 +72,22 @@ _lease_age = Gauge(
 
 
 class ToolNames:
-    """Keeps the number of series bounded: tools of servers elsewhere may come and go."""
+    """Keeps the number of series bounded: tools of servers elsewhere may come and go, and a model may invent names."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Container[str] = tools) -> None:
+        self._tools = tools
         self._known: set[str] = set()
 
     def label(self, name: str) -> str:
-        """Return the name, or `other` if there are too many names already."""
-        if name not in self._known and len(self._known) < MAX_TOOL_NAMES:
-            self._known.add(name)
-        return name if name in self._known else OTHER
+        """Return the name, `unknown` if there is no such tool, or `other` if there are too many names already."""
+        if name in self._known:
+            return name
+        if name not in self._tools:
+            return UNKNOWN
+        if len(self._known) >= MAX_TOOL_NAMES:
+            return OTHER
+        self._known.add(name)
+        return name
 
 
 class MetricsSink:
@@ -94,8 +103,13 @@ class MetricsSink:
         elif event["type"] == "tool_result":
             name = self._names.label(event["tool_name"])
             _calls.labels(name, event["status"]).inc()
-            if event["duration_ms"] is not None:
-                _tool_seconds.labels(name).observe(event["duration_ms"] / 1000)
+            if _is_measured(event):
+                _tool_seconds.labels(name, event["status"]).observe(event["duration_ms"] / 1000)
+
+
+def _is_measured(event: dict[str, Any]) -> bool:
+    """Whether the call ran, and it is known for how long: the event says 0 where it is not."""
+    return bool(event["disposition"] == Disposition.SETTLED or event["duration_ms"] > 0)
 
 
 class ProcessLoad(Collector):

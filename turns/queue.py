@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from governance import Cancellation, CancelSource, ScopeKind, checkpoint
 from governance.durations import limit_ms
 from governance.moments import database_now
-from turns import log, messages
+from turns import log, log_lines, messages
 from turns.agents import find_agent
 from turns.conf import app_settings
 from turns.core.events import EventType, TurnEvent
@@ -131,6 +131,9 @@ def cancel_queued(
             ended_by_name=cancellation.by,
         )
         if ended:
+            cut = TurnStatus.CANCELLED
+            reason = cancellation.reason
+            log_lines.turn_ended(conversation, turn, status=cut, duration_ms=0, reason=reason)
             events += log.append(
                 conversation,
                 turn.pk,

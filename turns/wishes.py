@@ -13,6 +13,7 @@ from django.db import transaction
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
 from governance.moments import database_now
+from turns import log_lines
 from turns.core.events import EventType, TurnEvent
 from turns.core.ports import CancelOrder
 from turns.models import CancelRequest, Turn
@@ -43,7 +44,9 @@ def write(
             "running_tools": _running_tools(turn) if running is None else list(running),
         },
     )
-    if not is_new and request.mode != mode == "now" and request.settled_at is None:
+    if is_new:
+        log_lines.cancel_accepted(request)
+    elif request.mode != mode == "now" and request.settled_at is None:
         CancelRequest.objects.filter(pk=request.pk).update(mode="now")
     return request
 
@@ -85,6 +88,7 @@ def settle(
         passed = round((at - request.requested_at).total_seconds() * 1000)
         request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
         request.save(update_fields=["settled_at", "settled_ms", "outcome"])
+        log_lines.cancel_settled(request)
         transaction.on_commit(partial(_tell_settled, request), robust=True)
 
 

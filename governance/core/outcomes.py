@@ -153,7 +153,8 @@ def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOu
             capped_from=live.policy.capped_from if live.policy else None,
         )
         error = ToolTimeoutError(live.call.tool_name, ending.seconds)
-        logger.warning("A tool call timed out", extra=facts(live, error=error))
+        ran_out = {"limit": ending.limit.value, "seconds": ending.seconds}
+        logger.warning("A tool call timed out", extra={**facts(live), **ran_out})
     else:
         assert ending.cancellation is not None  # noqa: S101 - a cancel carries its request
         status, error_type = CallStatus.CANCELLED, ErrorType.CANCELLED

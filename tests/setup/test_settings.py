@@ -199,3 +199,12 @@ def test_a_misspelled_name_in_the_environment_is_noticed(tmp_path):
     assert answer.returncode == 0
     for name in names:
         assert f"There is no setting {name}." in answer.stderr
+
+
+def test_the_sites_log_carries_the_ids_that_come_with_a_line(tmp_path):
+    script = (
+        "import django, logging; django.setup();"
+        "logging.getLogger('turns.x').info('It happened', extra={'turn_id': 7})"
+    )
+    answer = run("-c", script, VAR_DIR=str(tmp_path))
+    assert answer.stderr.rstrip().endswith("INFO turns.x: It happened turn_id=7")

@@ -96,7 +96,8 @@ async def test_turns_calls_cancels_and_sockets_are_counted(connect: Connect, wat
         (("turnkeeper_turns_total", "cancelled"), 1),
         (("turnkeeper_tool_calls_total", "succeeded", "wait"), 1),
         (("turnkeeper_tool_calls_total", "cancelled", "wait"), 1),
-        (("turnkeeper_tool_duration_seconds_count", "wait"), 2),
+        (("turnkeeper_tool_duration_seconds_count", "succeeded", "wait"), 1),
+        (("turnkeeper_tool_duration_seconds_count", "cancelled", "wait"), 1),
         (("turnkeeper_cancel_duration_seconds_count", "button", "turn"), 1),
     ):
         assert after[key] == before.get(key, 0) + more, key
@@ -132,11 +133,45 @@ def test_a_scrape_asks_the_database_little_however_long_its_history_is(person: U
 
 
 def test_the_names_of_tools_are_bounded():
-    names = ToolNames()
-    labels = {names.label(f"tool {number}") for number in range(1000)}
+    tools = {f"tool {number}" for number in range(1000)}
+    names = ToolNames(tools)
+    assert {names.label(f"made_up_{number}") for number in range(1000)} == {"unknown"}
+    assert names.label("tool 1") == "tool 1"
+    labels = {names.label(name) for name in tools}
     assert len(labels) == MAX_TOOL_NAMES + 1
     assert "other" in labels
+    tools.clear()  # their server has gone: a series goes on
     assert names.label("tool 1") == "tool 1"
+
+
+async def test_a_model_cannot_fill_the_labels_nor_draw_durations_to_zero(
+    connect: Connect, watcher: str, settings: Any
+):
+    settings.GOVERNANCE_APPROVAL = {"exec": "always"}
+    before = await scrape(watcher)
+    page = await connect().open()
+    invented = "\n".join(f"call made_up_{number} {{}}" for number in range(20))
+    await page.send(type="message", client_id="a", text=f"{invented}\nrun echo hi")
+    asked = await page.read("tool_approval")
+    await page.send(
+        type="decide_tool",
+        op_id="d",
+        turn_id=asked["turn_id"],
+        tool_id=asked["tool_id"],
+        decision="deny",
+    )
+    await page.read("turn_end")
+    after = await scrape(watcher)
+    assert not any("made_up" in str(key) for key in after)
+    unknown = ("turnkeeper_tool_calls_total", "failed", "unknown")
+    assert after[unknown] == before.get(unknown, 0) + 20
+    assert after["turnkeeper_tool_calls_total", "denied", "exec"] >= 1
+
+    def measured(samples: Samples) -> float:
+        count = "turnkeeper_tool_duration_seconds_count"
+        return sum(value for key, value in samples.items() if key[0] == count)
+
+    assert measured(after) == measured(before)
 
 
 def test_a_runner_answers_on_a_port_of_its_own():

@@ -19,6 +19,7 @@ from governance import (
     LiveCall,
     ScopeRegistry,
 )
+from governance.logs import bind
 from turns.core.exceptions import Fenced, NotStored, TurnRefused
 from turns.core.live import LiveTurn
 from turns.core.places import Places
@@ -283,6 +284,7 @@ class TurnSupervisor:
     async def _run(self, live: LiveTurn) -> TurnEnding | None:
         """Return how the turn ended; None if it is not ours any more."""
         ids = {"turn_id": str(live.turn.id), "conversation_id": str(live.turn.conversation_id)}
+        bind(**ids)  # the lines of its tools, too
         try:
             live.runner = await self._make_runner(live.turn, live.token)
             await self._obey_stored()

@@ -1,0 +1,50 @@
+"""Log lines that say what they are about: behind each message the facts that came with it, as `key=value`.
+
+Most lines of this project carry ids in `extra`, which a plain formatter drops. Lines that are written while a turn runs,
+those of tools and libraries included, get the turn's ids too. Needs no Django.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+from uuid import UUID
+
+_LONGEST = 200
+_PLAIN = re.compile(r"[\w.:/@+*,-]+", re.ASCII)
+_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+_bound: ContextVar[Mapping[str, Any]] = ContextVar("facts of the log", default={})  # noqa: B039 - never changed
+
+
+def bind(**facts: Any) -> None:
+    """Add these facts to every line that is written from here on in this task, and in what it starts."""
+    _bound.set({**_bound.get(), **facts})
+
+
+class KeyValueFormatter(logging.Formatter):
+    """Puts the facts of a record behind its message, before a traceback: `A turn ended turn_id=6b… status=completed`.
+
+    Facts are the texts, numbers and ids in `extra`, and what is bound. A value with a space in it is in quotes.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in logging
+        """Return the line without a traceback."""
+        extra = {name: value for name, value in vars(record).items() if name not in _FIELDS}
+        facts = extra | {name: value for name, value in _bound.get().items() if name not in extra}
+        told = [f"{name}={_written(value)}" for name, value in facts.items() if _is_told(value)]
+        return " ".join([super().formatMessage(record), *told])
+
+
+def _is_told(value: object) -> bool:
+    return isinstance(value, str | int | float | UUID) and value != ""
+
+
+def _written(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    if _PLAIN.fullmatch(text):
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,0 +1,74 @@
+"""The formatter of log lines: facts behind the message, in a form that a person and a program can read."""
+
+import asyncio
+import logging
+import logging.config
+from uuid import UUID
+
+import pytest
+
+from governance.logs import KeyValueFormatter, bind
+
+ID = UUID("123e4567-e89b-12d3-a456-426614174000")
+
+
+def line(message="It happened", *args, **extra):
+    record = logging.getLogger("x").makeRecord(
+        "x", logging.INFO, __file__, 1, message, args, None, extra=extra
+    )
+    return KeyValueFormatter("%(levelname)s: %(message)s").format(record)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("plain", "plain"),
+        (ID, str(ID)),
+        (7, "7"),
+        (0.25, "0.25"),
+        (True, "True"),
+        ("two words", '"two words"'),
+        ('a"b', r'"a\"b"'),
+        ("a=b", '"a=b"'),
+        ("Zoë", '"Zoë"'),
+        ("forged\nINFO: line", r'"forged\nINFO: line"'),
+        ("\u202eturned", r'"\u202eturned"'),
+        ("x" * 500, '"' + "x" * 199 + '…"'),
+    ],
+)
+def test_a_fact_is_one_word_or_in_quotes(value, written):
+    assert line(fact=value) == f"INFO: It happened fact={written}"
+
+
+@pytest.mark.parametrize("value", [None, "", object(), {"a": 1}, [1]])
+def test_what_is_no_fact_is_left_out(value):
+    assert line(fact=value) == "INFO: It happened"
+
+
+def test_the_message_and_a_traceback_stay_as_they_are():
+    raised = (ValueError, ValueError("why"), None)
+    record = logging.getLogger("x").makeRecord(
+        "x", logging.ERROR, __file__, 1, "No %s", ("luck",), raised, extra={"id": 1}
+    )
+    first, *rest = KeyValueFormatter("%(message)s").format(record).splitlines()
+    assert first == "No luck id=1"
+    assert rest[-1] == "ValueError: why"
+
+
+async def test_what_is_bound_holds_in_its_task_and_in_what_that_starts():
+    async def inner():
+        return await asyncio.to_thread(line, order=7)
+
+    async def outer():
+        bind(turn="t", order=1)
+        bind(step=2)
+        return await asyncio.create_task(inner())
+
+    assert await asyncio.create_task(outer()) == "INFO: It happened order=7 turn=t step=2"
+    assert line() == "INFO: It happened"
+
+
+def test_it_can_be_named_in_the_settings_of_logging():
+    shown = {"()": "governance.logs.KeyValueFormatter", "format": "{message}", "style": "{"}
+    made = logging.config.DictConfigurator({"version": 1}).configure_formatter(shown)
+    assert made.format(logging.makeLogRecord({"msg": "hello", "id": 1})) == "hello id=1"
