@@ -36,6 +36,7 @@ from governance.storable import storable_json, storable_text
 
 UNWATCHED = "unwatched"  # instead of what a body did late: its end cannot be seen
 _NAME_LENGTH = 128
+_AT_ONCE = 500
 _RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
 _GIVEN_UP = (
     CallStatus.TIMED_OUT,
@@ -158,10 +159,11 @@ def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
     )
 
 
-def watch_no_more(calls: Iterable[ToolCall]) -> None:
-    """Note that nobody will see any more how these given-up calls end: they may have, or still run elsewhere."""
-    rows = ToolCall.objects.filter(pk__in=[call.pk for call in calls], late_kind="")
-    rows.update(late_kind=UNWATCHED)
+def watch_no_more(calls: Sequence[ToolCall], *, kind: str = UNWATCHED) -> None:
+    """Note of given-up calls that nobody watches for their ends any more: how they ended, or that it was not seen."""
+    for start in range(0, len(calls), _AT_ONCE):
+        ids = [call.pk for call in calls[start : start + _AT_ONCE]]
+        ToolCall.objects.filter(pk__in=ids, late_kind="").update(late_kind=kind)
 
 
 def close_open(*, group: str, close: Callable[[ToolCall], ToolOutcome]) -> list[ToolCall]:

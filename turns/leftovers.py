@@ -35,26 +35,35 @@ def settle(turn_id: UUID, call_id: str, late: LateSettlement) -> log.Batch | Non
 
 
 def settle_gone() -> list[log.Batch]:
-    """Settle the given-up calls of processes that are gone, and stop watching those whose end nobody can see."""
+    """Settle the given-up calls of processes that are gone, and stop watching those whose end nobody can see.
+
+    What is old is noted at once for all and told to nobody: after a long time without a look there may be many.
+    """
     rows = selectors.given_up()
     if not rows:
         return []
     turns = _turns_of(rows)
     now = database_now()
     batches: list[log.Batch] = []
+    ended: list[CallRow] = []
     unwatched: list[CallRow] = []
     for row in rows:
         if (turn := turns.get(row.group)) is None:  # of somebody who keeps calls without turns
             continue
         passed = now - (row.ended_at or now)
-        if _runs_here(row) and _is_gone(turn.owner):
+        is_old = passed > WATCHED_FOR
+        has_ended = _runs_here(row) and _is_gone(turn.owner)
+        if has_ended and is_old:
+            ended.append(row)
+        elif has_ended:
             late = LateSettlement(
                 kind=PROCESS_ENDED, text="", after=max(passed.total_seconds(), 0.0)
             )
             batch = settle(turn.pk, row.call_id, late)
             batches += [batch] if batch else []
-        elif passed > WATCHED_FOR and not (_runs_here(row) and _is_alive(turn.owner)):
+        elif is_old and not (_runs_here(row) and _is_alive(turn.owner)):
             unwatched.append(row)
+    recorder.watch_no_more(ended, kind=PROCESS_ENDED)
     recorder.watch_no_more(unwatched)
     return batches
 

@@ -1,12 +1,11 @@
 """Stores requests to cancel: the row is the truth, whatever carries the news is a hint (C2, C12; sync ORM)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
 from governance.moments import ago, database_now
@@ -153,17 +152,10 @@ def just_cancelled(conversation_id: UUID, wish: CancelWish) -> UUID | None:
 
     Who is in a hurry says "stop" twice. The second one has the answer of the first, also when it is sent again.
     """
-    ended = CancelRequest.objects.filter(
-        Q(turn__conversation=conversation_id)
-        | Q(turn__parent__conversation=conversation_id, turn__is_detached=True),
-        tool_id="",
-        reason__in=(CancelReason.USER, CancelReason.ADMIN),
-        settled_at__gte=ago(SAID_AGAIN_WITHIN),
-    ).select_related("turn")
-    own = [request for request in ended if request.turn.conversation_id == conversation_id]
-    request = max(own, key=lambda one: one.turn.number, default=None) or min(
-        ended, key=lambda one: (one.turn.queued_at, one.turn.pk), default=None
-    )
+    recent = Turn.objects.filter(ended_at__gte=ago(SAID_AGAIN_WITHIN))
+    own = recent.filter(conversation=conversation_id).order_by("-number")
+    detached = recent.filter(parent__conversation=conversation_id, is_detached=True)
+    request = _ended_by_person(own) or _ended_by_person(detached.order_by("queued_at", "pk"))
     if request is None:
         return None
     said_since = Turn.objects.filter(
@@ -173,6 +165,16 @@ def just_cancelled(conversation_id: UUID, wish: CancelWish) -> UUID | None:
         return None
     operations.remember(conversation_id, request.turn_id, wish.op_id, OpOutcome.ACCEPTED)
     return request.turn_id
+
+
+def _ended_by_person(turns: Iterable[Turn]) -> CancelRequest | None:
+    """Return the cancel of the first of these turns that a person has ended."""
+    ids = [turn.pk for turn in turns]
+    by_people = (CancelReason.USER, CancelReason.ADMIN)
+    requests = CancelRequest.objects.filter(turn__in=ids, tool_id="", reason__in=by_people).exclude(
+        outcome=TurnStatus.COMPLETED
+    )
+    return min(requests, key=lambda request: ids.index(request.turn_id), default=None)
 
 
 def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:

@@ -48,6 +48,19 @@ async def test_a_cancel_word_cancels_what_runs(visitor):
     )
 
 
+async def test_a_call_that_waits_says_for_what_also_after_a_reload(visitor):
+    chat = await visitor.start_conversation()
+    await chat.say("wait 60\nwrite notes.txt: hello")
+    waiting = state(chat.card("notes.txt"))
+    said = "waits until wait has ended, because it runs alone"
+    await expect(waiting).to_have_text(said)
+    await chat.page.reload()
+    await expect(waiting).to_have_text(said)
+    await cancel_button(chat.card("seconds: 60")).click()
+    await expect(waiting).not_to_contain_text("waits")
+    await chat.has_ended()
+
+
 async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(visitor):
     chat = await visitor.start_conversation()
     await chat.say("nvm")

@@ -29,9 +29,9 @@ def unhurried(monkeypatch):
 
 
 async def _long_ago(turn_id: uuid.UUID) -> None:
-    """Let the cancel of a turn be an hour old."""
-    request = CancelRequest.objects.filter(turn=turn_id)
-    await in_database(lambda: request.update(settled_at=F("settled_at") - timedelta(hours=1)))
+    """Let the end of a turn be an hour old."""
+    turn = Turn.objects.filter(pk=turn_id)
+    await in_database(lambda: turn.update(ended_at=F("ended_at") - timedelta(hours=1)))
 
 
 async def assert_settled(stage: Stage, turn_id: uuid.UUID, **fields) -> CancelRequest:

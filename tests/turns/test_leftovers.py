@@ -124,6 +124,14 @@ async def test_what_was_in_a_process_that_is_gone_has_ended_with_it(
     assert await listed(browser, "abandoned") == set()
 
 
+async def test_what_ended_long_ago_is_noted_without_a_word(stage: Stage, gone: Process):
+    old = [await given_up(stage, gone, ago=timedelta(hours=2)) for _ in range(3)]
+    assert await in_database(leftovers.settle_gone) == []
+    for made in old:
+        assert (await row(ToolCall, pk=made.pk)).late_kind == "process_ended"
+    assert stage.listener.find("tool_settled") is None
+
+
 async def test_what_may_run_elsewhere_is_never_said_to_have_ended(stage: Stage, gone: Process):
     fresh = await given_up(stage, gone, tool_name="tool_of_a_server")
     old = await given_up(stage, gone, tool_name="tool_of_a_server", ago=timedelta(hours=2))

@@ -13,6 +13,7 @@ from tests.turns.rows import Planted, said, use
 from tests.turns.support import Stage, in_database
 from turns import retention, selectors
 from turns.models import (
+    Acknowledgement,
     CancelRequest,
     Conversation,
     DeadlineOrder,
@@ -68,6 +69,8 @@ def a_turn(planted: Planted, status: str = "completed", *, age: timedelta = OLD,
         conversation=planted.conversation, turn=turn, op_id=str(turn.pk), outcome="accepted"
     )
     DeadlineOrder.objects.create(turn=turn, tool_id="x", timeout_ms=1)
+    request = CancelRequest.objects.get(turn=turn)
+    Acknowledgement.objects.create(request=request, turn=turn, said="stop", source="typed", at=at)
     return turn
 
 
@@ -93,7 +96,7 @@ def test_what_was_said_and_done_goes_and_the_record_of_it_stays(ada, monkeypatch
     assert Event.objects.count() == 9
     assert run("--days", "90") == f"Deleted: {counted}\n"
     assert run("--days", "90").startswith("Deleted: 0 turns")
-    for model in (Event, Message, Operation, DeadlineOrder):
+    for model in (Event, Message, Operation, DeadlineOrder, Acknowledgement):
         assert set(model.objects.values_list("turn", flat=True)) == {young.pk}, model
     assert set(ToolCall.objects.values_list("group", flat=True)) == {str(young.pk)}
     for model in (CancelRequest, Repair):

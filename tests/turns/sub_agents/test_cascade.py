@@ -326,5 +326,5 @@ async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_d
     assert (answer["text"], answer["turn_id"]) == ("Cancelled.", str(turn.parent_id))
     await stage.check()
     long_ago = two.queued_at - timedelta(hours=1)
-    await database_door(lambda: CancelRequest.objects.update(settled_at=long_ago))()
+    await database_door(lambda: Turn.objects.update(ended_at=long_ago))()
     assert (await stage.run("stop")).status == "completed", "nothing is active any more"
