@@ -1,6 +1,6 @@
 # `make run` starts the site, `make test` runs every test. Nothing has to be installed before.
 .DEFAULT_GOAL := help
-.PHONY: help run run-scaled test check bench faults soak coverage screenshot format requirements clean base dev
+.PHONY: help run run-scaled test check bench faults soak coverage screenshot format requirements package clean base dev
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
@@ -41,6 +41,9 @@ requirements: dev ## Pin the newest versions that requirements/*.in allow
 	@cd requirements && compile="../.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url" \
 		&& $$compile --upgrade dev.in -o dev.txt \
 		&& for file in *.in; do [ $$file = dev.in ] || $$compile --constraints dev.txt $$file -o $${file%.in}.txt || exit 1; done
+
+package: dev ## Build the wheel and the source archive (PROJECT_URL=https://… is where their links lead)
+	@.venv/bin/python -m hatchling build -d dist
 
 clean: ## Remove what was installed and made, but not var/
 	@rm -rf .venv node_modules dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

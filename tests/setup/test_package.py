@@ -1,13 +1,103 @@
 """What is shipped: the packages with their types, templates and static files; not the site, not the tests."""
 
+import email
+import os
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from hatch_build import tracked_files
+
 ROOT = Path(__file__).resolve().parents[2]
+
+
+ADDRESS = "https://forge.example.org/somebody/turnkeeper"
+RELATIVE = re.compile(r"\]\((?!\w+:)")
+
+
+def build(kind: str, *, root: Path, target: Path, **environment: str) -> Path:
+    """Build one kind of archive as pip would."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)],
+        cwd=root,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    [made] = target.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+def about(wheel: Path):
+    """Return what a package page shows."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith("dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(name))
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """The repository as git knows it, with files that git does not know."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name in tracked_files(ROOT):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    for command in (["init", "--quiet"], ["add", "--all"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
+    for name in ("notes.log", "docs/draft.md", "governance/draft.txt"):
+        (root / name).write_text("mine", "utf-8")
+    return root
+
+
+def test_the_source_archive_holds_what_git_tracks_and_makes_the_same_wheel(checkout, tmp_path):
+    sdist = build("sdist", root=checkout, target=tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    [unpacked] = tmp_path.glob("django_turnkeeper-*")
+    names = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()} - {
+        "PKG-INFO"
+    }
+    assert names == {name for name in tracked_files(checkout) if not name.startswith(".ci/")}
+    assert "notes.log" not in names
+    wheel = build("wheel", root=unpacked, target=tmp_path / "wheel")
+    for name in ("docs/draft.md", "governance/draft.txt", "notes.log"):
+        (checkout / name).unlink()
+    expected = build("wheel", root=checkout, target=tmp_path / "expected")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(expected) as other:
+        assert set(one.namelist()) == set(other.namelist())
+
+
+def test_the_package_page_has_whole_addresses_where_one_is_given(checkout, tmp_path):
+    page = about(build("wheel", root=checkout, target=tmp_path, PROJECT_URL=f"{ADDRESS}/"))
+    urls = [url.split(", ") for url in page.get_all("Project-URL")]
+    assert [name for name, _url in urls] == ["Source", "Documentation", "Changes"]
+    assert all(url.startswith(ADDRESS) for _name, url in urls)
+    readme = page.get_payload()
+    assert RELATIVE.search(readme) is None
+    assert "![The chat page" in readme
+    for kind, path in re.findall(rf"{ADDRESS}/(blob|raw)/HEAD/([^)#]+)", readme):
+        assert (ROOT / path).is_file(), path
+        assert kind == ("raw" if path.endswith(".png") else "blob")
+
+
+def test_the_package_page_has_no_link_that_leads_nowhere(checkout, tmp_path):
+    page = about(build("wheel", root=checkout, target=tmp_path))
+    assert page.get_all("Project-URL") is None
+    readme = page.get_payload()
+    assert page["Description-Content-Type"] == "text/markdown"
+    assert RELATIVE.search(readme) is None
+    assert "![" not in readme
+    assert "pip install django-turnkeeper" in readme
+    assert readme.rstrip().endswith("begin with `docs/index.md`.")
 
 
 @pytest.fixture(scope="module")

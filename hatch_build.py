@@ -1,0 +1,83 @@
+"""What a release is made of: the files that git tracks, and a README whose links lead somewhere on a package page."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+LEFT_OUT = (".ci/",)
+_IMAGE = re.compile(r"^!\[([^\]]*)\]\((?!\w+:)([^)]+)\)\n+", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:)([^)]+)\)")
+_LAST_SECTION = re.compile(r"^## Read on\n.*", re.MULTILINE | re.DOTALL)
+_WHERE_ELSE = "## Read on\n\nThe documentation is in the source archive of this version: begin with `docs/index.md`.\n"
+
+
+class PackagePage(MetadataHookInterface):
+    """Takes the repository's address from PROJECT_URL, which only whoever publishes a release can know."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Fill in the README and, if there is an address, the links to the project."""
+        address = os.environ.get("PROJECT_URL", "").rstrip("/")
+        readme = Path(self.root, "README.md").read_text("utf-8")
+        text = with_links(readme, address=address) if address else without_links(readme)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = urls(address) if address else {}
+
+
+class TrackedFiles(BuildHookInterface[Any]):
+    """Lets nothing into the source archive that lies in the directory by chance."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Name every file."""
+        for name in tracked_files(Path(self.root)):
+            if not name.startswith(LEFT_OUT):
+                build_data["force_include"][str(Path(self.root, name))] = name
+
+
+def urls(address: str) -> dict[str, str]:
+    """Return the links that a package page shows, as GitHub and GitLab name their pages."""
+    return {
+        "Source": address,
+        "Documentation": f"{address}/blob/HEAD/docs/index.md",
+        "Changes": f"{address}/blob/HEAD/CHANGELOG.md",
+    }
+
+
+def with_links(readme: str, *, address: str) -> str:
+    """Return the README with whole addresses."""
+    pictures = _IMAGE.sub(rf"![\1]({address}/raw/HEAD/\2)\n\n", readme)
+    return _LINK.sub(rf"[\1]({address}/blob/HEAD/\2)", pictures)
+
+
+def without_links(readme: str) -> str:
+    """Return the README without what leads nowhere."""
+    return _LINK.sub(r"\1", _LAST_SECTION.sub(_WHERE_ELSE, _IMAGE.sub("", readme)))
+
+
+def tracked_files(root: Path) -> Iterator[str]:
+    """Yield what git tracks; in an unpacked source archive, which git does not know, all that there is."""
+    listed = (
+        _git(root, "ls-files", "-z") if _git(root, "rev-parse", "--show-prefix") == "\n" else ""
+    )
+    if listed:
+        yield from (name for name in listed.split("\0") if name and (root / name).is_file())
+        return
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not {"dist", "__pycache__", ".venv"} & {
+            *path.relative_to(root).parts
+        }:
+            yield str(path.relative_to(root))
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        command = ["git", *arguments]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:  # there is no git
+        return ""
+    return done.stdout if done.returncode == 0 else ""
