@@ -18,14 +18,12 @@ def client_address(request: HttpRequest) -> str | None:
     `X-Forwarded-For` is read from its end, as far as `WEBCHAT_TRUSTED_PROXIES` have written it: what stands before
     that may be the client's invention.
     """
-    nearest = _parse(request.META.get("REMOTE_ADDR", ""))
-    if nearest is None:
-        return None
     proxies = [ip_network(entry) for entry in app_settings.TRUSTED_PROXIES]
-    hops = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
-    while hops and _is_one_of(proxies, nearest) and (further := _parse(hops.pop())):
+    nearest = _parse(request.META.get("REMOTE_ADDR", ""))
+    hops = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if proxies else []
+    while hops and _is_known(nearest, proxies) and (further := _parse(hops.pop())):
         nearest = further
-    return _owner_of(nearest)
+    return None if nearest is None else _owner_of(nearest)
 
 
 def are_networks(value: object) -> bool:
@@ -38,8 +36,9 @@ def are_networks(value: object) -> bool:
         return False
 
 
-def _is_one_of(networks: list[Network], address: Address) -> bool:
-    return any(address in network for network in networks)
+def _is_known(peer: Address | None, proxies: list[Network]) -> bool:
+    """A peer without an address has come through a Unix socket, from this machine."""
+    return peer is None or any(peer in network for network in proxies)
 
 
 def _parse(text: str) -> Address | None:

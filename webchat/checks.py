@@ -148,7 +148,10 @@ def check_deployment(**_: Any) -> list[checks.CheckMessage]:
 
 def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
     """Nobody stalls a process by signing in again and again, or guesses passwords without end."""
-    backends = [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
+    try:
+        backends = [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
+    except ImportError:  # Django says so at the first sign-in
+        return []
     found: list[checks.CheckMessage] = []
     if any(getattr(backend, "authenticate", None) is UNGUARDED for backend in backends):
         found.append(

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import FreshProject, block_with
 from tests.projects.visitors import look_around
 
@@ -68,6 +69,34 @@ def test_djangos_own_runserver_says_that_it_knows_no_websockets(project):
     with project.serving(*RUNSERVER):
         pass
     assert "webchat.W023" in (project.directory / "server.log").read_text("utf-8")
+
+
+TRY_TO_SIGN_IN = """
+import django
+django.setup()
+from django.test import Client
+seen = [
+    Client().post("/assistant/login/", {"username": "ada", "password": "wrong"}, HTTP_HOST="localhost").status_code
+    for _ in range(21)
+]
+assert seen == [200] * 19 + [429] * 2, seen
+"""
+
+
+def test_the_sign_in_is_protected_by_the_blocks_of_its_page(project):
+    def deployment() -> set[str]:
+        said = project.try_to_run("-m", "django", "check", "--deploy").stderr
+        return {check for check in ("webchat.W005", "webchat.I002") if check in said}
+
+    few_at_a_time, _own_backend, limits = python_blocks(DOCS / "howto" / "sign-in.md")
+    assert deployment() == {"webchat.W005", "webchat.I002"}
+    project.apply(few_at_a_time)
+    assert deployment() == {"webchat.I002"}
+    project.apply(limits)
+    assert deployment() == set()
+    assert project.complaints() == []
+    project.manage("migrate", "--verbosity", "0")
+    project.run("-c", TRY_TO_SIGN_IN)
 
 
 NO_MORE = "INSTALLED_APPS = [app for app in INSTALLED_APPS if app not in {apps!r}]\n"

@@ -258,8 +258,8 @@ def test_no_password_is_kept_of_an_attempt():
         ("2001:db8::1", "203.0.113.9", "203.0.113.9"),
         ("2001:db8:1:2:3:4:5:6", None, "2001:db8:1:2::"),  # whoever has it has all of them
         ("fe80::1%eth0", None, "fe80::"),
-        ("", "203.0.113.9", None),
-        ("not an address", "203.0.113.9", None),
+        ("", "1.1.1.1, 203.0.113.9", "203.0.113.9"),  # a Unix socket
+        ("", None, None),
     ],
 )
 def test_the_clients_address_is_what_known_proxies_say_and_nobody_else(
@@ -268,6 +268,12 @@ def test_the_clients_address_is_what_known_proxies_say_and_nobody_else(
     settings.WEBCHAT_TRUSTED_PROXIES = ["10.0.0.0/24", "2001:db8::1"]
     headers = {} if forwarded is None else {"HTTP_X_FORWARDED_FOR": forwarded}
     assert client_address(rf.post("/login/", REMOTE_ADDR=peer, **headers)) == client
+
+
+def test_without_a_known_proxy_nobodys_word_counts(rf: RequestFactory):
+    for peer, client in (("203.0.113.9", "203.0.113.9"), ("", None)):
+        request = rf.post("/login/", REMOTE_ADDR=peer, HTTP_X_FORWARDED_FOR="1.1.1.1")
+        assert client_address(request) == client
 
 
 @pytest.mark.django_db
