@@ -15,7 +15,7 @@ from django.utils import timezone
 from tests.support import PATIENCE
 from tests.turns.rows import Planted, said, use
 from tests.turns.support import PROMISED_MS, Stage, in_database, row
-from turns.models import CancelRequest, Conversation, Event, Repair, Turn
+from turns.models import Acknowledgement, CancelRequest, Conversation, Event, Repair, Turn
 from turns.testing import call
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,6 +85,14 @@ def past(ada):
         settled_ms=640,
         outcome="cancelled",
         running_tools=["quick"],
+    )
+    Acknowledgement.objects.create(
+        request=CancelRequest.objects.get(source="button"),
+        turn=turn,
+        said="stop",
+        source="typed",
+        text="Cancelled.",
+        at=at,
     )
     CancelRequest.objects.create(
         turn=turns["running"], reason="admin", source="api", requested_at=at
@@ -194,6 +202,7 @@ def test_every_page_renders(browser, past):
         assert 'name="_save"' not in page.content.decode()
     request = browser.get(page_url(CancelRequest.objects.get(source="button"))).content.decode()
     assert "too slow" in request
+    assert "“stop” → “Cancelled.”" in request
     repair = browser.get(page_url(Repair.objects.get())).content.decode()
     assert "[INTERRUPTED]" in repair
 

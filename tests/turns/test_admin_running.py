@@ -65,6 +65,27 @@ def test_it_tells_who_where_since_when_and_what_is_left(browser, ada):
     assert "over" not in html.split("result_list")[1].split("dig")[0]
 
 
+@pytest.mark.parametrize(
+    ("waits_for", "words"),
+    [
+        ({"kind": "call", "tool_id": "a", "tool_name": "dig"}, "waits until dig has ended"),
+        (
+            {"kind": "scope", "tool_id": "", "tool_name": ""},
+            "waits: its conversation runs as many calls as it may",
+        ),
+        (
+            {"kind": "slot", "tool_id": "", "tool_name": ""},
+            "waits for a free place on the server",
+        ),
+    ],
+)
+def test_a_call_that_waits_says_for_what(browser, ada, waits_for, words):
+    planted = Planted(ada)
+    turn = planted.turn("running")
+    planted.call(turn, "waits", "pending", tool_name="carry", waits_for=waits_for)
+    assert words in page(browser)
+
+
 def test_a_turn_that_waits_for_a_person_says_so_and_its_clock_stands_still(browser, ada):
     planted = Planted(ada)
     turn = planted.turn("running", turn_timeout_ms=600_000)

@@ -239,7 +239,7 @@ async def test_what_was_queued_before_never_starts_and_what_comes_after_does(
         assert (turn.status, turn.started_at, turn.ended_by_reason) == ("cancelled", None, "user")
     ends = [e["turn_id"] for e in stage.listener.stored(stage.id) if e["type"] == "turn_end"]
     assert ends == [str(turn_id) for turn_id in (*queued, first, later)]
-    texts = [m.texts[0].text for m in model.requests[-1].messages if m.texts]
+    texts = [m.texts[-1].text for m in model.requests[-1].messages if m.texts]
     assert texts == ["first", "later"]
 
 

@@ -9,7 +9,7 @@ from governance.admin.cells import NOTHING, moment, span
 from governance.admin.filters import ConditionFilter
 from turns.admin.rows import outcome_words, turn_link
 from turns.admin.search import IdSearchAdmin
-from turns.models import CancelRequest, Repair
+from turns.models import Acknowledgement, CancelRequest, Repair
 
 
 class SettledFilter(ConditionFilter):
@@ -35,7 +35,7 @@ class CancelRequestAdmin(IdSearchAdmin):
     search_fields = ["tool_id__exact", "by_name__exact"]
     search_help_text = _("A whole id of a turn or a call, or a whole user name")
     date_hierarchy = "requested_at"
-    readonly_fields = ["what", "took", "turn_link", "tools", "became"]
+    readonly_fields = ["what", "took", "turn_link", "tools", "became", "answer"]
     fields = [
         "turn_link",
         "what",
@@ -50,6 +50,7 @@ class CancelRequestAdmin(IdSearchAdmin):
         "settled_at",
         "took",
         "became",
+        "answer",
     ]
 
     @admin.display(description=_("requested at"), ordering="requested_at")
@@ -68,6 +69,12 @@ class CancelRequestAdmin(IdSearchAdmin):
     def became(self, obj: CancelRequest) -> str:
         """What has become of it."""
         return outcome_words(obj)
+
+    @admin.display(description=_("cancel word and answer"))
+    def answer(self, obj: CancelRequest) -> str:
+        """What was said where it was a cancel word, and what the person was told."""
+        row = Acknowledgement.objects.filter(request=obj).first()
+        return f"“{row.said}” → “{row.text}”" if row else NOTHING
 
     @admin.display(description=_("what"), ordering="tool_id")
     def what(self, obj: CancelRequest) -> str:
