@@ -6,18 +6,16 @@ one wins, and the other is told. `Recorder` is the executor's observer for proje
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
+from governance import call_rows
 from governance.core import calls as core
 from governance.core.calls import (
-    ALLOWED_MOVES,
-    OPEN_STATUSES,
     CallStatus,
     LateSettlement,
     Progress,
@@ -27,15 +25,15 @@ from governance.core.deadline import DeadlineChange
 from governance.core.exceptions import IllegalTransition
 from governance.core.limiter import Obstacle
 from governance.core.live import LiveCall
-from governance.core.registry import registry
-from governance.core.tools import Tool
 from governance.doors import database_door
 from governance.durations import limit_ms, to_ms
 from governance.models import Approval, ToolCall
+from governance.row_updates import update_each
 from governance.storable import storable_json, storable_text
 
+CallKey = tuple[str, str]  # the group and the id of a call
+
 UNWATCHED = "unwatched"  # instead of what a body did late: its end cannot be seen
-_NAME_LENGTH = 128
 _AT_ONCE = 500
 _RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
 _GIVEN_UP = (
@@ -48,7 +46,7 @@ _GIVEN_UP = (
 
 def propose(calls: Sequence[core.ToolCall], *, group: str, step: int) -> None:
     """Insert the calls of one step as pending, known before any of them runs (invariant 10)."""
-    ToolCall.objects.bulk_create(_pending(calls, group=group, step=step))
+    ToolCall.objects.bulk_create(call_rows.pending(calls, group=group, step=step))
 
 
 def forget(group: str, *, with_decisions: bool = False) -> None:
@@ -64,7 +62,7 @@ def forget(group: str, *, with_decisions: bool = False) -> None:
 def note_asked(*, group: str, call_id: str) -> bool:
     """Note that the call waits for a person's decision; False if it was closed meanwhile."""
     waits = CallStatus.AWAITING_APPROVAL
-    return _where(group, call_id, before=waits).update(status=waits) == 1
+    return call_rows.that_may_become(waits, call_id, group=group).update(status=waits) == 1
 
 
 def note_approved(*, group: str, call_id: str) -> bool:
@@ -75,41 +73,43 @@ def note_approved(*, group: str, call_id: str) -> bool:
     return waiting.update(status=CallStatus.PENDING) == 1
 
 
-def note_queued(*, group: str, call_id: str, waits_for: Obstacle) -> bool:
-    """Note what the call waits for; False if it does not wait."""
-    waiting = ToolCall.objects.filter(group=group, call_id=call_id, status=CallStatus.PENDING)
-    return waiting.update(waits_for=obstacle_fields(waits_for)) == 1
-
-
-def start(call: LiveCall, *, group: str) -> bool:
-    """Note that the call is about to run, with the limits it runs under; False if it was closed meanwhile."""
-    policy = call.policy
-    changed = _where(group, call.id, before=CallStatus.RUNNING).update(
-        status=CallStatus.RUNNING,
-        started_at=timezone.now(),
-        queued_ms=to_ms(call.queued),
-        timeout_ms=limit_ms(call.timeout),
-        timeout_source=call.timeout_source or "",
-        asked_timeout_ms=None
-        if policy is None or policy.capped_from is None
-        else limit_ms(policy.capped_from),
-        idle_timeout_ms=limit_ms(call.idle_timeout),
+def note_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[ToolCall]:
+    """Note what calls wait for, by their ids; return those as rows that wait."""
+    waiting = ToolCall.objects.filter(
+        group=group, call_id__in=list(obstacles), status=CallStatus.PENDING
     )
-    return changed == 1
+    rows = call_rows.locked(waiting)
+    for row in rows:
+        row.waits_for = obstacle_fields(obstacles[row.call_id])
+    update_each(rows, ["waits_for"])
+    return rows
 
 
-def note_cancelling(*, group: str, call_id: str) -> bool:
-    """Note that the running call was asked to stop; False if it does not run."""
-    return (
-        _where(group, call_id, before=CallStatus.CANCELLING).update(status=CallStatus.CANCELLING)
-        == 1
-    )
+def start(*calls: LiveCall, group: str) -> list[ToolCall]:
+    """Note that calls are about to run, with the limits they run under; return them as rows, but those closed meanwhile."""
+    wanted = {call.id: call for call in calls}
+    rows = call_rows.locked(call_rows.that_may_become(CallStatus.RUNNING, *wanted, group=group))
+    call_rows.start(rows, wanted)
+    return rows
 
 
-def note_progress(*, group: str, call_id: str, progress: Mapping[str, Any]) -> bool:
-    """Keep the last progress of a running call."""
-    running = ToolCall.objects.filter(group=group, call_id=call_id, status__in=_RUNNING)
-    return running.update(progress=storable_json(dict(progress))) == 1
+def note_cancelling(*call_ids: str, group: str) -> int:
+    """Note that running calls were asked to stop; return how many of them run."""
+    running = call_rows.that_may_become(CallStatus.CANCELLING, *call_ids, group=group)
+    return running.update(status=CallStatus.CANCELLING)
+
+
+def note_progress(progress: Mapping[CallKey, Mapping[str, Any]]) -> set[CallKey]:
+    """Keep the last progress of calls, by group and id; return which of them run."""
+    groups, call_ids = {group for group, _ in progress}, {call_id for _, call_id in progress}
+    found = ToolCall.objects.filter(
+        group__in=groups, call_id__in=call_ids, status__in=_RUNNING
+    ).only("group", "call_id", "progress")
+    rows = [row for row in call_rows.locked(found) if (row.group, row.call_id) in progress]
+    for row in rows:
+        row.progress = storable_json(dict(progress[row.group, row.call_id]))
+    update_each(rows, ["progress"])
+    return {(row.group, row.call_id) for row in rows}
 
 
 def move_deadline(
@@ -137,13 +137,14 @@ def move_deadline(
     return moved == 1
 
 
-def end(*, group: str, call_id: str, outcome: ToolOutcome) -> bool:
-    """Give the call its one outcome; False if it had one already, or if no such call is open."""
-    _require_terminal(outcome)
-    return (
-        _where(group, call_id, before=outcome.status).update(**_ending(outcome, at=timezone.now()))
-        == 1
-    )
+def end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
+    """Give calls their one outcome, by id; return those as rows that had none and are open."""
+    wanted = call_rows.open_in(group).filter(call_id__in=list(outcomes))
+    rows = [
+        row for row in call_rows.locked(wanted) if call_rows.may_end(row, outcomes[row.call_id])
+    ]
+    call_rows.end(rows, outcomes)
+    return rows
 
 
 def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
@@ -166,25 +167,28 @@ def watch_no_more(calls: Sequence[ToolCall], *, kind: str = UNWATCHED) -> None:
         ToolCall.objects.filter(pk__in=ids, late_kind="").update(late_kind=kind)
 
 
-def close_open(*, group: str, close: Callable[[ToolCall], ToolOutcome]) -> list[ToolCall]:
-    """End every open call of a group with the outcome that `close` finds for it; return them in call order.
+def close_open(
+    *,
+    group: str,
+    close: Callable[[ToolCall], ToolOutcome],
+    known: Mapping[str, ToolOutcome] | None = None,
+) -> list[ToolCall]:
+    """End every open call of a group; return them in call order.
+
+    `known` has the outcomes, by id, that nobody has written yet; for the rest `close` finds one.
 
     Raises:
         IllegalTransition: `close` chose a status that may not follow; nothing was written.
     """
-    open_calls = ToolCall.objects.filter(group=group, status__in=OPEN_STATUSES)
-    rows = list(open_calls.select_for_update().order_by("step", "position"))
-    changed = {"is_synthetic", "timeout_ms", "timeout_source"}
-    at = timezone.now()
+    rows = call_rows.locked(call_rows.open_in(group))
+    outcomes = dict(known or {})
     for row in rows:
-        outcome = close(row)
-        core.check_move(CallStatus(row.status), outcome.status)
-        _require_terminal(outcome)
-        ending = {**_ending(outcome, at=at), "is_synthetic": True}
-        changed |= ending.keys()
-        for name, value in ending.items():
-            setattr(row, name, value)
-    open_calls.bulk_update(rows, sorted(changed))
+        if row.call_id in outcomes and call_rows.may_end(row, outcomes[row.call_id]):
+            continue
+        outcomes[row.call_id] = closing = close(row)
+        core.check_move(CallStatus(row.status), closing.status)
+        row.is_synthetic = True
+    call_rows.end(rows, outcomes)
     return rows
 
 
@@ -234,7 +238,7 @@ class Recorder:
     async def call_queued(self, call: LiveCall) -> None:
         """Keep what the call waits for, if it has a row by now."""
         if call.waits_for is not None:
-            await _note_queued(group=self._group, call_id=call.id, waits_for=call.waits_for)
+            await _note_queued({call.id: call.waits_for}, group=self._group)
 
     async def call_started(self, call: LiveCall) -> None:
         """Write the start ahead of the run. Raise `IllegalTransition` if the call has ended already."""
@@ -242,9 +246,7 @@ class Recorder:
 
     async def call_progressed(self, call: LiveCall) -> None:
         """Keep the last progress."""
-        await _note_progress(
-            group=self._group, call_id=call.id, progress=progress_fields(call.last_progress)
-        )
+        await _note_progress({(self._group, call.id): progress_fields(call.last_progress)})
 
     async def deadline_moved(self, call: LiveCall) -> None:
         """Keep the last change of the limit."""
@@ -262,7 +264,7 @@ class Recorder:
 
     async def call_cancelling(self, call: LiveCall) -> None:
         """Show that a stop was asked for."""
-        await _note_cancelling(group=self._group, call_id=call.id)
+        await _note_cancelling(call.id, group=self._group)
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
         """Write the outcome."""
@@ -281,86 +283,16 @@ class Recorder:
         if outcome.status in (CallStatus.DENIED, CallStatus.EXPIRED):
             self._insert(call)
             note_asked(group=self._group, call_id=call.id)
-        if not end(group=self._group, call_id=call.id, outcome=outcome):
+        if not end({call.id: outcome}, group=self._group):
             self._insert(call)
-            end(group=self._group, call_id=call.id, outcome=outcome)
+            end({call.id: outcome}, group=self._group)
 
     def _insert(self, call: LiveCall) -> None:
-        rows = _pending([call.call], group=self._group, step=self._step, tool=call.tool)
+        rows = call_rows.pending([call.call], group=self._group, step=self._step, tool=call.tool)
         ToolCall.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-_note_queued = database_door(note_queued)
-_note_progress = database_door(note_progress)
+_note_queued = database_door(transaction.atomic(note_queued))
+_note_progress = database_door(transaction.atomic(note_progress))
 _note_cancelling = database_door(note_cancelling)
 _settle_late = database_door(settle_late)
-
-
-def _pending(
-    calls: Iterable[core.ToolCall], *, group: str, step: int, tool: Tool | None = None
-) -> list[ToolCall]:
-    now = timezone.now()
-    return [
-        ToolCall(
-            call_id=call.id,
-            scope=call.scope,
-            group=group,
-            step=step,
-            position=call.position,
-            tool_name=storable_text(call.tool_name, limit=_NAME_LENGTH),
-            input=storable_json(dict(call.input)),
-            requested_at=now,
-            **_declared(tool or _registered(call.tool_name)),
-        )
-        for call in calls
-    ]
-
-
-def _registered(tool_name: str) -> Tool | None:
-    return registry.get(tool_name) if tool_name in registry else None
-
-
-def _declared(tool: Tool | None) -> dict[str, Any]:
-    if tool is None:
-        return {}
-    return {
-        "isolation": tool.isolation,
-        "concurrency": tool.concurrency,
-        "cancellable": tool.cancellable,
-    }
-
-
-def _where(group: str, call_id: str, *, before: CallStatus) -> QuerySet[ToolCall]:
-    """The call, if it is in a status that `before` may follow: the compare of every compare-and-set."""
-    sources = [status for status, following in ALLOWED_MOVES.items() if before in following]
-    return ToolCall.objects.filter(group=group, call_id=call_id, status__in=sources)
-
-
-def _require_terminal(outcome: ToolOutcome) -> None:
-    if not outcome.status.is_terminal:
-        raise IllegalTransition(f"{outcome.status!r} is no end of a tool call.")
-
-
-def _ending(outcome: ToolOutcome, *, at: datetime) -> dict[str, Any]:
-    # How long a body ran whose process was lost is not known: that is not "no time at all".
-    ran = outcome.disposition is core.Disposition.SETTLED or outcome.duration > 0
-    cause = outcome.ended_by
-    ending: dict[str, Any] = {
-        "status": outcome.status,
-        "error_type": outcome.error_type or "",
-        "disposition": outcome.disposition,
-        "result": storable_text(outcome.result),
-        "is_error": outcome.is_error,
-        "limit_reached": outcome.limit_reached or "",
-        "detail": storable_text(outcome.detail),
-        "ended_at": at,
-        "queued_ms": to_ms(outcome.queued),
-        "duration_ms": to_ms(outcome.duration) if ran else None,
-        "ended_by_reason": cause.reason if cause else "",
-        "ended_by_source": cause.source if cause else "",
-        "ended_by_name": cause.by if cause else "",
-    }
-    if outcome.timeout_source:
-        ending["timeout_ms"] = limit_ms(outcome.timeout)
-        ending["timeout_source"] = outcome.timeout_source
-    return ending

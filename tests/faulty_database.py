@@ -18,7 +18,9 @@ class FaultyDatabase:
         self._statements: dict[str, int] = {}
         self._commits: dict[str, int] = {}
         self._said: defaultdict[int, list[str]] = defaultdict(list)
-        monkeypatch.setattr(CursorWrapper, "_execute", self._execute(CursorWrapper._execute))
+        for name in ("_execute", "_executemany"):
+            execute = self._execute(getattr(CursorWrapper, name))
+            monkeypatch.setattr(CursorWrapper, name, execute)
         commit = self._commit(BaseDatabaseWrapper._commit)
         monkeypatch.setattr(BaseDatabaseWrapper, "_commit", commit)
 

@@ -114,6 +114,19 @@ def result_fields(row: CallRow) -> dict[str, Any]:
     }
 
 
+def queued_event(row: CallRow) -> TurnEvent:
+    """Return the event of a call that has waited for a while, and for what."""
+    return TurnEvent(
+        type=EventType.TOOL_QUEUED,
+        payload={
+            "tool_id": row.call_id,
+            "tool_name": row.tool_name,
+            "waits_for": row.waits_for,
+            "concurrency": row.concurrency,
+        },
+    )
+
+
 def start_event(row: CallRow) -> TurnEvent:
     """Return the event of a call that is about to run."""
     return TurnEvent(

@@ -1,5 +1,6 @@
 """Answers the calls that a turn leaves open when it ends: each gets the one outcome that is true of it (C13; sync ORM)."""
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from governance import (
@@ -25,9 +26,14 @@ from turns.core.voice import in_voice
 from turns.models import Turn
 
 
-def close_calls(turn: Turn, ending: TurnEnding) -> list[CallRow]:
-    """Close every call that has no result, and the questions that nobody will answer any more; return the calls."""
-    return _Closing(turn, ending).close()
+def close_calls(
+    turn: Turn, ending: TurnEnding, *, known: Mapping[str, ToolOutcome]
+) -> list[CallRow]:
+    """Close every call that has no result, and the questions that nobody will answer any more; return the calls.
+
+    `known` has the outcomes, by id, of calls that came to one which is not stored yet.
+    """
+    return _Closing(turn, ending, known).close()
 
 
 def owner_died(ending: TurnEnding) -> bool:
@@ -36,15 +42,16 @@ def owner_died(ending: TurnEnding) -> bool:
 
 
 class _Closing:
-    def __init__(self, turn: Turn, ending: TurnEnding) -> None:
+    def __init__(self, turn: Turn, ending: TurnEnding, known: Mapping[str, ToolOutcome]) -> None:
         self._group = str(turn.pk)
         self._ending = ending
+        self._outcomes = known
         self._cause = ending.cancellation
         self._is_voice = turn.source == CancelSource.VOICE
         self._has_asked = False
 
     def close(self) -> list[CallRow]:
-        closed = recorder.close_open(group=self._group, close=self._outcome)
+        closed = recorder.close_open(group=self._group, close=self._outcome, known=self._outcomes)
         if self._has_asked:
             decision = approvals.INTERRUPTED if self._cause is None else Verdict.CANCELLED.value
             approvals.close_open(group=self._group, decision=decision)

@@ -3,6 +3,7 @@
 Every way to end takes this path: the answer, a cancel, a limit, an error, the death of the owner (invariant 4).
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
-from governance import Cancellation, CancelReason, checkpoint
+from governance import Cancellation, CancelReason, ToolOutcome, checkpoint
 from governance.moments import database_now
 from governance.selectors import CallRow
 from turns import acknowledgements, log, log_lines, messages, wishes
@@ -36,12 +37,14 @@ def end_turn(
     epoch: int | None = None,
     steps: int | None = None,
     usage: dict[str, int] | None = None,
+    outcomes: Mapping[str, ToolOutcome] | None = None,
     waits: bool = True,
 ) -> News | None:
     """End a live turn: its calls, its message, its requests, its events. None if it was not live or not ours any more.
 
     The epoch grows, so whatever its runner still writes is refused. Unless it was completed, all that it has started
-    is asked to stop (C10); else what is not detached. Without `waits` a conversation that somebody works on is left for
+    is asked to stop (C10); else what is not detached. `outcomes` are those of its calls, by id, as far as the owner knows
+    them: stored here where they are not yet. Without `waits` a conversation that somebody works on is left for
     another time: an owner that stands still in the middle of a write must not hold up who finds that out.
     """
     with transaction.atomic():
@@ -54,7 +57,7 @@ def end_turn(
         ending = _as_wished(row, ending)
         check_move(TurnStatus(row.status), ending.status)
         row.usage = row.usage if usage is None else usage
-        closed = close_calls(row, ending)
+        closed = close_calls(row, ending, known=outcomes or {})
         events = [event for call in closed for event in result_events(call)]
         events += messages.close_unfinished(row)
         events += _record_repairs(row, closed, ending, at=at)
@@ -70,7 +73,8 @@ def end_turn(
             reason=ending.cancellation.reason if ending.cancellation else "",
             error_code=ending.error_code,
         )
-        wishes.settle(row.pk, outcome=ending.status.value, at=at)
+        of_calls = {call.call_id: call.status for call in closed}
+        wishes.settle(row.pk, outcome=ending.status.value, at=at, of_calls=of_calls)
         checkpoint("in_end")
         told = log.append(conversation, row.pk, *events, at=at)
         batches = [(conversation.pk, told), *cascade.batches]
@@ -98,7 +102,8 @@ def _record_repairs(
     turn: Turn, closed: list[CallRow], ending: TurnEnding, *, at: datetime
 ) -> list[TurnEvent]:
     """What a crash left open was answered here: that is a repair like those of a history (H3)."""
-    if not closed or not owner_died(ending):
+    unanswered = [call for call in closed if call.is_synthetic]
+    if not unanswered or not owner_died(ending):
         return []
     repairs = [
         Repair(
@@ -108,7 +113,7 @@ def _record_repairs(
             turn_id=str(turn.pk),
             text=call.result,
         )
-        for call in closed
+        for call in unanswered
     ]
     RepairRow.objects.bulk_create(
         RepairRow(

@@ -1,4 +1,4 @@
-"""Writes one turn as it runs: each method persists in one fenced transaction, then publishes (invariants 2, 10).
+"""The journal of one turn as it runs: each method persists, then publishes (invariants 2, 10).
 
 What a database loses that stumbles is written again, as long as the turn is ours; so each change can be made twice.
 """
@@ -25,27 +25,27 @@ from governance import (
     Verdict,
     checkpoint,
     recorder,
-    selectors,
 )
 from governance.doors import database_door, reading_door
 from governance.durations import limit_ms
 from governance.storable import storable_json, storable_text
-from turns import leftovers, log, messages, sinks, wishes
+from turns import leftovers, log, messages, progress, sinks, wishes
 from turns.approvals import Asking, Concluding
-from turns.calls import result_events, start_event
+from turns.calls import queued_event, result_events, start_event
 from turns.core.chat_model import Notice
-from turns.core.events import EventType, TurnEvent, milliseconds
+from turns.core.events import EventType, TurnEvent
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message
 from turns.core.ports import ClaimedTurn, Prompt
 from turns.core.turns import TurnStatus
 from turns.histories import History, load_repaired, note_on_previous, read
+from turns.lane import Urgency
 from turns.models import Message as MessageRow
 from turns.models import Turn
 from turns.processes.leases import Lease
 from turns.retries import until_done
 from turns.sub_agents.families import Sharing
-from turns.writes import Change, Write
+from turns.writes import Change, Writer, one_by_one
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +64,8 @@ class DatabaseJournal:
         self, turn: ClaimedTurn, *, token: CancellationToken, lease: Lease | None = None
     ) -> None:
         self._turn = turn
-        self._token = token
         self._lease = lease
+        self._writer = Writer(turn, token=token, lease=lease)
         self._group = str(turn.id)
         self._moves: Counter[str] = Counter()
 
@@ -81,12 +81,12 @@ class DatabaseJournal:
     async def share_usage(self, usage: Mapping[str, int]) -> int:
         """Store what the turn has cost so far; return what the rest of its family has."""
         sharing = Sharing(usage)
-        await self._write(sharing)
+        await self._write(lambda turn, _: sharing(turn))
         return sharing.others
 
     async def open_reply(self, step: int) -> None:
         """Begin the assistant message of a step."""
-        await self._write(_open_reply, step)
+        await self._write(one_by_one(_open_reply), step)
 
     async def save_text(self, step: int, text: str) -> None:
         """Store the text so far; this comes so often that it takes one statement, unless something has changed."""
@@ -99,7 +99,8 @@ class DatabaseJournal:
         self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
     ) -> None:
         """Store the message and its calls, before any of them starts."""
-        await self._write(_save_reply, step, replace(message, interrupted=interrupted), calls)
+        whole = replace(message, interrupted=interrupted)
+        await self._write(one_by_one(_save_reply), step, whole, calls)
         checkpoint("after_reply")
 
     async def publish_text(self, text: str, offset: int) -> None:
@@ -116,12 +117,12 @@ class DatabaseJournal:
 
     async def notify(self, notice: Notice) -> None:
         """Tell the person something that is no answer."""
-        await self._write(_notify, notice)
+        await self._write(one_by_one(_notify), notice)
 
     async def ask(self, call: LiveCall) -> Decision | None:
         """Put the question of a call to people, unless one of them has answered it for the whole conversation."""
         asking = Asking(call)
-        await self._write(asking)
+        await self._write(lambda turn, _: asking(turn))
         return asking.earlier
 
     async def conclude(self, call: LiveCall, decision: Decision) -> Decision:
@@ -129,7 +130,7 @@ class DatabaseJournal:
         if decision.verdict in (Verdict.APPROVED, Verdict.DENIED):
             return decision
         concluding = Concluding(decision)
-        await self._write(concluding)
+        await self._write(lambda turn, _: concluding(turn))
         return concluding.decision
 
     async def call_queued(self, call: LiveCall) -> None:
@@ -140,30 +141,28 @@ class DatabaseJournal:
     async def call_started(self, call: LiveCall) -> None:
         """Write the start ahead of the run."""
         checkpoint("before_call_start")
-        await self._write(_start_call, call)
+        await self._write(_start_calls, call)
         self._check_lease()  # the write may have taken so long that somebody else has the turn now
         checkpoint("after_call_start")
 
     async def call_progressed(self, call: LiveCall) -> None:
-        """Store and tell the last progress; if that is lost, the next one says more."""
-        progress = recorder.progress_fields(call.last_progress)
-        elapsed_ms = milliseconds(call.elapsed)
-        await self._write(_note_progress, call, progress, elapsed_ms, is_repeated=False)
+        """Let the last progress be stored and told, as soon as nothing else is in the way."""
+        progress.board().note(self._turn, call, lease=self._lease)
 
     async def deadline_moved(self, call: LiveCall) -> None:
         """Store and tell the new limit (T9)."""
         number = self._moves[call.id]  # a second change may have come while the first one waited
         self._moves[call.id] += 1
-        await self._write(_move_deadline, call, number)
+        await self._write(one_by_one(_move_deadline), call, number)
 
     async def call_cancelling(self, call: LiveCall) -> None:
-        """Store that a stop was asked for."""
-        await self._write(_note_cancelling, call)
+        """Let it be stored that a stop was asked for; the end of the call does not wait for that."""
+        self._writer.add(_note_cancelling, (call,), urgency=Urgency.ENDING)
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
         """Store and tell the one outcome."""
         checkpoint("before_result")
-        await self._write(_end_call, call, outcome)
+        await self._writer.add(_end_calls, (call, outcome), urgency=Urgency.ENDING)
         checkpoint("after_result")
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
@@ -173,14 +172,8 @@ class DatabaseJournal:
             if (told := await self._until_done(settle)) is not None:
                 await sinks.publish(*told)
 
-    async def _write(self, change: Change, *arguments: Any, is_repeated: bool = True) -> None:
-        self._check_lease()
-        write = Write(self._turn, change, *arguments)
-        crossing = partial(_carry_out, write)
-        cancellation = await (self._until_done(crossing) if is_repeated else crossing())
-        if cancellation is not None:
-            self._token.cancel(cancellation)
-        await sinks.publish(self._turn.conversation_id, write.events)
+    async def _write(self, change: Change, *item: Any) -> None:
+        await self._writer.add(change, item)
 
     async def _until_done(self, crossing: Callable[[], Awaitable[R]]) -> R:
         return await until_done(crossing, lease=self._lease)
@@ -188,9 +181,6 @@ class DatabaseJournal:
     def _check_lease(self) -> None:
         if self._lease is not None and not self._lease.is_held:
             raise Fenced(f"the owner of turn {self._turn.id} has lost its lease")
-
-
-_carry_out = database_door(Write.__call__)
 
 
 @reading_door
@@ -235,7 +225,7 @@ def _save_text(turn: ClaimedTurn, step: int, text: str) -> bool:
     return bool(streaming.update(content=[{"type": "text", "text": storable_text(text)}]))
 
 
-def _nothing(_turn: Turn) -> Events:
+def _nothing(_turn: Turn, _items: Sequence[Any]) -> Events:
     return []
 
 
@@ -261,41 +251,23 @@ def _notify(turn: Turn, notice: Notice) -> Events:
     return [TurnEvent(type=EventType.ERROR, payload=said)]
 
 
-def _note_queued(turn: Turn, call: LiveCall, obstacle: Obstacle) -> Events:
-    if not recorder.note_queued(group=str(turn.pk), call_id=call.id, waits_for=obstacle):
-        return []
-    payload = {
-        "tool_id": call.id,
-        "tool_name": call.call.tool_name,
-        "waits_for": recorder.obstacle_fields(obstacle),
-        "concurrency": call.tool.concurrency.value if call.tool else "",
-    }
-    return [TurnEvent(type=EventType.TOOL_QUEUED, payload=payload)]
+def _note_queued(turn: Turn, items: Sequence[tuple[LiveCall, Obstacle]]) -> Events:
+    obstacles = {call.id: obstacle for call, obstacle in items}
+    rows = recorder.note_queued(obstacles, group=str(turn.pk))
+    return [queued_event(row) for row in rows]
 
 
-def _start_call(turn: Turn, call: LiveCall) -> Events:
+def _start_calls(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
     if turn.status == TurnStatus.CANCELLING:
         return []
-    if (wish := wishes.stored(turn, tool_id=call.id)) is not None:
-        call.cancel(wish)
-        return []
-    if not recorder.start(call, group=str(turn.pk)):
-        raise Fenced(f"tool call {call.id!r} was closed before it started")
-    return [start_event(selectors.call(str(turn.pk), call.id))]
-
-
-def _note_progress(turn: Turn, call: LiveCall, progress: dict[str, Any], elapsed_ms: int) -> Events:
-    if progress:
-        recorder.note_progress(group=str(turn.pk), call_id=call.id, progress=progress)
-    told = {name: value for name, value in progress.items() if value not in (None, "")}
-    payload = {
-        "tool_id": call.id,
-        "tool_name": call.call.tool_name,
-        "elapsed_ms": elapsed_ms,
-        "status": "running",
-        **told,
-    }
-    return [TurnEvent(type=EventType.TOOL_PROGRESS, payload=payload)]
+    calls = {call.id: call for (call,) in items}
+    wished = wishes.stored_of_calls(turn, list(calls))
+    for tool_id, wish in wished.items():
+        calls.pop(tool_id).cancel(wish)
+    rows = recorder.start(*calls.values(), group=str(turn.pk))
+    if closed := calls.keys() - {row.call_id for row in rows}:
+        raise Fenced(f"tool calls {sorted(closed)} were closed before they started")
+    return [start_event(row) for row in rows]
 
 
 def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
@@ -319,13 +291,13 @@ def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
     return [TurnEvent(type=EventType.TOOL_DEADLINE, payload=payload)] if moved else []
 
 
-def _note_cancelling(turn: Turn, call: LiveCall) -> Events:
-    recorder.note_cancelling(group=str(turn.pk), call_id=call.id)
+def _note_cancelling(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
+    recorder.note_cancelling(*(call.id for (call,) in items), group=str(turn.pk))
     return []
 
 
-def _end_call(turn: Turn, call: LiveCall, outcome: ToolOutcome) -> Events:
-    if not recorder.end(group=str(turn.pk), call_id=call.id, outcome=outcome):
-        return []
-    wishes.settle(turn.pk, tool_id=call.id, outcome=outcome.status.value)
-    return result_events(selectors.call(str(turn.pk), call.id))
+def _end_calls(turn: Turn, items: Sequence[tuple[LiveCall, ToolOutcome]]) -> Events:
+    outcomes = {call.id: outcome for call, outcome in items}
+    rows = recorder.end(outcomes, group=str(turn.pk))
+    wishes.settle_calls(turn.pk, {row.call_id: row.status for row in rows})
+    return [event for row in rows for event in result_events(row)]

@@ -1,6 +1,6 @@
 """The event log: appends facts with a number that has no gap, and reads them in the form of the wire (sync ORM)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
+from governance.row_updates import update_each
 from governance.storable import storable_json
 from turns.core.events import TurnEvent
 from turns.models import Conversation, Event
@@ -55,7 +56,27 @@ def append(
     """Store the events of a `locked` conversation and return them as they go to clients."""
     if not events:
         return []
-    at = at or timezone.now()
+    rows = _numbered(conversation, turn_id, events, at=at or timezone.now())
+    Event.objects.bulk_create(rows)
+    conversation.save(update_fields=["last_seq", "updated_at"])
+    return [wire(row) for row in rows]
+
+
+def append_to_all(
+    news: Iterable[tuple[Conversation, UUID, Sequence[TurnEvent]]],
+) -> list[Batch]:
+    """Store events of turns in several `locked` conversations, and return them as they go to clients."""
+    at = timezone.now()
+    rows = {place: _numbered(place, turn_id, events, at=at) for place, turn_id, events in news}
+    Event.objects.bulk_create([row for of_place in rows.values() for row in of_place])
+    update_each(list(rows), ["last_seq", "updated_at"])
+    return [(place.pk, [wire(row) for row in of_place]) for place, of_place in rows.items()]
+
+
+def _numbered(
+    conversation: Conversation, turn_id: UUID, events: Sequence[TurnEvent], *, at: datetime
+) -> list[Event]:
+    """Return new rows with the next numbers of a conversation, which counts them from now on."""
     rows = [
         Event(
             conversation=conversation,
@@ -67,11 +88,9 @@ def append(
         )
         for seq, event in enumerate(events, conversation.last_seq + 1)
     ]
-    Event.objects.bulk_create(rows)
     conversation.last_seq += len(rows)
     conversation.updated_at = at
-    conversation.save(update_fields=["last_seq", "updated_at"])
-    return [wire(row) for row in rows]
+    return rows
 
 
 def wire(row: Event) -> WireEvent:

@@ -14,7 +14,7 @@ from django.db import connections
 from governance import CancellationToken, LiveCall, LoopDetector
 from governance.doors import database_door
 from governance.runtime import close_executor, get_executor, refresh_policies
-from turns import dispatch, errands, orders, processes
+from turns import dispatch, errands, orders, processes, progress
 from turns.agents.casting import cast_of
 from turns.attendance import Attendance
 from turns.chat_models import close_connections, warm
@@ -193,6 +193,7 @@ async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
     runtime.is_over = True
     for step in (
         errands.settle,
+        progress.close,
         close_executor,
         close_connections,
         runtime.ear.close,

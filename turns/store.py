@@ -1,13 +1,14 @@
 """The supervisor's store on Django's ORM: persists, then publishes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
-from governance import Decision, approvals, checkpoint
+from governance import Decision, ToolOutcome, approvals, checkpoint
 from governance.doors import database_door, polling_door
 from turns import endings, scheduling, sinks, wishes
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 from turns.dispatch import hints
+from turns.lane import Urgency, lane
 from turns.news import tell
 from turns.processes import recovery
 from turns.processes.ownership import Ownership
@@ -50,11 +51,20 @@ class DatabaseStore:
         return await _decisions(questions)
 
     async def end_turn(
-        self, turn: ClaimedTurn, ending: TurnEnding, *, steps: int, usage: dict[str, int]
+        self,
+        turn: ClaimedTurn,
+        ending: TurnEnding,
+        *,
+        steps: int,
+        usage: dict[str, int],
+        outcomes: Mapping[str, ToolOutcome],
     ) -> bool:
-        """End the turn if it is still ours."""
+        """End the turn if it is still ours; that goes before whatever else waits to be written."""
         checkpoint("before_end")
-        ended = await _end_turn(turn.id, ending, epoch=turn.epoch, steps=steps, usage=usage)
+        async with lane().passing(Urgency.ENDING):
+            ended = await _end_turn(
+                turn.id, ending, epoch=turn.epoch, steps=steps, usage=usage, outcomes=outcomes
+            )
         checkpoint("after_end")
         if ended is None:
             return False

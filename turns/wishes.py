@@ -3,7 +3,7 @@
 A wish is written down before anything is done about it, obeyed by who owns the turn, and settled when it has come true.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -67,29 +67,41 @@ def open_orders(turn_ids: Sequence[UUID]) -> list[CancelOrder]:
     ]
 
 
-def stored(turn: Turn, *, tool_id: str = "") -> Cancellation | None:
-    """Return the stored wish to end a turn now, or one of its calls, if there is one."""
-    request = CancelRequest.objects.filter(turn=turn, tool_id=tool_id, mode="now").first()
-    return _cancellation(request) if request else None
+def stored(turn: Turn) -> Cancellation | None:
+    """Return the stored wish to end a turn now, if there is one."""
+    return stored_of_calls(turn, [""]).get("")
+
+
+def stored_of_calls(turn: Turn, tool_ids: Sequence[str]) -> dict[str, Cancellation]:
+    """Return the stored wishes to end calls of a turn now, by the ids of these calls."""
+    requests = CancelRequest.objects.filter(turn=turn, tool_id__in=tool_ids, mode="now")
+    return {request.tool_id: _cancellation(request) for request in requests}
 
 
 def settle(
-    turn_id: UUID, *, outcome: str, at: datetime | None = None, tool_id: str | None = None
+    turn_id: UUID, *, outcome: str, at: datetime, of_calls: Mapping[str, str] | None = None
 ) -> None:
-    """Note that what was asked has come true: of one call, or of the turn with all that is still open.
+    """Note that what was asked of a turn has come true at this moment of the database's clock, with all that is open.
 
-    `at` is a moment of the database's clock, now unless given.
+    `of_calls` has the outcomes of calls that have one of their own, by id.
     """
-    requests = CancelRequest.objects.filter(turn_id=turn_id, settled_at=None)
-    if tool_id is not None:
-        requests = requests.filter(tool_id=tool_id)
-    for request in requests:
-        at = at or database_now()  # not asked where there is nothing to settle, as nearly always
-        passed = round((at - request.requested_at).total_seconds() * 1000)
-        request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
-        request.save(update_fields=["settled_at", "settled_ms", "outcome"])
-        log_lines.cancel_settled(request)
-        transaction.on_commit(partial(_tell_settled, request), robust=True)
+    for request in CancelRequest.objects.filter(turn_id=turn_id, settled_at=None):
+        _settle(request, outcome=(of_calls or {}).get(request.tool_id, outcome), at=at)
+
+
+def settle_calls(turn_id: UUID, outcomes: Mapping[str, str]) -> None:
+    """Note what became of calls of a turn that were asked to stop, by their ids."""
+    open_requests = CancelRequest.objects.filter(turn_id=turn_id, settled_at=None)
+    for request in open_requests.filter(tool_id__in=list(outcomes)):
+        _settle(request, outcome=outcomes[request.tool_id], at=database_now())
+
+
+def _settle(request: CancelRequest, *, outcome: str, at: datetime) -> None:
+    passed = round((at - request.requested_at).total_seconds() * 1000)
+    request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
+    request.save(update_fields=["settled_at", "settled_ms", "outcome"])
+    log_lines.cancel_settled(request)
+    transaction.on_commit(partial(_tell_settled, request), robust=True)
 
 
 def abort_event(cancellation: Cancellation, *, descendants: int = 0) -> TurnEvent:

@@ -31,6 +31,8 @@ from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
 
 logger = logging.getLogger(__name__)
 
+TOLD_AFTER = 0.05  # seconds that a body may take to end before anybody is told that it was asked to
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
@@ -288,10 +290,13 @@ class ToolExecutor:
         """Signal, cancel once, wait for the grace, then call it settled or abandoned (C13)."""
         live.move(CallStatus.CANCELLING)
         live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
-        self._notices.send(live, host.observer.call_cancelling(live))
         body.cancel()
+        grace = self._timing.cancel_grace
         try:
-            await asyncio.wait({body}, timeout=self._timing.cancel_grace)
+            _done, going_on = await asyncio.wait({body}, timeout=min(TOLD_AFTER, grace))
+            if going_on:
+                self._notices.send(live, host.observer.call_cancelling(live))
+                await asyncio.wait({body}, timeout=max(grace - TOLD_AFTER, 0))
         finally:
             self._outliving.own(body)
         has_value = _has_value(body)

@@ -244,6 +244,11 @@ class LiveCall:
             _after(self._notices, notice), name=f"notice of tool call {self.call.id}"
         )
 
+    @property
+    def is_being_told(self) -> bool:
+        """Whether a notice is under way."""
+        return self._notices is not None and not self._notices.done()
+
     async def notices_sent(self) -> None:
         """Wait until every notice has been sent, so that none comes after the outcome."""
         if self._notices is not None:

@@ -72,6 +72,8 @@ class Notices:
         for live, host in self._live.items():
             if live.deadline is None or live.status is not CallStatus.RUNNING:
                 continue
+            if live.is_being_told:  # an observer that is slow hears of what is new then
+                continue
             silent_for = min(live.elapsed, now - live.told_at)
             if live.has_news or silent_for >= self._interval:
                 live.has_news = False

@@ -40,7 +40,7 @@ class Observer(Protocol):
         """The limit of the running call was changed (T9): the last of `deadline_changes`."""
 
     async def call_cancelling(self, call: LiveCall) -> None:
-        """A stop was asked for (`ended_by`) and is not proved yet."""
+        """A stop was asked for (`ended_by`), and the body did not end at once."""
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
         """The call has its one outcome."""

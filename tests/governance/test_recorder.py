@@ -1,6 +1,7 @@
 """Calls as rows: each status moves once, from where it is allowed, and the first ending wins (invariant 4)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ def live(proposed):
 
 
 def test_a_start_stores_the_limits_and_their_source(live, django_assert_num_queries):
-    with django_assert_num_queries(1):
+    with django_assert_num_queries(2):
         assert recorder.start(live, group="turn")
     stored = row()
     assert stored.status == "running"
@@ -100,16 +101,16 @@ def test_no_limit_is_stored_as_zero(live):
 def test_a_call_starts_once_and_never_after_its_end(live):
     assert recorder.start(live, group="turn")
     assert not recorder.start(live, group="turn")
-    assert recorder.end(**HERE, outcome=DONE)
+    assert recorder.end({"a": DONE}, group="turn")
     assert not recorder.start(live, group="turn")
     assert row().status == "succeeded"
 
 
 def test_of_two_ends_the_first_wins(live, django_assert_num_queries):
     recorder.start(live, group="turn")
-    with django_assert_num_queries(1):
-        assert recorder.end(**HERE, outcome=CANCELLED)
-    assert not recorder.end(**HERE, outcome=DONE)
+    with django_assert_num_queries(2):
+        assert recorder.end({"a": CANCELLED}, group="turn")
+    assert not recorder.end({"a": DONE}, group="turn")
     stored = row()
     assert (stored.status, stored.result, stored.error_type) == (
         "cancelled",
@@ -124,9 +125,28 @@ def test_of_two_ends_the_first_wins(live, django_assert_num_queries):
     )
 
 
+def test_many_calls_start_and_end_with_as_few_queries_as_one(db, probe, django_assert_num_queries):
+    calls = [core.ToolCall(id=f"c{n}", tool_name="probe", position=n) for n in range(300)]
+    recorder.propose(calls, group="turn", step=1)
+    live = [asyncio.run(_live(call)) for call in calls]
+    with django_assert_num_queries(2):
+        assert len(recorder.start(*live, group="turn")) == 300
+    outcomes = {
+        call.id: replace(DONE if call.position % 2 else CANCELLED, result=f"of {call.id}")
+        for call in calls
+    }
+    with django_assert_num_queries(2):
+        ended = recorder.end(outcomes, group="turn")
+    assert [row.call_id for row in ended] == [call.id for call in calls]
+    for row in ToolCall.objects.all():
+        assert row.result == f"of {row.call_id}"
+        assert row.status == ("succeeded" if row.position % 2 else "cancelled")
+    assert recorder.end(outcomes, group="turn") == []
+
+
 def test_an_end_stores_what_the_outcome_says(live):
     recorder.start(live, group="turn")
-    recorder.end(**HERE, outcome=DONE)
+    recorder.end({"a": DONE}, group="turn")
     stored = row()
     assert (stored.duration_ms, stored.queued_ms, stored.is_error) == (1_500, 250, False)
     assert (stored.timeout_ms, stored.timeout_source) == (30_000, "hint")
@@ -137,7 +157,7 @@ def test_a_call_that_never_ran_has_no_duration(proposed):
     outcome = ToolOutcome(
         status=CallStatus.NOT_STARTED, result="no", disposition=Disposition.NOT_STARTED
     )
-    assert recorder.end(**HERE, outcome=outcome)
+    assert recorder.end({"a": outcome}, group="turn")
     assert row().duration_ms is None
     assert row().timeout_ms is None
 
@@ -146,35 +166,35 @@ def test_a_call_that_never_ran_has_no_duration(proposed):
 @pytest.mark.parametrize("after", [status for status in CallStatus if status.is_terminal])
 def test_an_end_happens_exactly_where_the_table_of_moves_has_an_arrow(make_call, before, after):
     make_call(call_id="a", status=before)
-    moved = recorder.end(**HERE, outcome=ToolOutcome(status=after, result=""))
-    assert moved == (after in ALLOWED_MOVES.get(before, ()))
+    moved = recorder.end({"a": ToolOutcome(status=after, result="")}, group="turn")
+    assert bool(moved) == (after in ALLOWED_MOVES.get(before, ()))
     assert row().status == (after if moved else before)
 
 
 def test_an_open_status_is_no_end(proposed):
     with pytest.raises(IllegalTransition):
-        recorder.end(**HERE, outcome=ToolOutcome(status=CallStatus.RUNNING, result=""))
+        recorder.end({"a": ToolOutcome(status=CallStatus.RUNNING, result="")}, group="turn")
 
 
 def test_only_a_running_call_is_cancelling(live):
-    assert not recorder.note_cancelling(**HERE)
+    assert not recorder.note_cancelling("a", group="turn")
     recorder.start(live, group="turn")
-    assert recorder.note_cancelling(**HERE)
-    assert not recorder.note_cancelling(**HERE)
+    assert recorder.note_cancelling("a", group="turn")
+    assert not recorder.note_cancelling("a", group="turn")
     assert row().status == "cancelling"
-    recorder.end(**HERE, outcome=DONE)
-    assert not recorder.note_cancelling(**HERE)
+    recorder.end({"a": DONE}, group="turn")
+    assert not recorder.note_cancelling("a", group="turn")
 
 
 def test_progress_is_kept_while_the_call_runs(live):
     progress = recorder.progress_fields(
         core.Progress(message="half", progress=1, total=2, output="ignored")
     )
-    assert not recorder.note_progress(**HERE, progress=progress)
+    assert not recorder.note_progress({("turn", "a"): progress})
     recorder.start(live, group="turn")
-    assert recorder.note_progress(**HERE, progress=progress)
-    recorder.end(**HERE, outcome=DONE)
-    assert not recorder.note_progress(**HERE, progress={})
+    assert recorder.note_progress({("turn", "a"): progress})
+    recorder.end({"a": DONE}, group="turn")
+    assert not recorder.note_progress({("turn", "a"): {}})
     assert row().progress == {"message": "half", "progress": 1, "total": 2}
     assert recorder.progress_fields(None) == {}
 
@@ -209,7 +229,7 @@ def test_a_late_settlement_is_recorded_once_and_never_becomes_the_result(live):
     late = LateSettlement(kind="returned", text="too late", after=2.5)
     recorder.start(live, group="turn")
     assert not recorder.settle_late(**HERE, late=late)
-    recorder.end(**HERE, outcome=CANCELLED)
+    recorder.end({"a": CANCELLED}, group="turn")
     assert recorder.settle_late(**HERE, late=late)
     assert not recorder.settle_late(**HERE, late=LateSettlement(kind="raised", text="", after=9))
     stored = row()
@@ -268,7 +288,7 @@ def test_text_that_a_database_would_refuse_is_stored_with_replacements(db, probe
     bad = "nul \x00, half a pair \ud800"
     call = core.ToolCall(id="a", tool_name="x" * 300, input={"text": bad, "n": [float("nan"), 1.5]})
     recorder.propose([call], group="turn", step=0)
-    recorder.end(**HERE, outcome=ToolOutcome(status=CallStatus.FAILED, result=bad, detail=bad))
+    recorder.end({"a": ToolOutcome(status=CallStatus.FAILED, result=bad, detail=bad)}, group="turn")
     stored = row()
     assert stored.result == stored.detail == stored.input["text"] == "nul \ufffd, half a pair ?"
     assert stored.input["n"] == ["nan", 1.5]

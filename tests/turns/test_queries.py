@@ -10,12 +10,13 @@ from django.test.utils import CaptureQueriesContext
 
 from governance import ToolCall
 from tests.turns.rows import Planted, said, use
-from turns import endings, processes, queue, scheduling, selectors, wishes
+from turns import endings, processes, progress, queue, scheduling, selectors, wishes
 from turns.core.chat_model import message_of
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
 from turns.journal import DatabaseJournal
 from turns.processes import recovery
+from turns.progress import Report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -69,7 +70,7 @@ def queries_of_a_turn(planted: Planted, process) -> Counter:
     measure("save_text", lambda: async_to_sync(journal.save_text)(1, "hm"))
     measure("save_reply", lambda: async_to_sync(journal.save_reply)(1, message, [call]))
     measure("call_started", lambda: async_to_sync(journal.call_started)(started))
-    measure("call_progressed", lambda: async_to_sync(journal.call_progressed)(started))
+    measure("progress", lambda: progress.store([Report.of(claimed, started)]))
     ending = TurnEnding(status=TurnStatus.COMPLETED)
     measure("end_turn", lambda: endings.end_turn(claimed.id, ending, epoch=claimed.epoch))
     return asked

@@ -1,5 +1,6 @@
 """Any order of finish, timeout, cancel, late result, crash and recovery on real rows: one ending for each (B6, H1)."""
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
@@ -31,7 +32,7 @@ from governance import (
     selectors,
 )
 from tests.turns.support import TERMINAL, assert_protocol
-from turns import endings, histories, log, processes, queue, requests
+from turns import endings, histories, log, processes, progress, queue, requests
 from turns.core.chat_model import message_of
 from turns.core.exceptions import Fenced
 from turns.core.history import violations
@@ -42,6 +43,7 @@ from turns.journal import DatabaseJournal
 from turns.models import CancelRequest, Conversation, Process, Turn
 from turns.news import News
 from turns.processes import recovery
+from turns.progress import Report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -52,6 +54,7 @@ OUTCOMES = {
     CallStatus.ABANDONED: (ErrorType.TIMEOUT, Disposition.INDETERMINATE),
     CallStatus.CANCELLED: (ErrorType.CANCELLED, Disposition.SETTLED),
 }
+RUNNING = ("running", "cancelling")
 ENDINGS = [
     TurnEnding(status=TurnStatus.COMPLETED),
     TurnEnding(status=TurnStatus.FAILED, error_code="internal_error"),
@@ -156,6 +159,36 @@ class OneConversation(RuleBasedStateMachine):
         self._write(lambda: self.journal.call_ended(self.live[call_id], _outcome(status)))
         self.live.pop(call_id, None)
 
+    @precondition(lambda self: self.journal and self.live)
+    @rule(data=st.data())
+    def write_all_at_once(self, data: st.DataObject) -> None:
+        """What waits together is one transaction, whatever it is."""
+        rows = {row.call_id: row.status for row in selectors.calls_of_group(str(self.claimed.id))}
+        starting = [call for id, call in self.live.items() if rows[id] == "pending"]
+        ending = [call for id, call in self.live.items() if rows[id] in ("running", "cancelling")]
+        status = data.draw(st.sampled_from(sorted(OUTCOMES)))
+
+        async def write() -> None:
+            writes = [self.journal.call_started(call) for call in starting]
+            writes += [self.journal.call_cancelling(call) for call in self.live.values()]
+            writes += [self.journal.call_ended(call, _outcome(status)) for call in ending]
+            await asyncio.gather(*writes)
+
+        self._write(write)
+        for call in ending:
+            self.live.pop(call.id)
+
+    @precondition(lambda self: self.claimed)
+    @rule(data=st.data())
+    def report_progress(self, data: st.DataObject) -> None:
+        """Of whatever call, at whatever time: what has no right to be told is left out."""
+        known = [row.call_id for row in selectors.calls_of_group(str(self.claimed.id))]
+        reports = [
+            Report(turn=self.claimed, tool_id=id, tool_name="quick", progress={}, elapsed_ms=1)
+            for id in (data.draw(st.lists(st.sampled_from(known), unique=True)) if known else ())
+        ]
+        progress.store(reports)
+
     @precondition(lambda self: self.journal)
     @rule(data=st.data())
     def settle_late(self, data: st.DataObject) -> None:
@@ -172,9 +205,19 @@ class OneConversation(RuleBasedStateMachine):
         self._write(settle)
 
     @precondition(lambda self: self.journal)
-    @rule(ending=st.sampled_from(ENDINGS))
-    def end_turn(self, ending: TurnEnding) -> None:
-        endings.end_turn(self.claimed.id, ending, epoch=self.claimed.epoch)
+    @rule(ending=st.sampled_from(ENDINGS), status=st.sampled_from(sorted(OUTCOMES)))
+    def end_turn(self, ending: TurnEnding, status: CallStatus) -> None:
+        """Its calls end with it; what they came to as far as the owner knows counts, where that may be."""
+        outcomes = {id: _outcome(status) for id in self.live}
+        group = str(self.claimed.id)
+        running = {
+            row.call_id for row in selectors.calls_of_group(group) if row.status in RUNNING
+        } & outcomes.keys()
+        endings.end_turn(self.claimed.id, ending, epoch=self.claimed.epoch, outcomes=outcomes)
+        for row in selectors.calls_of_group(group):
+            if row.call_id in running:
+                assert (row.status, row.result) == (status, outcomes[row.call_id].result)
+                assert not row.is_synthetic
         self._drop_journal()
 
     # What goes wrong

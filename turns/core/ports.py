@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from governance import Approver, Cancellation, Decision, Observer, ScopeKind, ToolCall
+from governance import (
+    Approver,
+    Cancellation,
+    Decision,
+    Observer,
+    ScopeKind,
+    ToolCall,
+    ToolOutcome,
+)
 from turns.core.chat_model import Notice
 from turns.core.messages import Message
 from turns.core.turns import TurnStatus
@@ -111,9 +119,18 @@ class TurnStore(Protocol):
         ...
 
     async def end_turn(
-        self, turn: ClaimedTurn, ending: TurnEnding, *, steps: int, usage: dict[str, int]
+        self,
+        turn: ClaimedTurn,
+        ending: TurnEnding,
+        *,
+        steps: int,
+        usage: dict[str, int],
+        outcomes: Mapping[str, ToolOutcome],
     ) -> bool:
-        """Give the turn its terminal status, once: close its calls, settle its requests. False if it had one."""
+        """Give the turn its terminal status, once: close its calls, settle its requests. False if it had one.
+
+        `outcomes` are those of its last calls, by id, whether they are stored or not.
+        """
         ...
 
     async def sweep(self, live: Collection[UUID]) -> None:

@@ -101,6 +101,7 @@ class TurnRunner:
         self.failure: BaseException | None = (
             None  # that ends the turn while calls are still to be ended
         )
+        self._outcomes: Mapping[str, ToolOutcome] = {}
         self._after_step: Cancellation | None = None
         self._work = CancellationToken(
             parent=token
@@ -118,6 +119,11 @@ class TurnRunner:
     def usage(self) -> dict[str, int]:
         """What the turn has cost so far, in tokens."""
         return self._budget.usage
+
+    @property
+    def outcomes(self) -> Mapping[str, ToolOutcome]:
+        """What the calls of the last step came to so far, by id, whether that is stored or not."""
+        return self._outcomes
 
     def find_call(self, tool_id: str) -> LiveCall | None:
         """Return the call of this id if it waits or runs now."""
@@ -257,6 +263,7 @@ class TurnRunner:
             halt=self.token.cancel,
             is_voice=self.turn.kind is ScopeKind.VOICE,
         )
+        self._outcomes = observer.outcomes
         host = Host(
             observer=observer,
             workspace=self._cast.workspace,

@@ -1,6 +1,7 @@
 """The observer of one step: tells the journal of its calls, and the loop detector of their results (A4)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from governance import (
@@ -14,6 +15,7 @@ from governance import (
     Observer,
     ToolOutcome,
 )
+from turns.core.exceptions import Fenced
 from turns.core.ports import TurnJournal
 from turns.core.voice import in_voice
 
@@ -43,19 +45,23 @@ class StepObserver:
         self._is_voice = is_voice
 
     async def call_queued(self, call: LiveCall) -> None:
-        await self._journal.call_queued(call)
+        with suppress(Fenced):  # the turn has ended meanwhile: nothing is to be told of it
+            await self._journal.call_queued(call)
 
     async def call_started(self, call: LiveCall) -> None:
         await self._journal.call_started(call)
 
     async def call_progressed(self, call: LiveCall) -> None:
-        await self._journal.call_progressed(call)
+        with suppress(Fenced):
+            await self._journal.call_progressed(call)
 
     async def deadline_moved(self, call: LiveCall) -> None:
-        await self._journal.deadline_moved(call)
+        with suppress(Fenced):
+            await self._journal.deadline_moved(call)
 
     async def call_cancelling(self, call: LiveCall) -> None:
-        await self._journal.call_cancelling(call)
+        with suppress(Fenced):
+            await self._journal.call_cancelling(call)
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
         judged = self._judge(call, outcome)

@@ -327,12 +327,17 @@ class TurnSupervisor:
         """
         if ending is None:
             return
-        steps, usage = (live.runner.steps, live.runner.usage) if live.runner else (0, {})
+        runner = live.runner
+        steps, usage = (runner.steps, runner.usage) if runner else (0, {})
         for attempt in count(1):
             if live.is_fenced:
                 return
+            # An outcome that cannot be stored must not keep the turn from its end.
+            outcomes = dict(runner.outcomes) if runner and attempt <= END_ATTEMPTS else {}
             try:
-                await self._store.end_turn(live.turn, ending, steps=steps, usage=usage)
+                await self._store.end_turn(
+                    live.turn, ending, steps=steps, usage=usage, outcomes=outcomes
+                )
             except Exception:
                 logger.exception(
                     "The end of a turn was not stored", extra={"turn_id": str(live.turn.id)}

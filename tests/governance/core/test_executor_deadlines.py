@@ -38,7 +38,7 @@ class TestMovedDeadline:
         assert (outcome.timeout, outcome.timeout_source) == (20, TimeoutSource.MANUAL)
         (change,) = call.live.deadline_changes
         assert (change.from_timeout, change.to_timeout, change.by) == (5, 20, "ada")
-        assert stage.observer.names() == ["started", "moved", "cancelling", "ended"]
+        assert stage.observer.names() == ["started", "moved", "ended"]
 
     @on_manual_clock
     async def test_shortened_by_hand_the_call_ends_earlier(self):
@@ -245,7 +245,7 @@ class TestMovedDeadline:
 
         assert (outcome.status, outcome.timeout) == (CallStatus.TIMED_OUT, 5)
         assert [change.from_timeout for change in call.live.deadline_changes] == [60]
-        assert stage.observer.names() == ["started", "moved", "cancelling", "ended"]
+        assert stage.observer.names() == ["started", "moved", "ended"]
 
     @on_manual_clock
     async def test_by_a_policy_that_is_edited_while_the_call_waits(self):

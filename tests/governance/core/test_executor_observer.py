@@ -7,6 +7,7 @@ import pytest
 
 from governance import (
     CallStatus,
+    Cancelled,
     TimeoutSource,
     Timing,
 )
@@ -33,7 +34,7 @@ class TestObserver:
         await call.outcome()
         await advance(60)
 
-        assert stage.observer.names() == ["started", "progressed", "moved", "cancelling", "ended"]
+        assert stage.observer.names() == ["started", "progressed", "moved", "ended"]
 
     async def test_that_fails_at_the_start_keeps_the_body_from_running(self):
         stage = Stage()
@@ -66,9 +67,12 @@ class TestObserver:
         stage.gated()
         stage.observer.errors[notice] = OSError("s3cret")
         (call,) = await started(stage, "A")
+        call.body.is_stubborn = True
 
         stage.executor.set_deadline(call.live, 60)
         call.live.cancel(BY_USER)
+        await stage.observer.arrived["cancelling"].wait()
+        call.body.fail(Cancelled(BY_USER))
         outcome = await call.outcome()
 
         assert outcome.status is CallStatus.CANCELLED
@@ -88,7 +92,23 @@ class TestObserver:
         stage.observer.gates["moved"].set()
         await call.outcome()
 
-        assert stage.observer.names() == ["started", "moved", "cancelling", "ended"]
+        assert stage.observer.names() == ["started", "moved", "ended"]
+
+    @on_manual_clock
+    async def test_is_told_of_a_stop_only_where_the_body_does_not_end_at_once(self):
+        stage = Stage()
+        stage.gated()
+        quick, slow = await started(stage, "A", "B")
+        slow.body.is_stubborn = True
+
+        quick.live.cancel(BY_USER)
+        slow.live.cancel(BY_USER)
+        await advance(0.5)
+        slow.body.release()
+        await slow.outcome()
+
+        assert stage.observer.names("A") == ["started", "ended"]
+        assert stage.observer.names("B") == ["started", "cancelling", "ended"]
 
     @on_manual_clock
     async def test_hears_of_a_silent_call_in_every_interval(self):
@@ -135,9 +155,11 @@ class TestObserver:
         assert (live.elapsed, live.partial_output, live.ended_by) == (0, "", None)
         stage.observer.gates["started"].set()
         await call.running()
+        call.body.is_stubborn = True
         live.cancel(BY_USER)
         await stage.observer.arrived["cancelling"].wait()
         assert (live.status, live.ended_by) == (CallStatus.CANCELLING, BY_USER)
+        call.body.fail(Cancelled(BY_USER))
         await call.outcome()
         assert live.status is CallStatus.CANCELLED
 

@@ -3,7 +3,7 @@
 import asyncio
 from uuid import UUID
 
-from governance import Decision
+from governance import Decision, ToolOutcome
 from tests.support import PATIENCE
 from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
 
@@ -18,6 +18,7 @@ class MemoryStore:
         self.decided: list[Decision] = []
         self.endings: dict[UUID, TurnEnding] = {}
         self.totals: dict[UUID, tuple[int, dict[str, int]]] = {}
+        self.outcomes: dict[UUID, dict[str, ToolOutcome]] = {}
         self.claims: list[UUID] = []
         self.failures: list[Exception] = []
         self.attempts = 0
@@ -67,7 +68,7 @@ class MemoryStore:
     async def decisions(self, questions) -> list[Decision]:
         return [decision for decision in self.decided if decision.question in questions]
 
-    async def end_turn(self, turn, ending, *, steps, usage) -> bool:
+    async def end_turn(self, turn, ending, *, steps, usage, outcomes) -> bool:
         self.attempts += 1
         if self.failures:
             raise self.failures.pop()
@@ -77,6 +78,7 @@ class MemoryStore:
         if is_first:
             self.endings[turn.id] = ending
             self.totals[turn.id] = (steps, usage)
+            self.outcomes[turn.id] = dict(outcomes)
         self._news.set()
         return is_first
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from governance import CallStatus, CancelReason
+from governance import CallStatus, CancelReason, Disposition
 from tests.support import PATIENCE, eventually
 from tests.turns.core.memory_store import MemoryStore
 from tests.turns.core.stage import BY_USER, Stage, claimed
@@ -275,6 +275,45 @@ class TestCancel:
             lambda: not [t for t in asyncio.all_tasks() if t.get_name() == f"turn {turn.id}"]
         )
         assert len(house.store.endings) == 1
+
+    async def test_what_calls_came_to_is_stored_with_the_end_where_their_own_writes_are_late(
+        self, house
+    ):
+        turn = house.queue(
+            "do it", [call("a", "hold", name="a"), call("b", "hang", name="b")], [text("never")]
+        )
+        journal = house.journals["do it"]
+        journal.hold("call_ended")
+        house.supervisor.wake(turn.conversation_id)
+        await house.stage.until_begun("a", "b")
+
+        house.order(turn)
+        await house.supervisor.nudge()
+        (ending,) = await house.store.until_ended(turn)
+
+        assert ending.status is TurnStatus.CANCELLED
+        outcome = house.store.outcomes[turn.id]["a"]
+        assert (outcome.status, outcome.disposition) == (
+            CallStatus.CANCELLED,
+            Disposition.SETTLED,
+        )
+        assert journal.outcomes == {}
+
+    async def test_an_outcome_that_cannot_be_stored_does_not_keep_the_turn_from_its_end(
+        self, house, monkeypatch
+    ):
+        monkeypatch.setattr(supervisor, "END_PAUSE", 0.01)
+        turn = house.queue("do it", [call("a", "hold", name="a")], [text("never")])
+        house.journals["do it"].hold("call_ended")
+        house.supervisor.wake(turn.conversation_id)
+        await house.stage.until_begun("a")
+        house.store.failures += [OSError("no such outcome")] * supervisor.END_ATTEMPTS
+
+        house.order(turn)
+        await house.supervisor.nudge()
+        await house.store.until_ended(turn)
+
+        assert house.store.outcomes[turn.id] == {}
 
     async def test_a_cancel_while_the_runner_is_made_is_bounded_too(self, house):
         house.may_cast.clear()
