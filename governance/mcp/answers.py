@@ -16,7 +16,7 @@ _CANCELLED = (
 class Answer(httpx2.AsyncByteStream):
     """Passes the body on. `on_close` is called when nobody reads it any more.
 
-    A single document may have `longest` bytes; a stream of events may go on, its events are bounded by its reader.
+    Where `on_break` is set, a document that breaks off ends with an answer of our own in place of the exception. A single document may have `longest` bytes; a stream of events may go on, its events are bounded by its reader.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Answer(httpx2.AsyncByteStream):
         self._longest = longest
         self._request_id = request_id
         self._on_close = on_close
+        self.on_break: Callable[[Exception], object] | None = None
         self._pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_READ_AHEAD)
         self._copying: asyncio.Task[None] | None = None
 
@@ -75,7 +76,12 @@ class Answer(httpx2.AsyncByteStream):
                     raise httpx2.ReadError("The answer is too long.")
                 await self._pieces.put(piece)
         except httpx2.TransportError as error:
-            await self._pieces.put(error)
+            if self.on_break is None or self.is_stream:  # of a stream, the SDK notes the end itself
+                await self._pieces.put(error)
+                return
+            self.on_break(error)
+            await self._pieces.put(last_document(self._request_id))
+            await self._pieces.put(None)
         else:
             await self._pieces.put(None)
 

@@ -103,6 +103,9 @@ class Calls:
             )
             text = render(result)
         except MCPError as error:
+            if handover.failure:
+                _fail(answer, self._lost(handover))
+                return
             if error.code == types.CONNECTION_CLOSED:
                 # The session may be ending: then its own reason is the better answer.
                 await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
@@ -117,6 +120,11 @@ class Calls:
         else:
             if not answer.done():
                 answer.set_result(text)
+
+    def _lost(self, handover: Handover) -> Exception:
+        if not handover.is_sent:
+            return ServerGone(handover.failure)
+        return AnswerLost(f"The MCP server {self._server_name!r}: {handover.failure}.")
 
     def _asked(self, asking: "asyncio.Task[None]") -> None:
         _fail(self._answers.pop(asking), ServerGone("the question was withdrawn"))

@@ -11,6 +11,12 @@ class Handover:
         self._is_sent = False
         self._is_withdrawn = False
         self.status: int | None = None  # of an HTTP answer that is an error
+        self.failure = ""  # why there is no answer, as a clause
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the server may have heard of it."""
+        return self._is_sent
 
     @property
     def is_withdrawn(self) -> bool:

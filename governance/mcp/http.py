@@ -137,7 +137,8 @@ class OpenCall:
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Resolves the host itself, and connects to an address that was checked and to no other.
 
-    Every request has a bound; that of a call is its caller's. `on_error` hears of every answer with an error status,
+    Every request has a bound, except two that only listen; that of a call is its caller's, and it alone is lost when its
+    connection breaks. `on_error` hears of every answer with an error status,
     `on_stuck` (with a clause) of a notice that the server did not take.
     """
 
@@ -205,15 +206,24 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         try:
             async with call.waiting:
                 response = await self._answered(request, read=None)
-        except BaseException as error:
+        except (TimeoutError, NeverSent, ServerGone, httpx2.TransportError) as error:
             del self._calls[request_id]
-            if isinstance(error, TimeoutError | NeverSent):
-                return httpx2.Response(200, headers=_EVENTS, content=last_event(request_id))
+            self._note_failure(handover, error)
+            return httpx2.Response(200, headers=_EVENTS, content=last_event(request_id))
+        except BaseException:
+            del self._calls[request_id]
             raise
         if response.is_error:
             handover.status = response.status_code
         forget = partial(self._calls.pop, request_id, None)
         return self._read(response, request_id=request_id, on_close=forget, call=call)
+
+    def _note_failure(self, handover: Handover, error: Exception) -> None:
+        """Note why a call gets no answer. It alone is lost, for others may be answered; without a way, none is begun."""
+        if isinstance(error, ServerGone | httpx2.TransportError):
+            handover.failure = explain(error)
+            if not handover.is_sent:
+                self._on_stuck(handover.failure)
 
     def _read(
         self,
@@ -228,6 +238,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         answer = Answer(response, longest=longest, request_id=request_id, on_close=on_close)
         if call is not None:
             call.answer = answer
+            answer.on_break = partial(self._note_failure, call.handover)
         return httpx2.Response(
             response.status_code,
             headers=response.headers,

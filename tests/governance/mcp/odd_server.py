@@ -5,6 +5,16 @@ import gzip
 import json
 
 VERSION = "2025-06-18"
+_HALF = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{"
+ODD_ANSWERS = {
+    "fails": (b"<html>a proxy</html>", {"status": "502 Bad Gateway"}),
+    "unauthorised": (b"who are you?", {"status": "401 Unauthorized"}),
+    "busy": (b"not now", {"status": "429 Too Many Requests"}),
+    "page": (b"<html>please sign in</html>", {"content-type": "text/html"}),
+    "nonsense": (b"[42]", {}),
+    "forwards": (b"", {"status": "307 T", "location": "http://169.254.169.254/"}),
+    "falls silent": (b": wait\n\n", {"content-type": "text/event-stream"}),
+}
 BOMB = gzip.compress(b" " * 30_000_000)
 
 
@@ -17,6 +27,20 @@ class OddServer:
         self.asked = []
         self._server = None
         self._open = {}
+        self._waiting = []
+
+    def answer_waiting(self):
+        """Answer what was asked while the habit was to wait."""
+        for writer, id in self._waiting:
+            _result(writer, id, content=[{"type": "text", "text": "fine"}])
+
+    def stop_listening(self):
+        """Take no new connection, and leave only those that wait for an answer."""
+        self._server.close()
+        waiting = [writer for writer, _ in self._waiting]
+        for writer in self._open.values():
+            if writer not in waiting:
+                writer.transport.abort()
 
     @property
     def url(self):
@@ -70,25 +94,20 @@ class OddServer:
             _send(writer, b"", status="202 Accepted" if method else "405 Method Not Allowed")
 
     def _call(self, writer, id):
+        if self.habit in ODD_ANSWERS:
+            body, more = ODD_ANSWERS[self.habit]
+            _send(writer, body, **more)
+            return
         match self.habit:
             case "refuses":
                 _error(writer, id, -32602, "There is no such tool here")
-            case "fails":
-                _send(writer, b"<html>a proxy</html>", status="502 Bad Gateway")
-            case "unauthorised":
-                _send(writer, b"who are you?", status="401 Unauthorized")
-            case "busy":
-                _send(writer, b"not now", status="429 Too Many Requests")
-            case "page":
-                _send(writer, b"<html>please sign in</html>", **{"content-type": "text/html"})
-            case "nonsense":
-                _send(writer, b"[42]")
-            case "forwards":
-                _send(writer, b"", status="307 T", location="http://169.254.169.254/")
-            case "falls silent":
-                _send(writer, b": wait\n\n", **{"content-type": "text/event-stream"})
             case "breaks":
                 writer.transport.abort()
+            case "stops halfway":
+                writer.write(_HALF)
+                writer.transport.close()
+            case "waits":
+                self._waiting.append((writer, id))
             case _:
                 _result(writer, id, content=[{"type": "text", "text": "fine"}])
 

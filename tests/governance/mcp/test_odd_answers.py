@@ -35,6 +35,38 @@ async def test_an_answer_that_is_none_is_told_at_once_and_honestly(scene, habit,
         await scene.tools.aclose()
 
 
+@pytest.mark.parametrize("habit", ["breaks", "stops halfway"])
+async def test_a_connection_that_breaks_takes_no_other_call_with_it(scene, habit):
+    async with OddServer("waits") as server:
+        link = await scene.begin(address("odd", server.url))
+        _, other = scene.call("odd_tool")
+        await eventually(lambda: "tools/call" in server.asked)
+        server.habit = habit
+        broken = await scene.run("odd_tool")
+        assert broken.disposition is Disposition.INDETERMINATE
+        assert "The MCP server 'odd': the connection broke. It may have been" in broken.result
+        server.answer_waiting()
+        assert (await other).result == "fine"
+        assert (link.starts, scene.health.failures) == (1, [])
+        await scene.tools.aclose()
+
+
+async def test_a_server_that_cannot_be_reached_any_more_takes_no_other_call_with_it(scene):
+    server = OddServer("waits")
+    async with server:
+        link = await scene.begin(address("odd", server.url))
+        _, other = scene.call("odd_tool")
+        await eventually(lambda: "tools/call" in server.asked)
+        server.stop_listening()
+        refused = await scene.run("odd_tool")
+        assert refused.disposition is Disposition.NOT_STARTED
+        assert "it cannot be reached" in refused.result
+        server.answer_waiting()
+        assert (await other).result == "fine"
+        assert not link.is_connected
+        await scene.tools.aclose()
+
+
 async def test_a_call_that_the_server_refuses_did_not_run(scene):
     async with OddServer("refuses") as server:
         await scene.begin(address("odd", server.url))

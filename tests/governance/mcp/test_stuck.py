@@ -128,11 +128,12 @@ async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(scene):
 async def test_a_call_that_waits_for_a_connection_was_not_started(scene):
     async with OddServer("") as server:
         link = await scene.begin(address("odd", server.url))
-        server.habit = "breaks"
-        await scene.run("odd_tool")
         server.is_hung = True
+        await cancelled(scene, "odd_tool", when=lambda: "tools/call" in server.asked)
+        await eventually(lambda: scene.health.failures)
+        known = len(server.asked)
         await eventually(lambda: link.connect_soon() is not None)
-        outcome = await cancelled(scene, "odd_tool", when=lambda: server.asked[-1] != "tools/call")
+        outcome = await cancelled(scene, "odd_tool", when=lambda: len(server.asked) > known)
         assert outcome.status is CallStatus.CANCELLED
         assert outcome.disposition is Disposition.NOT_STARTED
         assert "It was not started and had no effect." in outcome.result
