@@ -8,7 +8,13 @@ from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import SyncToAsync, sync_to_async
-from django.db import close_old_connections, connection, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    close_old_connections,
+    connection,
+    connections,
+    transaction,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,6 +22,7 @@ R = TypeVar("R")
 LONGEST_WAIT = 20.0  # seconds in the line; then the database decides
 _line = RLock()  # one who is through may cross again, by way of a coroutine
 _polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
+_queries = ThreadPoolExecutor(max_workers=2, thread_name_prefix="database queries")
 _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes")
 
 
@@ -30,6 +37,22 @@ def reading_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]
     return sync_to_async(fresh, thread_sensitive=False)
 
 
+def query_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return a function that only reads, and not much, for coroutines; it waits for no writer.
+
+    In a file whoever reads does not need to wait for whoever writes, but would stand in line behind him, and be held up by
+    every other process that keeps the file locked. So it goes past the line, in a thread for queries.
+    """
+    in_turn = database_door(function)
+    beside = sync_to_async(_with_connections(function), thread_sensitive=False, executor=_queries)
+
+    @wraps(function)
+    async def query(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await (beside if _is_a_file() else in_turn)(*args, **kwargs)
+
+    return query
+
+
 def polling_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return a function that reads little, and must not be late, for coroutines; its thread is for nothing else (C12)."""
     return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_polls)
@@ -38,6 +61,45 @@ def polling_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]
 def probing_door(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return a function that finds out whether the database answers, for coroutines; where it hangs, nothing else does."""
     return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_probes)
+
+
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """A transaction that only reads: all of it sees one moment, and in a file it waits for nobody who writes.
+
+    A server shows each statement its own moment, so there whoever needs one has to lock what others change.
+    """
+    database: Any = connections[DEFAULT_DB_ALIAS]
+    if database.vendor != "sqlite":
+        with transaction.atomic():
+            yield
+        return
+    database.ensure_connection()  # which reads the mode from the settings
+    mode, database.transaction_mode = database.transaction_mode, "DEFERRED"
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        database.transaction_mode = mode
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Let a write fail at once (`OperationalError`) where another process keeps the file locked; it was not important."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    patience = connection.settings_dict["OPTIONS"].get("timeout", 5.0)
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout = 0")
+        try:
+            yield
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
+
+
+def _is_a_file() -> bool:
+    return str(connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]).endswith("sqlite3")
 
 
 def _in_line(function: Callable[P, R]) -> Callable[P, R]:

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from governance import approvals as governance
 from governance.approvals import ApprovalRow
-from governance.doors import database_door
+from governance.doors import query_door
 from turns import approvals
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Conversation, Turn
@@ -89,7 +89,7 @@ def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) 
     return overview
 
 
-look = database_door(read)
+look = query_door(read)
 
 
 def _owners_of(conversations: Collection[UUID]) -> Iterable[Any]:

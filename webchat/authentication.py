@@ -8,13 +8,13 @@ from django.utils.translation import gettext as _
 from ninja.security.base import AuthBase
 from ninja.utils import check_csrf
 
-from governance.doors import database_door
+from governance.doors import query_door
 from webchat import tokens
 from webchat.exceptions import CsrfFailed, SignedOut
 from webchat.rates import check_posts
 
 # Through the door, as the token may be kept in the session, and that in the database.
-_check_csrf = database_door(check_csrf)
+_check_csrf = query_door(check_csrf)
 
 
 class TokenAuth(AuthBase):

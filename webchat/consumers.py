@@ -45,6 +45,7 @@ NO_SUCH_CONVERSATION = 4404
 TOO_MANY = 4429
 COMING_BACK = 4000  # from a client: it opens another socket at once
 PULSE_ATTEMPTS = 3
+ARRIVAL_PATIENCE = 1.0  # seconds
 NO_LAYER = "none"  # no project calls a channel layer so
 
 
@@ -203,7 +204,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             return
         asker = await self._asker()
         self.attendance = (await runtime.ensure_started()).attendance
-        self.viewing = await self.attendance.arrive(self.conversation_id, user_id=asker.user.pk)
+        await self._arrive(asker)
         last_seq = await selectors.last_seq(conversation_id=self.conversation_id)
         self._put(
             Welcome(server_version=__version__, last_seq=last_seq, user=asker.user.get_username())
@@ -219,6 +220,25 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.greeted.set()
         lookout.enter(self)
         await self.feed.catch_up()
+
+    async def _arrive(self, asker: Asker) -> None:
+        """Note who looks. That is a write, and who only wants to read does not wait long for one."""
+        noting = asyncio.create_task(
+            self._note_arrival(asker.user.pk), name=f"arrival in {self.conversation_id}"
+        )
+        await asyncio.wait({noting}, timeout=ARRIVAL_PATIENCE)
+        if noting.done():
+            noting.result()
+        else:
+            self.tasks.append(noting)
+            noting.add_done_callback(self._check_arrival)
+
+    async def _note_arrival(self, user_id: Any) -> None:
+        self.viewing = await self.attendance.arrive(self.conversation_id, user_id=user_id)
+
+    def _check_arrival(self, noting: asyncio.Task[None]) -> None:
+        if not noting.cancelled() and noting.exception() is not None:
+            self.outbox.close(TRY_AGAIN)  # who is not on the list would be taken for gone
 
     async def _reaches_back(self, after: int) -> bool:
         return await selectors.reaches_back(conversation_id=self.conversation_id, after=after)
@@ -332,4 +352,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             task.cancel()
         for task in self.tasks:
             with suppress(asyncio.CancelledError):
-                await task
+                try:
+                    await task
+                except Exception:
+                    logger.exception("A task of a socket failed")

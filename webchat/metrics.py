@@ -10,12 +10,12 @@ from django.urls import path
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from governance.doors import database_door
+from governance.doors import query_door
 from turns import identity
 from turns.exceptions import NotAllowed
 from webchat import errors, sockets, tokens
 
-_sees_all = database_door(identity.sees_all)
+_sees_all = query_door(identity.sees_all)
 
 
 @require_safe

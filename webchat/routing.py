@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from channels.auth import AuthMiddlewareStack
 from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import OriginValidator
+from channels.sessions import SessionMiddlewareStack
 from django.urls import path, re_path
 
 from webchat import tokens
@@ -18,7 +18,7 @@ class TokenAuthentication:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._for_browsers = SiteOriginValidator(AuthMiddlewareStack(inner))
+        self._for_browsers = SiteOriginValidator(SessionMiddlewareStack(inner))
         self._with_origin = SiteOriginValidator(inner)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

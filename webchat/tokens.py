@@ -2,12 +2,13 @@
 
 import hashlib
 import secrets
+from contextlib import suppress
 from datetime import timedelta
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -15,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from governance import audit
 from governance.audit import Changes, Editor
-from governance.doors import database_door
+from governance.doors import query_door, without_waiting
 from webchat.conf import app_settings
 from webchat.models import ApiToken, ApiTokenChange
 
@@ -84,7 +85,7 @@ def find_user(token: str) -> AbstractBaseUser | None:
     return user
 
 
-find_user_async = database_door(find_user)
+find_user_async = query_door(find_user)
 
 
 def bearer_of(header: str) -> str | None:
@@ -98,7 +99,8 @@ def _touch(row: ApiToken) -> None:
     stale = now - timedelta(seconds=app_settings.TOKEN_TOUCH_INTERVAL)
     if row.last_used_at is None or row.last_used_at < stale:
         unseen = Q(last_used_at=None) | Q(last_used_at__lt=stale)
-        ApiToken.objects.filter(unseen, pk=row.pk).update(last_used_at=now)
+        with suppress(OperationalError), without_waiting():  # the next use notes it
+            ApiToken.objects.filter(unseen, pk=row.pk).update(last_used_at=now)
 
 
 def _note(row: ApiToken, *, action: str, changes: Changes, by: Editor, where: str) -> None:

@@ -7,9 +7,17 @@ from sqlite3 import ProgrammingError
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, async_to_sync
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, OperationalError, connection, transaction
 
-from governance.doors import LONGEST_WAIT, database_door, polling_door
+from governance.doors import (
+    LONGEST_WAIT,
+    database_door,
+    one_moment,
+    polling_door,
+    query_door,
+    without_waiting,
+)
+from governance.models import ToolPolicy
 from tests.support import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,6 +62,51 @@ async def test_who_is_through_may_cross_again_by_way_of_a_coroutine():
     outer = database_door(lambda: (async_to_sync(inner)(), threading.get_ident()))
     first, second = await asyncio.wait_for(outer(), PATIENCE)
     assert first == second
+
+
+async def test_who_only_reads_goes_past_those_who_stand_in_line():
+    if connection.vendor != "sqlite":
+        pytest.skip("nobody stands in line where readers and writers do not meet")
+    is_inside, may_leave = threading.Event(), threading.Event()
+
+    def write() -> None:
+        is_inside.set()
+        may_leave.wait(PATIENCE)
+
+    writing = asyncio.create_task(database_door(write)())
+    await eventually(is_inside.is_set)
+    assert await asyncio.wait_for(query_door(lambda: "read")(), PATIENCE) == "read"
+    may_leave.set()
+    await writing
+
+
+async def test_one_moment_is_read_and_an_unimportant_write_fails_at_once_while_somebody_writes():
+    if connection.vendor != "sqlite":
+        pytest.skip("a writer holds the whole file")
+    is_inside, may_leave = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with transaction.atomic():
+            is_inside.set()
+            may_leave.wait(PATIENCE)
+
+    def read() -> int:
+        with one_moment():
+            return ToolPolicy.objects.count()
+
+    def note() -> None:
+        with without_waiting():
+            ToolPolicy.objects.create(tool_name="wait")
+
+    writing = asyncio.create_task(database_door(write)())
+    await eventually(is_inside.is_set)
+    assert await asyncio.wait_for(query_door(read)(), PATIENCE) == 0
+    with pytest.raises(OperationalError, match="locked"):
+        await asyncio.wait_for(query_door(note)(), PATIENCE)
+    may_leave.set()
+    await writing
+    await query_door(note)()
+    assert await query_door(read)() == 1
 
 
 async def test_whoever_waits_too_long_lets_the_database_decide(monkeypatch):
