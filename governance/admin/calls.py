@@ -26,7 +26,7 @@ _UNEXPLAINED = ("failed", "abandoned")
 class ToolCallAdmin(ReadOnlyAdmin):
     """Every tool call, newest first."""
 
-    list_display = ["requested", "tool_name", "outcome", "ran", "limit", "ran_out", "ended_by"]
+    list_display = ["requested", "tool_name", "outcome", "ran", "limit", "ended_by"]
     list_filter = [
         HappeningFilter,
         "status",
@@ -171,8 +171,8 @@ class ToolCallAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
     def ended_by(self, obj: ToolCall) -> str:
-        """Who ended it, by what means, and why."""
-        return by_whom(obj)
+        """Who ended it, by what means, and why; or which limit did."""
+        return obj.get_limit_reached_display() or by_whom(obj)
 
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:

@@ -28,7 +28,8 @@ FITS = """
     [...document.querySelectorAll(".results")].every((box) => box.scrollWidth <= box.clientWidth)
 """
 BAD_LIMITS = [
-    ({"total": "-5"}, "negative"),
+    ({"total": "-5 s"}, "negative"),
+    ({"total": "5"}, "has no unit: it could mean 5 ms, 5 s or 5 min"),
     ({"total": "soon"}, "is not a duration. Write for example"),
     ({"total": "9999 h"}, "is longer than a week"),
     ({"total": "5 s", "idle": "10 s"}, "idle"),

@@ -26,7 +26,6 @@ def help_text() -> str:
         "--concurrency CONCURRENCY how many turns may be busy at once",
         "--name NAME what it is called in the log",
         "--metrics-port METRICS_PORT answer Prometheus on this port",
-        "docs/howto/scale.md",
     ],
 )
 def test_the_help_names_what_a_reader_needs(help_text: str, essential: str):

@@ -41,7 +41,9 @@ async def test_a_running_turn_is_listed_with_what_its_tools_do(stage: Stage, pro
         "status",
         "elapsed_ms",
         "timeout_ms",
+        "idle_timeout_ms",
         "timeout_source",
+        "waits_for",
     }
     assert (tool["tool_id"], tool["tool_name"], tool["timeout_ms"]) == ("b", "held", 120_000)
     assert (second["turn_id"], second["status"], second["elapsed_ms"]) == (

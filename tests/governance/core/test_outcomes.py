@@ -133,20 +133,20 @@ def failed_body(error):
 
 
 async def test_a_place_that_refuses_the_body_means_not_started():
-    outcome = outcomes.settled(live_call(), failed_body(WorkerPoolClosed()), result_limit=1_000)
+    outcome = outcomes.settled(live_call(), failed_body(WorkerPoolClosed()), result_limit=1_000, mask=str)
     assert outcome.status is CallStatus.FAILED
     assert outcome.disposition is Disposition.NOT_STARTED
 
 
 async def test_a_worker_that_died_leaves_the_outcome_unknown():
     died = WorkerDied("c1", "was killed by signal 9")
-    outcome = outcomes.settled(live_call(), failed_body(died), result_limit=1_000)
+    outcome = outcomes.settled(live_call(), failed_body(died), result_limit=1_000, mask=str)
     assert outcome.disposition is Disposition.INDETERMINATE
     assert "may have been applied" in outcome.result
 
 
 async def test_what_a_tool_raised_in_its_process_is_named_but_not_quoted():
     raised = RemoteToolError("KeyError", "the secret", traceback="Traceback … the secret")
-    outcome = outcomes.settled(live_call(), failed_body(raised), result_limit=1_000)
+    outcome = outcomes.settled(live_call(), failed_body(raised), result_limit=1_000, mask=str)
     assert "KeyError" in outcome.result
     assert "the secret" not in outcome.result + outcome.detail
