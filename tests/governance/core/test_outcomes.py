@@ -133,7 +133,9 @@ def failed_body(error):
 
 
 async def test_a_place_that_refuses_the_body_means_not_started():
-    outcome = outcomes.settled(live_call(), failed_body(WorkerPoolClosed()), result_limit=1_000, mask=str)
+    outcome = outcomes.settled(
+        live_call(), failed_body(WorkerPoolClosed()), result_limit=1_000, mask=str
+    )
     assert outcome.status is CallStatus.FAILED
     assert outcome.disposition is Disposition.NOT_STARTED
 
