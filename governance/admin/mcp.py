@@ -144,8 +144,12 @@ class McpServerAdmin(McpServerModelAdmin):
         return bool(request.user.is_superuser)
 
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Save through the service, and say which tools are asked about although they only read, by their word."""
+        """Save through the service, and say for which tools the server's word counts, and for which it does not."""
         edits.save_server(obj, by=cast(Any, request.user))
+        if believed := obj.read_only_tools:
+            text = _("Nobody is asked about these tools of “%(server)s”: %(tools)s.")
+            words = {"server": obj.name, "tools": ", ".join(believed)}
+            self.message_user(request, text % words, messages.INFO)
         if doubted := obj.doubted_tools:
             text = _(
                 "“%(server)s” says of these tools that they only read, and people are asked about them: %(tools)s."

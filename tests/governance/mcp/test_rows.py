@@ -203,7 +203,9 @@ async def test_a_tick_believes_what_the_server_says_first_and_nothing_later(exec
     await eventually(is_doubted)
     answer = await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="\n".join(before))
     assert answer.status_code == 302
-    assert "people are asked about them: renamed." in await page(browser, "changelist")
+    told = await page(browser, "changelist")
+    assert "people are asked about them: renamed." in told
+    assert f"Nobody is asked about these tools of “unruly”: {', '.join(before)}." in told
     assert (await get_row()).read_only_tools == before
     await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="")  # what it says now
     assert (await get_row()).read_only_tools == ["echo", "renamed"]
