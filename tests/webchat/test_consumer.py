@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pydantic import TypeAdapter
 
+from governance import make_tool, registry
 from governance.doors import database_door
 from tests.support import eventually
 from tests.webchat.sockets import TIMEOUT, Frame, Socket
@@ -447,6 +448,31 @@ async def test_a_cancel_word_ends_the_turn(connect: Connect, source: str, record
     (turn,) = (await again.read("snapshot"))["turns"]
     told = {"said": "Please stop.", "text": said, "source": source}
     assert turn["acknowledgements"] == [told]
+
+
+async def test_a_call_that_was_given_up_is_seen_to_end_after_its_turn(connect: Connect):
+    ended = threading.Event()
+
+    def hung() -> str:
+        """Hang in a thread."""
+        ended.wait()
+        return "after all"
+
+    registry.register(make_tool(hung))
+    try:
+        socket = await connect().open()
+        turn_id, (begun,) = await start(socket, "call hung {}")
+        assert await operate(socket, "cancel_turn", turn_id=turn_id) == "accepted"
+        await socket.read("turn_end")
+        ended.set()
+        settled = await socket.read("tool_settled")
+    finally:
+        ended.set()
+        registry.unregister("hung")
+    assert (settled["turn_id"], settled["tool_id"]) == (turn_id, begun["tool_id"])
+    assert (settled["status"], settled["kind"]) == ("abandoned", "returned")
+    (call,) = (await (await connect().open()).read("snapshot"))["calls"]
+    assert call["late"] == {"kind": "returned", "after_ms": settled["after_ms"]}
 
 
 async def test_the_same_client_id_is_the_same_turn(connect: Connect):
