@@ -111,6 +111,22 @@ def check_approvals(**_: Any) -> list[checks.CheckMessage]:
     ]
 
 
+def check_error_texts(**_: Any) -> list[checks.CheckMessage]:
+    """No tool that exists is misspelled whose exceptions may be read."""
+    named = app_settings.ERROR_TEXT
+    names = named if toolbox_checks.is_names(named) else []
+    return [
+        checks.Warning(
+            f"GOVERNANCE_ERROR_TEXT names the tool {name!r}, which is not installed.",
+            hint=f"Correct the name or remove it{_UNLESS_OF_A_SERVER}."
+            f" Installed: {_listed(tool.name for tool in registry)}.",
+            id="governance.W045",
+        )
+        for name in sorted(names)
+        if name not in registry and name != EVERY_OTHER
+    ]
+
+
 def check_tools(**_: Any) -> list[checks.CheckMessage]:
     """No tool declares an idle limit that its total limit, the declared one or the site's, makes unreachable."""
     timeouts = app_settings.TOOL_TIMEOUTS if _is_timeouts(app_settings.TOOL_TIMEOUTS) else {}
@@ -228,6 +244,7 @@ def register_all() -> None:
         check_names,
         check_tool_names,
         check_approvals,
+        check_error_texts,
         check_tools,
         check_together,
         check_exposure,

@@ -77,7 +77,8 @@ class ChannelLayerSink:
         except Exception as failure:
             if time.monotonic() >= self._complain_from:  # streamed text would fill the log
                 self._complain_from = time.monotonic() + QUIET
-                logger.exception("An event was not published")
+                facts = {"conversation_id": str(conversation_id), "event": message["type"]}
+                logger.exception("An event was not published", extra=facts)
             self._leave(conversation_id, message)
             self._hangs = self._hangs or isinstance(failure, TimeoutError)
             self._quiet_until = time.monotonic() + QUIET

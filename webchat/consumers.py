@@ -312,7 +312,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
         except TurnsError as error:
             self._put(operations.not_understood(error.code, error.sentence, about=about))
         except Exception:  # the edge: the client gets a sentence, the log gets the rest
-            logger.exception("A frame could not be handled")
+            facts = {"path": self.scope.get("path", ""), "user_id": self.user_id}
+            logger.exception("A frame could not be handled", extra=facts)
             self._put(operations.failed(about))
             if isinstance(about, Hello) and not self.greeted.is_set():
                 self.outbox.close(INTERNAL_ERROR)  # the client comes back, with another “hello”

@@ -195,7 +195,11 @@ class Tool:
 
     def why_off(self) -> str:
         """Return in sentences why the tool can be used by nobody now; empty where it can."""
-        return self.off() if self.off else ""
+        try:
+            return self.off() if self.off else ""
+        except Exception:  # the body will say what is wrong
+            logger.exception("A tool could not tell whether it is off", extra={"tool": self.name})
+            return ""
 
     def hint(self, call_input: Mapping[str, Any]) -> Hint | None:
         """Return the limit that the call itself asks for: `_meta.timeout_ms` (A3) or the tool's own argument.

@@ -207,6 +207,13 @@ def test_a_rule_of_approval_for_a_tool_that_is_not_installed_is_noticed(probe):
     assert "probe" in message.hint
 
 
+def test_the_text_of_errors_of_a_tool_that_is_not_installed_is_noticed(probe):
+    with override_settings(GOVERNANCE_ERROR_TEXT=["probe", "prob", "*"]):
+        message = found()["governance.W045"]
+    assert "'prob'" in message.msg
+    assert "probe" in message.hint
+
+
 def test_an_idle_limit_out_of_reach_is_noticed():
     registry.register(
         make_tool(lambda: None, name="odd", description="odd", timeout=5, idle_timeout=9)

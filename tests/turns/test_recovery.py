@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support import PATIENCE
 from tests.turns.rows import Planted, said, use
 from tests.turns.support import Stage, in_database, row
 from turns import processes, runtime
+from turns.calls import elapsed_ms
 from turns.models import Process, Repair, Turn
 from turns.news import News
 from turns.processes import recovery
@@ -167,6 +169,9 @@ def test_of_a_dead_owners_calls_those_that_never_started_say_so(ada):
     calls = {call.call_id: call for call in selectors.calls_of_group(str(turn.pk))}
     assert (calls["started"].status, calls["started"].disposition) == ("repaired", "indeterminate")
     assert (calls["waiting"].status, calls["waiting"].disposition) == ("not_started", "not_started")
+    assert calls["started"].duration_ms is None  # nobody knows how long it ran
+    later = calls["started"].ended_at + timedelta(hours=1)
+    assert elapsed_ms(calls["started"], at=later) < 3_600_000
     assert "was not started" in calls["waiting"].result
     assert Repair.objects.count() == 2
 

@@ -61,7 +61,8 @@ class Attendance:
             try:
                 news = await _depart(viewing.key, comes_back=comes_back)
             except Exception:
-                logger.exception("A viewer who has left is still on the list")
+                facts = {"conversation_id": str(viewing.conversation_id)}
+                logger.exception("A viewer who has left is still on the list", extra=facts)
                 return
         await tell(news, nudge=self._nudge)
 

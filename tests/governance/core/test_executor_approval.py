@@ -387,6 +387,12 @@ def test_which_approval_limit_counts():
     assert limit(override=0.0, default=20.0) is None
 
 
+async def test_a_tool_that_cannot_tell_whether_it_is_off_is_run(caplog):
+    made = make_tool(lambda: "ran", name="odd", isolation="thread", off=lambda: 1 / 0)
+    assert made.why_off() == ""
+    assert "A tool could not tell whether it is off" in caplog.text
+
+
 async def test_a_tool_that_is_switched_off_is_refused_before_anybody_is_asked():
     people = People()
     reason = "Out of paper. Ask the office to fill it up."
