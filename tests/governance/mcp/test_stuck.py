@@ -18,7 +18,7 @@ BY_USER = Cancellation(reason=CancelReason.USER)
 
 @pytest.fixture
 async def scene(monkeypatch):
-    scene = Scene(monkeypatch, timing=replace(QUICK, notice_timeout=0.3))
+    scene = Scene(monkeypatch, timing=replace(QUICK, notice_timeout=2))
     yield scene
     await scene.aclose()
 
@@ -93,7 +93,8 @@ async def cancelled(scene, name, *, when, **arguments):
     return await outcome
 
 
-async def test_an_unanswered_cancel_holds_up_nobody(scene):
+async def test_an_unanswered_cancel_holds_up_nobody(monkeypatch):
+    scene = Scene(monkeypatch, timing=replace(QUICK, notice_timeout=600))
     async with OddServer("") as server:
         await scene.begin(address("odd", server.url))
         server.is_hung = True
@@ -103,7 +104,7 @@ async def test_an_unanswered_cancel_holds_up_nobody(scene):
         server.is_hung = False
         for _ in range(3):
             assert (await scene.run("odd_tool")).result == "fine"
-        await scene.tools.aclose()
+        await scene.aclose()
 
 
 async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(scene):
@@ -164,7 +165,7 @@ async def test_a_call_that_finds_no_way_to_the_server_was_not_started(scene):
 async def test_a_command_that_stops_reading_is_replaced_and_what_it_never_read_was_not_started(
     monkeypatch,
 ):
-    scene = Scene(monkeypatch, timing=replace(QUICK, request_timeout=0.3))
+    scene = Scene(monkeypatch, timing=replace(QUICK, request_timeout=4))
     link = await scene.begin(unruly("asleep"))
     _, first = scene.call("unruly_echo", text="x" * 2_000_000)
     waiting = [scene.call("unruly_echo", text="y") for _ in range(3)]
