@@ -13,6 +13,7 @@ from benchmarks.measurement import spread
 from benchmarks.report import BEGIN, END, write_into
 from benchmarks.rows import Bar, latency, per_call
 from scripts.servers import are_installed
+from tests.support import LONG_PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {
@@ -100,7 +101,7 @@ def test_a_part_of_the_rows_is_not_written_into_the_page():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert run.returncode == 2

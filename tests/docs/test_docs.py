@@ -22,6 +22,7 @@ from tests.docs.pages import (
     section,
     text_of,
 )
+from tests.support import LONG_PATIENCE
 from turns.conf import TurnsSettings
 from turns.core.turns import TurnStatus
 from webchat.conf import WebchatSettings
@@ -206,7 +207,7 @@ def test_the_example_without_django_runs_and_prints_what_the_page_says(tmp_path)
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -20,7 +20,7 @@ from governance import services as governance_services
 from governance.core.policy import PolicyLevels, ToolLimits
 from governance.doors import database_door
 from tests.docs.pages import DOCS, ROOT, python_blocks, section
-from tests.support import eventually
+from tests.support import LONG_PATIENCE, eventually
 from turns import runtime, selectors, services, sinks
 from turns.chat_models import get_chat_model
 from turns.core import chat_model
@@ -86,7 +86,7 @@ async def test_the_chat_model_asks_for_a_tool_and_the_sink_hears_of_it(site, loa
             received = await services.receive_message(
                 conversation_id=begun.id, user=site, text="Where is my order?"
             )
-            await eventually(lambda: apps.counter.seen["turn_end"], timeout=30)
+            await eventually(lambda: apps.counter.seen["turn_end"], timeout=LONG_PATIENCE)
             turn = await selectors.get_turn(turn_id=received.turn_id, user=site)
     finally:
         sinks.unregister(apps.counter)
@@ -113,7 +113,7 @@ async def test_the_receivers_hear_of_an_edit_and_of_a_cancel(site, load, caplog)
             await services.request_cancel(
                 turn_id=received.turn_id, user=site, source=CancelSource.API
             )
-            await eventually(lambda: "cancelled by" in caplog.text, timeout=30)
+            await eventually(lambda: "cancelled by" in caplog.text, timeout=LONG_PATIENCE)
     finally:
         governance.signals.policy_changed.disconnect(receivers.note_the_edit)
         turns.signals.cancel_settled.disconnect(receivers.note_the_cancel)
@@ -164,7 +164,7 @@ def test_the_source_of_limits_is_obeyed(tmp_path):
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert (run.returncode, run.stdout) == (0, "timed_out\n"), run.stderr

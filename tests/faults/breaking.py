@@ -19,7 +19,7 @@ Fault = Callable[[], bool]
 
 DRAIN_GRACE = 1.0  # seconds
 EXIT_BOUND = DRAIN_GRACE + 10.0 + 5.0  # as promised, and what a machine takes that is never idle
-START_BOUND = 60.0
+START_BOUND = 180.0
 LONGEST_FREEZE = 6.0  # sometimes shorter than a lease, sometimes longer
 LONGEST_OUTAGE = 4.0  # sometimes shorter than it takes a process to fence itself, sometimes longer
 _UNANSWERED = (AssertionError, httpx.TransportError, InterfaceError, OperationalError)

@@ -83,7 +83,7 @@ class Nursery:
         """End it; what it has started goes on."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=180)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

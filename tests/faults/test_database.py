@@ -15,7 +15,7 @@ from tests.faults import measures
 from tests.faults.breaking import persist
 from tests.faults.conftest import MakeSite
 from tests.faults.fleet import LEASE, REAPED, let_pass, start_scaled
-from tests.support import PATIENCE, eventually_sync, with_room
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 
 DEFAULT: dict[str, Any] = {}
@@ -128,7 +128,7 @@ def test_g11_connections_that_are_cut_again_and_again_end_no_turn_and_double_not
 
     while known < 16:
         postgres.cut_connections(site.database)
-        eventually_sync(are_more, timeout=30)
+        eventually_sync(are_more, timeout=LONG_PATIENCE)
         known = results()
     turn = client.until_ended(turn_id)
     assert (turn["status"], turn["error_code"]) == ("completed", None)

@@ -21,7 +21,7 @@ from scripts.servers.server import free_port
 from tests.faults.conftest import MakeSite
 from tests.faults.nursery import ROOT
 from tests.faults.site import Site
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 from turns.conf import TurnsSettings
 from webchat.conf import WebchatSettings
 
@@ -56,7 +56,7 @@ def test_the_procfile_starts_a_site(scaled: MakeSite):
         except httpx.TransportError:
             return False
 
-    eventually_sync(is_ready, timeout=60)
+    eventually_sync(is_ready, timeout=LONG_PATIENCE)
     turn = client.say(client.converse(), "help")
     assert client.until_ended(turn, within=PATIENCE)["status"] == "completed"
     assert site.owner_of(turn).name == "runner"

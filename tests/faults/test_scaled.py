@@ -14,7 +14,7 @@ from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.conftest import MakeSite
 from tests.faults.nursery import ROOT
 from tests.faults.site import SCALED, Site, environment
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 SLOW = 'call affect {"key": "%s", "seconds": 60}'
 BY_HINT = 2.0  # seconds from a wish to its effect; a tenth of it on a machine that does nothing else, and half a poll
@@ -136,7 +136,7 @@ def test_g10_g11_runners_come_and_go_and_outlive_their_database(
     early = client.say(conversation, "help")
     first = site.record().turn(early)["dispatched_at"]
     eventually_sync(
-        lambda: site.record().turn(early)["dispatched_at"] > first, timeout=20
+        lambda: site.record().turn(early)["dispatched_at"] > first, timeout=LONG_PATIENCE
     )  # a web process sends it again
     assert postgres.run(jobs, database=site.database) == [(1,)]
     runner = site.run_turns("runner")
@@ -172,7 +172,7 @@ def test_a_job_is_stored_with_its_turn_or_not_at_all_and_never_breaks_it(scaled:
         env=environment(site.var, database_url=site.database_url) | SCALED,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert run.returncode == 0, run.stderr

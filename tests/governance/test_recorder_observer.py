@@ -21,7 +21,7 @@ from governance.models import ToolCall as Row
 from governance.models import ToolPolicy
 from governance.policies import DatabasePolicySource
 from governance.recorder import Recorder
-from tests.support import eventually
+from tests.support import LONG_PATIENCE, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,7 +35,7 @@ class Bench:
         self.release = asyncio.Event()
         bench = self
 
-        @tool(register=self.tools, timeout=30)
+        @tool(register=self.tools, timeout=20)
         async def wait(context: ToolContext) -> str:
             """Wait for the release."""
             context.progress("waiting", progress=1, total=2)
@@ -215,7 +215,11 @@ def test_the_executor_imports_without_django():
     )
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", program],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=LONG_PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

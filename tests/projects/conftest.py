@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.projects.hosts import ROOT
+from tests.support import LONG_PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert built.returncode == 0, built.stderr

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.docs.pages import DOCS, python_blocks
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUG_IN = DOCS / "howto" / "plug-into-your-project.md"
@@ -43,7 +43,7 @@ class HostProject:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=LONG_PATIENCE,
             check=False,
         )
 
@@ -81,7 +81,7 @@ class HostProject:
         try:
             eventually_sync(
                 lambda: _listens(port) or server.poll() is not None,
-                timeout=40,
+                timeout=LONG_PATIENCE,
             )
             assert server.poll() is None, log.read_text("utf-8")
             yield f"http://localhost:{port}"

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import ROOT, HostProject
 from tests.projects.visitors import look_around
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 HOSTS = ("governance_only", "everything", "by_email")
 
@@ -164,7 +164,7 @@ def _ask(url: str, *, token: str, body: object = None) -> dict:
         data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=LONG_PATIENCE) as answer:
         return json.load(answer)
 
 

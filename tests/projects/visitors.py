@@ -9,7 +9,7 @@ import httpx
 from websockets.sync.client import connect
 
 from tests.projects.hosts import PASSWORD
-from tests.support import eventually_sync
+from tests.support import LONG_PATIENCE, eventually_sync
 
 PAGES = (
     "/assistant/",
@@ -32,7 +32,9 @@ class Visitor(httpx.Client):
     """Somebody with a browser, who may be signed in."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(base_url=url, trust_env=False, follow_redirects=True, timeout=20)
+        super().__init__(
+            base_url=url, trust_env=False, follow_redirects=True, timeout=LONG_PATIENCE
+        )
         self.headers["Referer"] = url
 
     def sign_in(self, page: str, *, name: str) -> None:
@@ -99,7 +101,7 @@ def _run_a_turn(visitor: Visitor, *, conversation_id: str) -> None:
         seen: list[str] = []
 
         def is_over() -> bool:
-            seen.append(json.loads(socket.recv(timeout=30))["type"])
+            seen.append(json.loads(socket.recv(timeout=LONG_PATIENCE))["type"])
             return seen[-1] == "turn_end"
 
-        eventually_sync(is_over, timeout=60)
+        eventually_sync(is_over, timeout=LONG_PATIENCE)

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import LONG_PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 BASH = "/bin/bash"
 
 
 def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=50, check=False
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LONG_PATIENCE,
+        check=False,
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import tracked_files
+from tests.support import LONG_PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +30,7 @@ def build(kind: str, *, root: Path, target: Path, **environment: str) -> Path:
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -105,7 +106,7 @@ def wheel(tmp_path_factory):
     target = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
     built = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=LONG_PATIENCE, check=False
     )
     assert built.returncode == 0, built.stderr
     [path] = target.glob("django_turnkeeper-*.whl")

@@ -17,7 +17,7 @@ import pytest
 from governance.core import procfs
 from scripts.servers import are_installed, free_port
 from tests.setup.test_start import ROOT
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def test_a_message_to_one_process_is_answered_in_another_and_ctrl_c_ends_all_of_
     try:
         for url in urls:
             is_up = answers(url)
-            eventually_sync(lambda: is_up() or process.poll() is not None, timeout=90)  # noqa: B023
+            eventually_sync(lambda: is_up() or process.poll() is not None, timeout=LONG_PATIENCE)  # noqa: B023
         assert process.poll() is None, said.read_text()
         password = re.search(r"user demo with the password (\S+)", said.read_text())[1]
         with signed_in(urls[0], password=password) as client:
@@ -87,7 +87,8 @@ def test_a_message_to_one_process_is_answered_in_another_and_ctrl_c_ends_all_of_
             turn = client.post(path, json={"text": "help"}).json()["turn_id"]
         with signed_in(urls[1], password=password) as client:
             eventually_sync(
-                lambda: client.get(f"/api/turns/{turn}").json()["status"] == "completed", timeout=30
+                lambda: client.get(f"/api/turns/{turn}").json()["status"] == "completed",
+                timeout=LONG_PATIENCE,
             )
         assert "runner-1 |" in said.read_text()
         process.send_signal(signal.SIGINT)
@@ -114,7 +115,7 @@ def test_a_missing_program_is_named(tmp_path: Path):
         },
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert run.returncode == 1

@@ -13,6 +13,7 @@ from django.db import connection
 
 from config import environment, secret_key
 from governance.conf import GovernanceSettings
+from tests.support import LONG_PATIENCE
 from turns.conf import TurnsSettings
 from webchat.conf import WebchatSettings
 
@@ -28,7 +29,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         env={**clean, "ENV_FILE": os.devnull, **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=LONG_PATIENCE,
         check=False,
     )
 

@@ -15,7 +15,7 @@ import pytest
 
 from governance.core import procfs
 from scripts.start import chosen_extras, is_loopback
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,7 +71,8 @@ def site(var: Path) -> Iterator[tuple[str, Path]]:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
     try:
         eventually_sync(
-            lambda: "Serving on" in said.read_text() or process.poll() is not None, timeout=30
+            lambda: "Serving on" in said.read_text() or process.poll() is not None,
+            timeout=LONG_PATIENCE,
         )
         assert process.poll() is None, said.read_text()
         yield f"http://127.0.0.1:{port}", said
@@ -104,7 +105,13 @@ def test_what_is_wrong_is_said_instead_of_served(tmp_path):
     }
     command = [sys.executable, "-m", "scripts.start"]
     ended = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LONG_PATIENCE,
+        check=False,
     )
     assert ended.returncode == 1
     assert "governance.E036" in ended.stderr

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.support import eventually
+from tests.support import LONG_PATIENCE, eventually
 from tests.turns.support import Props, Stage, in_database
 from turns.core import chat_model
 from turns.testing import call, text
@@ -73,7 +73,7 @@ async def traffic_of_a_cancel(stage: Stage, props: Props, *, calls: int, running
     props.started.clear()
     stage.play([call(f"c{number}", "held") for number in range(calls)])
     turn_id = await stage.say()
-    await eventually(lambda: len(props.started) == running, timeout=60)
+    await eventually(lambda: len(props.started) == running, timeout=LONG_PATIENCE)
     traffic, spent = Traffic(), time.process_time()
     await traffic.watch()
     try:
@@ -99,7 +99,7 @@ async def test_many_calls_of_a_step_start_and_end_together(stage: Stage, props: 
     turn_id = await stage.say()
     await traffic.watch()
     try:
-        await eventually(lambda: len(props.started) == MANY, timeout=60)
+        await eventually(lambda: len(props.started) == MANY, timeout=LONG_PATIENCE)
         props.open("all")
         await stage.listener.until_ended(turn_id)
     finally:

@@ -20,6 +20,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tests.e2e.site import Site
+from tests.support import LONG_PATIENCE
 from webchat.origins import SiteOriginValidator
 
 FORWARDED = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -42,7 +43,7 @@ async def is_let_in(
     if scheme:
         wire.scope["scheme"] = scheme
     wire.scope["server"] = ["127.0.0.1", 8000]
-    accepted, _ = await wire.connect(timeout=20)
+    accepted, _ = await wire.connect(timeout=LONG_PATIENCE)
     return accepted
 
 
@@ -218,7 +219,7 @@ async def conversation_of(proxy: TlsProxy) -> tuple[str, str]:
         base_url=url,
         verify=proxy.trust,
         trust_env=False,
-        timeout=30,
+        timeout=LONG_PATIENCE,
         headers={"Referer": url},
         limits=httpx.Limits(max_keepalive_connections=0),
     ) as browser:
@@ -248,7 +249,7 @@ async def test_behind_a_proxy_that_speaks_tls_its_own_pages_open_sockets_and_no_
             ssl=proxy.trust,
             origin=origin,
             additional_headers={"Cookie": cookie},
-            open_timeout=30,
+            open_timeout=LONG_PATIENCE,
             proxy=None,
         ) as socket:
             await socket.send('{"type": "hello", "protocol": 1}')

@@ -38,7 +38,7 @@ from tests.governance.contrib.support import (
     spin,
     thread_name,
 )
-from tests.support import eventually
+from tests.support import LONG_PATIENCE, eventually
 
 BY_ADA = Cancellation(reason=CancelReason.USER, by="ada")
 
@@ -730,7 +730,7 @@ def _run(program):
         [sys.executable, "-W", "error::ResourceWarning", "-c", program],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

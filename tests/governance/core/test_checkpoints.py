@@ -8,6 +8,7 @@ import pytest
 
 from governance.core import checkpoints
 from governance.core.checkpoints import CheckpointFailure, carry_out, checkpoint, read_orders
+from tests.support import LONG_PATIENCE
 
 SCRIPT = """
 from governance import checkpoint
@@ -24,7 +25,7 @@ def passes(crash: str) -> subprocess.CompletedProcess[str]:
         env={"TURNKEEPER_CRASH": crash},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=LONG_PATIENCE,
         check=False,
     )
 

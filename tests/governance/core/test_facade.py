@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import governance
+from tests.support import LONG_PATIENCE
 
 PROGRAM = """
 import asyncio, sys
@@ -29,7 +30,7 @@ def test_a_tool_runs_under_its_rules_without_any_framework():
         [sys.executable, "-W", "error", "-c", PROGRAM],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LONG_PATIENCE,
         check=False,
     )
 

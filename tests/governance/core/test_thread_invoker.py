@@ -22,6 +22,7 @@ from governance import (
 )
 from governance.core.invokers.thread import ThreadInvoker
 from tests.governance.core.support import BY_USER, Stage, advance, on_manual_clock, until
+from tests.support import LONG_PATIENCE
 
 WAY_TOO_LONG = 30.0  # a test that comes to wait for this fails
 question = contextvars.ContextVar("question", default="nobody asked")
@@ -378,7 +379,7 @@ def test_a_hung_thread_does_not_delay_the_exit_of_the_process(arguments, printed
             [sys.executable, "-W", "error", "-c", program],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=LONG_PATIENCE,
             check=False,
         )
 

@@ -11,7 +11,7 @@ from governance import Cancellation, CancelReason
 from governance.core.calls import CallStatus, Disposition, ErrorType
 from tests.governance.mcp.odd_server import OddServer
 from tests.governance.mcp.support import QUICK, Scene, address, unruly
-from tests.support import eventually
+from tests.support import LONG_PATIENCE, eventually
 
 BY_USER = Cancellation(reason=CancelReason.USER)
 
@@ -79,7 +79,7 @@ async def test_a_server_is_well_again_as_soon_as_its_proxy_is(scene, everything_
         assert "It has ended" not in lost.result
         await eventually(lambda: scene.health.failures == ["it did not answer in time"])
         proxy.is_hung = False
-        await eventually(lambda: link.connect_soon() or link.is_connected, timeout=30)
+        await eventually(lambda: link.connect_soon() or link.is_connected, timeout=LONG_PATIENCE)
         for number in range(5):
             assert str(number) in (await scene.run("all_echo", message=f"{number}")).result
         await scene.tools.aclose()

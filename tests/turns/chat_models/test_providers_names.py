@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support import LONG_PATIENCE
 from tests.turns.chat_models.dialects import OPENAI, model_of
 from tests.turns.chat_models.test_providers_failures import failed
 from turns.chat_models import ProviderChatModel, get_chat_model, problem_of, warm
@@ -113,7 +114,7 @@ def test_nothing_of_a_vendor_is_imported_with_the_site():
         env={"DJANGO_SETTINGS_MODULE": "tests.settings", "PYTHONPATH": ".", "PATH": "/bin"},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=LONG_PATIENCE,
         check=False,
     )
 
