@@ -4,6 +4,7 @@ What the file tools and git write is counted before, what a command has written 
 quotas besides: only those hold while a command runs.
 """
 
+import math
 import os
 import stat
 import threading
@@ -17,6 +18,9 @@ from governance.toolbox.excerpt import spaced
 from governance.toolbox.settings import ToolboxSettings
 
 _FRESH = 30.0  # seconds for which a measurement counts: other processes write, too
+_SOON = (
+    0.3  # seconds that a command's end may be held up; what takes longer is left to the next write
+)
 _MOST = 1000  # measurements that are kept
 _BLOCK = 512  # bytes; what `st_blocks` counts in, whatever the file system
 
@@ -39,12 +43,15 @@ def require_room(root: Path, more: int, settings: ToolboxSettings) -> None:
 
 
 def measure(root: Path, settings: ToolboxSettings) -> str:
-    """Measure the workspace anew; return a sentence if it holds too much, else nothing."""
+    """Forget what was measured, and measure anew if that is soon done; return a sentence if it holds too much."""
     if not settings.workspace_quota:
         return ""
     with _lock:
         _measured.pop(root, None)
-    used, _ = _known(root)
+    used = _used(root, within=_SOON)
+    if used is None:
+        return ""
+    _keep(root, used, time.monotonic())
     return _full(used, settings) if used > settings.workspace_quota else ""
 
 
@@ -54,19 +61,29 @@ def _known(root: Path) -> tuple[int, float]:
         used, at = _measured.get(root, (0, -_FRESH))
     if now - at < _FRESH:
         return used, at
-    used = _used(root)
-    with _lock:
-        while len(_measured) >= _MOST:
-            del _measured[next(iter(_measured))]
-        _measured[root] = (used, now)
+    used = _used(root, within=math.inf) or 0
+    _keep(root, used, now)
     return used, now
 
 
-def _used(root: Path) -> int:
-    """Return the bytes that everything below takes on the disk; a file with several names counts once."""
+def _keep(root: Path, used: int, at: float) -> None:
+    with _lock:
+        while len(_measured) >= _MOST:
+            del _measured[next(iter(_measured))]
+        _measured[root] = (used, at)
+
+
+def _used(root: Path, *, within: float) -> int | None:
+    """Return the bytes that everything below takes on the disk, or None if it takes longer than that to find out.
+
+    A file with several names counts once.
+    """
     used, seen = 0, set()
     pending = [str(root)]
+    end = time.monotonic() + within
     while pending:
+        if time.monotonic() > end:
+            return None
         for path, status in _statuses(pending.pop()):
             file = (status.st_dev, status.st_ino)
             if stat.S_ISDIR(status.st_mode):

@@ -199,9 +199,16 @@ def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
     )
     for name, value, tight, script in tried:
         tight = replace(tight, program=limits.program)
-        if value and (not limits.program or _run(sandbox, tight, script).returncode == 0):
+        if value and not (limits.program and _is_stopped(sandbox, tight, script)):
             gaps += (name,)
     return gaps
+
+
+def _is_stopped(sandbox: Sandbox, limits: Limits, script: str) -> bool:
+    try:
+        return _run(sandbox, limits, script).returncode != 0
+    except (subprocess.TimeoutExpired, OSError):
+        return False
 
 
 @functools.cache

@@ -82,3 +82,12 @@ async def test_without_a_quota_nothing_is_refused(bench):
     bench.change(workspace_quota=0)
     await put(bench, "a", 2_000_000)
     assert await bench.call("exec", command="echo fine") == "fine"
+
+
+async def test_a_workspace_that_takes_long_to_measure_is_measured_at_the_next_write(
+    bench, monkeypatch
+):
+    monkeypatch.setattr("governance.toolbox.quotas._SOON", -1.0)
+    assert await bench.call("exec", command="head -c 2000000 /dev/zero >big; echo done") == "done"
+    with pytest.raises(ToolFailed, match="the most it may hold"):
+        await put(bench, "b", 10)
