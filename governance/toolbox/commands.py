@@ -15,6 +15,7 @@ from pathlib import Path
 from governance.core.exceptions import ToolFailed
 from governance.core.processes import Ending, end_group, exited
 from governance.core.tools import ToolContext
+from governance.toolbox.cgroups import CommandGroup
 from governance.toolbox.output import Output
 from governance.toolbox.sandbox import Mode, Sandbox, read_child
 from governance.toolbox.settings import ToolboxSettings
@@ -37,6 +38,7 @@ class Launch:
     environment: dict[str, str]
     workspace: Path
     sandbox: Sandbox
+    group: CommandGroup | None = None
 
 
 class _Running:
@@ -145,6 +147,8 @@ async def _start(launch: Launch, output: Output) -> _Running:
     tether = Tether() if launch.sandbox.mode is Mode.NONE else None
     if telling is not None:
         arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
+        if launch.group is not None:
+            arguments = launch.group.wrap(arguments)
         environment = {**environment, _TAG: uuid.uuid4().hex}
         tag = f"{_TAG}={environment[_TAG]}"
     try:

@@ -15,7 +15,8 @@ SHARED_MEMORY = 64_000_000  # bytes of /dev/shm, as in most containers
 class Limits:
     """Bytes and seconds; 0 = no limit. Memory and processor time are each process's, `processes` counts threads too.
 
-    `program` sets them; without it only `tmp_size` holds, and that only where bubblewrap `can_size`.
+    `program` sets them; without it only `tmp_size` holds, and that only where bubblewrap `can_size`. Below the control
+    group `group`, where there is one, memory is that of all processes together, /tmp and cached files included.
     """
 
     processes: int = 0
@@ -25,6 +26,7 @@ class Limits:
     cpu_time: int = 0
     program: str = ""
     can_size: bool = True
+    group: str = ""
 
     def wrap(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
         """Return the command line that sets the limits, then runs `arguments`."""
@@ -51,7 +53,10 @@ class Limits:
                 words
                 for value, words in (
                     (self.processes, f"{self.processes} processes and threads at once"),
-                    (self.memory, f"{_bytes(self.memory)} of memory for each"),
+                    (
+                        self.memory,
+                        f"{_bytes(self.memory)} of memory{'' if self.group else ' for each'}",
+                    ),
                     (self.cpu_time, f"{self.cpu_time} s of processor time for each"),
                     (self.file_size, f"files up to {_bytes(self.file_size)}"),
                 )

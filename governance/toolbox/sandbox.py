@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
+from governance.toolbox.cgroups import find_group
 from governance.toolbox.limits import SHARED_MEMORY, Limits, find_limiter
 from governance.toolbox.settings import SandboxChoice, ToolboxSettings
 
@@ -161,6 +162,7 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
             tmp_size=settings.exec_tmp_size,
             cpu_time=settings.exec_cpu_time,
             program=find_limiter(),
+            group=find_group(),
         ),
     )
     problem = _try(found)
@@ -197,7 +199,7 @@ def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
         ("memory", limits.memory, Limits(memory=1 << 16), ":"),
         ("the size of files", limits.file_size, Limits(file_size=1), "echo too much >/tmp/x"),
     )
-    for name, value, tight, script in tried:
+    for name, value, tight, script in tried[2:] if limits.group else tried:
         tight = replace(tight, program=limits.program)
         if value and not (limits.program and _is_stopped(sandbox, tight, script)):
             gaps += (name,)

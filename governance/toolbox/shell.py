@@ -16,6 +16,7 @@ from governance.core.exceptions import ToolFailed
 from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
+from governance.toolbox.cgroups import open_group
 from governance.toolbox.commands import Launch, name_ending, run, scrub
 from governance.toolbox.output import Output
 from governance.toolbox.quotas import measure
@@ -114,9 +115,12 @@ class Shell:
         output = Output(
             context, limit=settings.exec_output_limit, interval=settings.exec_report_interval
         )
-        status = await run(launch, output, context=context, settings=settings)
+        try:
+            status = await run(launch, output, context=context, settings=settings)
+        finally:
+            met = await asyncio.to_thread(launch.group.close) if launch.group else ""
         remark = await asyncio.to_thread(measure, launch.workspace, settings)
-        return _result(status, output.text, sandbox=launch.sandbox, remark=remark)
+        return _result(status, output.text, sandbox=launch.sandbox, met=met, remark=remark)
 
 
 def _prepare(
@@ -127,18 +131,23 @@ def _prepare(
     with explained(directory), workspace.open_directory(parts):
         pass
     shell = next((shell for shell in _SHELLS if os.access(shell, os.X_OK)), _SHELLS[-1])
+    sandbox = require_sandbox(settings)
     return Launch(
         arguments=(shell, "-c", command),
         directory=workspace.root.joinpath(*parts),
         environment=scrub(home=workspace.root, passed=settings.exec_environment),
         workspace=workspace.root,
-        sandbox=require_sandbox(settings),
+        sandbox=sandbox,
+        group=open_group(sandbox.limits),
     )
 
 
-def _result(status: int, text: str, *, sandbox: Sandbox, remark: str) -> str:
-    met = sandbox.limits.explain(status, text) if sandbox.mode is not Mode.NONE else ""
-    remarks = [line for line in (met, remark) if line]
+def _result(status: int, text: str, *, sandbox: Sandbox, met: str, remark: str) -> str:
+    limits = sandbox.limits
+    told = f"It met its limit of {met}. A command has: {limits.words}." if met else ""
+    if not told and sandbox.mode is not Mode.NONE:
+        told = limits.explain(status, text)
+    remarks = [line for line in (told, remark) if line]
     if status == 0:
         return "\n".join((text or "The command ended well and printed nothing.", *remarks))
     how = name_ending(status, sandbox=sandbox)

@@ -1,0 +1,114 @@
+"""What all processes of a command take together, where systemd has handed a part of its control groups to the server.
+
+`Delegate=memory pids` in the server's unit does that. Nothing is touched elsewhere, not even where root could.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import time
+import uuid
+from pathlib import Path
+
+from governance.toolbox.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+_MOUNT = Path("/sys/fs/cgroup")
+_SERVER = "server"  # where the server itself goes: a group with groups below it may hold no process
+_NEEDED = ("memory", "pids")
+_MARK = "user.delegate"  # an attribute by which systemd says so, 251 or newer
+_ENTER = 'echo $$ >"$0" && exec "$@"'
+_EVENTS = (("memory.events", "oom_kill", "memory"), ("pids.events", "max", "processes"))
+_WAIT = 1.0  # seconds for what was killed to be gone
+
+
+@functools.cache
+def find_group() -> str:
+    """Return the path of the group below which commands may have groups of their own, or nothing.
+
+    Prepares it, once in a process: call it in a thread.
+    """
+    try:
+        own = _own()
+        if own is None or os.getxattr(own, _MARK) != b"1":
+            return ""
+        _prepare(own)
+    except OSError as error:
+        logger.info("Commands get no control group of their own: %s", error.strerror)
+        return ""
+    return str(own)
+
+
+def open_group(limits: Limits) -> "CommandGroup | None":
+    """Make a group for a command, where there is one to make it in; call it in a thread."""
+    if not limits.group:
+        return None
+    try:
+        return CommandGroup(limits)
+    except OSError as error:
+        logger.warning("A command gets no control group of its own: %s", error.strerror)
+        return None
+
+
+class CommandGroup:
+    """The group of one command, made below the server's. Raises `OSError` if that cannot be done."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._path = Path(limits.group, f"command-{uuid.uuid4().hex}")
+        self._path.mkdir()
+        for name, value in (
+            ("memory.max", limits.memory),
+            ("pids.max", limits.processes),
+            ("memory.swap.max", 0),
+            ("memory.oom.group", 1),
+        ):
+            if value or name == "memory.swap.max":
+                with contextlib.suppress(OSError):  # a system without swap has no limit of it
+                    (self._path / name).write_text(str(value))
+
+    def wrap(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the command line that enters the group, then runs `arguments`."""
+        return ("/bin/sh", "-c", _ENTER, str(self._path / "cgroup.procs"), *arguments)
+
+    def close(self) -> str:
+        """End what is left in the group and take it away; return which limit was met, in a word, or nothing."""
+        met = " and ".join(
+            word for file, key, word in _EVENTS if _read_event(self._path / file, key)
+        )
+        with contextlib.suppress(OSError):
+            (self._path / "cgroup.kill").write_text("1")
+        end = time.monotonic() + _WAIT
+        while time.monotonic() < end:
+            try:
+                self._path.rmdir()
+                break
+            except OSError:  # still busy
+                time.sleep(0.01)
+        return met
+
+
+def _own() -> Path | None:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        if line.startswith("0::/"):
+            place = _MOUNT / line.removeprefix("0::/")
+            return place.parent if place.name == _SERVER else place
+    return None
+
+
+def _prepare(own: Path) -> None:
+    aside = own / _SERVER
+    aside.mkdir(exist_ok=True)
+    for pid in (own / "cgroup.procs").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            (aside / "cgroup.procs").write_text(pid)
+    (own / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _NEEDED))
+
+
+def _read_event(file: Path, key: str) -> int:
+    try:
+        pairs = dict(line.split() for line in file.read_text().splitlines())
+    except (OSError, ValueError):
+        return 0
+    return int(pairs.get(key, 0))
