@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from governance.admin.cells import moment
 from governance.admin.readonly import ReadOnlyAdmin
 from webchat import tokens
 from webchat.models import ApiToken, ApiTokenChange
@@ -46,10 +47,10 @@ class ApiTokenAdmin(Base):
         "name",
         "user",
         "start",
-        "created_at",
+        "created",
         "made_by",
-        "last_used_at",
-        "revoked_at",
+        "last_used",
+        "revoked",
     )
     list_filter = (("revoked_at", admin.EmptyFieldListFilter), OriginFilter)
     list_select_related = ("user",)
@@ -110,6 +111,21 @@ class ApiTokenAdmin(Base):
         """Suggest the person at the screen as the token's user."""
         return {**super().get_changeform_initial_data(request), "user": str(request.user.pk)}
 
+    @admin.display(description=gettext_lazy("created"), ordering="created_at")
+    def created(self, obj: ApiToken) -> str:
+        """When it was made."""
+        return moment(obj.created_at)
+
+    @admin.display(description=gettext_lazy("last used"), ordering="last_used_at")
+    def last_used(self, obj: ApiToken) -> str:
+        """When it was used last, to the minute or so."""
+        return moment(obj.last_used_at)
+
+    @admin.display(description=gettext_lazy("revoked"), ordering="revoked_at")
+    def revoked(self, obj: ApiToken) -> str:
+        """When it was revoked."""
+        return moment(obj.revoked_at)
+
     @admin.display(description=gettext_lazy("made by"), ordering="maker")
     def made_by(self, obj: ApiToken) -> str:
         """Who made it; of the first tokens nobody has written that down."""
@@ -121,12 +137,17 @@ class ApiTokenAdmin(Base):
 class ApiTokenChangeAdmin(ReadOnlyAdmin):
     """Every token that was made or revoked, newest first."""
 
-    list_display = ["at", "token_name", "whose", "what", "by_name"]
+    list_display = ["when", "token_name", "whose", "what", "by_name"]
     list_filter = ["action", "at"]
     search_fields = ["token_name", "whose", "by_name"]
     search_help_text = gettext_lazy("Token, its user, or who made or revoked it")
     fields = ["at", "token_name", "whose", "what", "by_name"]
     readonly_fields = ["what"]
+
+    @admin.display(description=gettext_lazy("at"), ordering="at")
+    def when(self, obj: ApiTokenChange) -> str:
+        """When it happened."""
+        return moment(obj.at)
 
     @admin.display(description=gettext_lazy("what"), ordering="action")
     def what(self, obj: ApiTokenChange) -> str:

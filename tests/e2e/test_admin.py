@@ -22,6 +22,7 @@ LISTS = [
     "turns/cancelrequest",
     "turns/repair",
     "webchat/apitoken",
+    "webchat/apitokenchange",
 ]
 
 FITS = """
@@ -130,3 +131,15 @@ async def test_every_list_and_record_of_the_admin_opens(visit, visitor, site):
             await expect(page.get_by_role("heading", level=1)).to_be_visible()
     await page.goto(f"{site.url}/admin/governance/defaultpolicy/")
     await expect(page.get_by_label("Total limit")).to_be_visible()
+
+
+async def test_a_token_is_made_and_its_lists_fit_the_screen(visit, site):
+    admin = await visit(site, user="admin")
+    page = await admin.open("/admin/webchat/apitoken/add/")
+    await page.get_by_label("Name:").fill("nightly report of the whole company")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.locator(".messagelist .warning")).to_contain_text("The token is tk_")
+    for name in ("apitoken", "apitokenchange"):
+        await page.goto(f"{site.url}/admin/webchat/{name}/")
+        assert await page.evaluate(FITS), name
+        await expect(page.locator("#result_list")).to_contain_text("nightly report")
