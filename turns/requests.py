@@ -29,13 +29,15 @@ _NOT_BEGUN = (CallStatus.PENDING, CallStatus.AWAITING_APPROVAL)
 class CancelReceipt:
     """The answer to a request to cancel: what became of it, and the status of the turn (or call) now.
 
-    `descendants` is how many turns of sub-agents were asked to stop with it, `news` what is to be told of all that.
+    `descendants` is how many turns of sub-agents were asked to stop with it; where some were left out, `cancel_left_out`
+    asks them, too. `news` is what is to be told of all that.
     """
 
     outcome: OpOutcome
     turn_id: UUID
     status: str = ""
     descendants: int = 0
+    has_left_out: bool = False
     news: News = field(default_factory=News)
 
 
@@ -68,6 +70,16 @@ def request_turn_cancel(turn_id: UUID, wish: CancelWish) -> CancelReceipt:
         receipt = _cancel_turn(conversation, turn, wish)
         operations.remember(conversation.pk, turn.pk, wish.op_id, receipt.outcome)
     return receipt
+
+
+def cancel_left_out(turn_id: UUID) -> Cascade:
+    """Ask the sub-agents to stop whose conversations were being written when the cancel of this turn was stored.
+
+    Each by itself, and outside of the transaction that has accepted the cancel: nobody waits for them.
+    """
+    turn = Turn.objects.filter(pk=turn_id).first()
+    wish = None if turn is None else wishes.stored(turn)
+    return Cascade() if wish is None else cancel_descendants(turn_id, wish)
 
 
 def request_call_cancel(turn_id: UUID, tool_id: str, wish: CancelWish) -> CancelReceipt:
@@ -211,7 +223,7 @@ def _cancel_turn(conversation: Conversation, turn: Turn, wish: CancelWish) -> Ca
             status=TurnStatus.CANCELLING
         )
         turn.status = TurnStatus.CANCELLING
-        cascade = cancel_descendants(turn.pk, cancellation)
+        cascade = cancel_descendants(turn.pk, cancellation, waits=False)
     receipt = _receipt(turn, OpOutcome.ACCEPTED, events=events, cascade=cascade)
     if turn.status == TurnStatus.CANCELLED:
         receipt.news.answers += acknowledgements.after(turn)
@@ -263,5 +275,6 @@ def _receipt(
         turn_id=turn.pk,
         status=turn.status,
         descendants=cascade.count,
+        has_left_out=cascade.has_left_out,
         news=news,
     )

@@ -4,7 +4,7 @@ Each service checks the user anew, stores in one transaction, publishes, and han
 waits for a turn, a tool or a model (invariant 1).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -222,12 +222,17 @@ async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
     if receipt.outcome is OpOutcome.ACCEPTED:
         checkpoint("after_cancel_stored")
     await tell(receipt.news, nudge=runtime.nudge)
-    return receipt
+    if not receipt.has_left_out:
+        return receipt
+    cascade = await _cancel_left_out(receipt.turn_id)
+    await tell(cascade, nudge=runtime.nudge)
+    return replace(receipt, descendants=max(receipt.descendants, cascade.count))
 
 
 _continue = database_door(continuations.continue_turn)
 _resume = database_door(parking.resume)
 _request_turn_cancel = database_door(requests.request_turn_cancel)
+_cancel_left_out = database_door(requests.cancel_left_out)
 _request_detached_cancel = database_door(requests.request_detached_cancel)
 _just_cancelled = database_door(requests.just_cancelled)
 _request_call_cancel = database_door(requests.request_call_cancel)

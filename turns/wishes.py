@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
+from governance import Cancellation, CancelReason, CancelSource, selectors
 from governance.moments import database_now
 from turns import log_lines
 from turns.core.events import EventType, TurnEvent
@@ -34,14 +34,11 @@ def write(
         turn=turn,
         tool_id=tool_id,
         defaults={
-            "reason": cancellation.reason.value,
-            "source": cancellation.source.value,
+            **_fields(cancellation),
             "mode": mode,
             "by_id": by_id,
-            "by_name": cancellation.by,
-            "note": cancellation.note,
             "requested_at": database_now(),
-            "running_tools": _running_tools(turn) if running is None else list(running),
+            "running_tools": _running_tools([turn])[turn.pk] if running is None else list(running),
         },
     )
     if is_new:
@@ -49,6 +46,24 @@ def write(
     elif request.mode != mode == "now" and request.settled_at is None:
         CancelRequest.objects.filter(pk=request.pk).update(mode="now")
     return request
+
+
+def write_all(turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime) -> None:
+    """Store the wish to end several turns of locked conversations now, in a few statements for all of them."""
+    requests = CancelRequest.objects.filter(turn__in=turns, tool_id="")
+    known = set(requests.values_list("turn_id", flat=True))
+    new = [turn for turn in turns if turn.pk not in known]
+    running = _running_tools(new)
+    made = [
+        CancelRequest(
+            turn=turn, requested_at=at, running_tools=running[turn.pk], **_fields(cancellation)
+        )
+        for turn in new
+    ]
+    for request in CancelRequest.objects.bulk_create(made):
+        log_lines.cancel_accepted(request)
+    if known:
+        requests.filter(settled_at=None).exclude(mode="now").update(mode="now")
 
 
 def open_orders(turn_ids: Sequence[UUID]) -> list[CancelOrder]:
@@ -136,7 +151,16 @@ def _tell_settled(request: CancelRequest) -> None:
     )
 
 
-def _running_tools(turn: Turn) -> list[str]:
-    """The names of the tools whose calls are not over."""
-    calls = selectors.calls_of_group(str(turn.pk))
-    return [call.tool_name for call in calls if not CallStatus(call.status).is_terminal]
+def _fields(cancellation: Cancellation) -> dict[str, Any]:
+    return {
+        "reason": cancellation.reason.value,
+        "source": cancellation.source.value,
+        "by_name": cancellation.by,
+        "note": cancellation.note,
+    }
+
+
+def _running_tools(turns: Sequence[Turn]) -> dict[UUID, list[str]]:
+    """The names of the tools whose calls are not over, by turn."""
+    calls = selectors.open_calls_of_groups(str(turn.pk) for turn in turns)
+    return {turn.pk: [call.tool_name for call in calls.get(str(turn.pk), ())] for turn in turns}

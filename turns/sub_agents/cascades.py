@@ -1,10 +1,11 @@
-"""Cascades: the cancel of a turn reaches all that it has started, in one transaction and from the top down (C10).
+"""Cascades: the cancel of a turn reaches all that it has started, in one go (C10).
 
 The rows are the truth: each descendant gets a request of its own, which its owner obeys like any other. One that cannot
 be reached keeps nobody else waiting; the sweep stores its request later.
 """
 
 import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -16,7 +17,7 @@ from governance import Cancellation, CancelReason
 from governance.moments import database_now
 from turns import log, wishes
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
-from turns.models import CancelRequest, Turn
+from turns.models import CancelRequest, Conversation, Turn
 from turns.news import News
 from turns.queue import cancel_queued
 
@@ -33,35 +34,40 @@ CUT_OFF = (  # how a turn ends that takes its descendants with it, and how it lo
 
 @dataclass(slots=True)
 class Cascade(News):
-    """What is to be told of the descendants of a turn; `count` is how many were asked to stop."""
+    """What is to be told of the descendants of a turn; `count` is how many were asked to stop.
+
+    `has_left_out` says that some were not, since somebody was writing their conversations.
+    """
 
     count: int = 0
+    has_left_out: bool = False
 
     def take_in(self, other: "Cascade") -> None:
         """Count others with these."""
         self.count += other.count
+        self.has_left_out |= other.has_left_out
         self.add(other)
 
 
 def cancel_descendants(
-    turn_id: UUID, cancellation: Cancellation, *, tool_id: str | None = None
+    turn_id: UUID, cancellation: Cancellation, *, tool_id: str | None = None, waits: bool = True
 ) -> Cascade:
     """Store a request for every turn that this one has started, directly or not, and that is not over.
 
-    With `tool_id` only what that call has started. The caller holds the lock of the turn's conversation, so nothing
-    can be started meanwhile.
+    With `tool_id` only what that call has started. The caller holds the lock of the turn's conversation, or has stored
+    its cancel, so nothing can be started meanwhile. Without `waits` those are left out whose conversations somebody is
+    writing; for each of the others that is the same few statements.
     """
     passed_on = inherited(cancellation)
-    cascade = Cascade()
-    children = Turn.objects.filter(parent_id=turn_id)
-    if tool_id is not None:
-        children = children.filter(parent_tool_id=tool_id)
-    frontier = list(children.order_by("queued_at", "pk"))
-    while frontier:
-        for child in frontier:
-            cascade.take_in(_cancel(child, passed_on))
-        started = Turn.objects.filter(parent_id__in=[child.pk for child in frontier])
-        frontier = list(started.order_by("queued_at", "pk"))
+    active = [turn for turn in _descendants(turn_id, tool_id) if turn.status in ACTIVE_STATUSES]
+    cascade, asked = _ask_all_free(active, passed_on)
+    for turn in active:
+        if turn.pk in asked:
+            continue
+        if waits:
+            cascade.take_in(_cancel(turn, passed_on))
+        else:
+            cascade.has_left_out = True
     return cascade
 
 
@@ -129,6 +135,59 @@ def reached(turn_id: UUID) -> int:
         count += asked.count()
         frontier = list(children.values_list("pk", flat=True))
     return count
+
+
+def _descendants(turn_id: UUID, tool_id: str | None) -> list[Turn]:
+    """Everything that a turn has started, or one call of it, from the top down."""
+    children = Turn.objects.filter(parent_id=turn_id)
+    if tool_id is not None:
+        children = children.filter(parent_tool_id=tool_id)
+    found: list[Turn] = []
+    frontier = list(children.order_by("queued_at", "pk"))
+    while frontier:
+        found += frontier
+        started = Turn.objects.filter(parent_id__in=[child.pk for child in frontier])
+        frontier = list(started.order_by("queued_at", "pk"))
+    return found
+
+
+def _ask_all_free(turns: Sequence[Turn], cancellation: Cancellation) -> tuple[Cascade, set[UUID]]:
+    """Ask those to stop whose conversations nobody is writing; return who that was, too."""
+    if not turns:
+        return Cascade(), set()
+    try:
+        with transaction.atomic():
+            rows = Conversation.objects.select_for_update(skip_locked=True).order_by("pk")
+            wanted = [turn.conversation_id for turn in turns]
+            free = {row.pk: row for row in rows.filter(pk__in=wanted)}
+            asked = {turn.pk for turn in turns if turn.conversation_id in free}
+            return _ask_all(asked, free, cancellation), asked
+    except DatabaseError:
+        logger.exception("The turns of sub-agents could not be asked to stop together")
+        return Cascade(), set()
+
+
+def _ask_all(
+    turn_ids: Collection[UUID],
+    conversations: Mapping[UUID, Conversation],
+    cancellation: Cancellation,
+) -> Cascade:
+    """Store a request for each of these turns of locked conversations; those that wait never begin."""
+    at = database_now()
+    active = list(Turn.objects.filter(pk__in=turn_ids, status__in=ACTIVE_STATUSES))
+    wishes.write_all(active, cancellation, at=at)
+    Turn.objects.filter(pk__in=turn_ids, status=TurnStatus.RUNNING).update(
+        status=TurnStatus.CANCELLING
+    )
+    cascade = Cascade(count=len(active))
+    for turn in active:
+        if turn.status == TurnStatus.QUEUED:
+            place = conversations[turn.conversation_id]
+            cascade.batches.append((place.pk, cancel_queued(place, [turn], cancellation, at=at)))
+            wishes.settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+        elif turn.owner_id is not None:
+            cascade.owner_ids.add(turn.owner_id)
+    return cascade
 
 
 def _cancel(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Cascade:

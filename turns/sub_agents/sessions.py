@@ -141,6 +141,8 @@ def _give_up(context: ToolContext) -> None:
     turn_id, tool_id = UUID(context.metadata["turn_id"]), context.call_id
     cancellation = context.token.cancellation or Cancellation(reason=CancelReason.ERROR)
     live = runtime.find_turn(turn_id)
+    if live is not None and live.token.is_cancelled:
+        return  # the whole turn is being ended, and takes with it all that it has started
     goes_on = live is not None and live.runner is not None and not live.runner.is_ending
     if goes_on and cancellation.reason is CancelReason.TIMEOUT:
         context.progress(output=_TO_BE_DELIVERED)

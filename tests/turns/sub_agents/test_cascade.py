@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from governance import CancelReason, CancelSource
 from governance.doors import database_door
@@ -21,11 +22,12 @@ from tests.turns.sub_agents.stage import (
     spawn,
 )
 from tests.turns.support import Stage, in_database, row
-from turns import endings, log, processes, runtime, services, wishes
+from turns import endings, log, processes, requests, runtime, services, wishes
 from turns.core.ports import TurnEnding
 from turns.core.turns import TurnStatus
 from turns.models import CancelRequest, Conversation, Turn
 from turns.processes import recovery
+from turns.requests import CancelWish
 from turns.sub_agents import children
 from turns.sub_agents.children import ChildRefused, Origin
 from turns.testing import call, gate, text
@@ -110,7 +112,15 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(stage: St
             raise DatabaseError("no")
         store_request(turn, cancellation, **how)
 
+    store_requests = wishes.write_all
+
+    def fails_for_all(turns, cancellation, **how):
+        if broken & {turn.pk for turn in turns}:
+            raise DatabaseError("no")
+        store_requests(turns, cancellation, **how)
+
     monkeypatch.setattr(wishes, "write", fails_for_one)
+    monkeypatch.setattr(wishes, "write_all", fails_for_all)
     receipt = await stage.cancel(turn_id)
     assert receipt.descendants == 1
     assert (await ended(second)).status == "cancelled"
@@ -328,3 +338,59 @@ async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_d
     long_ago = two.queued_at - timedelta(hours=1)
     await database_door(lambda: Turn.objects.update(ended_at=long_ago))()
     assert (await stage.run("stop")).status == "completed", "nothing is active any more"
+
+
+def test_all_are_asked_with_as_many_queries_as_one(ada):
+    """However many sub-agents a turn has, at whatever depth."""
+
+    def queries_of_a_cancel(children: int) -> int:
+        above = Planted(ada)
+        parent = above.turn("running", owner=processes.register())
+        for number in range(children):
+            below = Planted(ada)
+            dug = below.turn("running", parent=parent, owner=parent.owner)
+            below.call(dug, f"c{number}", "running")
+            deeper = Planted(ada)
+            deeper.turn("running", parent=dug, owner=parent.owner)
+        wish = CancelWish(user=ada, source=CancelSource.BUTTON)
+        with CaptureQueriesContext(connection) as queries:
+            receipt = requests.request_turn_cancel(parent.pk, wish)
+        assert (receipt.descendants, receipt.has_left_out) == (2 * children, False)
+        assert set(Turn.objects.filter(parent__isnull=False).values_list("status", flat=True)) == {
+            "cancelling"
+        }
+        stored = CancelRequest.objects.filter(reason="parent", running_tools=["quick"])
+        assert stored.count() >= children
+        return len(queries)
+
+    one = queries_of_a_cancel(1)
+    assert queries_of_a_cancel(20) == one
+
+
+def test_a_cancel_is_accepted_although_a_sub_agent_is_being_written(ada):
+    """It waits for nobody; who was left out is asked by itself right after."""
+    if connection.vendor == "sqlite":
+        pytest.skip("a writer holds the whole file")
+    above, below = Planted(ada), Planted(ada)
+    parent = above.turn("running", owner=processes.register())
+    dug = below.turn("running", parent=parent)
+    is_held, let_go = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with transaction.atomic():
+            log.locked(below.id)
+            is_held.set()
+            let_go.wait(20)
+        connection.close()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    is_held.wait(20)
+    wish = CancelWish(user=ada, source=CancelSource.BUTTON)
+    receipt = requests.request_turn_cancel(parent.pk, wish)
+    assert (receipt.status, receipt.descendants, receipt.has_left_out) == ("cancelling", 0, True)
+    let_go.set()
+    writing.join()
+    assert requests.cancel_left_out(parent.pk).count == 1
+    dug.refresh_from_db()
+    assert dug.status == "cancelling"
