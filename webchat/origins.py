@@ -73,8 +73,8 @@ def _parsed(origin: str) -> tuple[str, str] | None:
 def _as_request(scope: Any) -> HttpRequest:
     """Return the opening of a socket as the HTTP request that it was, so that Django finds scheme and host as it does there."""
     scheme = scope.get("scheme", "ws")
-    http = {**scope, "method": "GET", "scheme": SOCKET_SCHEMES.get(scheme, scheme)}
-    request = ASGIRequest(http, BytesIO())
+    http = {"method": "GET", "scheme": SOCKET_SCHEMES.get(scheme, scheme), "query_string": b""}
+    request = ASGIRequest({**scope, **http}, BytesIO())
     believed: tuple[str, str] | None = getattr(settings, "SECURE_PROXY_SSL_HEADER", None)
     if believed and (said := request.META.get(believed[0])):
         request.META[believed[0]] = SOCKET_SCHEMES.get(said, said)  # some proxies say "wss" here

@@ -34,7 +34,7 @@ class Workshop:
             self._inside += 1
             self.most = max(self.most, self._inside)
             self.threads.add(threading.get_ident())
-        self.is_open.wait(30)
+        self.is_open.wait(300)
         with self._lock:
             self._inside -= 1
             self.made += 1

@@ -20,7 +20,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tests.e2e.site import Site
-from tests.support import LONG_PATIENCE
+from tests.support import LONG_PATIENCE, PATIENCE
 from webchat.origins import SiteOriginValidator
 
 FORWARDED = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -103,6 +103,13 @@ async def test_a_page_of_this_site_may_open_a_socket(origin: str, host: str):
 )
 async def test_a_page_of_another_site_may_not(origin: str | None, host: str):
     assert not await is_let_in(origin, host=host)
+
+
+async def test_an_address_that_is_no_text_changes_nothing():
+    headers = [(b"host", b"chat.example.org"), (b"origin", b"http://chat.example.org")]
+    wire = WebsocketCommunicator(SiteOriginValidator(accept), "/ws/", headers=headers)
+    wire.scope["query_string"] = b"\xff"
+    assert (await wire.connect(timeout=PATIENCE))[0]
 
 
 @pytest.mark.parametrize(
