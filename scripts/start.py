@@ -15,6 +15,8 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connections
 
+from turns import database_state
+
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = (  # a variable, how its value begins, a package that it needs then, and the extra that holds it
     ("AGENT_MODEL", "anthropic:", "anthropic", "anthropic"),
@@ -33,12 +35,19 @@ def main() -> None:
     open_up()
     install_what_is_chosen()
     django.setup()
+    refuse_what_is_no_database_of_ours()
     call_command("migrate", verbosity=0)
     call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
     connections.close_all()
     # In this process, which took the place of make's shell: Ctrl-C reaches the server, and nothing is left behind.
     # Says what is not as it should be, such as commands without a sandbox, and starts nothing that is wrong.
     call_command("serve", skip_checks=False)
+
+
+def refuse_what_is_no_database_of_ours() -> None:
+    """Say why a database cannot be used before anything is changed in it. Raise `CommandError`."""
+    if problem := database_state.problem(is_own=True):
+        raise CommandError(problem)
 
 
 def install_what_is_chosen() -> None:

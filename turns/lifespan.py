@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from turns import runtime
+from turns import database_state, runtime
 from turns.processes import draining
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,9 @@ class LifespanApplication:
     ) -> None:
         try:
             await action()
+        except _Unusable as problem:
+            logger.error("%s", problem)  # noqa: TRY400 - these words are instead of a traceback
+            await send({"type": f"lifespan.{phase}.failed", "message": str(problem)})
         except Exception:
             logger.exception("The %s of the turn supervisor failed", phase)
             await send({"type": f"lifespan.{phase}.failed", "message": "see the log"})
@@ -44,6 +47,12 @@ class LifespanApplication:
             await send({"type": f"lifespan.{phase}.complete"})
 
 
+class _Unusable(Exception):
+    """The database cannot be used, in words."""
+
+
 async def _start() -> None:
+    if problem := await asyncio.to_thread(database_state.problem):
+        raise _Unusable(problem)
     draining.drain_before(asyncio.get_running_loop())
     await runtime.ensure_started()

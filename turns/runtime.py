@@ -106,6 +106,12 @@ async def ensure_started() -> Runtime:
     return await asyncio.shield(starting)
 
 
+async def unheard() -> list[str]:
+    """Return what other processes use the same database and do not hear this one, nor are heard: one line for each."""
+    process = (await ensure_started()).process
+    return [str(other) for other in await database_door(processes.unheard)(process)]
+
+
 async def wake(conversation_id: UUID) -> None:
     """Tell this process that a turn of a conversation waits."""
     (await ensure_started()).supervisor.wake(conversation_id)

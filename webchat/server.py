@@ -111,7 +111,11 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
 
     async def _start(self) -> None:
         try:
-            await runtime.ensure_started()
+            for other in await runtime.unheard():
+                self._say(
+                    f"Another process uses this database too: {other}. Both work, but pages of one learn only within seconds what"
+                    " happens in the other. Stop one of them, or set REDIS_URL."
+                )
         except Exception:
             logger.exception("The turn supervisor could not be started")
             self._exit_code = 1

@@ -4,10 +4,11 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -51,7 +52,7 @@ OF_EXTRAS = {
 
 
 @contextmanager
-def site(var: Path) -> Iterator[tuple[str, Path]]:
+def site(var: Path, **more: str) -> Iterator[tuple[str, Path]]:
     """Run a site until the block ends; Ctrl-C then has to end it, and everything that it started."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -64,7 +65,9 @@ def site(var: Path) -> Iterator[tuple[str, Path]]:
         "PORT": str(port),
         "TURNKEEPER_TEST": str(var),
         "PYTHONPATH": str(var / "first"),  # what a test puts there
+        **more,
     }
+    var.mkdir(exist_ok=True)
     said = var / "said.txt"
     command = [sys.executable, "-m", "scripts.start"]
     with said.open("w") as output:
@@ -168,3 +171,64 @@ def test_commands_may_run_where_no_other_machine_can_reach_the_site(host):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
 def test_commands_stay_off_where_another_machine_can_reach_the_site(host):
     assert not is_loopback(host)
+
+
+HELLO = "CREATE TABLE recipes (title TEXT)"
+LATER = """
+CREATE TABLE django_migrations (id INTEGER PRIMARY KEY, app TEXT, name TEXT, applied TEXT);
+INSERT INTO django_migrations (app, name, applied) VALUES ('turns', '9999_from_the_future', '2030-01-01');
+"""
+
+
+def scramble(file: Path, *, at: int, value: bytes) -> None:
+    with file.open("r+b") as database:
+        database.seek(at)
+        database.write(value)
+
+
+@pytest.mark.parametrize(
+    ("script", "at", "value", "said"),
+    [
+        (HELLO, 0, b"no header of SQLite", "is no SQLite database, or its beginning is damaged"),
+        (HELLO, 100, b"\xff" * 3000, "is damaged"),
+        (HELLO, 18, b"\x03\x01", "cannot be written"),  # a format that SQLite only reads
+        (HELLO, None, b"", "holds something else: 1 tables"),
+        (LATER, None, b"", "was migrated by a later version (turns.9999)"),
+    ],
+    ids=["no database", "damaged", "read-only", "foreign", "later"],
+)
+def test_a_database_that_cannot_be_used_is_said_in_words_and_left_alone(
+    tmp_path, script, at, value, said
+):
+    file = tmp_path / "db.sqlite3"
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript(script)
+    if at is not None:
+        scramble(file, at=at, value=value)
+    before = file.read_bytes()
+    environment = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "VAR_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-m", "scripts.start"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert str(file) in ended.stderr
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert "Serving on" not in ended.stdout
+    if at is not None:
+        assert file.read_bytes() == before
+
+
+def test_a_second_one_on_the_same_database_says_that_it_is_one(tmp_path):
+    with site(tmp_path / "one") as (_url, first):
+        assert "Another process" not in first.read_text()
+        database = {"DATABASE_URL": f"sqlite:///{tmp_path / 'one' / 'db.sqlite3'}"}
+        with site(tmp_path / "two", **database) as (_other, second):
+            told = f"Another process uses this database too: {socket.gethostname()}:"
+            eventually_sync(lambda: told in second.read_text(), timeout=PATIENCE)

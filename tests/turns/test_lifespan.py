@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from django.db.migrations.recorder import MigrationRecorder
 
 from tests.support import PATIENCE, eventually
 from tests.turns.rows import Planted
@@ -50,6 +51,21 @@ async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(stag
     assert "the server, which is shutting down" in (await stage.calls(turn.pk))["a"].result
     assert (await row(Turn, pk=queued)).status == "queued"
     assert await in_database(Process.objects.filter(ended_at=None).count) == 0
+
+
+async def test_a_database_of_a_later_version_is_refused_in_words(stage: Stage, caplog):
+    migrations = MigrationRecorder.Migration.objects
+    later = await in_database(lambda: migrations.create(app="turns", name="9999_from_the_future"))
+    try:
+        server = Server()
+        assert await server.ask("startup") == "lifespan.startup.failed"
+    finally:
+        await in_database(later.delete)
+    [said] = [record for record in caplog.records if record.name == "turns.lifespan"]
+    assert "was migrated by a later version (turns.9999)" in said.getMessage()
+    assert said.exc_info is None
+    await server.ask("shutdown")
+    await server.end()
 
 
 async def test_a_turn_that_ends_within_the_drain_is_not_cancelled(
@@ -127,7 +143,7 @@ async def test_after_a_shutdown_the_next_turn_is_told(stage: Stage):
     model = stage.play([text("Welcome back.")])
     second = await stage.run()
     assert second.status == "completed"
-    assert "the server was shut down" in model.requests[0].instructions
+    assert "the server was shut down" in str(model.requests[0].messages[-1])
     assert (await row(Turn, pk=first)).status == "interrupted"
 
 

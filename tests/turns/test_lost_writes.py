@@ -203,7 +203,7 @@ async def test_what_the_database_never_takes_interrupts_the_turn_and_says_what_m
     model = stage.play([text("Going on.")])
     received = await services.continue_turn(turn_id=turn.pk, user=stage.user)
     assert (await stage.ended(received.turn_id)).status == "completed"
-    assert "an internal error ended it" in model.requests[0].instructions
+    assert "an internal error ended it" in str(model.requests[0].messages[-1])
 
 
 async def test_an_owner_that_lost_its_lease_repeats_nothing(

@@ -49,6 +49,12 @@ def retire(process: Process) -> None:
     Process.objects.filter(pk=process.pk, ended_at=None).update(ended_at=Now())
 
 
+def unheard(process: Process) -> list[Process]:
+    """Return the other processes that are alive on this database, if these and this one do not hear each other."""
+    alive = Process.objects.filter(ended_at=None).exclude(_lease_has_run_out())
+    return list(alive.exclude(pk=process.pk)) if are_deaf() else []
+
+
 def are_deaf() -> bool:
     """Whether several processes are alive of which one at least cannot hear the others."""
     alive = Process.objects.filter(ended_at=None).exclude(_lease_has_run_out())

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from turns import database_state
 from turns.conf import app_settings
 from turns.dispatch import get_dispatcher
 from turns.processes.runners import RunnerProcess
@@ -59,6 +60,8 @@ class Command(BaseCommand):
             raise CommandError(
                 "Turns run in the processes that serve people. For runners set TURNS_DISPATCHER=procrastinate."
             )
+        if problem := database_state.problem():
+            raise CommandError(problem)
         if options["metrics_port"] is not None:
             self._serve_metrics(options["metrics_port"], host=options["metrics_host"])
         runner = RunnerProcess(max_live=concurrency, name=name, say=self._say)

@@ -11,6 +11,7 @@ from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from turns import database_state
 from webchat.server import TurnServer
 
 
@@ -27,6 +28,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
         """Serve until a signal comes."""
+        if problem := database_state.problem():
+            raise CommandError(problem)
         server = TurnServer(_application(), host=host, port=port, say=self._say)
         server.run()
         sys.exit(server.exit_code)
