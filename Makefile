@@ -1,6 +1,6 @@
 # `make run` starts the site, `make test` runs every test. Nothing has to be installed before.
 .DEFAULT_GOAL := help
-.PHONY: help run run-scaled test check bench faults soak coverage screenshot format requirements package clean base dev
+.PHONY: help run run-scaled test test-matrix check bench faults soak coverage screenshot format requirements package clean base dev
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
@@ -13,6 +13,9 @@ run-scaled: ## Start several processes to try out: PostgreSQL, Redis, two web pr
 
 test: dev ## Run every test (only these: make test ARGS=tests/turns/test_rates.py)
 	@scripts/test $(ARGS)
+
+test-matrix: dev ## Run the Python tests on the pinned Django, then on the newest one (ARGS as in make test)
+	@scripts/matrix $(ARGS)
 
 check: dev ## Judge the code without running the tests: lint, types, imports, migrations, deployment
 	@scripts/check
@@ -40,13 +43,14 @@ format: dev ## Put Python, templates, JavaScript and CSS into shape
 requirements: dev ## Pin the newest versions that requirements/*.in allow
 	@cd requirements && compile="../.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url" \
 		&& $$compile --upgrade dev.in -o dev.txt \
-		&& for file in *.in; do [ $$file = dev.in ] || $$compile --constraints dev.txt $$file -o $${file%.in}.txt || exit 1; done
+		&& $$compile --upgrade --python-version 3.12 newest.in -o newest.txt \
+		&& for file in *.in; do case $$file in dev.in|newest.in) ;; *) $$compile --constraints dev.txt $$file -o $${file%.in}.txt || exit 1 ;; esac; done
 
 package: dev ## Build the wheel and the source archive (PROJECT_URL=https://… is where their links lead)
 	@.venv/bin/python -m hatchling build -d dist
 
 clean: ## Remove what was installed and made, but not var/
-	@rm -rf .venv node_modules dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-newest node_modules dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 base:

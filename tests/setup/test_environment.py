@@ -21,8 +21,13 @@ class Checkout:
         for folder in ("scripts", "requirements", "wheels"):
             (directory / folder).mkdir()
         shutil.copy(ROOT / "scripts" / "environment", directory / "scripts")
+        self.require_all()
+
+    def require_all(self) -> None:
+        """Pin what every test begins with."""
         for kind, name in (("base", "first"), ("more", "second"), ("dev", "third")):
             self.require(kind, f"tk-{name}", version="1.0")
+        self.require("newest", "tk-third", version="4.0")
 
     def require(self, kind: str, name: str, *, version: str) -> None:
         """Pin a package, and make it."""
@@ -64,10 +69,14 @@ class Checkout:
             check=False,
         )
 
-    def version_of(self, package: str) -> str:
+    def version_of(self, package: str, *, venv: str = ".venv") -> str:
         """Return what is installed; an empty text if nothing is."""
         asked = subprocess.run(
-            [self.directory / ".venv/bin/python", "-c", f"print(__import__({package!r}).version)"],
+            [
+                self.directory / venv / "bin" / "python",
+                "-c",
+                f"print(__import__({package!r}).version)",
+            ],
             capture_output=True,
             text=True,
             check=False,
@@ -93,8 +102,7 @@ def checkout(pattern):
     yield pattern
     for file in pattern.directory.glob(".venv/requirements-*.txt"):
         file.unlink()
-    for kind, name in (("base", "first"), ("more", "second"), ("dev", "third")):
-        pattern.require(kind, f"tk-{name}", version="1.0")
+    pattern.require_all()
 
 
 def test_what_is_installed_is_left_alone_without_a_word(checkout):
@@ -120,10 +128,25 @@ def test_the_tools_of_the_developers_hold_everything_else(checkout):
     assert "requirements/dev.txt" not in checkout.make("base").stdout
 
 
+def test_the_newest_django_stands_in_a_place_of_its_own_and_wants_a_newer_python(checkout):
+    answer = checkout.make("newest")
+    if sys.version_info < (3, 12):
+        assert answer.returncode == 3
+        assert answer.stderr.startswith("Python 3.12 or newer is needed and was not found.")
+        return
+    assert answer.returncode == 0, answer.stderr
+    assert checkout.version_of("tk_third", venv=".venv-newest") == "4.0"
+    again = checkout.make("newest")
+    assert (again.returncode, again.stdout) == (0, "")
+    checkout.require("dev", "tk-third", version="3.0")  # which takes the place of the newest one
+    assert checkout.make("newest").returncode == 0
+    assert checkout.version_of("tk_third", venv=".venv-newest") == "4.0"
+
+
 def test_an_extra_that_does_not_exist_is_named_with_those_that_do(checkout):
     answer = checkout.make("base", EXTRAS="mroe")
     assert answer.returncode == 1
-    assert answer.stderr == "There is no extra mroe. There are: base dev more.\n"
+    assert answer.stderr == "There is no extra mroe. There are: base dev more newest.\n"
 
 
 def test_an_index_that_cannot_be_reached_is_said_in_a_line_of_its_own(checkout):

@@ -49,14 +49,14 @@ def test_every_requirement_has_a_hash(kind):
     ] == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "newest"])
 def test_the_site_runs_in_the_tests_on_the_versions_that_are_installed_for_it(kind):
     assert (ROOT / "requirements" / f"{kind}.in").exists()
     assert pins(kind).items() <= pins("dev").items()
 
 
 def test_all_holds_whatever_the_site_can_use_but_the_browser():
-    for kind in set(KINDS) - {"dev", "browser"}:
+    for kind in set(KINDS) - {"browser", "dev", "newest"}:
         assert pins(kind).items() <= pins("all").items()
 
 
@@ -64,6 +64,17 @@ def test_the_default_has_no_vendor_and_nothing_for_several_processes():
     assert LARGE.isdisjoint(pins("base"))
     assert pins("base").keys() & {"redis", "procrastinate", "uvicorn"} == set()
     assert pins("dev").keys() >= LARGE
+
+
+def test_the_newest_django_that_the_package_allows_is_tried():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    [allowed] = [line for line in project["dependencies"] if line.startswith("Django>=")]
+    below = re.search(r"<(\d+)\.(\d+)", allowed)
+    major, minor = map(int, pins("newest")["django"].split(".")[:2])
+    assert (major, minor + 1) == (int(below[1]), int(below[2]))
+    for version in (pins("base")["django"], pins("newest")["django"]):
+        number = ".".join(version.split(".")[:2])
+        assert f"Framework :: Django :: {number}" in project["classifiers"]
 
 
 def test_what_the_package_asks_for_is_pinned():
