@@ -114,13 +114,13 @@ def host(request: pytest.FixtureRequest, installed: Path, tmp_path: Path) -> Hos
 def test_a_host_project_has_no_complaints_and_nothing_to_migrate_afterwards(host):
     assert "no issues" in host.manage("check", "--fail-level", "WARNING")
     host.manage("makemigrations", "--check", "--dry-run")
-    host.manage("migrate", "--verbosity", "0")
+    host.migrate()
     host.manage("migrate", "--check")
 
 
 @pytest.mark.parametrize("host", ["governance_only"], indirect=True)
 def test_governance_alone_runs_the_example_of_its_page_and_records_it(host):
-    host.manage("migrate", "--verbosity", "0")
+    host.migrate()
     blocks = python_blocks(DOCS / "howto" / "use-governance-alone.md")
     [run_tool] = [block for block in blocks if "def run_tool" in block]
     [follow_edits] = [block for block in blocks if "def follow_edits" in block]
@@ -133,19 +133,19 @@ def test_governance_alone_runs_the_example_of_its_page_and_records_it(host):
 
 @pytest.mark.parametrize("host", ["governance_only", "everything"], indirect=True)
 def test_every_project_with_governance_sees_the_tools_that_have_no_limits_of_their_own(host):
-    host.manage("migrate", "--verbosity", "0")
+    host.migrate()
     host.run("-c", LOOK_AT_THE_LIMITS)
 
 
 @pytest.mark.parametrize("host", ["everything"], indirect=True)
 def test_the_pages_are_there_below_the_prefix_of_the_host(host):
-    host.manage("migrate", "--verbosity", "0")
+    host.migrate()
     host.run("-c", LOAD_PAGES)
 
 
 @pytest.mark.parametrize("host", ["everything"], indirect=True)
 def test_a_host_project_serves_turns_with_its_own_tools(host):
-    host.manage("migrate", "--verbosity", "0")
+    host.migrate()
     token = host.run("-c", MAKE_TOKEN).strip()
     with host.serving("django", "serve", "--port", "{port}") as url:
         api = f"{url}/assistant/api"
@@ -173,13 +173,13 @@ def _ask(url: str, *, token: str, body: object = None) -> dict:
 def test_users_of_the_projects_own_need_not_be_in_its_admin_nor_be_found_there(host, search_fields):
     if search_fields is not None:
         host.environment["MEMBERS_SEARCH"] = search_fields
-    host.manage("migrate", "--verbosity", "0")
+    host.migrate()
     host.run("-c", LOOK_AT_EVERY_LIST)
 
 
 @pytest.mark.parametrize("host", ["by_email"], indirect=True)
 def test_who_signs_in_by_email_with_an_id_that_is_no_number_has_the_chat(host):
-    host.manage("migrate", "--verbosity", "0")
+    host.migrate()
     host.manage("createsuperuser", "--no-input", "--email", "ada@example.org")
     assert host.manage("issue_token", "ada@example.org", "scrape").strip()
     with host.serving("django", "serve", "--port", "{port}") as url:
