@@ -99,7 +99,10 @@ def without_waiting() -> Iterator[None]:
 
 
 def _is_a_file() -> bool:
-    return str(connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]).endswith("sqlite3")
+    """Whether the database is a file: one in memory is that of a test, whose transaction only its thread sees."""
+    database = connections.settings[DEFAULT_DB_ALIAS]
+    is_in_memory = any(part in str(database["NAME"]) for part in (":memory:", "mode=memory"))
+    return str(database["ENGINE"]).endswith("sqlite3") and not is_in_memory
 
 
 def _in_line(function: Callable[P, R]) -> Callable[P, R]:

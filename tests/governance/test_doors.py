@@ -7,7 +7,7 @@ from sqlite3 import ProgrammingError
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, async_to_sync
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, connections, transaction
 
 from governance.doors import (
     LONGEST_WAIT,
@@ -78,6 +78,21 @@ async def test_who_only_reads_goes_past_those_who_stand_in_line():
     assert await asyncio.wait_for(query_door(lambda: "read")(), PATIENCE) == "read"
     may_leave.set()
     await writing
+
+
+@pytest.mark.parametrize(
+    ("name", "goes_past"),
+    [("file:memorydb_default?mode=memory&cache=shared", False), (":memory:", False), (None, True)],
+)
+async def test_a_test_in_a_transaction_sees_what_it_has_written_where_the_database_is_in_memory(
+    monkeypatch, name, goes_past
+):
+    if connection.vendor != "sqlite":
+        pytest.skip("a server has no database in memory")
+    if name is not None:
+        monkeypatch.setitem(connections.settings["default"], "NAME", name)
+    writing, reading = database_door(threading.get_ident), query_door(threading.get_ident)
+    assert (await writing() != await reading()) is goes_past
 
 
 async def test_one_moment_is_read_and_an_unimportant_write_fails_at_once_while_somebody_writes():
