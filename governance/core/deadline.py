@@ -1,11 +1,14 @@
 """The deadline of one running call: total and idle, movable while it runs, paused while a human is asked (T5, T6, T9)."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from governance.core.policy import TimeoutSource
+
+_TOLERANCE = 1e-4  # seconds
 
 
 class Limit(StrEnum):
@@ -40,6 +43,7 @@ class Deadline:
         "_idle_timeout",
         "_is_closed",
         "_loop",
+        "_monotonic_start",
         "_on_expire",
         "_paused_at",
         "_paused_for",
@@ -62,6 +66,7 @@ class Deadline:
         self._on_expire = on_expire
         self._timer: asyncio.TimerHandle | None = None
         self._started_at = self._touched_at = self._loop.time()
+        self._monotonic_start = time.monotonic()
         self._paused_at: float | None = None
         self._paused_for = 0.0
         self._is_closed = False
@@ -86,6 +91,21 @@ class Deadline:
     def time_left(self) -> float | None:
         """Seconds until the total limit, None without one."""
         return None if self._timeout is None else max(self._timeout - self.elapsed, 0.0)
+
+    def moment(self, monotonic: float | None = None) -> float:
+        """Return the moment by this clock, now or at a `time.monotonic()` of this machine; from any thread.
+
+        A loop that keeps its time for a round is behind while something blocks it.
+        """
+        if monotonic is None:
+            return max(self._loop.time(), self.moment(time.monotonic()))
+        return self._started_at + monotonic - self._monotonic_start
+
+    def reached_by(self, moment: float) -> tuple[Limit, float] | None:
+        """Return the limit that had run out at a moment, and its seconds; None if there was time left."""
+        due = self._next()
+        seen = moment if self._paused_at is None else min(moment, self._paused_at)
+        return None if due is None or seen <= due[0] + _TOLERANCE else due[1:]
 
     def touch(self) -> None:
         """Note a sign of life: the idle clock starts anew."""
@@ -153,7 +173,7 @@ class Deadline:
         self._timer = None
         due = self._next()
         assert due is not None  # noqa: S101 - there is no timer without a limit
-        if due[0] > self._loop.time() + 1e-4:
+        if due[0] > self._loop.time() + _TOLERANCE:
             self._arm()
         else:
             self._on_expire(due[1], due[2])

@@ -7,7 +7,7 @@ its victim longer than that; a result that comes later is recorded as late (T11)
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -263,9 +263,12 @@ class ToolExecutor:
             workspace=host.workspace,
             metadata=host.metadata,
             time_left=lambda: live.deadline.time_left if live.deadline else None,
+            returned=live.note_return,
         )
         invocation = self._invokers[tool.isolation].invoke(tool, arguments, context)
-        return asyncio.create_task(invocation, name=f"tool {tool.name} {live.call.id}")
+        return asyncio.create_task(
+            _timed(live, invocation), name=f"tool {tool.name} {live.call.id}"
+        )
 
     async def _watch(self, live: LiveCall, deadline: Deadline, body: asyncio.Task[Any]) -> Ending:
         """Wait until the body has ended, a limit has run out, or somebody asked to stop: whichever is first."""
@@ -280,9 +283,17 @@ class ToolExecutor:
             raise
         finally:
             deadline.close()
-        if _has_value(body):  # just in time: it was not asked to stop yet
+        if live.returned_at is not None and not body.done():  # its return is still on its way here
+            await asyncio.wait({body}, timeout=self._timing.cancel_grace)
+        if ending.kind is not EndingKind.BODY and not _has_value(body):
+            return ending
+        reached = deadline.reached_by(live.returned_at or deadline.moment())
+        if reached is None:  # just in time, however late that was noticed (T11)
             return _BODY_ENDED
-        return ending
+        if ending.kind is EndingKind.CANCEL:
+            return ending
+        limit, seconds = reached
+        return Ending(kind=EndingKind.TIMEOUT, limit=limit, seconds=seconds)
 
     async def _end(
         self, live: LiveCall, body: asyncio.Task[Any], ending: Ending, host: Host
@@ -290,6 +301,7 @@ class ToolExecutor:
         """Signal, cancel once, wait for the grace, then call it settled or abandoned (C13)."""
         live.move(CallStatus.CANCELLING)
         live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
+        was_late = body.done()
         body.cancel()
         grace = self._timing.cancel_grace
         try:
@@ -300,9 +312,9 @@ class ToolExecutor:
         finally:
             self._outliving.own(body)
         has_value = _has_value(body)
-        if has_value and ending.kind is EndingKind.CANCEL:
+        if has_value and not was_late and ending.kind is EndingKind.CANCEL:
             return self._settled(live, body)
-        if has_value or not body.done():
+        if has_value or was_late or not body.done():
             live.outliving = body
         return outcomes.ended(live, ending, disposition=_known_of(body))
 
@@ -345,6 +357,15 @@ def _deadline(live: LiveCall) -> Deadline:
     assert live.policy is not None  # noqa: S101 - a call without a policy never runs
     timeout, idle_timeout = live.policy.timeout, live.policy.idle_timeout
     return Deadline(timeout=timeout, idle_timeout=idle_timeout, on_expire=expire)
+
+
+async def _timed(live: LiveCall, invocation: Coroutine[Any, Any, Any]) -> Any:
+    """Note when the invocation has ended, unless its invoker knows better when the body has."""
+    try:
+        return await invocation
+    finally:
+        if live.returned_at is None:
+            live.note_return()
 
 
 def _has_value(body: asyncio.Task[Any]) -> bool:

@@ -100,6 +100,7 @@ class LiveCall:
         self.told_at = 0.0
         self.body: asyncio.Task[Any] | None = None
         self.outliving: asyncio.Task[Any] | None = None
+        self.returned_at: float | None = None  # by the deadline's clock
         self._wish: tuple[float, str] | None = None
         self._partial = PartialOutput()
         self._loop = asyncio.get_running_loop()
@@ -226,6 +227,12 @@ class LiveCall:
             self.deadline.touch()
             self.last_progress = progress
             self.has_news = True
+
+    def note_return(self, monotonic: float | None = None) -> None:
+        """Note that the body has returned, now or at a `time.monotonic()`; from any thread, the last word counts (T11)."""
+        if (deadline := self.deadline) is not None:
+            now = deadline.moment()
+            self.returned_at = now if monotonic is None else min(deadline.moment(monotonic), now)
 
     def decide(self, ending: Ending) -> None:
         """Settle why the wait ends: the first word counts, whoever says it (invariant 4)."""

@@ -44,7 +44,8 @@ class ToolContext:
     """What a running tool knows of its call, and its means to speak: the first parameter annotated with this class.
 
     `scope` is the conversation as an opaque id, `workspace` its directory (None where the host gives none),
-    `metadata` whatever the host passes on. `report` is safe to call from any thread.
+    `metadata` whatever the host passes on. `report` is safe to call from any thread. `returned` is for whoever runs the
+    body: it notes the moment of its return, which decides whether that was in time.
     """
 
     call_id: str
@@ -55,6 +56,7 @@ class ToolContext:
     workspace: Path | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     time_left: Callable[[], float | None] = lambda: None
+    returned: Callable[..., None] = lambda *_: None
 
     def progress(
         self,

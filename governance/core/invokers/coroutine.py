@@ -16,5 +16,8 @@ class CoroutineInvoker:
         keywords = dict(arguments)
         if tool.context_parameter is not None:
             keywords[tool.context_parameter] = context
-        with contained():
-            return await tool.function(**keywords)
+        try:
+            with contained():
+                return await tool.function(**keywords)
+        finally:
+            context.returned()

@@ -111,6 +111,7 @@ class ProcessInvoker:
             call_id=context.call_id,
             on_progress=context.report,
             token=context.token,
+            on_return=context.returned,
             facts={
                 "tool_name": context.tool_name,
                 "scope": context.scope,
@@ -127,11 +128,13 @@ class ProcessInvoker:
         call_id: str,
         on_progress: Callable[[Progress], None],
         token: CancellationToken | None = None,
+        on_return: Callable[..., None] | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run "module:qualname" with `arguments` in a worker and return its result.
 
-        `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. When the task that
+        `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. `on_return` gets the
+        `time.monotonic()` at which the function returned, as its worker says. When the task that
         runs this is cancelled, the worker's group gets SIGTERM, after `kill_grace` SIGKILL, and the
         `CancelledError` goes on once it is gone. Waiting for a worker can be cancelled too: nothing is started.
 
@@ -163,6 +166,8 @@ class ProcessInvoker:
         finally:
             if worker is not None:
                 self._pool.give_back(worker)
+        if on_return is not None and isinstance(moment := answer.get("returned_at"), float):
+            on_return(moment)
         return value_of(answer)
 
     async def warm(self) -> None:

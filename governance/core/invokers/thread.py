@@ -83,14 +83,18 @@ class ThreadInvoker:
         body = partial(contextvars.copy_context().run, tool.function, **keywords)
         threading.Thread(
             target=self._work,
-            args=(body, loop, settled),
+            args=(body, loop, settled, context.returned),
             name=f"tool {tool.name} {context.call_id}",
             daemon=True,
         ).start()
         return settled
 
     def _work(
-        self, body: Callable[[], Any], loop: asyncio.AbstractEventLoop, settled: asyncio.Future[Any]
+        self,
+        body: Callable[[], Any],
+        loop: asyncio.AbstractEventLoop,
+        settled: asyncio.Future[Any],
+        returned: Callable[[], None],
     ) -> None:
         result: Any = None
         error: BaseException | None = None
@@ -98,6 +102,7 @@ class ThreadInvoker:
             result = body()
         except BaseException as raised:  # noqa: BLE001 - handed over to whoever waits
             error = raised
+        returned()
         self._leave()
         with suppress(RuntimeError):  # the loop is gone: nobody waits
             loop.call_soon_threadsafe(_settle, settled, result, error)

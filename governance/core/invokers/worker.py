@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 import typing
 from collections.abc import Callable
@@ -47,6 +48,7 @@ class Worker:
         self._pid = os.getpid()
         self._token = WorkerToken()
         self._is_ending = False
+        self._returned_at = time.monotonic()
 
     def serve(self) -> None:
         """Answer calls until the connection closes, or SIGTERM came during a call."""
@@ -55,7 +57,8 @@ class Worker:
             answer = self._answer(call)
             if os.getpid() != self._pid:
                 os._exit(0)  # a tool forked and its child came back: it has no business here
-            self._send({**answer, "call": call["call"], "resident_bytes": procfs.resident_bytes()})
+            answer |= {"call": call["call"], "resident_bytes": procfs.resident_bytes()}
+            self._send({**answer, "returned_at": self._returned_at})
 
     def _answer(self, call: frames.Frame) -> frames.Frame:
         reports = Reports(
@@ -85,9 +88,11 @@ class Worker:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         signal.signal(signal.SIGTERM, self._on_terminate if parameter else signal.SIG_DFL)
         try:
-            return _checked(function(**keywords), limit=self._result_limit)
+            value = function(**keywords)
         finally:
+            self._returned_at = time.monotonic()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return _checked(value, limit=self._result_limit)
 
     def _on_terminate(self, number: int, _: FrameType | None) -> None:
         if not self._token.is_watched:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
@@ -12,11 +13,15 @@ from governance import (
     CancelReason,
     Disposition,
     ErrorType,
+    Isolation,
     TimeoutSource,
     Timing,
     ToolLimits,
+    make_tool,
 )
+from governance.core.invokers.thread import ThreadInvoker
 from tests.governance.core.support import (
+    BY_USER,
     EditedLevels,
     Stage,
     advance,
@@ -24,6 +29,7 @@ from tests.governance.core.support import (
     on_manual_clock,
     settle,
     started,
+    until,
 )
 
 
@@ -199,6 +205,63 @@ class TestTimeout:
 
         assert (outcome.status, outcome.error_type) == (CallStatus.CANCELLED, ErrorType.CANCELLED)
         assert "the turn ran out of time" in outcome.result
+
+
+class TestReturnAfterTheLimit:
+    """T11: what counts is the moment of the return, not when the loop had time to look."""
+
+    @pytest.mark.parametrize("limits", [{"timeout": 5}, {"timeout": 0, "idle_timeout": 5}])
+    @pytest.mark.parametrize("raises", [False, True])
+    @on_manual_clock
+    async def test_of_a_body_that_blocked_the_loop_is_late(self, limits, raises):
+        async def blocking() -> str:
+            asyncio.get_running_loop().jump(6)
+            if raises:
+                raise ValueError
+            return "late words"
+
+        stage = Stage(make_tool(blocking, **limits))
+        outcome = await stage.run("blocking", id="A")
+        await settle()
+
+        assert (outcome.status, outcome.error_type) == (CallStatus.TIMED_OUT, ErrorType.TIMEOUT)
+        assert outcome.disposition is Disposition.SETTLED
+        assert "5s" in outcome.result
+        assert "late words" not in outcome.result
+        ((_, late),) = stage.observer.late
+        assert late.kind == ("raised" if raises else "returned")
+
+    @on_manual_clock
+    async def test_of_a_body_that_blocked_the_loop_is_late_for_a_cancel_as_well(self):
+        async def blocking() -> str:
+            loop = asyncio.get_running_loop()
+            stage.calls["A"].live.cancel(BY_USER)
+            loop.jump(6)
+            return "late words"
+
+        stage = Stage(make_tool(blocking, timeout=5))
+        stage.calls = {"A": stage.call("blocking", id="A")}
+        outcome = await stage.calls["A"].outcome()
+
+        assert outcome.status is CallStatus.CANCELLED
+        assert "late words" not in outcome.result
+
+    @on_manual_clock
+    async def test_of_a_thread_in_time_counts_however_late_it_is_noticed(self):
+        has_returned = threading.Event()
+
+        def quick() -> str:
+            return "in time"
+
+        invoker = ThreadInvoker(max_threads=1, max_abandoned=1, on_exit=has_returned.set)
+        tool = make_tool(quick, timeout=5)
+        stage = Stage(tool, invokers={Isolation.THREAD: invoker})
+        call = stage.call("quick")
+        await until(has_returned.is_set)
+        asyncio.get_running_loop().jump(6)
+        outcome = await call.outcome()
+
+        assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "in time")
 
 
 class TestLateResult:
