@@ -34,9 +34,12 @@ def find_group() -> str:
         own = _own()
         if own is None or os.getxattr(own, _MARK) != b"1":
             return ""
+    except OSError:  # it has no such mark
+        return ""
+    try:
         _prepare(own)
     except OSError as error:
-        logger.info("Commands get no control group of their own: %s", error.strerror)
+        logger.warning("Commands get no control group of their own: %s", error.strerror)
         return ""
     return str(own)
 

@@ -124,8 +124,7 @@ def render_status(found: StandIn, changes: Changes, staged: Mapping[bytes, str])
         branch = f"No commits yet on {branch}"
     marks = {path: f"{letter} " for path, letter in staged.items()}
     for path, entry in changes.differences(changes.index).items():
-        letter = "D" if entry is None else "M"
-        marks[path] = marks.get(path, " ")[0] + letter
+        marks[path] = marks.get(path, " ")[0] + _letter(changes.index.entries.get(path), entry)
     marks |= dict.fromkeys(changes.index.unmerged, "UU")
     lines = [f"{mark} {_quoted(path)}" for path, mark in sorted(marks.items())]
     known = directories_of(changes.index.entries)
@@ -133,6 +132,13 @@ def render_status(found: StandIn, changes: Changes, staged: Mapping[bytes, str])
     unknown |= {path + b"/" for path in changes.nested}
     lines += [f"{_UNKNOWN} {_quoted(path)}" for path in sorted(unknown)]
     return "\n".join((f"## {branch}", *lines))
+
+
+def _letter(before: Entry | None, now: Entry | None) -> str:
+    """Return what git calls the change: gone, another kind of file, or other content or rights."""
+    if now is None:
+        return "D"
+    return "M" if before is None or before.mode[:3] == now.mode[:3] else "T"
 
 
 async def _without_ignored(found: StandIn, listing: Listing, tracked: frozenset[bytes]) -> Listing:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import subprocess
 
@@ -513,6 +514,47 @@ async def test_status_shows_what_is_staged_and_what_is_not(bench, repository):
     expected = git(repository, "status", "--short", "--branch").rstrip("\n")
     assert await bench.call("git_status") == expected
     assert expected.splitlines() == ["## main", "MM a.txt", " D b", "D  c", " M d", "A  e"]
+
+
+NAMES = ("a", "b c", "d/e", "d/f/g", "x.log", "é", "build/o", 'q"r', "deep/er/n", "-opt", "t\tb")
+RULES = ("*.log\n", "build/\n!d/build\n", "/d/f/*\n!/d/f/g\n", "*\n!*/\n!a\n")
+
+
+def change_something(top, chance):
+    path = top / chance.choice(NAMES)
+    what = chance.choice(("write", "write", "write", "remove", "rights", "link", "add", "rules"))
+    if what == "rules":
+        (top / ".gitignore").write_text(chance.choice(RULES))
+    elif what == "add":
+        subprocess.run(["git", "add", "-A", "-f", "--", path], cwd=top, capture_output=True)
+    elif what == "rights" and path.is_file():
+        path.chmod(chance.choice((0o644, 0o755)))
+    elif what in {"write", "remove", "link"}:
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if what == "write":
+            path.write_text(f"{chance.random()}\n")
+        elif what == "link":
+            path.symlink_to(chance.choice(("a", "nowhere")))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_they_say_what_git_itself_would_say(bench, workspace, seed):
+    """Over files and an index that are changed at random."""
+    chance = random.Random(seed)
+    git(workspace, "init", "--quiet", "--initial-branch=main")
+    plain = ("-c", "core.quotePath=false")
+    for _ in range(4):
+        for _ in range(12):
+            change_something(workspace, chance)
+        expected = git(workspace, *plain, "status", "--short", "--branch", "--no-renames")
+        assert await bench.call("git_status") == expected.rstrip("\n")
+        expected = git(workspace, *plain, "diff").rstrip("\n") or "There is no difference."
+        assert await bench.call("git_diff") == expected
+        with contextlib.suppress(ToolFailed):  # nothing to commit
+            await bench.call("git_commit", message="Next")
+        assert git(workspace, "status", "--porcelain") == ""
+        git(workspace, "fsck", "--strict")
 
 
 async def test_status_before_the_first_commit(bench, workspace):
