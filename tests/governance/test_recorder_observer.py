@@ -35,7 +35,7 @@ class Bench:
         self.release = asyncio.Event()
         bench = self
 
-        @tool(register=self.tools, timeout=20)
+        @tool(register=self.tools, timeout=30)
         async def wait(context: ToolContext) -> str:
             """Wait for the release."""
             context.progress("waiting", progress=1, total=2)

@@ -107,7 +107,7 @@ class TestMovedDeadline:
         assert not waiting.task.done()
         (change,) = waiting.live.deadline_changes
         assert (change.from_timeout, change.to_timeout, change.by) == (5, 70, "eve")
-        assert stage.observer.names("B") == ["started", "moved"]
+        assert stage.observer.names("B") == ["queued", "started", "moved"]
         await advance(2)
         outcome = await waiting.outcome()
         assert (outcome.status, outcome.timeout) == (CallStatus.TIMED_OUT, 70)
