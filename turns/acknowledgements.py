@@ -20,6 +20,7 @@ from governance.doors import database_door
 from governance.moments import ago, database_now
 from governance.storable import storable_text
 from turns import errands, log, sinks, spoken
+from turns.conf import app_settings
 from turns.core.events import EventType, TurnEvent
 from turns.core.turns import TurnStatus
 from turns.models import Acknowledgement, CancelRequest, Turn
@@ -103,7 +104,8 @@ async def _in_own_words(due: _Due) -> str:
     except Exception:
         logger.warning("A chat model gave no acknowledgement", exc_info=True)
         return ""
-    return "" if has_cancel_word(text) or len(text) > TEXT_LENGTH else text
+    is_risky = has_cancel_word(text, also=app_settings.CANCEL_WORDS)
+    return "" if is_risky or len(text) > TEXT_LENGTH else text
 
 
 @database_door

@@ -1,6 +1,6 @@
 """What clients may read of conversations and turns: lists, snapshots, events, histories; checked for each user."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -80,8 +80,7 @@ def get_turn(*, turn_id: UUID, user: User) -> Json:
     described = calls.DescribedCalls([turn.pk], at=at).of(turn.pk)
     return {
         **_active(turn, described, at=at),
-        **_ended(turn),
-        "acknowledgements": acknowledgements.of_turns([turn.pk]).get(turn.pk, []),
+        **_ended([turn])[0],
         "user_message": turn.user_message,
         "calls": described,
     }
@@ -191,14 +190,13 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> Json:
     turns = _turns_of(conversation, shown, with_active=before is None)
     described = calls.DescribedCalls((turn.pk for turn in turns), at=at)
     ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
-    answers = acknowledgements.of_turns(turn.pk for turn in ended)
     active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
     return {
         "type": "snapshot",
         "seq": conversation.last_seq,
         "messages": [_message(row) for row in shown],
         "calls": [call for turn in ended for call in described.of(turn.pk)],
-        "turns": [{**_ended(turn), "acknowledgements": answers.get(turn.pk, [])} for turn in ended],
+        "turns": _ended(ended),
         "active_turns": [_live(turn, described.of(turn.pk), at=at) for turn in active],
         "has_earlier": len(messages) > limit,
         "parked": {
@@ -301,7 +299,27 @@ def _notice(turn: Turn, *, at: datetime) -> Json | None:
     return told
 
 
-def _ended(turn: Turn) -> Json:
+def _ended(turns: Sequence[Turn]) -> list[Json]:
+    """Return turns as those see them who come when they are over."""
+    answers = acknowledgements.of_turns(turn.pk for turn in turns)
+    notes = _notes(turn.pk for turn in turns if not turn.error_code)
+    return [
+        {
+            **_facts(turn),
+            "acknowledgements": answers.get(turn.pk, []),
+            "notice": notes.get(turn.pk),
+        }
+        for turn in turns
+    ]
+
+
+def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, Json]:
+    """Return the last thing that people were told in each turn, apart from requests that were repeated."""
+    told = Event.objects.filter(turn__in=list(turn_ids), type=EventType.ERROR).order_by("seq")
+    return {event.turn_id: event.payload for event in told if "wait_ms" not in event.payload}
+
+
+def _facts(turn: Turn) -> Json:
     return {
         "turn_id": str(turn.pk),
         "number": turn.number,

@@ -341,7 +341,8 @@ class ConversationResumed(Event):
 class TurnError(Event):
     """Something went wrong in a turn: a stable code and a sentence; with `wait_ms` the turn tries again after that, and goes on.
 
-    `reason` is the part of the sentence that says why. A snapshot has the last one of a live turn as its `notice`.
+    `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn: of a live turn
+    as long as nothing else has happened in it, of one that is over the last one that did not end it.
     """
 
     type: Literal["error"]

@@ -29,9 +29,15 @@ def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
     )
 
 
-def has_cancel_word(text: str) -> bool:
-    """Return whether a cancel word of any language stands anywhere in `text`: heard in part, it would be taken for one."""
-    return _wishes().search(words_of(text)) is not None
+def has_cancel_word(text: str, *, also: Iterable[str] = ()) -> bool:
+    """Return whether a cancel word of any language, or one of `also`, stands anywhere in `text`.
+
+    Heard in part, it would be taken for one.
+    """
+    words = words_of(text)
+    return _wishes().search(words) is not None or any(
+        f" {words_of(phrase)} " in f" {words} " for phrase in also
+    )
 
 
 def is_cancel_phrase(value: object) -> bool:

@@ -299,6 +299,14 @@ test("the answer to a cancel word comes after the end, and a page that is opened
   }
 });
 
+test("a note of a turn stays after its end, also on a page that is opened later", () => {
+  const notice = { code: "answer_empty", message: "Not a word." };
+  const live = only(opened(...numbered([START, { type: "error", ...notice }, ends("completed")])));
+  const turns = [{ turn_id: TURN, status: "completed", user_message: "Hello", error_code: null, notice }];
+  const later = only(play(INITIAL_STATE, [{ ...EMPTY_SNAPSHOT, turns }]));
+  for (const turn of [live, later]) assert.deepEqual([turn.errorCode, turn.errorMessage], Object.values(notice));
+});
+
 test("the end of a call that was given up shows live what a page shows that is opened later", () => {
   const settled = { type: "tool_settled", tool_id: "a", status: "abandoned", kind: "returned", after_ms: 7_300 };
   const events = numbered([START, asks("a"), starts("a"), results("a", "abandoned"), ends("cancelled"), settled]);

@@ -165,6 +165,7 @@ test("a turn's end has a line, a completed one has none", () => {
   assert.equal(endingWords(words, interrupted, "ada")?.detail, "the server restarted");
   const noted = { ...interrupted, errorCode: "tools_left_out", errorMessage: "This agent has 200 tools." };
   assert.equal(endingWords(words, noted, "ada")?.detail, "the server restarted");
+  assert.doesNotMatch(endingWords(words, { ...noted, status: "failed" }, "ada")?.detail ?? "", /200 tools/);
   const notStored = { ...interrupted, errorMessage: "It may have been applied." };
   assert.equal(endingWords(words, notStored, "ada")?.detail, "It may have been applied.");
 });

@@ -144,6 +144,13 @@ async def test_what_cannot_be_said_aloud_is_replaced_by_fixed_words(stage: Stage
     assert not has_cancel_word(FIXED_ALOUD)
 
 
+async def test_a_word_of_the_site_is_not_said_aloud_either(stage: Stage, settings):
+    settings.TURNS_CANCEL_WORDS = ["laat maar"]
+    turn_id = await begun(stage, [text("Goed, ik laat maar los.")])
+    await stage.say("laat maar", source="voice")
+    assert (await answered(stage, turn_id))["text"] == FIXED_ALOUD
+
+
 async def test_a_model_that_takes_too_long_is_not_waited_for(stage: Stage, monkeypatch):
     monkeypatch.setattr(spoken, "TIME_LIMIT", 0.05)
     slow = gate(ignores_cancel=True)

@@ -52,14 +52,15 @@ export const inOrder = (turns, numbers) =>
 /** @param {Turn} turn @param {Record<string, any>} ended @returns {Turn} */
 function withEnding(turn, ended) {
   const answered = (ended.acknowledgements ?? []).reduce(addAcknowledgement, withUserMessage(turn, ended));
+  const told = ended.notice ?? { code: ended.error_code, message: ended.error_message };
   return {
     ...answered,
     source: String(ended.source ?? ""),
     status: String(ended.status ?? turn.status),
     isBegun: ended.started !== false,
     endedBy: endedByFrom(ended.ended_by),
-    errorCode: String(ended.error_code ?? ""),
-    errorMessage: String(ended.error_message ?? ""),
+    errorCode: String(told.code ?? ""),
+    errorMessage: String(told.message ?? ""),
     repairs: Number(ended.repairs ?? 0),
   };
 }

@@ -175,6 +175,7 @@ const NOTES = new Set(["answer_cut_off", "answer_empty", "tools_left_out"]);
 
 /** The line under a turn that did not simply complete. @param {Words} words @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
 export function endingWords(words, turn, viewer) {
+  const failure = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // a note says nothing about the end
   switch (turn.status) {
     case "cancelled": {
       const by = byWords(words, turn.endedBy, viewer);
@@ -183,12 +184,10 @@ export function endingWords(words, turn, viewer) {
     }
     case "timed_out":
       return { title: words.text("turn_cancelled"), detail: words.text("by_timeout") };
-    case "interrupted": {
-      const detail = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // a note says nothing about the end
-      return { title: words.text("turn_interrupted"), detail: detail || words.text("by_restart") };
-    }
+    case "interrupted":
+      return { title: words.text("turn_interrupted"), detail: failure || words.text("by_restart") };
     case "failed":
-      return { title: words.text("turn_failed"), detail: turn.errorMessage || failedTurnWords(words, turn.errorCode) };
+      return { title: words.text("turn_failed"), detail: failure || failedTurnWords(words, turn.errorCode) };
     default:
       return null;
   }

@@ -112,6 +112,27 @@ async def test_a_failure_ends_the_turn_with_its_code_and_keeps_what_was_said(ser
     assert (await on.run("go on")).status == "completed"
 
 
+async def test_an_answer_without_a_word_is_said_live_and_later(serve, dialect, on):
+    await serve(UNAVAILABLE, dialect.answer())
+
+    turn = await on.run("Hello")
+
+    told = on.listener.find("error", code="answer_empty")
+    seen = await selectors.snapshot(conversation_id=on.id, user=on.user)
+    notice = {"code": "answer_empty", "message": told["message"]}
+    assert [ended["notice"] for ended in seen["turns"]] == [notice]
+    assert (await selectors.get_turn(turn_id=turn.id, user=on.user))["notice"] == notice
+
+
+async def test_what_ended_a_turn_is_no_note_of_it(serve, dialect, on):
+    await serve(*[UNAVAILABLE] * 4)
+
+    turn = await on.run("Hello")
+
+    seen = await selectors.get_turn(turn_id=turn.id, user=on.user)
+    assert (seen["error_code"], seen["notice"]) == ("chat_model_unavailable", None)
+
+
 async def test_a_missing_key_is_told_in_the_chat(on):
     turn = await on.run("Hello")
 
