@@ -28,9 +28,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, host: str, port: int, **options: Any) -> None:
         """Serve until a signal comes."""
+        application = _application()
         if problem := database_state.problem():
             raise CommandError(problem)
-        server = TurnServer(_application(), host=host, port=port, say=self._say)
+        server = TurnServer(application, host=host, port=port, say=self._say)
         server.run()
         sys.exit(server.exit_code)
 
