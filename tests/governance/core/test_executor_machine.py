@@ -231,9 +231,12 @@ class GovernedCalls(RuleBasedStateMachine):
             assert names.count("ended") <= 1
             assert names.count("late") <= 1
             assert names.count("cancelling") <= 1
+            if "started" in names:  # what it waits for is told while it waits
+                assert "queued" not in names[names.index("started") :]
             if "ended" in names:
                 assert names[names.index("ended") + 1 :] in ([], ["late"])
-                assert names[0] == "started" or names == ["ended"]
+                begun = [name for name in names if name != "queued"]
+                assert begun[0] == "started" or begun == ["ended"]
         for call_id, _ in self.stage.observer.late:
             outcome = self.given.get(call_id)  # None: its task was cancelled from outside
             assert (
