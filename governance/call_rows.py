@@ -113,11 +113,7 @@ def _registered(tool_name: str) -> Tool | None:
 def _declared(tool: Tool | None) -> dict[str, Any]:
     if tool is None:
         return {}
-    return {
-        "isolation": tool.isolation,
-        "concurrency": tool.concurrency,
-        "cancellable": tool.cancellable,
-    }
+    return {"isolation": tool.isolation, "concurrency": tool.concurrency}
 
 
 def _set(row: ToolCall, values: Mapping[str, Any]) -> None:

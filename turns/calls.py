@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from governance import CallStatus, ErrorType, Limit, recorder, registry, selectors
+from governance import CallStatus, ErrorType, Isolation, Limit, recorder, registry, selectors
 from governance import approvals as governance_approvals
 from governance.approvals import ApprovalRow
 from governance.selectors import CallRow
@@ -21,6 +21,11 @@ def ended_by(row: Any) -> dict[str, str] | None:
     if not row.ended_by_reason:
         return None
     return {"reason": row.ended_by_reason, "source": row.ended_by_source, "by": row.ended_by_name}
+
+
+def is_interruptible(row: CallRow) -> bool:
+    """Return whether a cancel can end the body of a call; else it only stops waiting for it."""
+    return row.isolation != Isolation.THREAD
 
 
 def elapsed_ms(row: CallRow, *, at: datetime) -> int:
@@ -84,7 +89,8 @@ def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None)
         "timeout_ms": row.timeout_ms,
         "timeout_source": row.timeout_source,
         "idle_timeout_ms": row.idle_timeout_ms or None,
-        "cancellable": row.cancellable,
+        "cancellable": True,
+        "interruptible": is_interruptible(row),
         "concurrency": row.concurrency,
         "expected_ms": _expected_ms(row.tool_name),
         "asked_timeout_ms": row.asked_timeout_ms,
@@ -138,7 +144,8 @@ def start_event(row: CallRow) -> TurnEvent:
             "timeout_ms": row.timeout_ms,
             "timeout_source": row.timeout_source,
             "idle_timeout_ms": row.idle_timeout_ms or None,
-            "cancellable": row.cancellable,
+            "cancellable": True,
+            "interruptible": is_interruptible(row),
             "concurrency": row.concurrency,
             "position": row.position,
             "expected_ms": _expected_ms(row.tool_name),

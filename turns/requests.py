@@ -22,8 +22,6 @@ from turns.sub_agents.cascades import Cascade, cancel_descendants
 
 SAID_AGAIN_WITHIN = timedelta(seconds=5)
 
-_NOT_BEGUN = (CallStatus.PENDING, CallStatus.AWAITING_APPROVAL)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelReceipt:
@@ -244,8 +242,6 @@ def _cancel_call(turn: Turn, tool_id: str, wish: CancelWish) -> tuple[OpOutcome,
         return OpOutcome.NOT_FOUND, ""
     if CallStatus(row.status).is_terminal or turn.status not in LIVE_STATUSES:
         return OpOutcome.ALREADY_FINISHED, row.status
-    if not row.cancellable and row.status not in _NOT_BEGUN:
-        return OpOutcome.NOT_CANCELLABLE, row.status
     cancellation = cancellation_by(wish, owner_id=turn.conversation.owner_id)
     wishes.write(
         turn,

@@ -196,7 +196,8 @@ class ToolQueued(Event):
 class ToolStart(Event):
     """A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time.
 
-    `asked_timeout_ms` is what it asked for above its ceiling, 0 = no limit.
+    `asked_timeout_ms` is what it asked for above its ceiling, 0 = no limit. Every call is `cancellable`; where it is not
+    `interruptible`, a cancel stops waiting for it, and its work may go on.
     """
 
     type: Literal["tool_start"]
@@ -210,6 +211,7 @@ class ToolStart(Event):
     concurrency: str
     position: int
     asked_timeout_ms: Limit = None
+    interruptible: bool = True
 
 
 class ToolProgress(Event):

@@ -69,7 +69,8 @@ CHAT_TEXTS: dict[str, Promise] = {
     "cancel_tool": _("Cancel {tool}"),
     "extend": _("+{seconds} s"),
     "extend_tool": _("Give {tool} {seconds} seconds more"),
-    "not_cancellable": _("This call cannot be cancelled alone; Cancel Turn ends the turn."),
+    "stop_waiting": _("Stop waiting"),
+    "stop_waiting_for": _("Stop waiting for {tool}; it may go on"),
     # A decision on a call
     "approval_title": _("{tool} wants to run. Allow it?"),
     "approval_title_of": _("{agent} wants to run {tool}. Allow it?"),

@@ -93,7 +93,6 @@ class ToolCallAdmin(ReadOnlyAdmin):
                     "call_id",
                     "isolation",
                     "concurrency",
-                    "cancellable",
                 ]
             },
         ),

@@ -122,8 +122,8 @@ class Tool:
     off: Callable[[], str] | None = None
 
     @property
-    def cancellable(self) -> bool:
-        """Whether the body can really be interrupted: a thread cannot (T7)."""
+    def interruptible(self) -> bool:
+        """Whether a cancel can end the body: for one in a thread it can only stop waiting (T7)."""
         return self.isolation is not Isolation.THREAD
 
     @property

@@ -59,8 +59,8 @@ def test_a_step_is_proposed_in_one_query(db, probe, django_assert_num_queries):
         3,
         "conversation",
     )
-    assert (known.isolation, known.concurrency, known.cancellable) == ("thread", "parallel", False)
-    assert (unknown.isolation, unknown.cancellable) == ("", True)
+    assert (known.isolation, known.concurrency) == ("thread", "parallel")
+    assert unknown.isolation == ""
 
 
 async def _live(call):

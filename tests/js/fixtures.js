@@ -53,6 +53,7 @@ export const starts = (id) => ({
   timeout_ms: 30_000,
   timeout_source: "override",
   cancellable: true,
+  interruptible: true,
 });
 
 /** @param {string} id @param {string} [status] @returns {Frame} */

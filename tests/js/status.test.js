@@ -1,16 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { canBeCancelled } from "../../static/webchat/js/status.js";
+import { canBeCancelled, canOnlyBeLeft } from "../../static/webchat/js/status.js";
 
-test("what waits can be taken back, whatever its tool", () => {
-  assert.equal(canBeCancelled({ status: "pending", cancellable: false }), true);
-});
-
-test("what runs can be cancelled only if its tool allows it", () => {
-  assert.equal(canBeCancelled({ status: "running", cancellable: true }), true);
-  assert.equal(canBeCancelled({ status: "running", cancellable: false }), false);
+test("what waits or runs can be cancelled, whatever its tool", () => {
+  assert.equal(canBeCancelled({ status: "pending" }), true);
+  assert.equal(canBeCancelled({ status: "running" }), true);
 });
 
 test("what has ended cannot be cancelled", () => {
-  assert.equal(canBeCancelled({ status: "succeeded", cancellable: true }), false);
+  assert.equal(canBeCancelled({ status: "succeeded" }), false);
+});
+
+test("what runs where nothing can end it can only be left", () => {
+  assert.equal(canOnlyBeLeft({ status: "running", interruptible: false }), true);
+  assert.equal(canOnlyBeLeft({ status: "running", interruptible: true }), false);
+  assert.equal(canOnlyBeLeft({ status: "pending", interruptible: false }), false);
 });

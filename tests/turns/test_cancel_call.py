@@ -3,6 +3,8 @@
 import pytest
 
 from governance import CancelSource
+from governance.runtime import load
+from tests.support import eventually
 from tests.turns.support import PROMISED_MS, Props, Stage, in_database
 from turns import requests
 from turns.models import CancelRequest
@@ -79,16 +81,29 @@ async def test_a_stored_request_keeps_a_call_from_starting_before_its_nudge_has_
     assert props.started == ["a"]
 
 
-async def test_a_thread_cannot_be_cancelled_and_says_so(stage: Stage, props: Props):
-    stage.play([call("a", "blocked")], [text("Fine.")])
+async def test_a_thread_is_left_behind_and_the_rest_of_the_turn_goes_on(stage: Stage, props: Props):
+    model = stage.play([call("a", "blocked"), call("b", "held")], [text("Fine.")])
     turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    assert stage.listener.find("tool_start", tool_id="a")["cancellable"] is False
-    assert (await stage.cancel_call(turn_id, "a")).outcome is OpOutcome.NOT_CANCELLABLE
-    assert await in_database(CancelRequest.objects.count) == 0
-    props.open("a")
+    await stage.running(turn_id, "a", "b")
+    told = stage.listener.find("tool_start", tool_id="a")
+    assert (told["cancellable"], told["interruptible"]) == (True, False)
+    assert stage.listener.find("tool_start", tool_id="b")["interruptible"] is True
+    before = load().abandoned
+
+    assert (await stage.cancel_call(turn_id, "a")).outcome is OpOutcome.ACCEPTED
+    ended = await stage.listener.until("tool_result", tool_id="a")
+
+    assert (ended["status"], ended["disposition"]) == ("abandoned", "indeterminate")
+    assert ended["ended_by"]["by"] == "ada"
+    assert load().abandoned == before + 1  # its thread counts until it has ended
+    props.open("b")
     assert (await stage.ended(turn_id)).status == "completed"
-    assert (await stage.calls(turn_id))["a"].status == "succeeded"
+    assert (await stage.calls(turn_id))["b"].status == "succeeded"
+    assert "may still be running" in model.requests[1].messages[-1].tool_results[0].content
+    assert (await stage.request(turn_id, "a")).outcome == "abandoned"
+    props.open("a")
+    await stage.listener.until("tool_settled", tool_id="a")
+    await eventually(lambda: load().abandoned == before)
 
 
 async def test_a_finished_or_unknown_call_is_left_alone(stage: Stage, props: Props):

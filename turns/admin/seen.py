@@ -11,6 +11,7 @@ from governance import CallStatus, WaitsFor
 from governance.admin.cells import NO_BREAK, NOTHING, span
 from governance.selectors import CallRow
 from turns.admin.rows import link
+from turns.calls import is_interruptible
 from turns.models import RunningTurn
 
 CALL_MARK = ":"  # between the ids of a turn and of its call, in the value of a button
@@ -67,10 +68,12 @@ class Seen:
         return text + self._button(row)
 
     def _button(self, row: CallRow) -> SafeString:
-        can_be = row.cancellable or row.status != CallStatus.RUNNING
-        if not self._may_cancel or not can_be or row.status == CallStatus.CANCELLING:
+        if not self._may_cancel or row.status == CallStatus.CANCELLING:
             return SafeString("")
         value = f"{self._turn.pk}{CALL_MARK}{row.call_id}"
+        if row.status == CallStatus.RUNNING and not is_interruptible(row):
+            label = _("Stop waiting for this call of %(tool)s") % {"tool": row.tool_name}
+            return button(value, text=_("Stop waiting"), label=label)
         label = _("Cancel this call of %(tool)s") % {"tool": row.tool_name}
         return button(value, text=_("Cancel"), label=label)
 

@@ -41,7 +41,7 @@ export function callFromWire(wire, clock) {
     idleTimeoutMs: wire.idle_timeout_ms ?? null,
     limitReached: String(wire.limit_reached ?? ""),
     waitsFor: wire.waits_for ? waitsForFrom(wire) : null,
-    cancellable: Boolean(wire.cancellable),
+    interruptible: wire.interruptible !== false,
     progress: wire.progress ?? null,
     total: wire.total ?? null,
     message: visible(String(wire.message ?? "")),
@@ -78,10 +78,7 @@ export function callFromQuestion(frame, ageMs, clock) {
 
 /** @param {Record<string, any>} frame a `tool_start` @param {number} ageMs @param {Clock} clock @returns {Call} */
 export function callFromStart(frame, ageMs, clock) {
-  return {
-    ...callFromWire({ ...frame, status: "running", elapsed_ms: ageMs }, clock),
-    cancellable: frame.cancellable !== false,
-  };
+  return callFromWire({ ...frame, status: "running", elapsed_ms: ageMs }, clock);
 }
 
 /** Other limits, in force at once. @param {Call} call @param {Record<string, any>} frame @returns {Call} */

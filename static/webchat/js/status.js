@@ -28,11 +28,17 @@ export const CLOSED = "closed";
 export const isCallOver = (status) => TERMINAL_CALL.has(status);
 
 /**
- * Whether a Cancel button is of use: what waits for its turn can be taken back, what runs only if its tool allows it.
- * @param {Readonly<{status: string, cancellable: boolean}>} call
+ * Whether a Cancel button is of use.
+ * @param {Readonly<{status: string}>} call
  */
-export const canBeCancelled = (call) =>
-  !isCallOver(call.status) && (call.cancellable || call.status === "pending" || call.status === "awaiting_approval");
+export const canBeCancelled = (call) => !isCallOver(call.status);
+
+/**
+ * Whether a cancel would only stop waiting for the call: it runs where nothing can end it.
+ * @param {Readonly<{status: string, interruptible: boolean}>} call
+ */
+export const canOnlyBeLeft = (call) =>
+  !call.interruptible && (call.status === "running" || call.status === "cancelling");
 
 /**
  * Whether a stop was asked for so long ago that it may be asked for again.

@@ -3,7 +3,7 @@
 import { isAsked } from "./approval.js";
 import { ApprovalForm } from "./approval_form.js";
 import { element, icon, setText } from "./dom.js";
-import { canBeCancelled, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "./status.js";
+import { canBeCancelled, canOnlyBeLeft, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "./status.js";
 import { linkTo } from "./sub_agents.js";
 import { visible } from "./visible.js";
 import {
@@ -158,8 +158,12 @@ export class ToolCallElement extends HTMLElement {
     // Who is asked says no with a button of its own; two of them would be one too many. The key still cancels.
     this.#cancel.hidden = !canBeCancelled(call) || isAsked(call);
     this.#cancel.disabled = isStopUnderWay(call, { now, frozenAt });
-    setText(this.#cancel, words.text("cancel"));
-    this.#cancel.setAttribute("aria-label", words.text("cancel_tool", { tool: call.name }));
+    const isLeft = canOnlyBeLeft(call);
+    setText(this.#cancel, words.text(isLeft ? "stop_waiting" : "cancel"));
+    this.#cancel.setAttribute(
+      "aria-label",
+      words.text(isLeft ? "stop_waiting_for" : "cancel_tool", { tool: call.name }),
+    );
     const isRunning = call.status === "running";
     this.#extend.hidden = !isRunning || !call.timeoutMs || isStopping || frozenAt !== null;
     this.#extend.setAttribute("aria-label", words.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
@@ -167,8 +171,7 @@ export class ToolCallElement extends HTMLElement {
     const verdict = verdictWords(words, call, viewer);
     setText(this.#verdict, verdict);
     this.#foot.hidden = !(isRunning || isLate || verdict);
-    const limit = call.cancellable || !isRunning ? limitWords(words, call) : words.text("not_cancellable");
-    setText(this.#limit, isLate ? lateWords(words, call) : isRunning ? limit : "");
+    setText(this.#limit, isLate ? lateWords(words, call) : isRunning ? limitWords(words, call) : "");
     setText(this.#change, isRunning ? limitChangeWords(words, call) : "");
     setText(this.#message, isRunning ? call.message : "");
     this.#showProgress(call, isOpen);

@@ -39,7 +39,7 @@
  *   idleTimeoutMs: number|null,
  *   waitsFor: Readonly<{kind: string, tool: string, isAlone: boolean}>|null,
  *   limitReached: string,
- *   cancellable: boolean,
+ *   interruptible: boolean,
  *   progress: number|null,
  *   total: number|null,
  *   message: string,

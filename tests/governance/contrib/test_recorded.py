@@ -102,7 +102,7 @@ async def test_every_call_is_a_row_that_the_admin_lists(executor):
         "exclusive",
         "async",
     )
-    assert (named.step, named.isolation, named.cancellable) == (2, "thread", False)
+    assert (named.step, named.isolation) == (2, "thread")
     assert "weigh" in await listed(await signed_in())
 
 

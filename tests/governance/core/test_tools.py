@@ -48,9 +48,9 @@ class TestDefinition:
             make_tool(function, isolation=isolation)
 
     def test_only_a_thread_cannot_be_interrupted(self):
-        assert not make_tool(count).cancellable
-        assert make_tool(count, isolation="process").cancellable
-        assert make_tool(fetch).cancellable
+        assert not make_tool(count).interruptible
+        assert make_tool(count, isolation="process").interruptible
+        assert make_tool(fetch).interruptible
 
     def test_an_unknown_concurrency_is_refused(self):
         with pytest.raises(ValueError, match="sometimes"):

@@ -663,6 +663,6 @@ def test_they_declare_how_they_are_governed(bench):
         writes = name == "git_commit"
         assert (tool.concurrency is Concurrency.EXCLUSIVE) == writes
         assert tool.side_effects == writes
-        assert tool.cancellable
+        assert tool.interruptible
     with pytest.raises(InvalidToolInput, match="message"):
         bench.registry.get("git_commit").validate({})
