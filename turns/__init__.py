@@ -1,1 +1,6 @@
 """Conversations and their turns: rows, history, chat models, and whoever runs them; knows no browser."""
+
+from turns.core.messages import MAIN_ARGUMENTS
+from turns.core.turns import TurnStatus
+
+__all__ = ["MAIN_ARGUMENTS", "TurnStatus"]

@@ -32,18 +32,21 @@ from webchat.lookout import lookout
 from webchat.markdown import with_html
 from webchat.operations import Asker
 from webchat.outbox import TRY_AGAIN, Outbox
-from webchat.protocol import PROTOCOL_VERSION, ClientFrame, Hello, Message, Ping, Resync, parse
+from webchat.protocol import (
+    PROTOCOL_VERSION,
+    ClientFrame,
+    CloseCode,
+    Hello,
+    Message,
+    Ping,
+    Resync,
+    parse,
+)
 from webchat.rates import TOO_MANY_FRAMES, TOO_MANY_SOCKETS, may_open, may_send
 
 logger = logging.getLogger(__name__)
 
 INTERNAL_ERROR = 1011
-RESTARTING = 1012
-BAD_FIRST_FRAME = 4400
-SIGNED_OUT = 4401
-NO_SUCH_CONVERSATION = 4404
-TOO_MANY = 4429
-COMING_BACK = 4000  # from a client: it opens another socket at once
 PULSE_ATTEMPTS = 3
 ARRIVAL_PATIENCE = 1.0  # seconds
 NO_LAYER = "none"  # no project calls a channel layer so
@@ -126,7 +129,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
     async def user_signed_out(self, message: dict[str, Any]) -> None:
         """Close if it was this socket's session that ended."""
         if message["session"] == session_fingerprint(self.scope):
-            self.outbox.close(SIGNED_OUT)
+            self.outbox.close(CloseCode.SIGNED_OUT)
 
     async def user_changed(self, message: dict[str, Any]) -> None:
         """Close if the user may not be here any more."""
@@ -147,13 +150,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
         """Send what the log has, and let the client come back to another process, or to this one's successor."""
         if self.groups_joined:
             await self._guarded(self.feed.catch_up())
-        self.outbox.close(RESTARTING)
+        self.outbox.close(CloseCode.RESTARTING)
 
     async def _enter(self) -> None:
         user = await current_user(self.scope)
         if not may_open(user.pk):
             self._put(operations.not_understood("too_many_sockets", TOO_MANY_SOCKETS))
-            self.outbox.close(TOO_MANY)
+            self.outbox.close(CloseCode.TOO_MANY)
             return
         self.user_id = user.pk
         self.conversation_id = operations.uuid_of(
@@ -200,7 +203,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
                     "bad_hello", _("The first frame must be “hello” with protocol 1.")
                 )
             )
-            self.outbox.close(BAD_FIRST_FRAME)
+            self.outbox.close(CloseCode.BAD_FIRST_FRAME)
             return
         asker = await self._asker()
         self.attendance = (await runtime.ensure_started()).attendance
@@ -260,7 +263,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             async with asyncio.timeout(app_settings.HELLO_TIMEOUT):
                 await self.greeted.wait()
         except TimeoutError:
-            self.outbox.close(BAD_FIRST_FRAME)
+            self.outbox.close(CloseCode.BAD_FIRST_FRAME)
         while not self.outbox.is_closing:
             await asyncio.sleep(app_settings.HEARTBEAT_INTERVAL)
             await self._join()
@@ -306,9 +309,9 @@ class ChatConsumer(AsyncWebsocketConsumer):
         try:
             await work
         except (SignedOut, NotAllowed):
-            self.outbox.close(SIGNED_OUT)
+            self.outbox.close(CloseCode.SIGNED_OUT)
         except ConversationNotFound:
-            self.outbox.close(NO_SUCH_CONVERSATION)
+            self.outbox.close(CloseCode.NO_SUCH_CONVERSATION)
         except TurnsError as error:
             self._put(operations.not_understood(error.code, error.sentence, about=about))
         except Exception:  # the edge: the client gets a sentence, the log gets the rest
@@ -321,13 +324,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
     def _refuse(self, error: ProtocolError) -> None:
         self._put(operations.not_understood(error.code, error.sentence))
         if not self.greeted.is_set():
-            self.outbox.close(BAD_FIRST_FRAME)
+            self.outbox.close(CloseCode.BAD_FIRST_FRAME)
         elif not self.bad_frames.allow():
-            self.outbox.close(TOO_MANY)
+            self.outbox.close(CloseCode.TOO_MANY)
 
     def _refuse_flood(self) -> None:
         self._put(operations.not_understood("too_many_frames", TOO_MANY_FRAMES))
-        self.outbox.close(TOO_MANY)
+        self.outbox.close(CloseCode.TOO_MANY)
 
     def _put(self, frame: Frame) -> None:
         self.outbox.put(encode(frame.model_dump(mode="json")))
@@ -345,8 +348,10 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _depart(self) -> None:
         # who is sent away by a server that restarts is still there: the grace begins when there is one again
-        if self.viewing is not None and self.outbox.close_code != RESTARTING:
-            await self.attendance.depart(self.viewing, comes_back=self.left_with == COMING_BACK)
+        if self.viewing is not None and self.outbox.close_code != CloseCode.RESTARTING:
+            await self.attendance.depart(
+                self.viewing, comes_back=self.left_with == CloseCode.COMING_BACK
+            )
 
     async def _end_tasks(self) -> None:
         for task in self.tasks:

@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from webchat.frame_parts import EndedBy, Late, Limit, Milliseconds, WaitsFor
 from webchat.protocol import PROTOCOL_VERSION
 
 Outcome = Literal["accepted", "already_finished", "not_found", "denied", "not_cancellable"]
 Seq = Annotated[int, Field(ge=0)]
-Milliseconds = Annotated[int, Field(ge=0)]
-Limit = Milliseconds | None
 
 
 class Frame(BaseModel):
@@ -134,9 +133,12 @@ class TurnStart(Event):
 
 
 class MessageEvent(Event):
-    """A finished message; `html` is sanitised."""
+    """A finished message; `html` is sanitised. One that is `interrupted` was cut off."""
 
     type: Literal["message"]
+    id: int
+    step: int
+    interrupted: bool
     role: Literal["user", "assistant"]
     content: list[dict[str, Any]]
     html: str
@@ -170,16 +172,6 @@ class ToolDecision(Event):
     remember: bool
 
 
-class WaitsFor(BaseModel):
-    """`call`: until the call `tool_id` has ended; `scope`: its conversation runs as many calls as it may; `slot`: so does the server."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    kind: Literal["call", "slot", "scope"]
-    tool_id: str
-    tool_name: str
-
-
 class ToolQueued(Event):
     """A call has waited for half a second, and for what; again when it waits for something else. Empty names name no call.
 
@@ -196,8 +188,8 @@ class ToolQueued(Event):
 class ToolStart(Event):
     """A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time.
 
-    `asked_timeout_ms` is what it asked for above its ceiling, 0 = no limit. Every call is `cancellable`; where it is not
-    `interruptible`, a cancel stops waiting for it, and its work may go on.
+    `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit.
+    Every call is `cancellable`; where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
     """
 
     type: Literal["tool_start"]
@@ -210,6 +202,7 @@ class ToolStart(Event):
     cancellable: bool
     concurrency: str
     position: int
+    expected_ms: Limit = None
     asked_timeout_ms: Limit = None
     interruptible: bool = True
 
@@ -260,7 +253,9 @@ class ToolResult(Event):
     status: str
     limit_reached: Literal["total", "idle", "turn", "approval"] | None
     duration_ms: Limit
-    ended_by: dict[str, Any] | None
+    ended_by: EndedBy | None
+    disposition: str
+    late: Late | None
 
 
 class ToolSettled(Event):
@@ -305,6 +300,7 @@ class TurnEnd(Event):
     status: Literal["completed", "cancelled", "failed", "timed_out", "interrupted"]
     duration_ms: Limit
     usage: dict[str, Any]
+    error_code: str | None
 
 
 class CancelAcknowledged(Event):

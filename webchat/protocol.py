@@ -3,6 +3,7 @@
 Pure: no socket, no database. The shapes are also the source of the JSON Schemas in `docs/protocol.md`.
 """
 
+from enum import IntEnum
 from typing import Annotated, Literal, Self
 
 from django.utils.translation import gettext as _
@@ -22,6 +23,17 @@ from webchat.problems import sentence_for
 
 PROTOCOL_VERSION = 1
 MAX_LIMIT_MS = 31_536_000_000  # a year: enough for everything, small enough for every database
+
+
+class CloseCode(IntEnum):
+    """Why a socket is closed; a client that comes back at once says so."""
+
+    RESTARTING = 1012
+    COMING_BACK = 4000
+    BAD_FIRST_FRAME = 4400
+    SIGNED_OUT = 4401
+    NO_SUCH_CONVERSATION = 4404
+    TOO_MANY = 4429
 
 
 def _without_nul(text: str) -> str:

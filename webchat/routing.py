@@ -9,8 +9,9 @@ from channels.sessions import SessionMiddlewareStack
 from django.urls import path, re_path
 
 from webchat import tokens
-from webchat.consumers import NO_SUCH_CONVERSATION, SIGNED_OUT, ChatConsumer
+from webchat.consumers import ChatConsumer
 from webchat.origins import SiteOriginValidator
+from webchat.protocol import CloseCode
 
 
 class TokenAuthentication:
@@ -30,7 +31,7 @@ class TokenAuthentication:
             return
         user = await tokens.find_user_async(token)
         if user is None:
-            await Refusal.as_asgi(code=SIGNED_OUT)(scope, receive, send)
+            await Refusal.as_asgi(code=CloseCode.SIGNED_OUT)(scope, receive, send)
             return
         known: Any = {**scope, "user": user, "token": token}
         await (self._with_origin if b"origin" in headers else self._inner)(known, receive, send)
@@ -68,7 +69,7 @@ class Refusal(AsyncWebsocketConsumer):
 
 # Django's functions take applications here, which their types do not know.
 _chat: Any = ChatConsumer.as_asgi()
-_elsewhere: Any = Refusal.as_asgi(code=NO_SUCH_CONVERSATION)
+_elsewhere: Any = Refusal.as_asgi(code=CloseCode.NO_SUCH_CONVERSATION)
 websocket_urlpatterns: Any = [
     path("ws/conversations/<str:conversation_id>/", _chat),
     re_path(r"", _elsewhere),

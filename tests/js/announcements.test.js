@@ -24,7 +24,7 @@ const words = new Words(
   "en",
 );
 
-/** @param {Array<import("../../static/webchat/js/types.js").Frame>} before @param {Array<import("../../static/webchat/js/types.js").Frame>} after */
+/** @param {Array<import("./fixtures.js").Sketch>} before @param {Array<import("./fixtures.js").Sketch>} after */
 const said = (before, after) => {
   const known = opened(...before);
   return announcementsOf(known, play(known, after), words);
@@ -45,6 +45,7 @@ test("several ends at once are one sentence", () => {
 });
 
 test("the calls of a turn that is being ended are not told one by one", () => {
+  /** @type {import("./fixtures.js").Sketch} */
   const aborted = { type: "turn_abort", reason: "user", source: "button", by: "ada" };
   assert.deepEqual(said(numbered([...running, aborted]), numbered([results("a", "cancelled")], 6)), []);
 });
@@ -58,7 +59,7 @@ test("a cancelled turn is said calmly, a failed one is urgent", () => {
 
 test("text and progress are not said", () => {
   const quiet = [
-    { type: "text_delta", turn_id: TURN, text: "Hello", offset: 0 },
+    { type: /** @type {const} */ ("text_delta"), turn_id: TURN, text: "Hello", offset: 0 },
     ...numbered([{ type: "tool_progress", tool_id: "a", elapsed_ms: 5_000, message: "x" }], 5),
   ];
   assert.deepEqual(said(numbered(running), quiet), []);

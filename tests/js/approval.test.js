@@ -8,6 +8,7 @@ import { canBeCancelled } from "../../static/webchat/js/status.js";
 import { verdictWords, Words } from "../../static/webchat/js/words.js";
 import { asks, CLOCK, EMPTY_SNAPSHOT, ends, numbered, opened, play, results, START, starts, TURN } from "./fixtures.js";
 
+/** @type {import("./fixtures.js").Sketch} */
 const QUESTION = {
   type: "tool_approval",
   tool_id: "a",
@@ -17,9 +18,9 @@ const QUESTION = {
   can_remember: true,
   description: "Wait.",
 };
-/** @param {string} decision @param {Record<string, unknown>} [more] */
+/** @param {"approved"|"denied"|"expired"} decision @param {Record<string, unknown>} [more] */
 const decided = (decision, more = {}) => ({
-  type: "tool_decision",
+  type: /** @type {const} */ ("tool_decision"),
   tool_id: "a",
   decision,
   by: "ada",

@@ -20,7 +20,7 @@ class World {
     url: "ws://test/",
     lastSeq: () => this.seen,
     onFrame: (frame) => {
-      if (frame.type === "snapshot" || frame.seq !== undefined) this.seen = frame.seq ?? 0;
+      if ("seq" in frame) this.seen = frame.seq;
     },
     onStatus: (status) => this.statuses.push(status),
     surroundings: {

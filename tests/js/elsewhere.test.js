@@ -21,9 +21,10 @@ const QUESTION = {
   can_remember: true,
   description: "",
 };
+/** @type {import("./fixtures.js").Sketch} */
 const own = { type: "tool_approval", tool_id: "a", tool_name: "wait", input: {}, expires_in_ms: 60_000 };
 
-/** @param {Array<object>} questions @param {Array<object>} [conversations] */
+/** @param {Array<object>} questions @param {Array<object>} [conversations] @returns {import("./fixtures.js").Sketch} */
 const overview = (questions, conversations = []) => ({ type: "overview", questions, conversations });
 
 /** @param {"decide_tool"|"cancel_tool"} kind */

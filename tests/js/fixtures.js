@@ -5,11 +5,13 @@ import { INITIAL_STATE, reduce } from "../../static/webchat/js/reducer.js";
 /** @typedef {import("../../static/webchat/js/types.js").State} State */
 /** @typedef {import("../../static/webchat/js/types.js").Frame} Frame */
 /** @typedef {import("../../static/webchat/js/types.js").LocalEvent} LocalEvent */
+/** @template Each @typedef {Each extends {type: infer Type} ? {type: Type} & Partial<Each> : never} SketchOf */
+/** @typedef {SketchOf<Frame>} Sketch What a test says of a frame: its type, and the fields that matter to the test. */
 
 export const TURN = "turn-1";
 export const CLOCK = Object.freeze({ now: 1_000, wall: Date.parse("2030-01-01T00:00:00Z") });
 
-/** @type {Frame} */
+/** @type {import("../../static/webchat/js/net/wire.js").SnapshotFrame} */
 export const EMPTY_SNAPSHOT = {
   type: "snapshot",
   seq: 0,
@@ -18,22 +20,24 @@ export const EMPTY_SNAPSHOT = {
   turns: [],
   active_turns: [],
   has_earlier: false,
+  parked: null,
 };
 
-/** @param {State} state @param {ReadonlyArray<Frame|LocalEvent>} events @param {import("../../static/webchat/js/types.js").Clock} [clock] */
+/** @param {State} state @param {ReadonlyArray<Sketch|LocalEvent>} events @param {import("../../static/webchat/js/types.js").Clock} [clock] */
 export const play = (state, events, clock = CLOCK) =>
-  events.reduce((known, event) => reduce(known, event, clock), state);
+  events.reduce((known, event) => reduce(known, /** @type {Frame|LocalEvent} */ (event), clock), state);
 
-/** @param {...(Frame|LocalEvent)} events */
+/** @param {...(Sketch|LocalEvent)} events */
 export const opened = (...events) => play(INITIAL_STATE, [{ type: "welcome", user: "ada" }, EMPTY_SNAPSHOT, ...events]);
 
-/** Numbered events of one turn, from `first` on. @param {Array<Frame>} events @param {number} [first] @param {string} [turnId] @returns {Array<Frame>} */
+/** Numbered events of one turn, from `first` on. @param {ReadonlyArray<Sketch>} events @param {number} [first] @param {string} [turnId] @returns {Array<Sketch>} */
 export const numbered = (events, first = 1, turnId = TURN) =>
   events.map((event, index) => ({ seq: first + index, turn_id: turnId, at: "2030-01-01T00:00:00Z", ...event }));
 
+/** @type {SketchOf<import("../../static/webchat/js/net/wire.js").TurnStartEvent>} */
 export const START = { type: "turn_start", user_message: "wait 20", turn_timeout_ms: 600_000 };
 
-/** @param {...string} ids @returns {Frame} */
+/** @param {...string} ids @returns {Sketch} */
 export const asks = (...ids) => ({
   type: "message",
   role: "assistant",
@@ -44,7 +48,7 @@ export const asks = (...ids) => ({
   html: "<p>On it.</p>",
 });
 
-/** @param {string} id @returns {Frame} */
+/** @param {string} id @returns {Sketch} */
 export const starts = (id) => ({
   type: "tool_start",
   tool_id: id,
@@ -56,7 +60,7 @@ export const starts = (id) => ({
   interruptible: true,
 });
 
-/** @param {string} id @param {string} [status] @returns {Frame} */
+/** @param {string} id @param {import("../../static/webchat/js/net/wire.js").CallStatus} [status] @returns {Sketch} */
 export const results = (id, status = "succeeded") => ({
   type: "tool_result",
   tool_id: id,
@@ -68,5 +72,5 @@ export const results = (id, status = "succeeded") => ({
   ended_by: status === "cancelled" ? { reason: "user", source: "button", by: "ada" } : null,
 });
 
-/** @param {string} [status] @returns {Frame} */
+/** @param {import("../../static/webchat/js/net/wire.js").TurnEndEvent["status"]} [status] @returns {Sketch} */
 export const ends = (status = "completed") => ({ type: "turn_end", status, duration_ms: 20_000, usage: {} });

@@ -34,7 +34,7 @@ test("what was at rest and begins to work has another place in the list; what wo
 
 test("what an overview says of the list: all that are not at rest, and the latest with its title", () => {
   const conversations = [{ conversation_id: "a", standing: "working", asked_in: [] }];
-  const overview = { type: "overview", conversations, questions: [] };
+  const overview = { type: /** @type {const} */ ("overview"), conversations, questions: [] };
   const of = (/** @type {object|null} */ latest) => toldOf(opened({ ...overview, latest }));
   assert.deepEqual(of(null), [told("a", "", "working")]);
   assert.deepEqual(of({ conversation_id: "a", title: "One" }), [told("a", "One", "working")]);

@@ -39,7 +39,7 @@ test("a gap is noticed, nothing beyond it is applied, and filling it goes on", (
 });
 
 const RETRYING = {
-  type: "error",
+  type: /** @type {const} */ ("error"),
   code: "retrying",
   message: "The model is busy; retrying in 4 s.",
   reason: "The model is busy",
@@ -51,6 +51,7 @@ test("the note that a request is repeated stays until the answer comes, or the t
   const turn = only(opened(...waiting));
   assert.equal(turn.errorMessage, "The model is busy; retrying in 4 s.");
   assert.deepEqual(turn.retry, { reason: "The model is busy", at: CLOCK.now + 4_000 });
+  /** @type {import("./fixtures.js").Sketch} */
   const text = { type: "text_delta", turn_id: TURN, text: "Here", offset: 0 };
   const [abort] = numbered([{ type: "turn_abort", reason: "user", source: "button", by: null }], 3);
   const [lost] = numbered([ends("interrupted")], 3);
@@ -76,7 +77,7 @@ test("a snapshot tells that a request is repeated, as the event did", () => {
 });
 
 test("no call is left running by any end of its turn", () => {
-  for (const status of ["completed", "cancelled", "failed", "timed_out", "interrupted"]) {
+  for (const status of /** @type {const} */ (["completed", "cancelled", "failed", "timed_out", "interrupted"])) {
     const turn = only(opened(...numbered([START, asks("a", "b"), starts("a"), ends(status)])));
     assert.ok(Object.values(turn.calls).every((call) => isCallOver(call.status)));
     assert.equal(turn.stoppingAt, null);
@@ -171,7 +172,7 @@ test("after a snapshot of an ended turn no card is open, and its ending is known
 test("streamed text counts code points, drops what it has, and asks again for what it lost", () => {
   const running = opened(...numbered([START]));
   const delta = (/** @type {string} */ text, /** @type {number} */ offset) => ({
-    type: "text_delta",
+    type: /** @type {const} */ ("text_delta"),
     turn_id: TURN,
     text,
     offset,
@@ -188,7 +189,10 @@ test("streamed text counts code points, drops what it has, and asks again for wh
 });
 
 test("a finished message replaces the streamed text; text that no message replaced stays, marked", () => {
-  const streamed = [...numbered([START]), { type: "text_delta", turn_id: TURN, text: "On", offset: 0 }];
+  const streamed = [
+    ...numbered([START]),
+    { type: /** @type {const} */ ("text_delta"), turn_id: TURN, text: "On", offset: 0 },
+  ];
   const finished = only(opened(...streamed, ...numbered([asks("a")], 2)));
   assert.equal(finished.partial, "");
   const cut = only(opened(...streamed, ...numbered([ends("interrupted")], 2)));
@@ -199,7 +203,7 @@ test("a finished message replaces the streamed text; text that no message replac
 
 test("progress never goes backwards", () => {
   const progress = (/** @type {number} */ done) => ({
-    type: "tool_progress",
+    type: /** @type {const} */ ("tool_progress"),
     tool_id: "a",
     elapsed_ms: 5_000,
     progress: done,
@@ -288,6 +292,7 @@ test("a cancel word that took effect is no message", () => {
 });
 
 test("the answer to a cancel word comes after the end, and a page that is opened later has it too", () => {
+  /** @type {import("./fixtures.js").Sketch} */
   const answer = { type: "cancel_acknowledged", said: "stop", text: "Cancelled.", source: "typed" };
   const live = only(opened(...numbered([START, ends("cancelled"), answer])));
   const turns = [{ turn_id: TURN, status: "cancelled", user_message: "wait 20", acknowledgements: [answer] }];
@@ -308,6 +313,7 @@ test("a note of a turn stays after its end, also on a page that is opened later"
 });
 
 test("the end of a call that was given up shows live what a page shows that is opened later", () => {
+  /** @type {import("./fixtures.js").Sketch} */
   const settled = { type: "tool_settled", tool_id: "a", status: "abandoned", kind: "returned", after_ms: 7_300 };
   const events = numbered([START, asks("a"), starts("a"), results("a", "abandoned"), ends("cancelled"), settled]);
   assert.deepEqual(only(opened(...events)).calls.a?.late, { kind: "returned", afterMs: 7_300 });
@@ -315,7 +321,11 @@ test("the end of a call that was given up shows live what a page shows that is o
 });
 
 test("a call that waits shows for what, live and on a page that is opened meanwhile", () => {
-  const waits = { waits_for: { kind: "call", tool_id: "a", tool_name: "wait" }, concurrency: "exclusive" };
+  const waits = {
+    waits_for: { kind: /** @type {const} */ ("call"), tool_id: "a", tool_name: "wait" },
+    concurrency: "exclusive",
+  };
+  /** @type {import("./fixtures.js").Sketch} */
   const queued = { type: "tool_queued", tool_id: "b", ...waits };
   const live = only(opened(...numbered([START, asks("a", "b"), starts("a"), queued]))).calls.b;
   const wire = { tool_id: "b", tool_name: "wait", status: "pending", ...waits };
@@ -344,7 +354,7 @@ test("what waits behind the running turn is counted", () => {
 
 test("the limit that an admin changes is shown with who changed it", () => {
   const changed = {
-    type: "tool_deadline",
+    type: /** @type {const} */ ("tool_deadline"),
     tool_id: "a",
     timeout_ms: 60_000,
     timeout_source: "override",
@@ -360,6 +370,7 @@ test("the limit that an admin changes is shown with who changed it", () => {
 });
 
 test("a repaired call says so, a settled one keeps its result", () => {
+  /** @type {import("./fixtures.js").Sketch} */
   const repaired = { type: "history_repaired", repairs: [{ tool_id: "a" }, { tool_id: "b" }] };
   const turn = only(
     opened(...numbered([START, asks("a", "b"), starts("a"), results("b"), ends("interrupted"), repaired])),

@@ -7,6 +7,7 @@ import { asks, EMPTY_SNAPSHOT, numbered, opened, starts, TURN } from "./fixtures
 const PLACE = "11111111-2222-3333-4444-555555555555";
 const REPORT = { turn_id: "child", conversation_id: PLACE, agent: "researcher", status: "completed", text: "Gold." };
 const BLOCK = { type: "text", text: "[SUB-AGENT] … Gold.", sub_agent: REPORT };
+/** @type {Array<import("./fixtures.js").Sketch>} */
 const carried = [
   { type: "turn_queued", user_message: "Report of researcher", client_id: null, source: "sub_agent" },
   { type: "turn_start", user_message: "Report of researcher", source: "sub_agent", reports: [REPORT] },
@@ -16,6 +17,7 @@ const carried = [
 const shown = (state) => state.turns[0]?.items.map((item) => [item.kind, "text" in item ? item.text : ""]);
 
 test("a card learns where its sub-agent works", () => {
+  /** @type {import("./fixtures.js").Sketch} */
   const started = { type: "sub_agent", tool_id: "c1", agent: "researcher", child_conversation_id: PLACE };
   const state = opened(...numbered([{ type: "turn_start", user_message: "go" }, asks("c1"), starts("c1"), started]));
   assert.deepEqual(state.turns[0]?.calls.c1?.subAgent, { agent: "researcher", conversationId: PLACE });
@@ -33,6 +35,7 @@ test("a turn that carries a report shows the report, and nothing that was typed"
 });
 
 test("a report that comes with a message stands before it, once", () => {
+  /** @type {import("./fixtures.js").Sketch} */
   const start = { type: "turn_start", user_message: "and now?", source: "typed", reports: [REPORT, REPORT] };
   assert.deepEqual(shown(opened(...numbered([start]))), [
     ["report", "Gold."],

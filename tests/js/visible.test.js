@@ -66,7 +66,7 @@ test("the same holds in a question: name, agent, host, description and arguments
     description: "Reads.\nNo\u202eting.",
     sub_agent: { child_conversation_id: "c", agent: "help\u2800er" },
   };
-  const call = callFromQuestion(frame, 0, CLOCK);
+  const call = callFromQuestion(/** @type {any} */ (frame), 0, CLOCK);
   assert.equal(call.name, "re\\u{200b}ad");
   assert.equal(call.subAgent?.agent, "help\\u{2800}er");
   assert.equal(call.approval?.host, "p\\u{0430}ypal.com");
@@ -81,6 +81,7 @@ test("the same holds on a card: its head line and what its tool says meanwhile",
   const long = shortInput({ command: `${"x".repeat(119)}😀 and more` });
   assert.equal(long, `${"x".repeat(119)}…`);
   assert.equal(callFromWire({ tool_id: "a", message: "50\u200b %" }, CLOCK).message, "50\\u{200b} %");
+  /** @type {import("./fixtures.js").Sketch} */
   const progress = { type: "tool_progress", tool_id: "a", message: "half\u2800way" };
   const state = opened(...numbered([START, asks("a")]), ...numbered([progress], 3));
   assert.equal(state.turns[0]?.calls.a?.message, "half\\u{2800}way");

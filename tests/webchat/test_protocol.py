@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from webchat import schemas
+from webchat import schemas, wire_script
 from webchat.api import api
 from webchat.exceptions import ProtocolError
+from webchat.frame_schemas import schema_of
 from webchat.frames import ANSWERS, EVENTS, type_of
 from webchat.problems import sentence_for
 from webchat.protocol import CLIENT_FRAMES, CancelTurn, Hello, Message, SetDeadline, parse
 
-DOCS = Path(__file__).parents[2] / "docs" / "protocol.md"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / schemas.PAGE
 KIB_64 = 65_536
 
 
@@ -111,10 +113,22 @@ def test_an_unknown_kind_of_problem_still_has_words():
 
 def test_the_docs_have_todays_schemas():
     page = DOCS.read_text("utf-8")
-    assert schemas.refresh(page) == page, "run: python -m webchat.schemas docs/protocol.md"
+    assert schemas.refresh(page) == page, "run: python -m webchat.schemas"
     documented = set(re.findall(r"^#### `(\w+)`$", page, flags=re.MULTILINE))
-    frames = {schemas.schema_of(frame)["properties"]["type"]["const"] for frame in CLIENT_FRAMES}
+    frames = {schema_of(frame)["properties"]["type"]["const"] for frame in CLIENT_FRAMES}
     assert documented == frames | {type_of(frame) for frame in (*ANSWERS, *EVENTS)}
+
+
+def test_the_page_has_todays_constants_and_types():
+    script = (ROOT / wire_script.SCRIPT).read_text("utf-8")
+    assert wire_script.render() == script, "run: python -m webchat.schemas"
+    for frame in (*CLIENT_FRAMES, *ANSWERS, *EVENTS):
+        name = schema_of(frame)["properties"]["type"]["const"]
+        assert f'type: "{name}"' in script
+
+
+def test_the_schemas_refer_to_nothing_that_is_not_there():
+    assert "$ref" not in DOCS.read_text("utf-8")
 
 
 def test_the_schemas_are_json_and_name_every_required_field():

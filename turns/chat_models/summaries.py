@@ -9,12 +9,13 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from turns.core.messages import MAIN_ARGUMENTS
+
 MAX_QUOTED_LINES = 15
 MAX_QUOTED_LENGTH = 1_200
 MAX_REPORTS = 12
 _TITLE_LENGTH = 80
 
-_MAIN_ARGUMENTS = ("command", "url", "path", "seconds", "message")
 # Results that are written for the model begin with a mark; sentences about the call itself begin with "It".
 _MARKED = re.compile(r"\[(?:TIMEOUT|CANCELLED|ERROR|INTERRUPTED|EXPIRED)\] (?P<sentences>.*)")
 _DENIED = re.compile(r"\[DENIED\] (?P<said>.*)\nIt had no effect\..*", re.DOTALL)
@@ -122,7 +123,7 @@ def _take_warning(content: str) -> tuple[str, str]:
 
 
 def _title(arguments: Mapping[str, Any]) -> str:
-    value = next((arguments[name] for name in _MAIN_ARGUMENTS if name in arguments), None)
+    value = next((arguments[name] for name in MAIN_ARGUMENTS if name in arguments), None)
     if not isinstance(value, str | int | float):
         return ""
     text = f"{value:g} s" if isinstance(value, int | float) else " ".join(value.split())

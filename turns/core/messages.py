@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 Role = Literal["user", "assistant"]
+# Where a line has room for one argument of a call, it is the first of these that the call has.
+MAIN_ARGUMENTS = ("command", "url", "path", "query", "task", "message", "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ export function approvalFromWire(wire, ageMs, clock) {
   };
 }
 
-/** @param {Call} call @param {Record<string, any>} frame a `tool_decision` @returns {Call} */
+/** @param {Call} call @param {import("./net/wire.js").ToolDecisionEvent} frame @returns {Call} */
 export function withDecision(call, frame) {
   const decision = String(frame.decision ?? "");
   const known = call.approval ?? { canRemember: false, host: "", description: "", expiresAt: null };

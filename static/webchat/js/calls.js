@@ -1,6 +1,7 @@
 /** One tool call as the page knows it: made from the wire's fields, and brought to its one end. */
 
 import { approvalFromWire } from "./approval.js";
+import { CANCEL_REASONS } from "./net/wire.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
 import { visible } from "./visible.js";
@@ -8,18 +9,6 @@ import { visible } from "./visible.js";
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").EndedBy} EndedBy */
 /** @typedef {import("./types.js").Clock} Clock */
-
-const REASONS = new Set([
-  "user",
-  "admin",
-  "parent",
-  "disconnect",
-  "timeout",
-  "loop",
-  "superseded",
-  "shutdown",
-  "error",
-]);
 
 /**
  * A call from any object with the wire's names: a snapshot's call, a `tool_result` nobody announced, a tool_use block.
@@ -70,18 +59,18 @@ export const waitsForFrom = (wire) => ({
 /** How a call ended that had been given up. @param {Record<string, any>} wire */
 export const lateFrom = (wire) => ({ kind: String(wire.kind ?? ""), afterMs: wire.after_ms ?? null });
 
-/** @param {Record<string, any>} frame a `tool_approval` @param {number} ageMs @param {Clock} clock @returns {Call} */
+/** @param {import("./net/wire.js").ToolApprovalEvent} frame @param {number} ageMs @param {Clock} clock @returns {Call} */
 export function callFromQuestion(frame, ageMs, clock) {
   const call = callFromWire({ ...frame, status: "awaiting_approval" }, clock);
   return { ...call, approval: approvalFromWire(frame, ageMs, clock) };
 }
 
-/** @param {Record<string, any>} frame a `tool_start` @param {number} ageMs @param {Clock} clock @returns {Call} */
+/** @param {import("./net/wire.js").ToolStartEvent} frame @param {number} ageMs @param {Clock} clock @returns {Call} */
 export function callFromStart(frame, ageMs, clock) {
   return callFromWire({ ...frame, status: "running", elapsed_ms: ageMs }, clock);
 }
 
-/** Other limits, in force at once. @param {Call} call @param {Record<string, any>} frame @returns {Call} */
+/** Other limits, in force at once. @param {Call} call @param {import("./net/wire.js").ToolDeadlineEvent} frame @returns {Call} */
 export function moveLimits(call, frame) {
   const timeoutMs = frame.timeout_ms ?? null;
   const idleTimeoutMs = frame.idle_timeout_ms ?? null;
@@ -105,7 +94,7 @@ export function nameOf(user) {
   return "";
 }
 
-/** The one result of a call; a second one changes nothing. @param {Call} call @param {Record<string, any>} frame @returns {Call} */
+/** The one result of a call; a second one changes nothing. @param {Call} call @param {import("./net/wire.js").ToolResultEvent} frame @returns {Call} */
 export function settleCall(call, frame) {
   if (isCallOver(call.status) && call.status !== "closed") return call;
   return {
@@ -115,7 +104,6 @@ export function settleCall(call, frame) {
     isError: Boolean(frame.is_error),
     errorType: String(frame.error_type ?? ""),
     durationMs: frame.duration_ms ?? null,
-    timeoutMs: frame.timeout_ms ?? call.timeoutMs,
     limitReached: String(frame.limit_reached ?? call.limitReached),
     endedBy: endedByFrom(frame.ended_by),
     stoppingAt: null,
@@ -130,7 +118,7 @@ export function settleCall(call, frame) {
 export function endedByFrom(wire) {
   if (!wire) return null;
   if (typeof wire === "string") {
-    return REASONS.has(wire) ? { reason: wire, source: "", by: "" } : { reason: "", source: "", by: wire };
+    return CANCEL_REASONS.includes(wire) ? { reason: wire, source: "", by: "" } : { reason: "", source: "", by: wire };
   }
   const reason = String(wire.reason ?? wire.ended_reason ?? "");
   const source = String(wire.source ?? "");

@@ -3,6 +3,8 @@
  * without ever giving up. What the frames mean is not its business.
  */
 
+import { CLOSE_CODES, PROTOCOL_VERSION } from "./net/wire.js";
+
 /** @typedef {import("./types.js").ConnectionStatus} ConnectionStatus */
 /** @typedef {import("./types.js").Frame} Frame */
 /**
@@ -22,7 +24,6 @@
  * @property {Surroundings} [surroundings]
  */
 
-const PROTOCOL = 1;
 const HEARTBEAT_MS = 15_000;
 export const SILENCE_MS = HEARTBEAT_MS * 1.5;
 export const PROBE_MS = 4_000;
@@ -33,13 +34,16 @@ const LAST_DELAY_MS = 10_000;
 const LAST_ATTEMPT = 6;
 const OPEN = 1;
 const NORMAL_CLOSURE = 1000;
-/** Told to the server where a new socket follows: nobody leaves. */
-const COMING_BACK = 4000;
 
 /** Close codes after which it makes no sense to come back. @type {Readonly<Record<number, ConnectionStatus>>} */
-const FINAL = { 4400: "outdated", 4401: "signed_out", 4403: "not_found", 4404: "not_found" };
+const FINAL = {
+  [CLOSE_CODES.BAD_FIRST_FRAME]: "outdated",
+  [CLOSE_CODES.SIGNED_OUT]: "signed_out",
+  [CLOSE_CODES.NO_SUCH_CONVERSATION]: "not_found",
+  4403: "not_found",
+};
 /** @type {Readonly<Record<number, ConnectionStatus>>} */
-const RETRIED = { 1012: "restarting", 4429: "busy" };
+const RETRIED = { [CLOSE_CODES.RESTARTING]: "restarting", [CLOSE_CODES.TOO_MANY]: "busy" };
 
 /** @type {Surroundings} */
 const BROWSER = {
@@ -84,7 +88,7 @@ export class Connection {
     this.#connect();
   }
 
-  /** @param {Frame} frame @returns {boolean} whether it was handed to the socket */
+  /** @param {import("./net/wire.js").ClientFrame} frame @returns {boolean} whether it was handed to the socket */
   send(frame) {
     if (!this.isReady) return false;
     this.#socket?.send(JSON.stringify(frame));
@@ -149,7 +153,7 @@ export class Connection {
   /** @param {WebSocket} socket */
   #sayHello(socket) {
     const after = this.#wholeNext ? null : this.#wiring.lastSeq();
-    const hello = { type: "hello", protocol: PROTOCOL };
+    const hello = { type: "hello", protocol: PROTOCOL_VERSION };
     socket.send(JSON.stringify(after === null ? hello : { ...hello, after }));
   }
 
@@ -158,7 +162,7 @@ export class Connection {
     const frame = /** @type {Frame} */ (JSON.parse(text));
     this.#watch(SILENCE_MS, () => this.#doubt());
     if (frame.type === "welcome") {
-      if (frame.protocol !== PROTOCOL) {
+      if (frame.protocol !== PROTOCOL_VERSION) {
         this.#end("outdated");
         return;
       }
@@ -208,7 +212,7 @@ export class Connection {
       return;
     }
     this.#report(RETRIED[code] ?? this.#lostStatus());
-    if (code === 4429) this.#attempt = Math.max(this.#attempt, LAST_ATTEMPT);
+    if (code === CLOSE_CODES.TOO_MANY) this.#attempt = Math.max(this.#attempt, LAST_ATTEMPT);
     this.#around.forget(this.#retry);
     const delay = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#attempt);
     this.#attempt = Math.min(this.#attempt + 1, LAST_ATTEMPT);
@@ -228,7 +232,8 @@ export class Connection {
     this.#report(status);
   }
 
-  #drop(code = COMING_BACK) {
+  /** A new socket follows, unless the code says otherwise: nobody leaves. */
+  #drop(code = Number(CLOSE_CODES.COMING_BACK)) {
     this.#around.forget(this.#watchdog);
     this.#watchdog = null;
     this.#isWelcome = false;

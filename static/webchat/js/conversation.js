@@ -169,7 +169,7 @@ export class Conversation {
     this.#connection.send({ type: "resync", turn_id: turn.id });
   }
 
-  /** A refused message goes back to who wrote it. @param {State} before @param {Frame} frame */
+  /** A refused message goes back to who wrote it. @param {State} before @param {import("./net/wire.js").ProblemFrame} frame */
   #giveBack(before, frame) {
     const isRefused = (/** @type {State} */ { outbox }) => outbox.every(({ clientId }) => clientId !== frame.client_id);
     const refused = before.outbox.find((message) => message.clientId === frame.client_id);
@@ -183,7 +183,7 @@ export class Conversation {
     this.#connection.catchUp({ whole });
   }
 
-  /** @param {Frame} heartbeat */
+  /** @param {import("./net/wire.js").HeartbeatFrame} heartbeat */
   #compare(heartbeat) {
     if (disagreement(this.#state, heartbeat) === null) return;
     setTimeout(() => {
@@ -200,12 +200,21 @@ export class Conversation {
   }
 }
 
-/** @param {Operation} operation @returns {Frame} */
-function operationFrame({ kind, opId, turnId, toolId, extendMs, decision, remember, reason }) {
-  if (kind === "resume_conversation") return { type: kind, op_id: opId };
-  const frame = { type: kind, op_id: opId, turn_id: turnId };
-  if (kind === "cancel_turn" || kind === "continue_turn") return frame;
-  if (kind === "cancel_tool") return { ...frame, tool_id: toolId };
-  if (kind === "set_deadline") return { ...frame, tool_id: toolId, extend_ms: extendMs };
-  return { ...frame, tool_id: toolId, decision, remember: remember ? "conversation" : null, reason: reason ?? "" };
+/** @param {Operation} operation @returns {import("./net/wire.js").ClientFrame} */
+function operationFrame({ kind, opId, turnId, toolId, extendMs, decision = "deny", remember, reason = "" }) {
+  const turn = { op_id: opId, turn_id: turnId };
+  const call = { ...turn, tool_id: toolId };
+  switch (kind) {
+    case "resume_conversation":
+      return { type: kind, op_id: opId };
+    case "cancel_turn":
+    case "continue_turn":
+      return { type: kind, ...turn };
+    case "cancel_tool":
+      return { type: kind, ...call };
+    case "set_deadline":
+      return { type: kind, ...call, extend_ms: extendMs };
+    case "decide_tool":
+      return { type: kind, ...call, decision, remember: remember ? "conversation" : null, reason };
+  }
 }

@@ -3,18 +3,18 @@
 import { inOrder, numbersOf, turnsFromSnapshot } from "./snapshot.js";
 
 /** @typedef {import("./types.js").Clock} Clock */
-/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./types.js").EarlierMessages} EarlierMessages */
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
 
-/** @param {string} url @param {number} before the position of the first message that is shown @returns {Promise<Frame>} */
+/** @param {string} url @param {number} before the position of the first message that is shown @returns {Promise<EarlierMessages>} */
 export async function fetchEarlier(url, before) {
   const answer = await fetch(`${url}?before=${before}`, { headers: { accept: "application/json" } });
   if (!answer.ok) throw new Error(`Earlier messages: ${answer.status}`);
   return answer.json();
 }
 
-/** Where the first message of a snapshot, or of a page of earlier messages, stands. @param {Frame} frame @returns {number|null} */
+/** Where the first message of a snapshot, or of a page of earlier messages, stands. @param {EarlierMessages} frame @returns {number|null} */
 export const firstPosition = (frame) => {
   const position = frame.messages?.[0]?.position;
   return typeof position === "number" ? position : null;
@@ -23,7 +23,7 @@ export const firstPosition = (frame) => {
 /**
  * What a page of earlier messages makes of the state; nothing if it is not the page before the first message any more.
  * @param {State} state
- * @param {{before: number, frame: Frame}} page
+ * @param {{before: number, frame: EarlierMessages}} page
  * @param {Clock} clock
  * @returns {State}
  */
@@ -67,7 +67,7 @@ function joinedWith(earlier, shown, asked) {
   return { ...shown, items: [...first, ...later], calls: { ...earlier.calls, ...shown.calls } };
 }
 
-/** @param {Frame} frame @returns {Set<string>} */
+/** @param {EarlierMessages} frame @returns {Set<string>} */
 function askedFor(frame) {
   const blocks = (frame.messages ?? []).flatMap((/** @type {any} */ message) => message.content ?? []);
   const calls = blocks.filter((/** @type {any} */ block) => block.type === "tool_use");

@@ -5,11 +5,10 @@ import { callFromQuestion } from "./calls.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Clock} Clock */
-/** @typedef {import("./types.js").Frame} Frame */
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {import("./types.js").State} State */
 
-/** @param {State} state @param {Frame} frame an `overview` @param {Clock} clock @returns {State} */
+/** @param {State} state @param {import("./net/wire.js").OverviewFrame} frame @param {Clock} clock @returns {State} */
 export function withOverview(state, frame, clock) {
   const elsewhere = (frame.conversations ?? []).map((/** @type {any} */ wire) => ({
     conversationId: String(wire.conversation_id),

@@ -8,7 +8,7 @@ export const GRACE_MS = 1_500;
 /**
  * "behind": events are missing. "different": another set of turns is active, so only a whole snapshot helps.
  * @param {import("./types.js").State} state
- * @param {import("./types.js").Frame} heartbeat
+ * @param {import("./net/wire.js").HeartbeatFrame} heartbeat
  * @returns {"behind"|"different"|null}
  */
 export function disagreement(state, heartbeat) {

@@ -6,7 +6,10 @@ import { addMessage, mapTurn, updateCall, userMessageFrom } from "./turns.js";
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./types.js").State} State */
-/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./net/wire.js").EventFrame} EventFrame */
+/** @typedef {import("./net/wire.js").MessageResultFrame} MessageResultFrame */
+/** @typedef {import("./net/wire.js").OpResultFrame} OpResultFrame */
+/** @typedef {import("./net/wire.js").ProblemFrame} ProblemFrame */
 /** @typedef {import("./types.js").Clock} Clock */
 /** @typedef {import("./types.js").Operation} Operation */
 
@@ -17,7 +20,7 @@ const TRYING_AGAIN = "trying_again";
  * A message leaves the outbox when its turn is in the log. A turn that ends before it began (its message was queued
  * when the conversation was cancelled) gets the text from here.
  * @param {State} state
- * @param {Frame} frame
+ * @param {EventFrame} frame
  * @returns {State}
  */
 export function settleOutbox(state, frame) {
@@ -32,14 +35,15 @@ export function settleOutbox(state, frame) {
   return { ...state, outbox, turns };
 }
 
-/** The log may be faster than the answer that names a message's turn. @param {State} state @param {Frame} frame */
+/** The log may be faster than the answer that names a message's turn. @param {State} state @param {EventFrame} frame */
 function sentHere(state, frame) {
   const isBegin = frame.type === "turn_queued" || frame.type === "turn_start";
   if (!isBegin && !(frame.type === "message" && frame.role === "user")) return undefined;
   const { content } = userMessageFrom(isBegin ? frame.user_message : frame, frame.at);
   const text = content.map((block) => block.text ?? "").join("");
+  const clientId = "client_id" in frame ? frame.client_id : null;
   return state.outbox.find((message) =>
-    frame.client_id ? message.clientId === frame.client_id : message.turnId === null && message.text === text,
+    clientId ? message.clientId === clientId : message.turnId === null && message.text === text,
   );
 }
 
@@ -49,7 +53,7 @@ export const answered = (state) => (isTryingAgain(state) ? { ...state, notice: n
 /** @param {State} state */
 const isTryingAgain = (state) => state.notice?.key === TRYING_AGAIN;
 
-/** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {Frame} frame @returns {State} */
+/** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {MessageResultFrame} frame @returns {State} */
 export function settleMessage(state, frame) {
   const isShown = state.turns.some(
     (turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"),
@@ -63,13 +67,13 @@ export function settleMessage(state, frame) {
   return { ...state, outbox };
 }
 
-/** What the server failed to answer, and what is sent again under the same id. @param {State} state @param {Frame} frame */
+/** What the server failed to answer, and what is sent again under the same id. @param {State} state @param {ProblemFrame} frame */
 const isUnanswered = ({ outbox, operations }, frame) =>
   frame.code === "server_error" &&
   (outbox.some((message) => message.clientId === frame.client_id && message.turnId === null) ||
     operations.some((operation) => operation.opId === frame.op_id));
 
-/** A frame of ours had no effect: what it asked for is not on its way any more, unless only the server failed. @param {State} state @param {Frame} frame @returns {State} */
+/** A frame of ours had no effect: what it asked for is not on its way any more, unless only the server failed. @param {State} state @param {ProblemFrame} frame @returns {State} */
 export function refuse(state, frame) {
   if (isUnanswered(state, frame)) return isTryingAgain(state) ? state : notify(state, "info", TRYING_AGAIN, {});
   const outbox = state.outbox.filter((message) => message.clientId !== frame.client_id);
@@ -108,7 +112,7 @@ const changeCall = (state, operation, change) => ({
   questions: changeQuestion(state.questions, operation, change),
 });
 
-/** @param {State} state @param {Frame} frame @returns {State} */
+/** @param {State} state @param {OpResultFrame} frame @returns {State} */
 export function settleOperation(state, frame) {
   const operation = state.operations.find((known) => known.opId === frame.op_id);
   if (!operation) return state;

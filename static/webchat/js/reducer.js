@@ -15,6 +15,7 @@ import { addDelta, mapTurn, newTurn } from "./turns.js";
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./net/wire.js").EventFrame} EventFrame */
 /** @typedef {import("./types.js").LocalEvent} LocalEvent */
 /** @typedef {import("./types.js").Clock} Clock */
 
@@ -50,9 +51,11 @@ export function reduce(state, event, clock) {
   if (event.type.startsWith("local_")) return reduceLocal(state, /** @type {LocalEvent} */ (event), clock);
   const frame = /** @type {Frame} */ (event);
   const known = withSkew(state, frame, clock);
-  if (typeof frame.seq !== "number" || frame.type === "snapshot") return reduceUnnumbered(known, frame, clock);
-  return reduceNumbered(known, frame, clock);
+  return isEvent(frame) ? reduceNumbered(known, frame, clock) : reduceUnnumbered(known, frame, clock);
 }
+
+/** Whether a frame is in the log. @param {Frame} frame @returns {frame is EventFrame} */
+const isEvent = (frame) => "seq" in frame && frame.type !== "snapshot";
 
 /** @param {State} state @returns {Turn|null} the turn that a cancel means: the one at work, else the next in line. */
 export function activeTurn(state) {
@@ -67,26 +70,26 @@ export function queuedCount(state) {
   return queued + state.outbox.filter((message) => message.turnId !== null).length;
 }
 
-/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+/** @param {State} state @param {EventFrame} frame @param {Clock} clock @returns {State} */
 function reduceNumbered(state, frame, clock) {
-  const seq = /** @type {number} */ (frame.seq);
+  const { seq } = frame;
   const last = state.lastSeq ?? seq - 1;
   if (seq <= last) return state;
   if (seq > last + 1) return { ...state, gap: true };
   const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
   const before = next.turns.find((turn) => turn.id === frame.turn_id);
   if (before && isTurnOver(before.status) && !AFTER_END.has(frame.type)) return next;
-  const change = TURN_CHANGES[frame.type];
+  const change = /** @type {import("./turn_events.js").Change|undefined} */ (TURN_CHANGES[frame.type]);
   if (!change || !frame.turn_id) return next;
   return settleOutbox(withTurn(next, frame, clock, change), frame);
 }
 
-/** Whether no turn begins until a person lets the conversation go on. @param {State} state @param {Frame} frame */
+/** Whether no turn begins until a person lets the conversation go on. @param {State} state @param {EventFrame} frame */
 function isParked(state, frame) {
   return frame.type === "conversation_parked" || (state.parked && frame.type !== "conversation_resumed");
 }
 
-/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+/** @param {State} state @param {Exclude<Frame, EventFrame>} frame @param {Clock} clock @returns {State} */
 function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
@@ -135,14 +138,14 @@ function reduceLocal(state, event, clock) {
   }
 }
 
-/** @param {State} state @param {Frame} frame @param {Clock} clock @param {(turn: Turn, frame: Frame, clock: Clock, state: State) => Turn} change */
+/** @param {State} state @param {EventFrame} frame @param {Clock} clock @param {import("./turn_events.js").Change} change */
 function withTurn(state, frame, clock, change) {
   const id = String(frame.turn_id);
   const turns = state.turns.some((turn) => turn.id === id) ? state.turns : [...state.turns, newTurn(id, clock)];
   return { ...state, turns: mapTurn(turns, id, (turn) => change(turn, frame, clock, state)) };
 }
 
-/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+/** @param {State} state @param {import("./net/wire.js").SnapshotFrame} frame @param {Clock} clock @returns {State} */
 function fromSnapshot(state, frame, clock) {
   const turns = turnsFromSnapshot(frame, clock).map((turn) => keepStopping(turn, state));
   const shown = new Set(turns.map((turn) => turn.id));
@@ -182,7 +185,7 @@ function connectionAfter(state, status, clock) {
 
 /** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
 function withSkew(state, frame, clock) {
-  const at = Date.parse(frame.at ?? frame.server_time ?? "");
+  const at = "at" in frame ? Date.parse(frame.at) : Number.NaN;
   if (Number.isNaN(at)) return state;
   const skew = clock.wall - at;
   return state.skewMs !== null && state.skewMs <= skew ? state : { ...state, skewMs: skew };

@@ -18,7 +18,7 @@ import {
 /** @typedef {import("./types.js").Clock} Clock */
 
 /**
- * @param {Record<string, any>} frame
+ * @param {import("./net/wire.js").SnapshotFrame} frame
  * @param {Clock} clock
  * @returns {Array<Turn>}
  */
@@ -39,7 +39,7 @@ export function turnsFromSnapshot(frame, clock) {
   return inOrder([...turns.values()], numbers).map((turn) => (isTurnOver(turn.status) ? closeOpenCalls(turn) : turn));
 }
 
-/** Where the turns of a snapshot stand in their conversation, by id. @param {Record<string, any>} frame @returns {Record<string, number>} */
+/** Where the turns of a snapshot stand in their conversation, by id. @param {import("./net/wire.js").SnapshotFrame} frame @returns {Record<string, number>} */
 export function numbersOf(frame) {
   const described = [...(frame.turns ?? []), ...(frame.active_turns ?? [])];
   return Object.fromEntries(described.map((turn) => [String(turn.turn_id), Number(turn.number ?? 0)]));

@@ -1,18 +1,6 @@
 /** What the names of statuses mean to the page: which are over, and how a call's age is graded (V2). */
 
-const TERMINAL_CALL = new Set([
-  "succeeded",
-  "failed",
-  "timed_out",
-  "cancelled",
-  "denied",
-  "expired",
-  "not_started",
-  "abandoned",
-  "repaired",
-  "closed",
-]);
-const TERMINAL_TURN = new Set(["completed", "cancelled", "failed", "timed_out", "interrupted"]);
+import { FINAL_CALL_STATUSES, FINAL_TURN_STATUSES } from "./net/wire.js";
 
 export const SLOW_AFTER_MS = 10_000;
 export const VERY_SLOW_AFTER_MS = 30_000;
@@ -25,7 +13,7 @@ const STILL_STOPPING_AFTER_MS = 3_000;
 export const CLOSED = "closed";
 
 /** @param {string} status */
-export const isCallOver = (status) => TERMINAL_CALL.has(status);
+export const isCallOver = (status) => FINAL_CALL_STATUSES.includes(status) || status === CLOSED;
 
 /**
  * Whether a Cancel button is of use.
@@ -57,7 +45,7 @@ export const isStopUnderWay = (stopping, { now, frozenAt }) =>
   stopping.stoppingAt !== null && (frozenAt !== null || !isStillStopping(stopping, now));
 
 /** @param {string} status */
-export const isTurnOver = (status) => TERMINAL_TURN.has(status);
+export const isTurnOver = (status) => FINAL_TURN_STATUSES.includes(status);
 
 /**
  * A tool that is expected to take long is not slow before that.

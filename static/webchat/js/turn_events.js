@@ -29,7 +29,8 @@ import { visible } from "./visible.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
-/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("./net/wire.js").EventFrame} EventFrame */
+/** @typedef {import("./net/wire.js").EventType} EventType */
 /** @typedef {import("./types.js").Clock} Clock */
 
 /** The source of a turn that carries reports of sub-agents. */
@@ -38,7 +39,12 @@ const CARRIER = "sub_agent";
 /** What may be said of a turn after its end: events of the conversation that name it. */
 export const AFTER_END = new Set(["history_repaired", "cancel_acknowledged", "tool_settled"]);
 
-/** @type {Record<string, (turn: Turn, frame: Frame, clock: Clock, state: State) => Turn>} */
+/**
+ * @template {EventFrame} [Frame=EventFrame]
+ * @typedef {(turn: Turn, frame: Frame, clock: Clock, state: State) => Turn} Change
+ */
+
+/** @type {{[Type in EventType]?: Change<Extract<EventFrame, {type: Type}>>}} */
 export const TURN_CHANGES = {
   turn_queued: (turn, frame) =>
     addMessage(
@@ -52,8 +58,7 @@ export const TURN_CHANGES = {
     const started = { ...turn, status: "running", isBegun: true, elapsedMs, elapsedAt: clock.now, timeoutMs };
     return addMessage(addReports(started, frame.reports), saidIn(frame), `u${frame.seq}`);
   },
-  message: (turn, frame, clock) =>
-    addMessage(withoutRetry(turn), frame, frame.id === undefined ? `e${frame.seq}` : `m${frame.id}`, clock),
+  message: (turn, frame, clock) => addMessage(withoutRetry(turn), frame, `m${frame.id}`, clock),
   tool_approval: (turn, frame, clock, state) =>
     addCall(turn, callFromQuestion(frame, ageOf(frame, clock, state), clock)),
   tool_decision: (turn, frame) => updateCall(turn, frame.tool_id, (call) => withDecision(call, frame)),
@@ -111,10 +116,10 @@ export const TURN_CHANGES = {
   error: (turn, frame, clock, state) => withNotice(turn, frame, clock.now - ageOf(frame, clock, state)),
 };
 
-/** What the person said; nothing where a turn only carries reports. @param {Frame} frame */
+/** What the person said; nothing where a turn only carries reports. @param {import("./net/wire.js").TurnQueuedEvent|import("./net/wire.js").TurnStartEvent} frame */
 const saidIn = (frame) => userMessageFrom(frame.source === CARRIER ? "" : frame.user_message, frame.at);
 
-/** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {Frame} frame @param {Clock} clock @param {State} state */
+/** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {EventFrame} frame @param {Clock} clock @param {State} state */
 function ageOf(frame, clock, state) {
   const at = Date.parse(frame.at ?? "");
   if (Number.isNaN(at) || state.skewMs === null) return 0;

@@ -124,7 +124,8 @@
  *
  * @typedef {Readonly<{now: number, wall: number}>} Clock `performance.now()` and `Date.now()` of one moment.
  *
- * @typedef {{type: string, seq?: number, turn_id?: string, at?: string} & Record<string, any>} Frame
+ * @typedef {import("./net/wire.js").ServerFrame} Frame
+ * @typedef {import("./net/wire.js").SnapshotFrame} EarlierMessages The same shape, for the messages before those shown.
  * @typedef {{type: "local_message", clientId: string, text: string}
  *   | {type: "local_operation", operation: Operation}
  *   | {type: "local_connection", status: ConnectionStatus}
@@ -132,7 +133,7 @@
  *   | {type: "local_notice_closed"}
  *   | {type: "local_earlier_asked"}
  *   | {type: "local_earlier_failed"}
- *   | {type: "local_earlier", before: number, frame: Frame}} LocalEvent
+ *   | {type: "local_earlier", before: number, frame: EarlierMessages}} LocalEvent
  *
  * @typedef {Readonly<Record<string, string>>} Texts
  */

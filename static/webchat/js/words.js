@@ -1,5 +1,6 @@
 /** Puts state into words: every sentence comes from the page's texts, so that it can be translated. */
 
+import { MAIN_ARGUMENTS } from "./net/wire.js";
 import { isStillStopping, tierOf } from "./status.js";
 import { visible } from "./visible.js";
 
@@ -8,7 +9,6 @@ import { visible } from "./visible.js";
 /** @typedef {import("./types.js").Texts} Texts */
 /** @typedef {import("./types.js").Turn} Turn */
 
-const INPUT_KEYS = ["command", "url", "path", "query", "task", "message", "seconds"];
 const MAX_INPUT = 120;
 /** Whether a call failed after 0.3 s or after 0.4 s tells nobody anything. */
 const NOTEWORTHY_MS = 1_000;
@@ -212,7 +212,7 @@ export function shortInput(input) {
   if (input === null || typeof input !== "object") return input === null ? "" : visible(String(input));
   const given = /** @type {Record<string, unknown>} */ (input);
   const keys = Object.keys(given).filter((key) => key !== "_meta");
-  const main = INPUT_KEYS.find((key) => keys.includes(key)) ?? keys[0];
+  const main = MAIN_ARGUMENTS.find((key) => keys.includes(key)) ?? keys[0];
   if (main === undefined) return "";
   const value = given[main];
   const text = typeof value === "string" ? value : `${main}: ${JSON.stringify(value)}`;

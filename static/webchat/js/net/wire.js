@@ -1,0 +1,290 @@
+/**
+ * The protocol as the server has it: its constants, and the types of all frames.
+ * Made by `python -m webchat.schemas` from `webchat/frames.py` and `webchat/protocol.py`: change those.
+ */
+
+export const PROTOCOL_VERSION = 1;
+
+export const CLOSE_CODES = Object.freeze({
+  RESTARTING: 1012,
+  COMING_BACK: 4000,
+  BAD_FIRST_FRAME: 4400,
+  SIGNED_OUT: 4401,
+  NO_SUCH_CONVERSATION: 4404,
+  TOO_MANY: 4429,
+});
+
+/** @typedef {"pending"|"awaiting_approval"|"running"|"cancelling"|"succeeded"|"failed"|"timed_out"|"cancelled"|"denied"|"expired"|"not_started"|"abandoned"|"repaired"} CallStatus */
+
+/** @type {ReadonlyArray<string>} */
+export const FINAL_CALL_STATUSES = Object.freeze([
+  "succeeded",
+  "failed",
+  "timed_out",
+  "cancelled",
+  "denied",
+  "expired",
+  "not_started",
+  "abandoned",
+  "repaired",
+]);
+
+/** @typedef {"queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted"} TurnStatus */
+
+/** @type {ReadonlyArray<string>} */
+export const FINAL_TURN_STATUSES = Object.freeze(["completed", "cancelled", "failed", "timed_out", "interrupted"]);
+
+/** @typedef {"user"|"admin"|"parent"|"disconnect"|"timeout"|"loop"|"superseded"|"shutdown"|"error"} CancelReason */
+
+/** @type {ReadonlyArray<string>} */
+export const CANCEL_REASONS = Object.freeze([
+  "user",
+  "admin",
+  "parent",
+  "disconnect",
+  "timeout",
+  "loop",
+  "superseded",
+  "shutdown",
+  "error",
+]);
+
+/** @type {ReadonlyArray<string>} */
+export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", "task", "message", "seconds"]);
+
+/**
+ * The first frame; `after` is the last event that the client has seen.
+ *
+ * @typedef {Readonly<{type: "hello", protocol: number, after?: number|null}>} HelloFrame
+ */
+
+/**
+ * What the user typed or said; a spoken text that is not final is ignored (C8).
+ *
+ * @typedef {Readonly<{type: "message", client_id: string, text: string, source?: "typed"|"voice", is_final?: boolean}>} MessageFrame
+ */
+
+/**
+ * Cancel a turn, at once or when its running step has ended (C2).
+ *
+ * @typedef {Readonly<{type: "cancel_turn", op_id: string, turn_id: string, mode?: "now"|"after_step"}>} CancelTurnFrame
+ */
+
+/**
+ * Cancel one tool call; the turn goes on (C3).
+ *
+ * @typedef {Readonly<{type: "cancel_tool", op_id: string, turn_id: string, tool_id: string}>} CancelToolFrame
+ */
+
+/**
+ * Give a running call another limit: `timeout_ms` in all, or `extend_ms` more; exactly one of them (T9).
+ *
+ * @typedef {Readonly<{type: "set_deadline", op_id: string, turn_id: string, tool_id: string, timeout_ms?: number|null, extend_ms?: number|null}>} SetDeadlineFrame
+ */
+
+/**
+ * Let a call run that waits for a person, or refuse it with a reason that the agent reads (D2).
+ *
+ * @typedef {Readonly<{type: "decide_tool", op_id: string, turn_id: string, tool_id: string, decision: "approve"|"deny", remember?: "conversation"|null, reason?: string}>} DecideToolFrame
+ */
+
+/**
+ * Let the agent go on after its last turn, which was interrupted: begins a new turn, once (H4).
+ *
+ * @typedef {Readonly<{type: "continue_turn", op_id: string, turn_id: string}>} ContinueTurnFrame
+ */
+
+/**
+ * Let a parked conversation go on (H4).
+ *
+ * @typedef {Readonly<{type: "resume_conversation", op_id: string}>} ResumeConversationFrame
+ */
+
+/**
+ * Ask for the whole text so far of a running turn: a gap in `offset` was seen.
+ *
+ * @typedef {Readonly<{type: "resync", turn_id: string}>} ResyncFrame
+ */
+
+/**
+ * Ask for a `heartbeat`.
+ *
+ * @typedef {Readonly<{type: "ping"}>} PingFrame
+ */
+
+/** @typedef {HelloFrame|MessageFrame|CancelTurnFrame|CancelToolFrame|SetDeadlineFrame|DecideToolFrame|ContinueTurnFrame|ResumeConversationFrame|ResyncFrame|PingFrame} ClientFrame */
+
+/**
+ * The answer to `hello`: what the log has, and who the server takes you for.
+ *
+ * @typedef {Readonly<{type: "welcome", protocol?: number, server_version: string, last_seq: number, user: string}>} WelcomeFrame
+ */
+
+/**
+ * The whole conversation: after `hello` without `after`, or when the log no longer reaches back to it.
+ *
+ * @typedef {Readonly<{type: "snapshot", seq: number, messages: ReadonlyArray<Readonly<Record<string, any>>>, calls: ReadonlyArray<Readonly<Record<string, any>>>, turns: ReadonlyArray<Readonly<Record<string, any>>>, active_turns: ReadonlyArray<Readonly<Record<string, any>>>, has_earlier: boolean, parked: Readonly<Record<string, any>>|null}>} SnapshotFrame
+ */
+
+/**
+ * One for every `message`: its turn; or, `cancelled`, the turn that it ended as a cancel word.
+ *
+ * @typedef {Readonly<{type: "message_result", client_id: string, turn_id: string, cancelled: boolean}>} MessageResultFrame
+ */
+
+/**
+ * One for every `op_id`; the same one for a repeated `op_id`.
+ *
+ * @typedef {Readonly<{type: "op_result", op_id: string, outcome: "accepted"|"already_finished"|"not_found"|"denied"|"not_cancellable"}>} OpResultFrame
+ */
+
+/**
+ * Every 15 s, and as the answer to `ping`: the last event of the log and the turns that are not over.
+ *
+ * @typedef {Readonly<{type: "heartbeat", last_seq: number, active: ReadonlyArray<string>}>} HeartbeatFrame
+ */
+
+/**
+ * What goes on elsewhere, whole, whenever it has changed; forget it with a new `welcome`. `conversations`: your other conversations that are not at rest, `standing` as `asking`, `parked`, `working` or `interrupted`; `asked_in` names the conversation of each of their open questions. `questions`: what sub-agents ask that work for this conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question. `latest`: the `conversation_id` and `title` of your conversation in which something has happened last, this one included; one that you do not know, or by another title, tells you to list them again.
+ *
+ * @typedef {Readonly<{type: "overview", conversations: ReadonlyArray<Readonly<Record<string, any>>>, questions: ReadonlyArray<Readonly<Record<string, any>>>, latest?: Readonly<Record<string, any>>|null}>} OverviewFrame
+ */
+
+/**
+ * Your frame had no effect: why, and which frame it was where that is known.
+ *
+ * @typedef {Readonly<{type: "error", code: string, message: string, client_id?: string|null, op_id?: string|null}>} ProblemFrame
+ */
+
+/**
+ * A piece of the streaming answer, counted in code points; not in the log. `offset` 0 replaces what you have.
+ *
+ * @typedef {Readonly<{type: "text_delta", turn_id: string, text: string, offset: number}>} TextDeltaFrame
+ */
+
+/** @typedef {WelcomeFrame|SnapshotFrame|MessageResultFrame|OpResultFrame|HeartbeatFrame|OverviewFrame|ProblemFrame|TextDeltaFrame} AnswerFrame */
+
+/**
+ * A message was taken and waits for its turn.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_queued", user_message: string, client_id: string|null, source: string}>} TurnQueuedEvent
+ */
+
+/**
+ * A turn begins to run; `reports` are those of sub-agents that its agent gets with the message.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_start", user_message: string, agent: string, parent_turn_id: string|null, turn_timeout_ms: number|null, source: string, reports: ReadonlyArray<Readonly<Record<string, any>>>}>} TurnStartEvent
+ */
+
+/**
+ * A finished message; `html` is sanitised. One that is `interrupted` was cut off.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "message", id: number, step: number, interrupted: boolean, role: "user"|"assistant", content: ReadonlyArray<Readonly<Record<string, any>>>, html: string}>} MessageEvent
+ */
+
+/**
+ * A call waits for a person's decision; `input` is whole, `expires_at` null = it may take any time.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_approval", tool_id: string, tool_name: string, input: unknown, expires_at: string|null, expires_in_ms: number|null, rule: "once_per_conversation"|"always", can_remember: boolean, host: string, description: string, requested_at: string, position: number}>} ToolApprovalEvent
+ */
+
+/**
+ * A question was decided; `remember` = it lets the tool's later calls of this conversation through, too.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_decision", tool_id: string, decision: "approved"|"denied"|"expired", by: string, reason: string, remember: boolean}>} ToolDecisionEvent
+ */
+
+/**
+ * A call has waited for half a second, and for what; again when it waits for something else. Empty names name no call. An exclusive call runs alone in its conversation: it waits for the others, and they wait for it.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_queued", tool_id: string, tool_name: string, waits_for: Readonly<{kind: "call"|"slot"|"scope", tool_id: string, tool_name: string}>, concurrency: string}>} ToolQueuedEvent
+ */
+
+/**
+ * A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time. `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit. Every call is `cancellable`; where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_start", tool_id: string, tool_name: string, input: unknown, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, cancellable: boolean, concurrency: string, position: number, expected_ms?: number|null, asked_timeout_ms?: number|null, interruptible?: boolean}>} ToolStartEvent
+ */
+
+/**
+ * A call is alive: every 5 s, and when the tool itself says so.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_progress", tool_id: string, tool_name: string, elapsed_ms: number, status: "running", progress?: number|null, total?: number|null, message?: string|null}>} ToolProgressEvent
+ */
+
+/**
+ * A running call got another limit, idle limit, or both: both as they are now.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_deadline", tool_id: string, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, changed_by: string}>} ToolDeadlineEvent
+ */
+
+/**
+ * A call reached a limit of its own; its `tool_result` follows. `timeout_ms` is the one that `limit_reached` names.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_timeout", tool_id: string, tool_name: string, timeout_ms: number|null, limit_reached: "total"|"idle"|null}>} ToolTimeoutEvent
+ */
+
+/**
+ * A call is over: exactly one for every call that started; `limit_reached` is the limit that has ended it, if one did.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_result", tool_id: string, tool_name: string, result: string, is_error: boolean, error_type: string|null, status: string, limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: Readonly<{reason: string, source: string, by: string}>|null, disposition: string, late: Readonly<{kind: string, after_ms: number|null}>|null}>} ToolResultEvent
+ */
+
+/**
+ * A call that was given up, and might still have been running, has ended after all; its result stays as it was. `kind`: `returned`, `raised`, `cancelled`, or `process_ended`, with the process that ran it. It may come after `turn_end`.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_settled", tool_id: string, tool_name: string, status: string, kind: string, after_ms: number|null}>} ToolSettledEvent
+ */
+
+/**
+ * A call has set a sub-agent to work, in a turn and a conversation of its own; a detached one is not waited for.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "sub_agent", tool_id: string, agent: string, child_turn_id: string, child_conversation_id: string, is_detached: boolean}>} SubAgentEvent
+ */
+
+/**
+ * The turn is being ended before its time; `turn_end` follows. `descendants` turns of sub-agents end with it.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_abort", reason: string, source: string, by: string|null, descendants?: number}>} TurnAbortEvent
+ */
+
+/**
+ * The turn is over; no event of it follows.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_end", status: "completed"|"cancelled"|"failed"|"timed_out"|"interrupted", duration_ms: number|null, usage: Readonly<Record<string, any>>, error_code: string|null}>} TurnEndEvent
+ */
+
+/**
+ * Comes after the `turn_end` of what a cancel word has ended: `said` is the word, `text` the answer to it. It is shown in the conversation and is no message: no model reads it. A snapshot has it with its turn.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "cancel_acknowledged", text: string, said: string, source: "typed"|"voice"}>} CancelAcknowledgedEvent
+ */
+
+/**
+ * The history had calls without a result, or results without a call; it was put right.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "history_repaired", repairs: ReadonlyArray<Readonly<Record<string, any>>>}>} HistoryRepairedEvent
+ */
+
+/**
+ * Too many turns have ended with their process: no turn begins until a person lets the conversation go on.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "conversation_parked", reason: string}>} ConversationParkedEvent
+ */
+
+/**
+ * A person has let a parked conversation go on.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "conversation_resumed", by: string}>} ConversationResumedEvent
+ */
+
+/**
+ * Something went wrong in a turn: a stable code and a sentence; with `wait_ms` the turn tries again after that, and goes on. `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn: of a live turn as long as nothing else has happened in it, of one that is over the last one that did not end it.
+ *
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "error", code: string, message: string, reason?: string, wait_ms?: number|null}>} TurnErrorEvent
+ */
+
+/** @typedef {TurnQueuedEvent|TurnStartEvent|MessageEvent|ToolApprovalEvent|ToolDecisionEvent|ToolQueuedEvent|ToolStartEvent|ToolProgressEvent|ToolDeadlineEvent|ToolTimeoutEvent|ToolResultEvent|ToolSettledEvent|SubAgentEvent|TurnAbortEvent|TurnEndEvent|CancelAcknowledgedEvent|HistoryRepairedEvent|ConversationParkedEvent|ConversationResumedEvent|TurnErrorEvent} EventFrame */
+
+/** @typedef {AnswerFrame|EventFrame} ServerFrame */
+/** @typedef {EventFrame["type"]} EventType */
