@@ -86,6 +86,16 @@ def test_a_call_that_waits_says_for_what(browser, ada, waits_for, words):
     assert words in page(browser)
 
 
+def test_what_nothing_can_end_is_only_waited_for_no_more(browser, ada):
+    planted = Planted(ada)
+    turn = planted.turn("running")
+    planted.call(turn, "stuck", "running", tool_name="dig", isolation="thread")
+    planted.call(turn, "waits", "pending", tool_name="carry", isolation="thread")
+    html = page(browser)
+    assert "Stop waiting for this call of dig" in html
+    assert "Cancel this call of carry" in html
+
+
 def test_a_turn_that_waits_for_a_person_says_so_and_its_clock_stands_still(browser, ada):
     planted = Planted(ada)
     turn = planted.turn("running", turn_timeout_ms=600_000)
