@@ -102,8 +102,8 @@ class Board:
             try:
                 async with lane().passing(Urgency.PROGRESS):
                     batches = await _store(self._take())
-            except Exception:
-                logger.warning("The progress of calls was not stored", exc_info=True)
+            except Exception as failure:  # noqa: BLE001 - the next one says more
+                logger.warning("The progress of calls was not stored: %s", type(failure).__name__)
             else:
                 for conversation_id, events in batches:
                     await sinks.publish(conversation_id, events)
