@@ -1,10 +1,10 @@
 /** A short way to write down what a server sends. */
 
-import { INITIAL_STATE, reduce } from "../../static/webchat/js/reducer.js";
+import { INITIAL_STATE, reduce } from "../../static/webchat/js/state/reducer.js";
 
-/** @typedef {import("../../static/webchat/js/types.js").State} State */
-/** @typedef {import("../../static/webchat/js/types.js").Frame} Frame */
-/** @typedef {import("../../static/webchat/js/types.js").LocalEvent} LocalEvent */
+/** @typedef {import("../../static/webchat/js/state/types.js").State} State */
+/** @typedef {import("../../static/webchat/js/state/types.js").Frame} Frame */
+/** @typedef {import("../../static/webchat/js/state/types.js").LocalEvent} LocalEvent */
 /** @template Each @typedef {Each extends {type: infer Type} ? {type: Type} & Partial<Each> : never} SketchOf */
 /** @typedef {SketchOf<Frame>} Sketch What a test says of a frame: its type, and the fields that matter to the test. */
 
@@ -23,7 +23,7 @@ export const EMPTY_SNAPSHOT = {
   parked: null,
 };
 
-/** @param {State} state @param {ReadonlyArray<Sketch|LocalEvent>} events @param {import("../../static/webchat/js/types.js").Clock} [clock] */
+/** @param {State} state @param {ReadonlyArray<Sketch|LocalEvent>} events @param {import("../../static/webchat/js/state/types.js").Clock} [clock] */
 export const play = (state, events, clock = CLOCK) =>
   events.reduce((known, event) => reduce(known, /** @type {Frame|LocalEvent} */ (event), clock), state);
 

@@ -77,7 +77,7 @@ def look_around(url: str, *, name: str) -> None:
         conversation = visitor.post_form("/assistant/c/new/").url.path
         files |= visitor.files_of(conversation, *PAGES)
         assert {path: status for path, status in files.items() if status != 200} == {}
-        for file in ("webchat/js/chat.js", "webchat/js/reducer.js", "webchat/css/page.css"):
+        for file in ("webchat/js/chat.js", "webchat/js/state/reducer.js", "webchat/css/page.css"):
             assert f"/static/{file}" in files
         assert any(path.startswith("/static/admin/css/") for path in files)
         _run_a_turn(visitor, conversation_id=conversation.split("/")[-2])

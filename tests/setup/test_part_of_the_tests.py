@@ -39,7 +39,7 @@ def test_a_part_is_run_alone_and_its_failure_comes_last(tmp_path, is_directory):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 def test_a_file_of_the_pages_tests_is_run_alone():
-    answer = run("tests/js/words.test.js")
+    answer = run("tests/js/view/labels.test.js")
     assert answer.returncode == 0, answer.stdout
     assert "fail 0" in answer.stdout
     assert "pytest" not in answer.stdout

@@ -20,7 +20,7 @@ from webchat.texts import CHAT_TEXTS
 STATIC = Path(__file__).parents[2] / "static" / "webchat"
 OF_THE_LIST = "conversations.js"
 SCRIPTS = "\n".join(
-    path.read_text() for path in sorted((STATIC / "js").glob("*.js")) if path.name != OF_THE_LIST
+    path.read_text() for path in sorted((STATIC / "js").rglob("*.js")) if path.name != OF_THE_LIST
 )
 
 
@@ -228,6 +228,14 @@ async def test_the_scripts_get_every_text_that_they_use(chat_page: Page) -> None
     counted = set(re.findall(r'\.count\(\s*"(\w+)"', SCRIPTS))
     assert single <= set(texts)
     assert {f"{key}_{form}" for key in counted for form in ("one", "other")} <= set(texts)
+
+
+@pytest.mark.parametrize(("part", "above"), [("net", "state"), ("net", "view"), ("state", "view")])
+def test_the_parts_of_the_page_import_downwards(part: str, above: str) -> None:
+    scripts = sorted((STATIC / "js" / part).glob("*.js"))
+    assert scripts
+    for script in scripts:
+        assert not re.search(rf'from "\.\./{above}/', script.read_text()), script.name
 
 
 def test_every_state_that_the_scripts_compose_a_text_for_has_one() -> None:

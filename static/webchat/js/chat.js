@@ -1,19 +1,19 @@
 /** Starts the chat page: reads its settings and texts from the template, and joins the parts. */
 
-import { announcementsOf, TierWatch } from "./announcements.js";
-import { Announcer } from "./announcer.js";
-import { Composer } from "./composer.js";
-import { Conversation } from "./conversation.js";
-import { byId, setText } from "./dom.js";
-import { openQuestions, toldOf } from "./elsewhere.js";
-import { listenToKeys } from "./keyboard.js";
-import { Listing } from "./listing.js";
-import { activeTurn } from "./reducer.js";
-import { Surroundings } from "./surroundings.js";
-import { ChatTranscriptElement } from "./transcript.js";
-import { Words } from "./words.js";
+import { Conversation } from "./state/conversation.js";
+import { openQuestions, toldOf } from "./state/overview.js";
+import { activeTurn } from "./state/reducer.js";
+import { announcementsOf, TierWatch } from "./view/announcements.js";
+import { Announcer } from "./view/announcer.js";
+import { Composer } from "./view/composer.js";
+import { Listing } from "./view/conversation_list.js";
+import { byId, setText } from "./view/dom.js";
+import { Words } from "./view/i18n.js";
+import { listenToKeys } from "./view/keyboard.js";
+import { Surroundings } from "./view/page_chrome.js";
+import { ChatTranscriptElement } from "./view/transcript.js";
 
-/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./state/types.js").State} State */
 
 const REPAINT_MS = 250;
 const LOST_AFTER_MS = 5_000;

@@ -1,9 +1,9 @@
 /** The list of conversations, kept up to date: which there are, and which work, wait for a decision, or were interrupted. */
 
-import { byId } from "./dom.js";
-import { Listing } from "./listing.js";
-import { showMarks } from "./marks.js";
-import { Words } from "./words.js";
+import { showMarks } from "./view/badges.js";
+import { Listing } from "./view/conversation_list.js";
+import { byId } from "./view/dom.js";
+import { Words } from "./view/i18n.js";
 
 const REFRESH_MS = 4_000;
 /** "3 minutes ago" is not true for longer. */

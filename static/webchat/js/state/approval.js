@@ -1,0 +1,62 @@
+/** A person's decision on a call: what was asked and how it was answered, as the page knows it. */
+
+import { visible } from "./visible.js";
+
+/** @typedef {import("./types.js").Approval} Approval */
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").Clock} Clock */
+
+/**
+ * @param {Record<string, any>|null|undefined} wire
+ * @param {number} ageMs how long ago the server wrote it
+ * @param {Clock} clock
+ * @returns {Approval|null}
+ */
+export function approvalFromWire(wire, ageMs, clock) {
+  if (!wire) return null;
+  const left = wire.expires_in_ms ?? null;
+  return {
+    canRemember: Boolean(wire.can_remember),
+    host: visible(String(wire.host ?? "")),
+    description: visible(String(wire.description ?? "")),
+    expiresAt: left === null ? null : clock.now + Number(left) - ageMs,
+    decision: String(wire.decision ?? ""),
+    by: String(wire.by ?? ""),
+    reason: String(wire.reason ?? ""),
+    remember: Boolean(wire.remember),
+  };
+}
+
+/** @param {Call} call @param {import("../net/wire.js").ToolDecisionEvent} frame @returns {Call} */
+export function withDecision(call, frame) {
+  const decision = String(frame.decision ?? "");
+  const known = call.approval ?? { canRemember: false, host: "", description: "", expiresAt: null };
+  const approval = {
+    ...known,
+    decision,
+    by: String(frame.by ?? ""),
+    reason: String(frame.reason ?? ""),
+    remember: Boolean(frame.remember),
+  };
+  const goesOn = call.status === "awaiting_approval" && decision === "approved";
+  return { ...call, approval, isDeciding: false, status: goesOn ? "pending" : call.status };
+}
+
+/** Whether a person is asked about the call now. @param {Call} call */
+export const isAsked = (call) =>
+  call.status === "awaiting_approval" && !call.approval?.decision && call.stoppingAt === null;
+
+/**
+ * The arguments of a call, one by one, each as it would be used; what would hide something is written out.
+ * @param {unknown} input
+ * @returns {Array<{name: string, value: string}>}
+ */
+export function readableInput(input) {
+  if (input === null || typeof input !== "object" || Array.isArray(input)) {
+    return [{ name: "", value: readable(input) }];
+  }
+  return Object.entries(input).map(([name, value]) => ({ name: visible(name), value: readable(value) }));
+}
+
+/** @param {unknown} value */
+const readable = (value) => visible(typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? ""));

@@ -1,0 +1,147 @@
+/** What the person asked for and the server has not answered yet: messages on their way, cancels, longer limits. */
+
+import { changeQuestion } from "./overview.js";
+import { addMessage, mapTurn, updateCall, userMessageFrom } from "./turns.js";
+
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").Turn} Turn */
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("../net/wire.js").EventFrame} EventFrame */
+/** @typedef {import("../net/wire.js").MessageResultFrame} MessageResultFrame */
+/** @typedef {import("../net/wire.js").OpResultFrame} OpResultFrame */
+/** @typedef {import("../net/wire.js").ProblemFrame} ProblemFrame */
+/** @typedef {import("./types.js").Clock} Clock */
+/** @typedef {import("./types.js").Operation} Operation */
+
+/** The notice that stays as long as the server owes an answer that it has failed to give. */
+const TRYING_AGAIN = "trying_again";
+
+/**
+ * A message leaves the outbox when its turn is in the log. A turn that ends before it began (its message was queued
+ * when the conversation was cancelled) gets the text from here.
+ * @param {State} state
+ * @param {EventFrame} frame
+ * @returns {State}
+ */
+export function settleOutbox(state, frame) {
+  if (state.outbox.length === 0) return state;
+  const found = state.outbox.find((message) => message.turnId === frame.turn_id) ?? sentHere(state, frame);
+  if (!found) return state;
+  const outbox = state.outbox.filter((message) => message !== found);
+  const source = { text: found.text };
+  const turns = mapTurn(state.turns, frame.turn_id, (turn) =>
+    turn.items.some((item) => item.kind === "user") ? turn : addMessage(turn, userMessageFrom(source, frame.at), "u"),
+  );
+  return { ...state, outbox, turns };
+}
+
+/** The log may be faster than the answer that names a message's turn. @param {State} state @param {EventFrame} frame */
+function sentHere(state, frame) {
+  const isBegin = frame.type === "turn_queued" || frame.type === "turn_start";
+  if (!isBegin && !(frame.type === "message" && frame.role === "user")) return undefined;
+  const { content } = userMessageFrom(isBegin ? frame.user_message : frame, frame.at);
+  const text = content.map((block) => block.text ?? "").join("");
+  const clientId = "client_id" in frame ? frame.client_id : null;
+  return state.outbox.find((message) =>
+    clientId ? message.clientId === clientId : message.turnId === null && message.text === text,
+  );
+}
+
+/** The server answers again. @param {State} state @returns {State} */
+export const answered = (state) => (isTryingAgain(state) ? { ...state, notice: null } : state);
+
+/** @param {State} state */
+const isTryingAgain = (state) => state.notice?.key === TRYING_AGAIN;
+
+/** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {MessageResultFrame} frame @returns {State} */
+export function settleMessage(state, frame) {
+  const isShown = state.turns.some(
+    (turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"),
+  );
+  const isDone = frame.cancelled || isShown;
+  const outbox = isDone
+    ? state.outbox.filter((message) => message.clientId !== frame.client_id)
+    : state.outbox.map((message) =>
+        message.clientId === frame.client_id ? { ...message, turnId: frame.turn_id ?? null } : message,
+      );
+  return { ...state, outbox };
+}
+
+/** What the server failed to answer, and what is sent again under the same id. @param {State} state @param {ProblemFrame} frame */
+const isUnanswered = ({ outbox, operations }, frame) =>
+  frame.code === "server_error" &&
+  (outbox.some((message) => message.clientId === frame.client_id && message.turnId === null) ||
+    operations.some((operation) => operation.opId === frame.op_id));
+
+/** A frame of ours had no effect: what it asked for is not on its way any more, unless only the server failed. @param {State} state @param {ProblemFrame} frame @returns {State} */
+export function refuse(state, frame) {
+  if (isUnanswered(state, frame)) return isTryingAgain(state) ? state : notify(state, "info", TRYING_AGAIN, {});
+  const outbox = state.outbox.filter((message) => message.clientId !== frame.client_id);
+  const operation = state.operations.find((known) => known.opId === frame.op_id);
+  const told = notify({ ...state, outbox }, "error", "server_error", { message: String(frame.message ?? "") });
+  return operation ? withdraw(told, operation) : told;
+}
+
+/** What a request does to its call until it is answered. @type {Partial<Record<Operation["kind"], (call: Call, clock: Clock) => Call>>} */
+const ASKED = {
+  decide_tool: (call) => ({ ...call, isDeciding: true }),
+  cancel_tool: (call, clock) => ({ ...call, stoppingAt: call.stoppingAt ?? clock.now }),
+};
+
+/** What becomes of the call where the server did not agree. @type {Partial<Record<Operation["kind"], (call: Call) => Call>>} */
+const WITHDRAWN = {
+  decide_tool: (call) => ({ ...call, isDeciding: false }),
+  cancel_tool: (call) => (call.status === "cancelling" ? call : { ...call, stoppingAt: null }),
+};
+
+/** @param {State} state @param {Operation} operation @param {Clock} clock @returns {State} */
+export function askFor(state, operation, clock) {
+  const known = { ...state, operations: [...state.operations, operation] };
+  if (operation.kind === "cancel_turn") {
+    const stop = (/** @type {Turn} */ turn) => ({ ...turn, stoppingAt: turn.stoppingAt ?? clock.now });
+    return { ...known, turns: mapTurn(state.turns, operation.turnId, stop) };
+  }
+  const change = ASKED[operation.kind];
+  return change ? changeCall(known, operation, (call) => change(call, clock)) : known;
+}
+
+/** Change a call wherever it is shown: in a turn of this conversation, or as the question of a sub-agent. @param {State} state @param {Operation} operation @param {(call: Call) => Call} change @returns {State} */
+const changeCall = (state, operation, change) => ({
+  ...state,
+  turns: mapTurn(state.turns, operation.turnId, (turn) => updateCall(turn, operation.toolId, change)),
+  questions: changeQuestion(state.questions, operation, change),
+});
+
+/** @param {State} state @param {OpResultFrame} frame @returns {State} */
+export function settleOperation(state, frame) {
+  const operation = state.operations.find((known) => known.opId === frame.op_id);
+  if (!operation) return state;
+  if (frame.outcome === "accepted") {
+    return { ...state, operations: state.operations.filter((known) => known !== operation) };
+  }
+  const tool = toolOf(state, operation);
+  return notify(withdraw(state, operation), "info", `${operation.kind}_${frame.outcome}`, { tool });
+}
+
+/** @param {State} state @param {Operation} operation */
+function toolOf({ turns, questions }, { turnId, toolId }) {
+  const own = turns.find((turn) => turn.id === turnId)?.calls[toolId];
+  const asked = questions.find((question) => question.turnId === turnId && question.call.toolId === toolId);
+  return (own ?? asked?.call)?.name ?? "";
+}
+
+/** Take back "Stopping…" where the server did not agree to it. @param {State} state @param {Operation} operation @returns {State} */
+function withdraw(state, operation) {
+  const known = { ...state, operations: state.operations.filter((other) => other !== operation) };
+  if (operation.kind === "cancel_turn") {
+    const goOn = (/** @type {Turn} */ turn) => (turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null });
+    return { ...known, turns: mapTurn(state.turns, operation.turnId, goOn) };
+  }
+  const change = WITHDRAWN[operation.kind];
+  return change ? changeCall(known, operation, change) : known;
+}
+
+/** @param {State} state @param {"info"|"error"} level @param {string} key @param {Record<string, string>} params @returns {State} */
+export function notify(state, level, key, params) {
+  return { ...state, notice: { id: (state.notice?.id ?? 0) + 1, level, key, params } };
+}

@@ -1,0 +1,79 @@
+/** What goes on beyond this conversation's own log: how conversations stand, the latest, what sub-agents ask (`overview`). */
+
+import { isAsked } from "./approval.js";
+import { callFromQuestion } from "./calls.js";
+
+/** @typedef {import("./types.js").Call} Call */
+/** @typedef {import("./types.js").Clock} Clock */
+/** @typedef {import("./types.js").Question} Question */
+/** @typedef {import("./types.js").State} State */
+
+/** @param {State} state @param {import("../net/wire.js").OverviewFrame} frame @param {Clock} clock @returns {State} */
+export function withOverview(state, frame, clock) {
+  const elsewhere = (frame.conversations ?? []).map((/** @type {any} */ wire) => ({
+    conversationId: String(wire.conversation_id),
+    standing: String(wire.standing),
+    askedIn: (wire.asked_in ?? []).map(String),
+  }));
+  const questions = (frame.questions ?? []).map((/** @type {any} */ wire) => questionFrom(wire, state, clock));
+  const { latest: last } = frame;
+  const latest = last ? { conversationId: String(last.conversation_id), title: String(last.title) } : null;
+  return { ...state, elsewhere, latest, questions };
+}
+
+/** What a list of conversations has to show. @param {State} state @returns {Array<import("../view/conversation_list.js").Told>} */
+export function toldOf({ elsewhere, latest }) {
+  const told = elsewhere.map(({ conversationId, standing }) => ({ id: conversationId, title: "", standing }));
+  if (!latest) return told;
+  const place = told.find(({ id }) => id === latest.conversationId);
+  if (!place) return [...told, { id: latest.conversationId, title: latest.title, standing: "" }];
+  return told.map((each) => (each === place ? { ...each, title: latest.title } : each));
+}
+
+/** What was asked for on this page and is not answered yet stays. @param {any} wire @param {State} state @param {Clock} clock @returns {Question} */
+function questionFrom(wire, state, clock) {
+  const call = callFromQuestion({ ...wire, sub_agent: wire }, 0, clock);
+  const turnId = String(wire.turn_id);
+  const known = state.questions.find((question) => isOf(question, turnId, call.toolId))?.call;
+  const kept = known ? { isDeciding: known.isDeciding, stoppingAt: known.stoppingAt, approval: known.approval } : {};
+  return { turnId, call: { ...call, ...kept } };
+}
+
+/** @param {Question} question @param {string} turnId @param {string} toolId */
+const isOf = (question, turnId, toolId) => question.turnId === turnId && question.call.toolId === toolId;
+
+/**
+ * @param {ReadonlyArray<Question>} questions
+ * @param {{turnId: string, toolId: string}} which
+ * @param {(call: Call) => Call} change
+ * @returns {ReadonlyArray<Question>}
+ */
+export const changeQuestion = (questions, { turnId, toolId }, change) =>
+  questions.map((question) =>
+    isOf(question, turnId, toolId) ? { ...question, call: change(question.call) } : question,
+  );
+
+/** The questions that can be answered on this page, in the order in which they stand there. @param {State} state @returns {Array<string>} */
+export function openQuestions({ turns, questions }) {
+  const own = turns.flatMap((turn) => turn.items.flatMap((item) => (item.kind === "call" ? askedKey(turn, item) : [])));
+  return [
+    ...own,
+    ...questions.filter(({ call }) => isAsked(call)).map(({ turnId, call }) => `${turnId} ${call.toolId}`),
+  ];
+}
+
+/** @param {import("./types.js").Turn} turn @param {import("./types.js").CallItem} item */
+function askedKey(turn, { toolId }) {
+  const call = turn.calls[toolId];
+  return call && isAsked(call) ? [`${turn.id} ${toolId}`] : [];
+}
+
+/**
+ * How many decisions other conversations wait for: without those that this page shows.
+ * @param {State} state
+ * @param {string} here the id of this conversation
+ */
+export function askedElsewhere({ elsewhere, questions }, here) {
+  const shown = new Set([here, ...questions.map(({ call }) => call.subAgent?.conversationId)]);
+  return elsewhere.flatMap(({ askedIn }) => askedIn).filter((place) => !shown.has(place)).length;
+}

@@ -1,0 +1,192 @@
+/**
+ * The one way in which the page's state changes: `(state, event) → state`, pure, the same for live events, for
+ * replayed ones, for a snapshot and for what the person does here (V3).
+ */
+
+import { nameOf } from "./calls.js";
+import { firstPosition, withEarlier } from "./earlier.js";
+import { answered, askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
+import { withOverview } from "./overview.js";
+import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
+import { isCallOver, isTurnOver } from "./status.js";
+import { AFTER_END, TURN_CHANGES } from "./turn_events.js";
+import { addDelta, mapTurn, newTurn } from "./turns.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Turn} Turn */
+/** @typedef {import("./types.js").Frame} Frame */
+/** @typedef {import("../net/wire.js").EventFrame} EventFrame */
+/** @typedef {import("./types.js").LocalEvent} LocalEvent */
+/** @typedef {import("./types.js").Clock} Clock */
+
+/** @type {State} */
+export const INITIAL_STATE = {
+  phase: "loading",
+  lastSeq: null,
+  gap: false,
+  viewer: "",
+  turns: [],
+  outbox: [],
+  operations: [],
+  notice: null,
+  hasEarlier: false,
+  earliest: null,
+  numbers: {},
+  isLoadingEarlier: false,
+  parked: false,
+  elsewhere: [],
+  latest: null,
+  questions: [],
+  connection: { status: "connecting", frozenAt: null },
+  skewMs: null,
+};
+
+/**
+ * @param {State} state
+ * @param {Frame|LocalEvent} event
+ * @param {Clock} clock
+ * @returns {State}
+ */
+export function reduce(state, event, clock) {
+  if (event.type.startsWith("local_")) return reduceLocal(state, /** @type {LocalEvent} */ (event), clock);
+  const frame = /** @type {Frame} */ (event);
+  const known = withSkew(state, frame, clock);
+  return isEvent(frame) ? reduceNumbered(known, frame, clock) : reduceUnnumbered(known, frame, clock);
+}
+
+/** Whether a frame is in the log. @param {Frame} frame @returns {frame is EventFrame} */
+const isEvent = (frame) => "seq" in frame && frame.type !== "snapshot";
+
+/** @param {State} state @returns {Turn|null} the turn that a cancel means: the one at work, else the next in line. */
+export function activeTurn(state) {
+  const active = state.turns.filter((turn) => !isTurnOver(turn.status));
+  return active.find((turn) => turn.status !== "queued") ?? active[0] ?? null;
+}
+
+/** @param {State} state @returns {number} */
+export function queuedCount(state) {
+  const current = activeTurn(state);
+  const queued = state.turns.filter((turn) => turn.status === "queued" && turn !== current).length;
+  return queued + state.outbox.filter((message) => message.turnId !== null).length;
+}
+
+/** @param {State} state @param {EventFrame} frame @param {Clock} clock @returns {State} */
+function reduceNumbered(state, frame, clock) {
+  const { seq } = frame;
+  const last = state.lastSeq ?? seq - 1;
+  if (seq <= last) return state;
+  if (seq > last + 1) return { ...state, gap: true };
+  const next = { ...state, lastSeq: seq, gap: false, parked: isParked(state, frame) };
+  const before = next.turns.find((turn) => turn.id === frame.turn_id);
+  if (before && isTurnOver(before.status) && !AFTER_END.has(frame.type)) return next;
+  const change = /** @type {import("./turn_events.js").Change|undefined} */ (TURN_CHANGES[frame.type]);
+  if (!change || !frame.turn_id) return next;
+  return settleOutbox(withTurn(next, frame, clock, change), frame);
+}
+
+/** Whether no turn begins until a person lets the conversation go on. @param {State} state @param {EventFrame} frame */
+function isParked(state, frame) {
+  return frame.type === "conversation_parked" || (state.parked && frame.type !== "conversation_resumed");
+}
+
+/** @param {State} state @param {Exclude<Frame, EventFrame>} frame @param {Clock} clock @returns {State} */
+function reduceUnnumbered(state, frame, clock) {
+  switch (frame.type) {
+    case "welcome":
+      // what was missing has been asked for: only a new gap is one; an overview comes if there is something to tell
+      return { ...state, viewer: nameOf(frame.user), gap: false, elsewhere: [], latest: null, questions: [] };
+    case "snapshot":
+      return fromSnapshot(state, frame, clock);
+    case "text_delta":
+      return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addDelta(turn, frame)) };
+    case "overview":
+      return withOverview(state, frame, clock);
+    case "op_result":
+      return settleOperation(answered(state), frame);
+    case "error":
+      return refuse(state, frame);
+    case "message_result":
+      return settleMessage(answered(state), frame);
+    default:
+      return state;
+  }
+}
+
+/** @param {State} state @param {LocalEvent} event @param {Clock} clock @returns {State} */
+function reduceLocal(state, event, clock) {
+  switch (event.type) {
+    case "local_message":
+      return {
+        ...state,
+        notice: null,
+        outbox: [...state.outbox, { clientId: event.clientId, text: event.text, turnId: null }],
+      };
+    case "local_operation":
+      return askFor(state, event.operation, clock);
+    case "local_connection":
+      return { ...state, connection: connectionAfter(state, event.status, clock) };
+    case "local_notice":
+      return notify(state, event.level, event.key, event.params ?? {});
+    case "local_notice_closed":
+      return { ...state, notice: null };
+    case "local_earlier_asked":
+      return { ...state, isLoadingEarlier: true };
+    case "local_earlier_failed":
+      return notify({ ...state, isLoadingEarlier: false }, "error", "earlier_failed", {});
+    case "local_earlier":
+      return withEarlier(state, event, clock);
+  }
+}
+
+/** @param {State} state @param {EventFrame} frame @param {Clock} clock @param {import("./turn_events.js").Change} change */
+function withTurn(state, frame, clock, change) {
+  const id = String(frame.turn_id);
+  const turns = state.turns.some((turn) => turn.id === id) ? state.turns : [...state.turns, newTurn(id, clock)];
+  return { ...state, turns: mapTurn(turns, id, (turn) => change(turn, frame, clock, state)) };
+}
+
+/** @param {State} state @param {import("../net/wire.js").SnapshotFrame} frame @param {Clock} clock @returns {State} */
+function fromSnapshot(state, frame, clock) {
+  const turns = turnsFromSnapshot(frame, clock).map((turn) => keepStopping(turn, state));
+  const shown = new Set(turns.map((turn) => turn.id));
+  return {
+    ...state,
+    phase: "ready",
+    lastSeq: Number(frame.seq ?? 0),
+    gap: false,
+    turns,
+    hasEarlier: Boolean(frame.has_earlier),
+    earliest: firstPosition(frame),
+    numbers: numbersOf(frame),
+    parked: Boolean(frame.parked),
+    outbox: state.outbox.filter((message) => message.turnId === null || !shown.has(message.turnId)),
+  };
+}
+
+/** A cancel asked for before the connection broke stays visible. @param {Turn} turn @param {State} state @returns {Turn} */
+function keepStopping(turn, state) {
+  if (isTurnOver(turn.status)) return turn;
+  const before = state.turns.find((known) => known.id === turn.id);
+  if (!before) return turn;
+  const calls = Object.fromEntries(
+    Object.entries(turn.calls).map(([id, call]) => [
+      id,
+      isCallOver(call.status) ? call : { ...call, stoppingAt: call.stoppingAt ?? before.calls[id]?.stoppingAt ?? null },
+    ]),
+  );
+  return { ...turn, calls, stoppingAt: turn.stoppingAt ?? before.stoppingAt };
+}
+
+/** @param {State} state @param {import("./types.js").ConnectionStatus} status @param {Clock} clock */
+function connectionAfter(state, status, clock) {
+  const isLive = status === "online" || status === "slow";
+  return { status, frozenAt: isLive ? null : (state.connection.frozenAt ?? clock.now) };
+}
+
+/** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
+function withSkew(state, frame, clock) {
+  const at = "at" in frame ? Date.parse(frame.at) : Number.NaN;
+  if (Number.isNaN(at)) return state;
+  const skew = clock.wall - at;
+  return state.skewMs !== null && state.skewMs <= skew ? state : { ...state, skewMs: skew };
+}

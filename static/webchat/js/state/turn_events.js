@@ -1,0 +1,127 @@
+/** What each of the protocol's numbered events does to its turn. */
+
+import { withDecision } from "./approval.js";
+import {
+  callFromQuestion,
+  callFromStart,
+  callFromWire,
+  endedByFrom,
+  lateFrom,
+  moveLimits,
+  settleCall,
+  waitsForFrom,
+} from "./calls.js";
+import { isCallOver } from "./status.js";
+import { subAgentFrom } from "./sub_agents.js";
+import {
+  addAcknowledgement,
+  addCall,
+  addMessage,
+  addReports,
+  closeOpenCalls,
+  stopOpenCalls,
+  updateCall,
+  userMessageFrom,
+  withNotice,
+  withoutRetry,
+} from "./turns.js";
+import { visible } from "./visible.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Turn} Turn */
+/** @typedef {import("../net/wire.js").EventFrame} EventFrame */
+/** @typedef {import("../net/wire.js").EventType} EventType */
+/** @typedef {import("./types.js").Clock} Clock */
+
+/** The source of a turn that carries reports of sub-agents. */
+const CARRIER = "sub_agent";
+
+/** What may be said of a turn after its end: events of the conversation that name it. */
+export const AFTER_END = new Set(["history_repaired", "cancel_acknowledged", "tool_settled"]);
+
+/**
+ * @template {EventFrame} [Frame=EventFrame]
+ * @typedef {(turn: Turn, frame: Frame, clock: Clock, state: State) => Turn} Change
+ */
+
+/** @type {{[Type in EventType]?: Change<Extract<EventFrame, {type: Type}>>}} */
+export const TURN_CHANGES = {
+  turn_queued: (turn, frame) =>
+    addMessage(
+      { ...turn, status: "queued", isBegun: false, source: String(frame.source ?? "") },
+      saidIn(frame),
+      `u${frame.seq}`,
+    ),
+  turn_start: (turn, frame, clock, state) => {
+    const elapsedMs = ageOf(frame, clock, state);
+    const timeoutMs = frame.turn_timeout_ms ?? null;
+    const started = { ...turn, status: "running", isBegun: true, elapsedMs, elapsedAt: clock.now, timeoutMs };
+    return addMessage(addReports(started, frame.reports), saidIn(frame), `u${frame.seq}`);
+  },
+  message: (turn, frame, clock) => addMessage(withoutRetry(turn), frame, `m${frame.id}`, clock),
+  tool_approval: (turn, frame, clock, state) =>
+    addCall(turn, callFromQuestion(frame, ageOf(frame, clock, state), clock)),
+  tool_decision: (turn, frame) => updateCall(turn, frame.tool_id, (call) => withDecision(call, frame)),
+  tool_queued: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, waitsFor: waitsForFrom(frame) })),
+  tool_start: (turn, frame, clock, state) => addCall(turn, callFromStart(frame, ageOf(frame, clock, state), clock)),
+  tool_progress: (turn, frame, clock, state) =>
+    updateCall(turn, frame.tool_id, (call) => ({
+      ...call,
+      elapsedMs: Number(frame.elapsed_ms ?? 0) + ageOf(frame, clock, state),
+      elapsedAt: clock.now,
+      progress: frame.progress == null ? call.progress : Math.max(call.progress ?? 0, frame.progress),
+      total: frame.total ?? call.total,
+      message: frame.message ? visible(String(frame.message)) : call.message,
+    })),
+  tool_deadline: (turn, frame) => updateCall(turn, frame.tool_id, (call) => moveLimits(call, frame)),
+  sub_agent: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, subAgent: subAgentFrom(frame) })),
+  tool_timeout: (turn, frame, clock) =>
+    updateCall(turn, frame.tool_id, (call) => ({
+      ...call,
+      status: "cancelling",
+      stoppingAt: clock.now,
+      errorType: "timeout",
+      limitReached: String(frame.limit_reached ?? ""),
+    })),
+  tool_result: (turn, frame, clock) => {
+    const known = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
+    return updateCall(known, frame.tool_id, (call) => settleCall(call, frame));
+  },
+  turn_abort: (turn, frame, clock) => ({
+    ...stopOpenCalls(withoutRetry(turn), clock.now),
+    status: "cancelling",
+    stoppingAt: turn.stoppingAt ?? clock.now,
+    endedBy: endedByFrom(frame),
+  }),
+  turn_end: (turn, frame) => ({
+    ...closeOpenCalls(withoutRetry(turn)),
+    status: String(frame.status),
+    endedBy: endedByFrom(frame) ?? turn.endedBy,
+    errorCode: String(frame.error_code ?? turn.errorCode),
+    stoppingAt: null,
+  }),
+  tool_settled: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, late: lateFrom(frame) })),
+  cancel_acknowledged: addAcknowledgement,
+  history_repaired: (turn, frame) => {
+    const repairs = /** @type {Array<{tool_id?: string}>} */ (frame.repairs ?? []);
+    const marked = repairs.reduce(
+      (known, repair) =>
+        updateCall(known, repair.tool_id, (call) =>
+          isCallOver(call.status) && call.status !== "closed" ? call : { ...call, status: "repaired" },
+        ),
+      turn,
+    );
+    return { ...marked, repairs: turn.repairs + repairs.length };
+  },
+  error: (turn, frame, clock, state) => withNotice(turn, frame, clock.now - ageOf(frame, clock, state)),
+};
+
+/** What the person said; nothing where a turn only carries reports. @param {import("../net/wire.js").TurnQueuedEvent|import("../net/wire.js").TurnStartEvent} frame */
+const saidIn = (frame) => userMessageFrom(frame.source === CARRIER ? "" : frame.user_message, frame.at);
+
+/** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {EventFrame} frame @param {Clock} clock @param {State} state */
+function ageOf(frame, clock, state) {
+  const at = Date.parse(frame.at ?? "");
+  if (Number.isNaN(at) || state.skewMs === null) return 0;
+  return Math.max(0, clock.wall - at - state.skewMs);
+}

@@ -1,0 +1,129 @@
+/** What is worth saying aloud when one state follows another: boundaries only, never a clock or a piece of text. */
+
+import { isAsked } from "../state/approval.js";
+import { askedElsewhere } from "../state/overview.js";
+import { elapsedOf, isCallOver, isTurnOver, SLOW_AFTER_MS, tierOf, VERY_SLOW_AFTER_MS } from "../state/status.js";
+import { endingWords, outcomeWords } from "./labels.js";
+
+/** @typedef {import("../state/types.js").Call} Call */
+/** @typedef {import("../state/types.js").State} State */
+/** @typedef {import("../state/types.js").Turn} Turn */
+/** @typedef {import("./i18n.js").Words} Words */
+/** @typedef {Readonly<{text: string, urgent: boolean}>} Announcement */
+
+/**
+ * @param {State} before
+ * @param {State} after
+ * @param {Words} words
+ * @returns {Array<Announcement>}
+ */
+export function announcementsOf(before, after, words) {
+  if (before.phase !== "ready") return [];
+  const known = new Map(before.turns.map((turn) => [turn.id, turn]));
+  const spoken = after.turns.flatMap((turn) => {
+    const earlier = known.get(turn.id);
+    return earlier === turn ? [] : turnAnnouncements(earlier, turn, words, after.viewer);
+  });
+  spoken.push(...elsewhereAnnouncements(before, after, words));
+  if (after.notice && after.notice.id !== before.notice?.id) {
+    spoken.push({ text: words.text(after.notice.key, after.notice.params), urgent: after.notice.level === "error" });
+  }
+  return spoken;
+}
+
+/** What sub-agents ask on this page is urgent, too; what another conversation asks can wait a moment. @param {State} before @param {State} after @param {Words} words @returns {Array<Announcement>} */
+function elsewhereAnnouncements(before, after, words) {
+  if (before.questions === after.questions && before.elsewhere === after.elsewhere) return [];
+  const known = new Set(before.questions.map(({ turnId, call }) => `${turnId} ${call.toolId}`));
+  const asked = after.questions
+    .filter(({ turnId, call }) => isAsked(call) && !known.has(`${turnId} ${call.toolId}`))
+    .map(({ call }) => {
+      const text = words.text("say_asked_by", { tool: call.name, agent: call.subAgent?.agent ?? "" });
+      return { text, urgent: true };
+    });
+  const isMore = asked.length === 0 && askedElsewhere(after, "") > askedElsewhere(before, "");
+  return isMore ? [{ text: words.text("say_asked_elsewhere"), urgent: false }] : asked;
+}
+
+/** @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
+function turnAnnouncements(before, after, words, viewer) {
+  const spoken = [
+    ...questionAnnouncements(before, after, words),
+    ...callAnnouncements(before, after, words, viewer),
+    ...answerAnnouncements(before, after),
+  ];
+  const wasRunning = before !== undefined && before.status !== "queued";
+  if (after.retry && after.retry.at !== before?.retry?.at) spoken.push({ text: after.errorMessage, urgent: false });
+  if (after.status === "running" && !wasRunning) spoken.push({ text: words.text("say_started"), urgent: false });
+  if (!isTurnOver(after.status) || !before || isTurnOver(before.status)) return spoken;
+  const ending = endingWords(words, after, viewer);
+  const text = ending
+    ? [ending.title, ending.detail].filter(Boolean).join(": ")
+    : words.count("say_finished", wordCount(after));
+  return [...spoken, { text, urgent: after.status === "failed" }];
+}
+
+/** The answer to a spoken word is heard; that to a typed one says what the end of the turn has said. @param {Turn|undefined} before @param {Turn} after @returns {Array<Announcement>} */
+function answerAnnouncements(before, after) {
+  if (!before) return [];
+  const fresh = after.acknowledgements.slice(before.acknowledgements.length);
+  return fresh.filter(({ source }) => source === "voice").map(({ text }) => ({ text, urgent: false }));
+}
+
+/** That a person is asked is urgent: nothing goes on without an answer. @param {Turn|undefined} before @param {Turn} after @param {Words} words @returns {Array<Announcement>} */
+function questionAnnouncements(before, after, words) {
+  return Object.values(after.calls)
+    .filter((call) => {
+      const earlier = before?.calls[call.toolId];
+      return isAsked(call) && !(earlier && isAsked(earlier));
+    })
+    .map((call) => ({ text: words.text("say_asked", { tool: call.name }), urgent: true }));
+}
+
+/** Of a turn that is being ended only that is worth saying. @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
+function callAnnouncements(before, after, words, viewer) {
+  if (isTurnOver(after.status) || after.stoppingAt !== null) return [];
+  const ended = Object.values(after.calls).filter((call) => {
+    const earlier = before?.calls[call.toolId];
+    return isCallOver(call.status) && earlier !== undefined && !isCallOver(earlier.status);
+  });
+  if (ended.length === 0) return [];
+  if (ended.length > 1) return [{ text: words.count("say_calls_ended", ended.length), urgent: false }];
+  const call = /** @type {Call} */ (ended[0]);
+  const key = call.status === "succeeded" ? "say_call_succeeded" : "say_call_ended";
+  return [{ text: words.text(key, { tool: call.name, outcome: outcomeWords(words, call, viewer) }), urgent: false }];
+}
+
+/** @param {Turn} turn */
+function wordCount(turn) {
+  const texts = turn.items.flatMap((item) => (item.kind === "agent" ? [item.text] : []));
+  return texts.join(" ").split(/\s+/).filter(Boolean).length;
+}
+
+/** Says once per call that it has become slow, and once that it has become very slow. */
+export class TierWatch {
+  /** @type {Map<string, string>} */
+  #tiers = new Map();
+
+  /** @param {State} state @param {number} now @param {Words} words @returns {Array<Announcement>} */
+  crossings(state, now, words) {
+    const running = state.turns.flatMap((turn) => (isTurnOver(turn.status) ? [] : runningCalls(turn)));
+    const before = this.#tiers;
+    this.#tiers = new Map(
+      running.map(([key, call]) => [key, tierOf(elapsedOf(call, now, state.connection.frozenAt), call.expectedMs)]),
+    );
+    return running.flatMap(([key, call]) => {
+      const tier = this.#tiers.get(key);
+      if (!before.has(key) || before.get(key) === tier) return [];
+      const limit = tier === "very_slow" ? VERY_SLOW_AFTER_MS : SLOW_AFTER_MS;
+      const seconds = Math.round(Math.max(limit, call.expectedMs ?? 0) / 1000);
+      return [{ text: words.text("say_slow", { tool: call.name, seconds }), urgent: false }];
+    });
+  }
+}
+
+/** @param {Turn} turn @returns {Array<[string, Call]>} */
+const runningCalls = (turn) =>
+  Object.values(turn.calls)
+    .filter((call) => call.status === "running")
+    .map((call) => [`${turn.id} ${call.toolId}`, call]);

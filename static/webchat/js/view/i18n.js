@@ -1,0 +1,62 @@
+/** The page's texts, which come with the page, so that they can be translated: numbers, plurals and durations included. */
+
+/** @typedef {import("../state/types.js").Texts} Texts */
+
+/** The page's language: texts by key, with numbers and plurals as that language writes them. */
+export class Words {
+  #texts;
+  #plurals;
+  #numbers;
+
+  /** @param {Texts} texts @param {string} language */
+  constructor(texts, language) {
+    this.#texts = texts;
+    this.#plurals = new Intl.PluralRules(language);
+    this.#numbers = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
+  }
+
+  /** @param {string} key @param {Record<string, string|number>} [params] @returns {string} */
+  text(key, params = {}) {
+    const pattern = this.#texts[key] ?? key;
+    return pattern.replace(/\{(\w+)\}/g, (whole, name) => String(params[name] ?? whole));
+  }
+
+  /** @param {string} key @returns {boolean} */
+  has(key) {
+    return key in this.#texts;
+  }
+
+  /** A sentence about `n` things: `key_one`, `key_other`, and what else the language needs. @param {string} key @param {number} n */
+  count(key, n) {
+    const form = `${key}_${this.#plurals.select(n)}`;
+    return this.text(form in this.#texts ? form : `${key}_other`, { n });
+  }
+
+  /** A running clock in whole seconds, then minutes. @param {number} ms */
+  wholeClock(ms) {
+    return ms < 60_000 ? this.text("seconds", { n: Math.floor(ms / 1000) }) : minutes(ms);
+  }
+
+  /** The same with tenths under ten seconds. @param {number} ms */
+  clock(ms) {
+    if (ms < 10_000) return this.text("seconds", { n: (Math.floor(ms / 100) / 10).toFixed(1) });
+    return this.wholeClock(ms);
+  }
+
+  /** A duration that is over, or a limit. @param {number} ms */
+  duration(ms) {
+    if (ms < 100) return this.text("under_tenth");
+    if (ms < 60_000) return this.text("seconds", { n: this.#numbers.format(Math.round(ms / 100) / 10) });
+    if (ms % 60_000 === 0 && ms < 3_600_000) return this.text("minutes", { n: ms / 60_000 });
+    return minutes(ms);
+  }
+}
+
+/** @param {number} ms */
+function minutes(ms) {
+  const seconds = Math.floor(ms / 1000);
+  const padded = (/** @type {number} */ n) => String(n).padStart(2, "0");
+  const hours = Math.floor(seconds / 3600);
+  const rest = `${padded(Math.floor((seconds % 3600) / 60))}:${padded(seconds % 60)}`;
+  return hours ? `${hours}:${rest}` : rest;
+}

@@ -1,0 +1,269 @@
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+
+import { Conversation } from "../../../static/webchat/js/state/conversation.js";
+import { GRACE_MS } from "../../../static/webchat/js/state/heartbeat.js";
+
+const TURN = "t1";
+const START = { type: "turn_start", seq: 1, turn_id: TURN, user_message: "hi", agent: "", client_id: "c" };
+
+/** Sockets as the page opens them. */
+class Line {
+  /** @type {Array<Line>} */
+  static all = [];
+  static OPEN = 1;
+  readyState = 0;
+  /** @type {Array<any>} */
+  sent = [];
+  onopen = () => {};
+  onmessage = (/** @type {{data: string}} */ _message) => {};
+  onclose = (/** @type {{code: number}} */ _closing) => {};
+
+  constructor() {
+    Line.all.push(this);
+  }
+
+  /** @param {string} text */
+  send(text) {
+    this.sent.push(JSON.parse(text));
+  }
+
+  close() {
+    this.readyState = 3;
+  }
+
+  /** @param {number} lastSeq */
+  welcome(lastSeq) {
+    this.readyState = 1;
+    this.onopen();
+    this.bring({ type: "welcome", protocol: 1, last_seq: lastSeq });
+  }
+
+  /** @param {object} frame */
+  bring(frame) {
+    this.onmessage({ data: JSON.stringify(frame) });
+  }
+
+  static get last() {
+    return /** @type {Line} */ (Line.all.at(-1));
+  }
+}
+
+/** @param {(conversation: Conversation) => void} body */
+function inConversation(body) {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  Object.assign(globalThis, { WebSocket: Line });
+  Line.all = [];
+  try {
+    const conversation = new Conversation(
+      "ws://test/",
+      () => {},
+      () => {},
+    );
+    conversation.connection.start();
+    Line.last.welcome(0);
+    Line.last.bring({ type: "snapshot", seq: 0, messages: [], calls: [], turns: [], active_turns: [] });
+    body(conversation);
+  } finally {
+    mock.timers.reset();
+  }
+}
+
+test("after a gap in the numbers it asks from the last event, and for everything if that did not help", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
+    assert.equal(conversation.state.connection.status, "resuming");
+    Line.last.welcome(4);
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, after: 1 });
+    Line.last.bring({ type: "turn_end", seq: 4, turn_id: TURN, status: "completed" });
+    Line.last.welcome(4);
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1 });
+    assert.equal(Line.all.length, 3);
+  });
+});
+
+test("after a gap in the text it asks for all of it, once, and shows what comes", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    const delta = { type: "text_delta", turn_id: TURN };
+    Line.last.bring({ ...delta, text: "Hello", offset: 0 });
+    Line.last.bring({ ...delta, text: "ld", offset: 10 });
+    Line.last.bring({ ...delta, text: "!", offset: 12 });
+    const asked = Line.last.sent.filter((frame) => frame.type === "resync");
+    assert.deepEqual(asked, [{ type: "resync", turn_id: TURN }]);
+    assert.equal(conversation.state.turns[0]?.partial, "Hello");
+    Line.last.bring({ ...delta, text: "Hello, world!", offset: 0 });
+    assert.equal(conversation.state.turns[0]?.partial, "Hello, world!");
+    assert.equal(conversation.state.turns[0]?.needsResync, false);
+    assert.equal(Line.all.length, 1);
+  });
+});
+
+test("text that was asked for in vain is asked for again when the connection is back", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    Line.last.bring({ type: "text_delta", turn_id: TURN, text: "ld", offset: 10 });
+    conversation.connection.catchUp({ whole: false });
+    Line.last.welcome(1);
+    const asked = Line.last.sent.filter((frame) => frame.type === "resync");
+    assert.deepEqual(asked, [{ type: "resync", turn_id: TURN }]);
+    assert.equal(Line.all.length, 2);
+  });
+});
+
+test("a heartbeat that knows of more makes it ask for that, unless it comes by itself", () => {
+  inConversation((conversation) => {
+    Line.last.bring({ type: "heartbeat", last_seq: 1, active: [TURN] });
+    Line.last.bring(START);
+    mock.timers.tick(GRACE_MS);
+    assert.equal(Line.all.length, 1);
+    Line.last.bring({ type: "heartbeat", last_seq: 2, active: [] });
+    mock.timers.tick(GRACE_MS);
+    assert.equal(Line.all.length, 2);
+    Line.last.welcome(2);
+    assert.deepEqual(Line.last.sent[0], { type: "hello", protocol: 1, after: 1 });
+    Line.last.bring({ type: "turn_end", seq: 2, turn_id: TURN, status: "completed" });
+    assert.equal(conversation.state.connection.status, "online");
+  });
+});
+
+const sentSince = (/** @type {number} */ count) => Line.last.sent.slice(count);
+const FAILED = { type: "error", code: "server_error", message: "Something went wrong." };
+
+test("what a failing server has not answered goes out again under the same id, later each time, until it is", () => {
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    conversation.send("hello");
+    conversation.cancelTurn();
+    const [, message, cancel] = Line.last.sent;
+    const failed = [
+      { ...FAILED, client_id: message.client_id },
+      { ...FAILED, op_id: cancel.op_id },
+    ];
+    for (const pause of [500, 1_000, 2_000]) {
+      const before = Line.last.sent.length;
+      for (const error of failed) Line.last.bring(error);
+      assert.equal(conversation.state.notice?.key, "trying_again");
+      assert.equal(conversation.state.outbox.length, 1);
+      assert.notEqual(conversation.state.turns[0]?.stoppingAt, null);
+      mock.timers.tick(pause / 2 - 1);
+      assert.deepEqual(sentSince(before), []);
+      mock.timers.tick(pause / 2 + 1);
+      assert.deepEqual(sentSince(before), [message, cancel]);
+    }
+    const before = Line.last.sent.length;
+    Line.last.bring({ type: "message_result", client_id: message.client_id, turn_id: "t2", cancelled: false });
+    Line.last.bring({ type: "op_result", op_id: cancel.op_id, outcome: "accepted" });
+    assert.equal(conversation.state.notice, null);
+    mock.timers.tick(60_000);
+    assert.deepEqual(
+      sentSince(before).filter((frame) => frame.type !== "ping"),
+      [],
+    );
+  });
+});
+
+test("a message that a failing server has not taken is not given back to be sent twice", () => {
+  /** @type {Array<string>} */
+  const given = [];
+  mock.timers.enable({ apis: ["setTimeout"] });
+  Object.assign(globalThis, { WebSocket: Line });
+  const conversation = new Conversation(
+    "ws://test/",
+    () => {},
+    (text) => given.push(text),
+  );
+  conversation.connection.start();
+  Line.last.welcome(0);
+  conversation.send("hello");
+  const clientId = Line.last.sent.at(-1).client_id;
+  Line.last.bring({ ...FAILED, client_id: clientId });
+  assert.deepEqual(given, []);
+  Line.last.bring({ ...FAILED, code: "queue_full", client_id: clientId });
+  assert.deepEqual(given, ["hello"]);
+  mock.timers.reset();
+});
+
+test("a stop that takes too long can be asked for again: under its id while it has no answer, else anew", () => {
+  const now = mock.method(performance, "now", () => 0);
+  inConversation((conversation) => {
+    Line.last.bring(START);
+    const cancels = () => Line.last.sent.filter((frame) => frame.type === "cancel_turn");
+    conversation.cancelTurn();
+    conversation.cancelTurn();
+    assert.equal(cancels().length, 1);
+    now.mock.mockImplementation(() => 3_001);
+    conversation.cancelTurn();
+    assert.deepEqual(cancels()[1], cancels()[0]);
+    Line.last.bring({ type: "op_result", op_id: cancels()[0].op_id, outcome: "accepted" });
+    conversation.cancelTurn();
+    assert.equal(cancels().length, 3);
+    assert.notEqual(cancels()[2].op_id, cancels()[0].op_id);
+  });
+  mock.restoreAll();
+});
+
+/** @param {object} messages @param {boolean} hasEarlier */
+const page = (messages, hasEarlier) => ({
+  type: "snapshot",
+  seq: 0,
+  messages,
+  calls: [],
+  turns: [],
+  active_turns: [],
+  has_earlier: hasEarlier,
+});
+/** @param {number} position */
+const line = (position) => ({ id: position, turn_id: `t${position}`, position, role: "user", content: "hi" });
+
+/** @param {() => Promise<object>} answer @returns {Array<string>} */
+function answering(answer) {
+  /** @type {Array<string>} */
+  const asked = [];
+  mock.method(globalThis, "fetch", async (/** @type {string} */ url) => {
+    asked.push(url);
+    return answer();
+  });
+  return asked;
+}
+
+test("earlier messages are asked for once at a time, from the first one that is shown", async () => {
+  const asked = answering(async () => ({ ok: true, json: async () => page([line(3), line(4)], false) }));
+  let counts = Promise.resolve([0]);
+  inConversation((conversation) => {
+    Line.last.bring(page([line(5)], true));
+    counts = Promise.all([conversation.showEarlier("/messages"), conversation.showEarlier("/messages")]);
+    assert.equal(conversation.state.isLoadingEarlier, true);
+    counts = counts.then(async (known) => [...known, await conversation.showEarlier("/messages")]);
+    counts = counts.then((known) => {
+      assert.deepEqual(
+        conversation.state.turns.map((turn) => turn.id),
+        ["t3", "t4", "t5"],
+      );
+      return known;
+    });
+  });
+  assert.deepEqual(await counts, [2, 0, 0]);
+  assert.deepEqual(asked, ["/messages?before=5"]);
+  mock.restoreAll();
+});
+
+test("earlier messages that cannot be fetched are said, and can be asked for again", async () => {
+  const asked = answering(async () => ({ ok: false, status: 503 }));
+  let known = Promise.resolve();
+  inConversation((conversation) => {
+    Line.last.bring(page([line(5)], true));
+    known = conversation
+      .showEarlier("/messages")
+      .then((count) => {
+        assert.deepEqual([count, conversation.state.notice?.key], [0, "earlier_failed"]);
+        assert.equal(conversation.state.isLoadingEarlier, false);
+        return conversation.showEarlier("/messages");
+      })
+      .then(() => {});
+  });
+  await known;
+  assert.equal(asked.length, 2);
+  mock.restoreAll();
+});

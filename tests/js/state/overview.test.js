@@ -1,0 +1,100 @@
+/** What the page knows beyond its own log: how other conversations stand, and what sub-agents ask. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { askedElsewhere, openQuestions } from "../../../static/webchat/js/state/overview.js";
+import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
+import { standingHere } from "../../../static/webchat/js/view/badges.js";
+import { Words } from "../../../static/webchat/js/view/i18n.js";
+import { Tour } from "../../../static/webchat/js/view/question_cycler.js";
+import { asks, CLOCK, ends, numbered, opened, play, START } from "../fixtures.js";
+
+const QUESTION = {
+  turn_id: "child",
+  conversation_id: "below",
+  agent: "digger",
+  tool_id: "x",
+  tool_name: "exec",
+  input: { command: "dig" },
+  expires_in_ms: 60_000,
+  can_remember: true,
+  description: "",
+};
+/** @type {import("../fixtures.js").Sketch} */
+const own = { type: "tool_approval", tool_id: "a", tool_name: "wait", input: {}, expires_in_ms: 60_000 };
+
+/** @param {Array<object>} questions @param {Array<object>} [conversations] @returns {import("../fixtures.js").Sketch} */
+const overview = (questions, conversations = []) => ({ type: "overview", questions, conversations });
+
+/** @param {"decide_tool"|"cancel_tool"} kind */
+const asking = (kind) => ({
+  type: /** @type {const} */ ("local_operation"),
+  operation: { kind, opId: "op", turnId: "child", toolId: "x", extendMs: 0 },
+});
+
+test("what a sub-agent asks comes after the own questions, and counts like them", () => {
+  const state = opened(...numbered([START, asks("a"), own]), overview([QUESTION]));
+  assert.deepEqual(openQuestions(state), ["turn-1 a", "child x"]);
+  const [question] = state.questions;
+  assert.equal(question?.call.approval?.expiresAt, CLOCK.now + 60_000);
+  assert.deepEqual(question?.call.subAgent, { agent: "digger", conversationId: "below" });
+  assert.deepEqual(standingHere(state), { standing: "asking", asked: 2 });
+});
+
+test("a decision is on its way until the question is gone, also where the overview comes again", () => {
+  const sent = opened(overview([QUESTION]), asking("decide_tool"), overview([QUESTION]));
+  assert.equal(sent.questions[0]?.call.isDeciding, true);
+  const refused = play(sent, [{ type: "op_result", op_id: "op", outcome: "already_finished" }]);
+  assert.equal(refused.questions[0]?.call.isDeciding, false);
+  assert.deepEqual(refused.notice?.params, { tool: "exec" });
+  assert.deepEqual(play(sent, [overview([])]).questions, []);
+});
+
+test("a call that is cancelled while it asks is no question any more", () => {
+  const state = opened(overview([QUESTION]), asking("cancel_tool"));
+  assert.deepEqual(openQuestions(state), []);
+});
+
+test("a new connection begins without an overview: none comes where all is at rest", () => {
+  const state = opened(overview([QUESTION], [{ conversation_id: "o", standing: "asking", asked_in: ["o"] }]));
+  const again = play(state, [{ type: "welcome", user: "ada" }]);
+  assert.deepEqual([again.questions, again.elsewhere], [[], []]);
+});
+
+test("a question that this page shows does not count a second time as one elsewhere", () => {
+  const elsewhere = [
+    { conversation_id: "root", standing: "asking", asked_in: ["below", "here"] },
+    { conversation_id: "other", standing: "asking", asked_in: ["other"] },
+    { conversation_id: "third", standing: "working", asked_in: [] },
+  ];
+  assert.equal(askedElsewhere(opened(overview([QUESTION], elsewhere)), "here"), 1);
+});
+
+test("how this conversation stands follows from its state", () => {
+  assert.deepEqual(standingHere(opened()), { standing: "", asked: 0 });
+  assert.equal(standingHere(opened(...numbered([START]))).standing, "working");
+  assert.equal(standingHere(opened(...numbered([START, ends("interrupted")]))).standing, "interrupted");
+  assert.equal(standingHere(opened(...numbered([START, ends()]))).standing, "");
+});
+
+test("what sub-agents ask is urgent; what others ask is said once", () => {
+  const texts = { say_asked_by: "{agent} waits for your decision on {tool}.", say_asked_elsewhere: "Another one." };
+  const words = new Words(texts, "en");
+  const before = opened();
+  const after = play(before, [overview([QUESTION])]);
+  const urgent = { text: "digger waits for your decision on exec.", urgent: true };
+  assert.deepEqual(announcementsOf(before, after, words), [urgent]);
+  assert.deepEqual(announcementsOf(after, play(after, [overview([QUESTION])]), words), []);
+  const other = play(before, [overview([], [{ conversation_id: "o", standing: "asking", asked_in: ["o"] }])]);
+  assert.deepEqual(announcementsOf(before, other, words), [{ text: "Another one.", urgent: false }]);
+});
+
+test("the way leads from question to question, and begins anew where one is gone", () => {
+  const tour = new Tour();
+  const both = ["one", "two"];
+  assert.equal(tour.next(both), 0);
+  assert.deepEqual([tour.step(both), tour.step(both), tour.step(both)], ["one", "two", "one"]);
+  assert.equal(tour.next(both), 1);
+  assert.equal(tour.step(["two"]), "two");
+  assert.equal(tour.step([]), "");
+});

@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { callFromWire } from "../../../static/webchat/js/state/calls.js";
+import { tierOf } from "../../../static/webchat/js/state/status.js";
+import { newTurn } from "../../../static/webchat/js/state/turns.js";
+import { Words } from "../../../static/webchat/js/view/i18n.js";
+import {
+  activityWords,
+  byWords,
+  clockWords,
+  endingWords,
+  limitWords,
+  outcomeWords,
+  shortInput,
+} from "../../../static/webchat/js/view/labels.js";
+import { CLOCK } from "../fixtures.js";
+
+const words = new Words(
+  {
+    seconds: "{n} s",
+    minutes: "{n} min",
+    under_tenth: "< 0.1 s",
+    clock_of_limit: "{elapsed} of {limit}",
+    tier_running: "running",
+    tier_slow: "slow",
+    tier_very_slow: "very slow",
+    call_pending: "waiting to start",
+    waits_for_call: "waits until {tool} has ended",
+    waits_for_call_alone: "waits until {tool} has ended, because it runs alone",
+    waits_for_slot: "waits for a free place on the server",
+    call_abandoned_settled: "no longer waited for; it has ended since",
+    call_timed_out: "timed out after {limit}",
+    call_timed_out_idle: "timed out: no sign of life for {limit}",
+    call_abandoned_idle: "no sign of life for {limit}; it may still be running",
+    call_cancelled: "cancelled {by}",
+    call_cancelled_after: "cancelled {by} after {after}",
+    call_failed: "failed",
+    call_failed_after: "failed after {after}",
+    call_abandoned: "may still be running",
+    error_unknown_tool: "no such tool",
+    stopping: "Stopping…",
+    still_stopping: "Still trying to stop…",
+    stopping_later: "Will be cancelled when connected",
+    limit_none: "no limit",
+    limit_override: "admin limit for this tool",
+    by_you: "by you",
+    by_name: "by {by}",
+    by_admin: "by an admin",
+    by_admin_named: "by an admin ({by})",
+    by_timeout: "it reached its time limit",
+    by_restart: "the server restarted",
+    turn_cancelled: "Turn cancelled",
+    turn_not_sent: "Not sent",
+    turn_interrupted: "Turn interrupted",
+    turn_failed: "Turn failed",
+    turn_failed_detail: "Something went wrong.",
+    turn_failed_step_limit: "Too many steps.",
+    tools_one: "{n} tool",
+    tools_other: "{n} tools",
+  },
+  "en",
+);
+const live = { now: 0, frozenAt: null };
+
+/** @param {Record<string, unknown>} wire */
+const call = (wire) => callFromWire({ tool_id: "a", tool_name: "wait", ...wire }, CLOCK);
+
+test("a clock shows tenths under ten seconds, then seconds, then minutes", () => {
+  assert.deepEqual(
+    [0, 1_240, 9_999, 12_400, 59_999, 65_000, 312_000, 3_725_000].map((ms) => words.clock(ms)),
+    ["0.0 s", "1.2 s", "9.9 s", "12 s", "59 s", "01:05", "05:12", "1:02:05"],
+  );
+});
+
+test("a duration is short and exact", () => {
+  assert.deepEqual(
+    [40, 8_700, 30_004, 59_960, 60_000, 90_000, 600_000].map((ms) => words.duration(ms)),
+    ["< 0.1 s", "8.7 s", "30 s", "60 s", "1 min", "01:30", "10 min"],
+  );
+});
+
+test("the clock names the limit, and an unlimited call has none", () => {
+  assert.equal(clockWords(words, 12_400, 30_000), "12 s of 30 s");
+  assert.equal(clockWords(words, 12_400, null), "12 s");
+  assert.equal(
+    limitWords(words, call({ timeout_ms: 30_000, timeout_source: "override" })),
+    "admin limit for this tool",
+  );
+  assert.equal(limitWords(words, call({ timeout_ms: 0 })), "no limit");
+});
+
+test("the tiers turn at ten and at thirty seconds, later where a tool is expected to take long", () => {
+  assert.deepEqual(
+    [9_999, 10_000, 30_000, 30_001].map((ms) => tierOf(ms)),
+    ["running", "slow", "slow", "very_slow"],
+  );
+  assert.deepEqual(
+    [50_000, 60_000, 60_001].map((ms) => tierOf(ms, 60_000)),
+    ["running", "slow", "very_slow"],
+  );
+});
+
+test("a call that is asked to stop says so, and after three seconds that it still tries", () => {
+  const stopping = { ...call({ status: "running" }), stoppingAt: 0 };
+  assert.equal(activityWords(words, stopping, 5_000, { ...live, now: 2_000 }), "Stopping…");
+  assert.equal(activityWords(words, stopping, 5_000, { ...live, now: 3_500 }), "Still trying to stop…");
+  assert.equal(activityWords(words, stopping, 5_000, { now: 9_000, frozenAt: 0 }), "Will be cancelled when connected");
+});
+
+test("a call that waits says for what", () => {
+  const said = (/** @type {Record<string, unknown>} */ wire) =>
+    activityWords(words, call({ status: "pending", ...wire }), 0, live);
+  assert.equal(said({}), "waiting to start");
+  const waits_for = { kind: "call", tool_id: "a", tool_name: "exec" };
+  assert.equal(said({ waits_for }), "waits until exec has ended");
+  assert.equal(said({ waits_for, concurrency: "exclusive" }), "waits until exec has ended, because it runs alone");
+  assert.equal(said({ waits_for: { kind: "slot" } }), "waits for a free place on the server");
+});
+
+test("every end of a call has its words", () => {
+  const byAda = { reason: "user", source: "button", by: "ada" };
+  const said = (/** @type {Record<string, unknown>} */ wire) => outcomeWords(words, call(wire), "ada");
+  assert.equal(said({ status: "succeeded", duration_ms: 8_700 }), "8.7 s");
+  assert.equal(said({ status: "timed_out", duration_ms: 30_004, timeout_ms: 30_000 }), "timed out after 30 s");
+  const idle = { timeout_ms: 30_000, idle_timeout_ms: 1_500, limit_reached: "idle", duration_ms: 1_503 };
+  assert.equal(said({ status: "timed_out", ...idle }), "timed out: no sign of life for 1.5 s");
+  assert.equal(said({ status: "abandoned", ...idle }), "no sign of life for 1.5 s; it may still be running");
+  const late = { kind: "returned", after_ms: 7_300 };
+  assert.equal(said({ status: "abandoned", ...idle, late }), "no longer waited for; it has ended since");
+  assert.equal(said({ status: "cancelled", duration_ms: 11_500, ended_by: byAda }), "cancelled by you after 11.5 s");
+  assert.equal(said({ status: "cancelled", duration_ms: 0, ended_by: byAda }), "cancelled by you");
+  assert.equal(said({ status: "failed", duration_ms: 1_200 }), "failed after 1.2 s");
+  assert.equal(said({ status: "failed", duration_ms: 3 }), "failed");
+  assert.equal(said({ status: "failed", error_type: "unknown_tool" }), "no such tool");
+  assert.equal(said({ status: "abandoned", duration_ms: 30_000 }), "may still be running");
+});
+
+test("who ended it is told from the viewer's side", () => {
+  assert.equal(byWords(words, { reason: "user", source: "button", by: "ada" }, "ada"), "by you");
+  assert.equal(byWords(words, { reason: "user", source: "button", by: "eve" }, "ada"), "by eve");
+  assert.equal(byWords(words, { reason: "admin", source: "admin", by: "" }, "ada"), "by an admin");
+  assert.equal(byWords(words, { reason: "admin", source: "admin", by: "root" }, "ada"), "by an admin (root)");
+});
+
+test("a turn's end has a line, a completed one has none", () => {
+  const turn = newTurn("t", CLOCK);
+  const by = { reason: "user", source: "button", by: "ada" };
+  assert.equal(endingWords(words, { ...turn, status: "completed" }, "ada"), null);
+  assert.deepEqual(endingWords(words, { ...turn, status: "cancelled", endedBy: by }, "ada"), {
+    title: "Turn cancelled",
+    detail: "by you",
+  });
+  assert.deepEqual(endingWords(words, { ...turn, status: "cancelled", endedBy: by, isBegun: false }, "ada"), {
+    title: "Not sent",
+    detail: "cancelled by you",
+  });
+  assert.equal(endingWords(words, { ...turn, status: "timed_out" }, "ada")?.detail, "it reached its time limit");
+  assert.equal(
+    endingWords(words, { ...turn, status: "failed", errorCode: "step_limit" }, "ada")?.detail,
+    "Too many steps.",
+  );
+  assert.equal(endingWords(words, { ...turn, status: "failed", errorMessage: "No key." }, "ada")?.detail, "No key.");
+  const interrupted = { ...turn, status: "interrupted" };
+  assert.equal(endingWords(words, interrupted, "ada")?.detail, "the server restarted");
+  const noted = { ...interrupted, errorCode: "tools_left_out", errorMessage: "This agent has 200 tools." };
+  assert.equal(endingWords(words, noted, "ada")?.detail, "the server restarted");
+  assert.doesNotMatch(endingWords(words, { ...noted, status: "failed" }, "ada")?.detail ?? "", /200 tools/);
+  const notStored = { ...interrupted, errorMessage: "It may have been applied." };
+  assert.equal(endingWords(words, notStored, "ada")?.detail, "It may have been applied.");
+});
+
+test("numbers choose their form, and a text that is missing shows its name", () => {
+  assert.equal(words.count("tools", 1), "1 tool");
+  assert.equal(words.count("tools", 3), "3 tools");
+  assert.equal(words.text("unknown"), "unknown");
+});
+
+test("what a person typed cannot name a parameter of a text", () => {
+  assert.equal(words.text("by_name", { by: "{n} $& $1" }), "by {n} $& $1");
+});
+
+test("arguments are told by the one that says most", () => {
+  assert.equal(shortInput({ timeout_ms: 5, command: "ls -l" }), "ls -l");
+  assert.equal(shortInput({ seconds: 20 }), "seconds: 20");
+  assert.equal(shortInput({ _meta: { timeout_ms: 1 } }), "");
+  assert.equal(shortInput({ text: "x".repeat(500) }).length, 121);
+});
