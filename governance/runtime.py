@@ -22,6 +22,7 @@ from governance.mcp import runtime as mcp_servers
 from governance.policies import DatabasePolicySource
 from governance.private_files import make_directory, restrict
 from governance.site_limits import log_limits
+from governance.toolbox.workspace import workspace_at
 
 _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
 
@@ -95,9 +96,17 @@ def workspace_of(scope: str) -> Path | None:
 
 
 def make_workspace(path: Path) -> None:
-    """Make a directory in which tools work, for the server's user alone; an existing one becomes so. Takes a moment."""
-    restrict(Path(app_settings.WORKSPACE_ROOT))
-    make_directory(path)
+    """Make a directory in which tools work, for the server's user alone; an existing one becomes so. Takes a moment.
+
+    Raises:
+        OSError: it cannot be made, or there is a link in its place.
+    """
+    root = Path(app_settings.WORKSPACE_ROOT)
+    restrict(root)
+    workspace = workspace_at(path, within=root)
+    make_directory(workspace.top)
+    with workspace.open_directory((), create=True):
+        pass
 
 
 def _make() -> ToolExecutor:

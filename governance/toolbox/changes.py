@@ -187,7 +187,7 @@ def _keep(found: StandIn) -> None:
     with repository.rewriting("index", index):
         check_unchanged(found.index, repository.read("index"))
         made = tuple(found.objects.glob("[0-9a-f][0-9a-f]/*"))
-        root, room = repository.workspace.root, sum(place.stat().st_size for place in made)
+        root, room = repository.workspace.top, sum(place.stat().st_size for place in made)
         measure(root, found.settings)
         require_room(root, room, found.settings)
         for place in made:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +32,14 @@ _SIGNAL_BASE = 128  # how shells, and bubblewrap, tell of a death by a signal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """All that is needed to start a program."""
+    """All that is needed to start a program. `identities`: see `Sandbox.wrap`."""
 
     arguments: tuple[str, ...]
     directory: Path
     environment: dict[str, str]
     workspace: Path
     sandbox: Sandbox
+    identities: Mapping[Path, str]
     group: CommandGroup | None = None
 
 
@@ -141,7 +143,10 @@ async def _start(launch: Launch, output: Output) -> _Running:
     writable = await output.open()
     told, telling = _open_info(launch.sandbox)
     arguments = launch.sandbox.wrap(
-        launch.arguments, workspace=launch.workspace, directory=launch.directory
+        launch.arguments,
+        workspace=launch.workspace,
+        directory=launch.directory,
+        identities=launch.identities,
     )
     environment, tag = launch.environment, None
     tether = Tether() if launch.sandbox.mode is Mode.NONE else None

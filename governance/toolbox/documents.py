@@ -125,7 +125,7 @@ def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxS
     with explained(path), workspace.open_directory(parts[:-1], create=True) as directory:
         before = _status_of(parts[-1], inside=directory, path=path)
         more = len(content) - (before.st_size if before else 0)
-        require_room(workspace.root, more, settings)
+        require_room(workspace.top, more, settings)
         mode = stat.S_IMODE(before.st_mode) if before else None
         _write_beside(parts[-1], content, inside=directory, mode=mode)
     return before is not None
@@ -135,7 +135,7 @@ def save_new(
     workspace: Workspace, stem: str, *, suffix: str, content: bytes, settings: ToolboxSettings
 ) -> str:
     """Write a file at the top of the workspace under a name that is free; return the name."""
-    require_room(workspace.root, len(content), settings)
+    require_room(workspace.top, len(content), settings)
     for number in itertools.count(1):
         name = f"{stem}-{number}{suffix}"
         with explained(name), workspace.open_directory(()) as directory:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -67,6 +68,14 @@ _ETC = (
     "timezone",
 )
 
+_IDENTIFY = """while [ "$1" != -- ]; do
+  [ "$(stat -c %d:%i "$1")" = "$2" ] || { echo "The directory $1 was replaced by another one meanwhile." >&2; exit 1; }
+  shift 2
+done
+shift
+exec "$@"
+"""
+
 
 class Mode(StrEnum):
     """How commands are kept in."""
@@ -110,11 +119,23 @@ class Sandbox:
         return f"sandbox (bubblewrap), {'with' if self.network else 'no'} network"
 
     def wrap(
-        self, arguments: tuple[str, ...], *, workspace: Path, directory: Path
+        self,
+        arguments: tuple[str, ...],
+        *,
+        workspace: Path,
+        directory: Path,
+        identities: Mapping[Path, str] | None = None,
     ) -> tuple[str, ...]:
-        """Return the command line that runs `arguments` in the sandbox; unchanged where there is none."""
+        """Return the command line that runs `arguments` in the sandbox; unchanged where there is none.
+
+        Bubblewrap finds what it shows by its path, where a link may have been put meanwhile. So nothing is run unless
+        the directories inside are those that were meant: `identities` has device and inode of each.
+        """
         if self.mode is Mode.NONE:
             return arguments
+        if identities:
+            pairs = (word for path, known in identities.items() for word in (str(path), known))
+            arguments = ("/bin/sh", "-c", _IDENTIFY, "sh", *pairs, "--", *arguments)
         root = str(workspace)
         return (
             *self.prefix,

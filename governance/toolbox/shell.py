@@ -22,7 +22,7 @@ from governance.toolbox.output import Output
 from governance.toolbox.quotas import measure
 from governance.toolbox.sandbox import Mode, Sandbox, find_sandbox, require_sandbox
 from governance.toolbox.settings import SettingsSource, ToolboxSettings
-from governance.toolbox.workspace import explained, find_workspace
+from governance.toolbox.workspace import Workspace, explained, find_workspace
 
 _SHELLS = ("/bin/bash", "/bin/sh")
 _FREE = (
@@ -108,8 +108,9 @@ class Shell:
         if not settings.exec_enabled:
             raise ToolFailed(_OFF)
         # In a thread, as it looks at the disk.
+        workspace = await asyncio.to_thread(find_workspace, context, settings)
         launch = await asyncio.to_thread(
-            _prepare, context, settings=settings, command=command, directory=directory
+            _prepare, workspace, settings=settings, command=command, directory=directory
         )
         context.progress(f"Running: {launch.sandbox.words}")
         output = Output(
@@ -119,14 +120,13 @@ class Shell:
             status = await run(launch, output, context=context, settings=settings)
         finally:
             met = await asyncio.to_thread(launch.group.close) if launch.group else ""
-        remark = await asyncio.to_thread(measure, launch.workspace, settings)
+        remark = await asyncio.to_thread(measure, workspace.top, settings)
         return _result(status, output.text, sandbox=launch.sandbox, met=met, remark=remark)
 
 
 def _prepare(
-    context: ToolContext, *, settings: ToolboxSettings, command: str, directory: str
+    workspace: Workspace, *, settings: ToolboxSettings, command: str, directory: str
 ) -> Launch:
-    workspace = find_workspace(context, settings)
     parts = workspace.locate(directory)
     with explained(directory), workspace.open_directory(parts):
         pass
@@ -137,6 +137,7 @@ def _prepare(
         directory=workspace.root.joinpath(*parts),
         environment=scrub(home=workspace.root, passed=settings.exec_environment),
         workspace=workspace.root,
+        identities=workspace.identify(()),
         sandbox=sandbox,
         group=open_group(sandbox.limits),
     )

@@ -86,6 +86,7 @@ class StandIn:
     repository: Repository
     references: References
     index: bytes
+    identities: Mapping[Path, str]
     sandbox: Sandbox
     context: ToolContext
     settings: ToolboxSettings
@@ -165,6 +166,7 @@ class StandIn:
             environment=self._environment(index),
             workspace=self.place,
             sandbox=replace(self.sandbox, network=False, readable=(str(self.repository.objects),)),
+            identities=self.identities,
         )
         status = await run(launch, output, context=context, settings=settings)
         return status, output.text
@@ -265,6 +267,7 @@ def _make(
         repository=repository,
         references=references,
         index=copies["index"],
+        identities=repository.workspace.identify((*repository.store, "objects")),
         sandbox=sandbox,
         context=context,
         settings=settings,

@@ -34,10 +34,15 @@ _SENTENCES = {
 
 
 class Workspace:
-    """A directory, and paths inside it."""
+    """A directory, and paths inside it.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+    It may lie inside another one, `top`: then who writes that one could put a link in its place, so none is followed.
+    """
+
+    def __init__(self, root: Path, *, top: Path | None = None) -> None:
+        self.top = (top or root).resolve()
+        self._below = root.relative_to(top).parts if top else ()
+        self.root = self.top.joinpath(*self._below)
 
     def locate(self, path: str) -> tuple[str, ...]:
         """Return the components of `path` below the root, symbolic links resolved. Raise `ToolFailed` if outside."""
@@ -54,15 +59,21 @@ class Workspace:
     @contextmanager
     def open_directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
         """Give a descriptor of the directory at `parts`; with `create`, missing ones are made on the way."""
-        current = os.open(self.root, _DIRECTORY)
+        current = os.open(self.top, _DIRECTORY)
         try:
-            for part in parts:
+            for part in (*self._below, *parts):
                 following = _step(part, inside=current, create=create)
                 os.close(current)
                 current = following
             yield current
         finally:
             os.close(current)
+
+    def identify(self, parts: tuple[str, ...]) -> dict[Path, str]:
+        """Return the path of the directory at `parts` and what tells it from all others: see `Sandbox.wrap`."""
+        with self.open_directory(parts) as directory:
+            status = os.fstat(directory)
+        return {self.root.joinpath(*parts): f"{status.st_dev}:{status.st_ino}"}
 
     def walk(
         self, parts: tuple[str, ...]
@@ -89,6 +100,13 @@ class Workspace:
                     raise
 
 
+def workspace_at(root: Path, *, within: Path | None) -> Workspace:
+    """Return the workspace at `root`; of `within` the server alone writes, but not of the directories there."""
+    if within is None or root == within or not root.is_relative_to(within):
+        return Workspace(root)
+    return Workspace(root, top=within / root.relative_to(within).parts[0])
+
+
 def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace:
     """Return the workspace of the call's scope, made if need be. Raise `ToolFailed` where the host has none."""
     root = context.workspace
@@ -100,12 +118,14 @@ def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace
             "This conversation has no workspace directory. An administrator can give it one: "
             "GOVERNANCE_WORKSPACE_ROOT."
         )
+    workspace = workspace_at(root, within=settings.workspace_root)
     try:
-        if not root.is_dir():
-            make_directory(root)
+        if not workspace.top.is_dir():
+            make_directory(workspace.top)
+        with workspace.open_directory((), create=True):
+            return workspace
     except OSError as error:
-        raise ToolFailed(f"The workspace directory cannot be made: {_reason(error)}.") from error
-    return Workspace(root)
+        raise ToolFailed(f"The workspace directory cannot be used: {_reason(error)}.") from error
 
 
 @contextmanager
