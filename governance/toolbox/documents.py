@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
 from governance.toolbox.excerpt import spaced
-from governance.toolbox.quotas import require_room
+from governance.toolbox.quotas import require_room, size_on_disk
 from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import Workspace, explained, shown
 
@@ -124,8 +124,7 @@ def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxS
         raise ToolFailed(f"{shown(path)!r} is a directory, not a file.")
     with explained(path), workspace.open_directory(parts[:-1], create=True) as directory:
         before = _status_of(parts[-1], inside=directory, path=path)
-        more = len(content) - (before.st_size if before else 0)
-        require_room(workspace.top, more, settings)
+        require_room(workspace.top, len(content) - _freed(before), settings)
         mode = stat.S_IMODE(before.st_mode) if before else None
         _write_beside(parts[-1], content, inside=directory, mode=mode)
     return before is not None
@@ -154,6 +153,13 @@ def _status_of(name: str, *, inside: int, path: str) -> os.stat_result | None:
         return None
     _refuse_special(status, path)
     return status
+
+
+def _freed(replaced: os.stat_result | None) -> int:
+    """Return the bytes on the disk that become free when a file is replaced: none if it has other names."""
+    if replaced is None or replaced.st_nlink > 1:
+        return 0
+    return min(replaced.st_size, size_on_disk(replaced))
 
 
 def _write_beside(name: str, content: bytes, *, inside: int, mode: int | None) -> None:

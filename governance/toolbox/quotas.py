@@ -55,6 +55,11 @@ def measure(root: Path, settings: ToolboxSettings) -> str:
     return _full(used, settings) if used > settings.workspace_quota else ""
 
 
+def size_on_disk(status: os.stat_result) -> int:
+    """Return the bytes that a file takes, whatever it says its length is: it may have holes."""
+    return status.st_blocks * _BLOCK
+
+
 def _known(root: Path) -> tuple[int, float]:
     now = time.monotonic()
     with _lock:
@@ -92,7 +97,7 @@ def _used(root: Path, *, within: float) -> int | None:
                 if file in seen:
                     continue
                 seen.add(file)
-            used += status.st_blocks * _BLOCK
+            used += size_on_disk(status)
     return used
 
 

@@ -91,3 +91,17 @@ async def test_a_workspace_that_takes_long_to_measure_is_measured_at_the_next_wr
     assert await bench.call("exec", command="head -c 2000000 /dev/zero >big; echo done") == "done"
     with pytest.raises(ToolFailed, match="the most it may hold"):
         await put(bench, "b", 10)
+
+
+@pytest.mark.parametrize("how", ["holes", "names"])
+async def test_to_replace_what_frees_nothing_gives_no_room(bench, workspace, how):
+    """A file with holes is longer than what it takes, and one with other names stays."""
+    await put(bench, "a", 800_000)
+    if how == "holes":
+        with (workspace / "b").open("wb") as stream:
+            stream.truncate(500_000_000)
+    else:
+        os.link(workspace / "a", workspace / "b")
+    await put(bench, "b", 10)
+    with pytest.raises(ToolFailed, match="the most it may hold"):
+        await put(bench, "c", 600_000)
