@@ -82,7 +82,7 @@ async def test_a_link_that_comes_while_the_sandbox_is_made_leads_to_no_command(
     )
     swap.chmod(0o755)
     monkeypatch.setenv("PATH", f"{swap.parent}:/usr/bin:/bin")
-    arguments = CALLS[name] if name in CALLS else {}
+    arguments = CALLS.get(name, {})
     with pytest.raises(ToolFailed, match="was replaced by another one"):
         await bench.call(name, **arguments)
     assert sorted(path.name for path in elsewhere.iterdir()) == [".git", "secret"]
