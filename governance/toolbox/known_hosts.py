@@ -39,7 +39,11 @@ def is_known(host: str, settings: ToolboxSettings) -> bool:
 
 def canonical(host: str) -> str:
     """Return the name under which a host is asked about and remembered."""
-    return host.lower().rstrip(".").removeprefix("www.")
+    name = host.lower().rstrip(".")
+    bare = name.removeprefix("www.")
+    return (
+        bare if "." in bare else name
+    )  # www.me is a host like any other, and "me" a word like any other
 
 
 def refuse_unknown(host: str, settings: ToolboxSettings) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from governance.toolbox.known_hosts import canonical
 from tests.governance.toolbox.http_server import HttpServer, answer
 from tests.turns.sub_agents.stage import ask, cast, child
 from tests.turns.support import Stage
@@ -76,7 +77,16 @@ async def test_what_the_person_has_named_is_not_asked_about(
     assert (await stage.calls((await stage.run()).pk))["b"].status == "succeeded"
 
 
-@pytest.mark.parametrize("known", ["localhost", "*.localhost", "www.LocalHost."])
+async def test_a_word_of_the_person_names_no_host_of_which_it_is_the_end(stage: Stage):
+    stage.play([call("a", "web_fetch", url="http://WWW.me./")], [text("Fine.")])
+    turn_id = await stage.say("Tell me a story")
+    await stage.asked(turn_id, "a")
+    assert stage.listener.find("tool_approval", tool_id="a")["host"] == "www.me"
+    await stage.decide(turn_id, "a", decision="deny")
+    await stage.ended(turn_id)
+
+
+@pytest.mark.parametrize("known", ["localhost", "*.localhost", "LocalHost."])
 async def test_what_the_administrator_has_named_is_not_asked_about(
     stage: Stage, server: HttpServer, settings, known: str
 ):
@@ -159,3 +169,16 @@ async def test_what_the_person_has_named_counts_for_sub_agents(stage: Stage, ser
 )
 def test_a_text_names_this_very_host(said: str, is_named: bool):
     assert names(said, "example.org") is is_named
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("www.Example.org.", "example.org"),
+        ("www.www.example.org", "www.example.org"),
+        ("www.me", "www.me"),
+        ("me", "me"),
+    ],
+)
+def test_a_host_and_its_www_are_one_but_not_where_only_an_end_is_left(host: str, name: str):
+    assert canonical(host) == name
