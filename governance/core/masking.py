@@ -19,16 +19,21 @@ _SECRET_NAME = re.compile(
 )
 
 _AFTER_A_NAME = re.compile(
-    r"""((?:api[\s_-]?key|access[\s_-]?key|authorization|cookie|credentials?|dsn|passphrase|passw(?:or)?d|pwd|secret
-    |session[\s_-]?id|signature|token)[\w-]*["']?\s*(?:=>|[:=])\s*|\b(?:key|sig|auth)=)
-    (?:(?:bearer|basic)\s+)?("[^"]*"|'[^']*'|[^\s"',;&)\]}]+)""",
+    r"""((?:(?:api|account)[\s_-]?key|access[\s_-]?key|credentials?|dsn|passphrase|passw(?:or)?d|pwd|secret
+    |session[\s_-]?id|signature|token)[\w-]{0,40}["']?\s*(?:=>|[:=])\s*(?:[\[({]?b?(?=["']))?|\b(?:key|sig|auth)=
+    |--[\w-]{0,40}(?:key|passphrase|password|secret|token)(?:\s|["'],\s)\s*)
+    ("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"',;&)\]}]+)""",
     re.IGNORECASE | re.VERBOSE,
+)
+_HEADER = re.compile(
+    r"""((?:authorization|cookie)["']?\s*(?:=>|[:=])\s*)("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?!\*\*\*)[^\n]+)""",
+    re.IGNORECASE,
 )
 _FORMS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
         (r"-----BEGIN [^-]{1,60}-----.*?(?:-----END [^-]{1,60}-----|\Z)", re.DOTALL),
-        (r"(?<=://)[^\s/@]+(?=@)", 0),
+        (r"""(?<=://)(?:[^\s/@:]{0,100}:[^\s"'<>]{1,200}|[^\s/@]+)(?=@)""", 0),
         (r"(?<=\bbearer )\S{6,}|(?<=\bbasic )\S{6,}", re.IGNORECASE),
         (
             r"\b(?:sk-|pk_|rk_|sk_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[\w.+/=-]{8,}",
@@ -48,7 +53,8 @@ def mask(text: str, *, known: Iterable[str] = ()) -> str:
         text = text.replace(value, MASK)
     for form in _FORMS:
         text = form.sub(MASK, text)
-    text = _AFTER_A_NAME.sub(rf"\1{MASK}", text)
+    for named in (_HEADER, _AFTER_A_NAME):
+        text = named.sub(rf"\1{MASK}", text)
     return _RANDOM.sub(MASK, text)
 
 

@@ -24,6 +24,17 @@ SECRET = "hunter2-and-more"
         f"GET /v1?key={SECRET}&city=Rome",
         f"token: {SECRET}",
         f"secret_value = '{SECRET} with words'",
+        f"connection to postgres://me:before@{SECRET}@db:5432/site failed",
+        f"connection to postgres://me:before/{SECRET}@db:5432/site failed",
+        f"401 for Authorization: Token {SECRET}",
+        f'401 for Authorization: Digest username="me", response="{SECRET}"',
+        f"sent Cookie: theme=dark; sid={SECRET}",
+        f"Command '['mysql', '--password', '{SECRET}']' failed",
+        f"mysql --password {SECRET} failed",
+        f"secret=b'{SECRET}' is wrong",
+        f"{{'token': ['{SECRET}']}}",
+        f'password: "with \\" and {SECRET}"',
+        f"AccountKey={SECRET};EndpointSuffix=example.org",
         "invalid key sk-proj-abcDEF12345678",
         "ghp_abcdefghijklmnop1234567890 was revoked",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl is expired",
@@ -64,6 +75,8 @@ def test_what_looks_like_a_secret_is_masked(text):
         "1 validation error for Order\namount\n  Input should be greater than 0",
         "HTTPConnectionPool(host='example.org', port=80): Max retries exceeded",
         "the request took longer than 30 seconds at https://example.org/a/b?page=2",
+        "nobody at https://example.org/a answers; write to ada@example.org",
+        "unknown option: --token-file (did you mean --tokens?)",
     ],
 )
 def test_what_an_agent_needs_is_left_in(text):
@@ -90,5 +103,8 @@ def test_a_long_text_costs_no_more_than_a_moment():
         "://" * 10**5,
         "-----BEGIN A-----" * 10**4,
         "1a" * 10**5,
+        "token" * 10**5,
+        "--" * 10**5,
+        "://:" * 10**5,
     ):
         assert len(mask(text)) <= 20_000
