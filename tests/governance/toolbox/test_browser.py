@@ -333,6 +333,60 @@ async def test_a_page_reaches_no_host_that_was_not_opened_where_people_are_asked
         assert any("/carried?away" in request for request in elsewhere.requests[1:])
 
 
+WAYS_OUT = """<base href="THERE"><img src="/img"><iframe src="/frame"></iframe><object data="/object"></object>
+<link rel="prefetch" href="/prefetch"><link rel="preconnect" href="THERE"><link rel="stylesheet" href="/style">
+<link rel="manifest" href="/manifest"><video src="/video"></video><a id="a" href="HERE/b" ping="/ping">next</a>
+<form id="f" action="/form" method="post" target="g"></form><iframe name="g"></iframe><p id="p"></p>
+<script>
+const there = "THERE", tried = what => { p.textContent += what + " " };
+navigator.sendBeacon(there + "beacon", "secret");
+new EventSource(there + "events"); new Worker(URL.createObjectURL(new Blob([`fetch("${there}worker")`])));
+window.open(there + "window"); f.submit();
+Promise.allSettled([
+  fetch(there + "fetch", {mode: "no-cors", keepalive: true}),
+  import(there + "module"),
+  navigator.serviceWorker.register("HERE/worker.js"),
+  new Promise(go => { const s = new WebSocket(there.replace("http", "ws") + "socket"); s.onclose = s.onerror = go }),
+  new Promise(go => { try { new WebTransport(there.replace("http", "https")).ready.then(go, go) } catch { go() } }),
+]).then(() => tried("all"));
+</script>"""
+
+
+async def test_no_way_out_of_a_page_leads_to_a_host_that_was_not_opened(desk, server):
+    async with HttpServer().serve() as elsewhere:
+        here, there = server.url("").rstrip("/"), elsewhere.url("/", host="localhost")
+        server.pages["/"] = page(WAYS_OUT.replace("THERE", there).replace("HERE", here))
+        server.pages["/worker.js"] = answer(
+            f"fetch('{there}service')", content_type="text/javascript", connection="close"
+        )
+        server.pages["/b"] = page("second")
+        server.pages["/refresh"] = page(f'<meta http-equiv="refresh" content="0;url={there}meta">')
+        server.pages["/away"] = answer("", status="302 Found", location=f"{there}redirect")
+        desk.change(web_ask_hosts=True)
+        said = await desk.call("open", url=server.url())
+
+        async def tried():
+            return "all" in (await desk.call("read")).split()
+
+        assert "'localhost', which was not asked for" in said
+        await eventually(tried, timeout=PATIENCE)
+        assert "second" in await desk.call("click", target="next")
+        await desk.fails("not asked for", "open", url=server.url("/away"))
+        for _ in range(2):  # it is led away while it is read, or just after
+            with contextlib.suppress(ToolFailed):
+                await desk.call("open", url=server.url("/refresh"))
+        assert elsewhere.requests == []
+
+        desk.change(web_known_hosts=("localhost",))
+        await desk.call("open", url=server.url())
+        ways = {"img", "frame", "object", "style", "beacon", "events", "worker", "fetch", "socket"}
+
+        async def taken():
+            return ways <= {request.split()[1].strip("/") for request in elsewhere.requests}
+
+        await eventually(taken, timeout=PATIENCE)
+
+
 async def test_a_page_cannot_go_to_the_files_of_the_server(desk, server):
     server.pages["/"] = page('<a href="file:///etc/passwd">In</a>')
     server.pages["/r"] = answer("", status="302 Found", location="file:///etc/passwd")
