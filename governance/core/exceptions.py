@@ -19,6 +19,9 @@ GovernanceError
 └── IllegalTransition
 """
 
+from asyncio import Future
+from typing import Any
+
 
 class GovernanceError(Exception):
     """Base of everything that governance raises; its text is safe to show."""
@@ -118,7 +121,14 @@ class OutcomeUnknown(GovernanceError):
 
 
 class MayStillRun(OutcomeUnknown):
-    """A body that was asked to stop no longer waits, and cannot say whether its work goes on elsewhere (C13)."""
+    """A body that was asked to stop no longer waits, and cannot say whether its work goes on elsewhere (C13).
+
+    `answer` is resolved with what the work comes to, if that is ever heard, and cancelled once it cannot be.
+    """
+
+    def __init__(self, message: str, *, answer: Future[Any] | None = None) -> None:
+        super().__init__(message)
+        self.answer = answer
 
 
 class TooManyAbandonedThreads(CallNotStarted):

@@ -314,9 +314,10 @@ class ToolExecutor:
         has_value = _has_value(body)
         if has_value and not was_late and ending.kind is EndingKind.CANCEL:
             return self._settled(live, body)
-        if has_value or was_late or not body.done():
+        disposition = _known_of(body)
+        if has_value or was_late or disposition is Disposition.INDETERMINATE:
             live.outliving = body
-        return outcomes.ended(live, ending, disposition=_known_of(body))
+        return outcomes.ended(live, ending, disposition=disposition)
 
     def _settled(self, live: LiveCall, body: asyncio.Task[Any]) -> ToolOutcome:
         return outcomes.settled(live, body, result_limit=self._result_limit, mask=self._mask)

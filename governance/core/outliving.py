@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from governance.core import outcomes
+from governance.core.exceptions import MayStillRun
 from governance.core.live import LiveCall
 from governance.core.ports import Observer
 
@@ -51,8 +52,10 @@ class Outliving:
     ) -> None:
         loop = asyncio.get_running_loop()
         ended_at = loop.time()
-        await asyncio.wait({body})
-        late = outcomes.late(body, after=loop.time() - ended_at, result_limit=self._result_limit)
+        work = await _end_of_work(body)
+        if work is None:
+            return
+        late = outcomes.late(work, after=loop.time() - ended_at, result_limit=self._result_limit)
         logger.info("A tool call settled late", extra={**outcomes.facts(live), "kind": late.kind})
         try:
             await observer.call_settled_late(live, late)
@@ -63,3 +66,15 @@ class Outliving:
         self._bodies.discard(body)
         if not body.cancelled():
             body.exception()
+
+
+async def _end_of_work(body: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
+    """Wait for what a body, or its work elsewhere, comes to; None if that is not heard."""
+    await asyncio.wait({body})
+    error = None if body.cancelled() else body.exception()
+    if not isinstance(error, MayStillRun):
+        return body
+    if error.answer is None:
+        return None
+    await asyncio.wait({error.answer})
+    return None if error.answer.cancelled() else error.answer

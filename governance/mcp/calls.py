@@ -9,7 +9,7 @@ from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
 from governance.core.calls import Progress
-from governance.core.exceptions import ToolFailed
+from governance.core.exceptions import MayStillRun, ToolFailed
 from governance.mcp.faults import explain
 from governance.mcp.gone import AnswerLost, NeverSent, ServerGone
 from governance.mcp.handover import Handover, asked
@@ -47,6 +47,7 @@ class Calls:
         """Return what the tool answers. When cancelled, the server is told, but not waited for.
 
         Raises:
+            MayStillRun: it was cancelled; whether the tool stops is the server's affair.
             NeverSent: it was cancelled, or the session ended, before the server could hear of the call.
             ServerGone: the session ended before the answer came.
             AnswerLost: what came is no answer, or an error that does not say whether the tool ran.
@@ -68,7 +69,10 @@ class Calls:
             asking.cancel()  # the SDK tells the server
             if is_new:
                 raise NeverSent(error.reason if isinstance(error, ServerGone) else "") from None
-            raise
+            if isinstance(error, ServerGone):
+                raise
+            words = f"The MCP server {self._server_name!r} was told to stop."
+            raise MayStillRun(words, answer=handover.late_answer) from None
 
     def fail(self, reason: str) -> None:
         """Tell every caller that the session is over."""

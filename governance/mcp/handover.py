@@ -1,17 +1,22 @@
 """Whether a request has left this process: one that was withdrawn before it did was never started (C13)."""
 
+import asyncio
 from contextvars import ContextVar
 from typing import Any
 
 
 class Handover:
-    """One request on its way out: it is sent or withdrawn, whichever is first, and never both."""
+    """One request on its way out: it is sent or withdrawn, whichever is first, and never both.
+
+    `late_answer` is resolved with the result that comes after it was given up, and cancelled once none can come.
+    """
 
     def __init__(self) -> None:
         self._is_sent = False
         self._is_withdrawn = False
         self.status: int | None = None  # of an HTTP answer that is an error
         self.failure = ""  # why there is no answer, as a clause
+        self.late_answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     @property
     def is_sent(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from governance.core.exceptions import CallNotStarted, MayStillRun, OutcomeUnknown, ToolFailed
+from governance.core.exceptions import CallNotStarted, OutcomeUnknown, ToolFailed
 from governance.core.tools import ToolContext
 from governance.mcp.backoff import Backoff
 from governance.mcp.gone import FORGOTTEN, AnswerLost, NeverSent, ServerGone
@@ -102,8 +102,6 @@ class ServerLink:
             raise lost(self._sentence(gone.reason)) from None
         except AnswerLost as answer:
             raise lost(str(answer)) from None
-        except asyncio.CancelledError:  # whether it stops is the server's affair
-            raise MayStillRun(f"The MCP server {self.spec.name!r} was told to stop.") from None
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
         """End the session and what is under way; pending calls fail at once."""

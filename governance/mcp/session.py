@@ -121,6 +121,7 @@ class McpSession:
         """Call one of the server's tools and return its result as text.
 
         Raises:
+            MayStillRun: it was cancelled; whether the tool stops is the server's affair.
             NeverSent: it was cancelled, or the session ended, before the server could hear of the call.
             ServerGone: the session is over, or ended before the answer came.
             AnswerLost: what came is no answer, or an error that does not say whether the tool ran.
@@ -154,7 +155,10 @@ class McpSession:
             logger.debug("An MCP session ended", extra={"server": self._spec.name}, exc_info=True)
         finally:
             self._settle(reason)
-            await self._await_rest()
+            try:
+                await self._await_rest()
+            finally:
+                self._wire.close()
 
     def _open(self) -> AbstractAsyncContextManager[Streams]:
         return self._way if isinstance(self._way, StdioServer) else self._way.open()

@@ -12,7 +12,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, Tool
 from mcp.types.methods import validate_server_result
 
-from governance.mcp.handover import Handovers, asked
+from governance.mcp.handover import Handover, Handovers, asked
 from governance.mcp.specs import McpTiming
 
 Streams = tuple[Any, Any]  # the SDK's ReadStream and WriteStream, which it does not export
@@ -44,7 +44,7 @@ class Wire:
         self._clock = clock
         self._allowance = float(timing.most_messages)
         self._counted_at = clock()
-        self._given_up: dict[str, None] = {}
+        self._given_up: dict[str, Handover | None] = {}
         self._lists: set[Any] = set()  # the ids of requests for the tools
         self.protocol_version = ""
         self.misshapen: dict[str, None] = {}
@@ -58,9 +58,14 @@ class Wire:
         if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
             self._lists.add(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._given_up[str((message.params or {}).get("requestId"))] = None
+            self._given_up[str((message.params or {}).get("requestId"))] = handover
             if len(self._given_up) > _REMEMBERED:
-                del self._given_up[next(iter(self._given_up))]
+                self._forget(next(iter(self._given_up)))
+
+    def close(self) -> None:
+        """Say that no answer will come any more to what was given up."""
+        for request_id in list(self._given_up):
+            self._forget(request_id)
 
     def received(self, item: SessionMessage | Exception) -> bool:
         """Count the message; return whether anybody wants it. Raise `anyio.ClosedResourceError` at a flood."""
@@ -72,13 +77,20 @@ class Wire:
             isinstance(message, JSONRPCResponse | JSONRPCError)
             and str(message.id) in self._given_up
         ):
-            del self._given_up[str(message.id)]
+            handover = self._given_up[str(message.id)]
+            if handover and isinstance(message, JSONRPCResponse):  # an error proves no end
+                handover.late_answer.set_result(message.result)
+            self._forget(str(message.id))
             self.late_answers += 1
             return False
         if isinstance(message, JSONRPCResponse) and message.id in self._lists:
             self._lists.discard(message.id)
             self._sort_out(message.result)
         return True
+
+    def _forget(self, request_id: str) -> None:
+        if handover := self._given_up.pop(request_id):
+            handover.late_answer.cancel()  # unless it has come
 
     def _sort_out(self, result: dict[str, Any]) -> None:
         tools = result.get("tools")

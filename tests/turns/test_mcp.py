@@ -41,6 +41,8 @@ async def test_a_turn_calls_a_tool_of_a_server_and_its_call_can_be_cancelled(sta
     assert by_name["unruly_echo"].result == "from the server"
     assert by_name["unruly_deaf"].disposition == "indeterminate"
     assert by_name["unruly_deaf"].ended_by_reason == "user"
+    settled = await stage.listener.until("tool_settled", tool_id=deaf["tool_id"])
+    assert settled["kind"] == "returned", "the server has answered after all"
 
 
 async def test_a_server_that_does_not_start_is_no_obstacle_to_a_turn(stage, settings):

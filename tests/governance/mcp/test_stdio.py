@@ -1,5 +1,6 @@
 """Servers that are commands: two written by others, under the real executor (G2)."""
 
+import asyncio
 import json
 import sys
 from dataclasses import replace
@@ -95,6 +96,25 @@ async def test_a_cancelled_call_tells_the_server_and_returns_at_once(scene):
 
     assert len(await eventually(told)) == 1
     await eventually(lambda: link.late_answers == 1)
+    await eventually(lambda: scene.observer.late)
+    ((call_id, late),) = scene.observer.late
+    assert (call_id, late.kind) == (live.call.id, "returned")
+    assert "too late" in late.text
+
+
+async def test_the_end_of_a_server_proves_nothing_of_a_call_that_was_given_up(scene):
+    link = await scene.begin(unruly("silent"))
+    live, outcome = await scene.begun("unruly_deaf")
+    live.cancel(BY_USER)
+    await outcome
+    await scene.run("unruly_crash")
+    await eventually(lambda: not link.is_connected)
+    await eventually(lambda: settling() == [])
+    assert scene.observer.late == []
+
+
+def settling():
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("late settlement")]
 
 
 async def test_the_limit_of_the_row_ends_a_call_and_the_session_lives_on(scene):

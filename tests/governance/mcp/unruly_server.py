@@ -3,7 +3,8 @@
 Arguments: `mute` (never answers anything), `dies` (ends at once), `stubborn` (ignores SIGTERM and the end of its input),
 `banner` (greets on stdout), `old` (ends at a question from a newer protocol), `shapeless` (names tools that are none),
 `wordy` (names a tool that takes too much to say), `asleep` (reads nothing once it has named its tools),
-`endless` (never comes to the end of its list), `harmless` (says of every tool that it only reads).
+`silent` (says nothing more of what was cancelled), `endless` (never comes to the end of its list), `harmless` (says of
+every tool that it only reads).
 """
 
 import json
@@ -154,6 +155,8 @@ def notice(message):
     if message["method"] == "notifications/cancelled":
         given_up = message["params"]["requestId"]
         cancelled.append(given_up)
+        if "silent" in HABITS:
+            return
         send(id=given_up, result={"content": [{"type": "text", "text": "too late"}]})
 
 
