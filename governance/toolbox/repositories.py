@@ -243,8 +243,9 @@ def _check_objects(repository: Repository) -> None:
         )
     try:
         for below, _, entries in repository.workspace.walk((*repository.store, "objects")):
-            borrows = below == ("info",) and any(entry.name == "alternates" for entry in entries)
-            if borrows or any(entry.is_symlink() for entry in entries):
+            # A file system that is blind to case gives it under any spelling.
+            names = {"/".join((*below, entry.name)).casefold() for entry in entries}
+            if "info/alternates" in names or any(entry.is_symlink() for entry in entries):
                 raise ToolFailed(
                     "The repository borrows its history from another one; that is not followed."
                 )

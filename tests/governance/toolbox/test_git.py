@@ -189,6 +189,14 @@ def point_by_alternates(repository, foreign):
     (info / "alternates").write_text(f"{foreign / '.git' / 'objects'}\n")
 
 
+def point_by_alternates_in_capitals(repository, foreign):
+    """As a file system that is blind to case finds them, too."""
+    point_by_alternates(repository, foreign)
+    objects = repository / ".git" / "objects"
+    (objects / "info" / "alternates").rename(objects / "info" / "ALTERNATES")
+    (objects / "info").rename(objects / "Info")
+
+
 def point_by_packs(repository, foreign):
     git(foreign, "gc", "--quiet")
     shutil.rmtree(repository / ".git" / "objects" / "pack", ignore_errors=True)
@@ -203,6 +211,7 @@ def point_by_packs(repository, foreign):
         point_by_common_directory,
         point_by_objects,
         point_by_alternates,
+        point_by_alternates_in_capitals,
         point_by_packs,
     ],
 )
