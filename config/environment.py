@@ -1,15 +1,33 @@
-"""Settings of the apps that the environment gives under their own names, each as the type that its app declares."""
+"""What the environment says, each setting as its type; those of the apps under their own names."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
+import environ
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import TypeAdapter
 
 from governance.app_settings import AppSettings
 
 NONE = "none"
+
+
+class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not typed
+    """The environment of the site: an empty value is as if it were not there, a wrong one is refused by its name."""
+
+    def get_value(self, var: str, cast: Any = None, default: Any = None, **options: Any) -> Any:
+        """Return what a variable says.
+
+        Raises:
+            ImproperlyConfigured: it is not what it must be.
+        """
+        text = self.ENVIRON.get(var, "").strip()
+        if not text:
+            return default
+        if cast in (bool, int, float):
+            return _parsed(var, text, cast)
+        return super().get_value(var, cast, default, **options)
 
 
 def read(environment: Mapping[str, str], *apps: type[AppSettings]) -> dict[str, Any]:
@@ -48,7 +66,7 @@ def _list(text: str) -> Any:
 def _dict(text: str) -> Any:
     if text.startswith("{"):
         return json.loads(text)
-    return {key.strip(): value.strip() for key, value in (item.split("=") for item in _list(text))}
+    return {key.strip(): value.strip() for key, value in (str(item).split("=") for item in _list(text))}
 
 
 # What a text becomes before its type is looked at, and what to write, by the kind of setting.

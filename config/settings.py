@@ -5,8 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import environ
-
 from config import databases, environment, secret_key
 from governance import private_files
 from governance.conf import GovernanceSettings
@@ -15,7 +13,7 @@ from webchat.conf import WebchatSettings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-env = environ.Env()
+env = environment.Environment()
 env.read_env(env.str("ENV_FILE", str(BASE_DIR / ".env")))
 
 VAR_DIR = Path(env.str("VAR_DIR", str(BASE_DIR / "var"))).resolve()

@@ -26,6 +26,11 @@ NEEDS = (  # a variable, how its value begins, a package that it needs then, and
     ("REDIS_URL", "redis", "channels_redis", "scaled"),
     ("TURNS_DISPATCHER", "procrastinate", "procrastinate", "scaled"),
 )
+OPENED = {
+    "HTTPS": "false",
+    "GOVERNANCE_EXEC_ENABLED": "true",
+    "SILENCED_SYSTEM_CHECKS": "governance.W007",
+}
 
 
 def main() -> None:
@@ -80,12 +85,10 @@ def is_installed(package: str) -> bool:
 
 def open_up() -> None:
     """Allow what is safe where only this machine can reach the site: no HTTPS, commands."""
-    if is_loopback(os.environ.get("HOST", "127.0.0.1")):
+    if is_loopback(os.environ.get("HOST") or "127.0.0.1"):
         # Nobody but the people of this machine can reach it: no certificate is needed, commands may run.
-        os.environ.setdefault("HTTPS", "false")
-        os.environ.setdefault("GOVERNANCE_EXEC_ENABLED", "true")
-        os.environ.setdefault("SILENCED_SYSTEM_CHECKS", "governance.W007")
-    elif "HTTPS" not in os.environ:
+        os.environ.update({name: value for name, value in OPENED.items() if not os.environ.get(name)})
+    elif not os.environ.get("HTTPS"):
         print(
             "Other machines can reach this address, so browsers must come by HTTPS (HTTPS in .env.example)."
         )

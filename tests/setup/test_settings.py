@@ -182,7 +182,11 @@ def test_every_type_of_a_setting_can_be_written_in_the_environment():
         ("GOVERNANCE_TOOL_TIMEOUTS", "{exec: 30}", "JSON"),
         ("GOVERNANCE_TOOL_TIMEOUTS", "exec", "JSON"),
         ("GOVERNANCE_TOOL_TIMEOUTS", "exec=soon", "JSON"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "[1]", "JSON"),
         ("GOVERNANCE_EXEC_READABLE", "[1", "a list in JSON"),
+        ("AGENT_TOOL_TIMEOUT", "2 min", "a number"),
+        ("HTTPS", "ture", "true or false"),
+        ("PORT", "web", "a whole number"),
     ],
 )
 def test_a_value_that_cannot_be_read_stops_the_start_in_words(tmp_path, name, text, told):
@@ -192,6 +196,16 @@ def test_a_value_that_cannot_be_read_stops_the_start_in_words(tmp_path, name, te
     assert name in last
     assert repr(text) in last
     assert told in last
+
+
+def test_an_empty_value_is_as_if_it_were_not_there(tmp_path):
+    example = (ROOT / ".env.example").read_text("utf-8")
+    assigned = [line.lstrip("#").split("=")[0] for line in example.splitlines() if "=" in line]
+    empty = dict.fromkeys((name for name in assigned if name.isupper()), "")
+    assert {"HTTPS", "PORT", "DATABASE_URL", "AGENT_MODEL"} <= empty.keys()
+    names = ["SESSION_COOKIE_SECURE", "PORT", "TURNS_CHAT_MODEL", "ALLOWED_HOSTS", "DATABASES"]
+    place = str(tmp_path)
+    assert read(*names, **{**empty, "VAR_DIR": place}) == read(*names, VAR_DIR=place)
 
 
 def test_a_misspelled_name_in_the_environment_is_noticed(tmp_path):

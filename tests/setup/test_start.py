@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from governance.core import procfs
-from scripts.start import chosen_extras, is_loopback
+from scripts.start import chosen_extras, is_loopback, open_up
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,3 +232,10 @@ def test_a_second_one_on_the_same_database_says_that_it_is_one(tmp_path):
         with site(tmp_path / "two", **database) as (_other, second):
             told = f"Another process uses this database too: {socket.gethostname()}:"
             eventually_sync(lambda: told in second.read_text(), timeout=PATIENCE)
+
+
+def test_an_empty_value_is_opened_up_as_a_missing_one_is(monkeypatch):
+    monkeypatch.setattr("os.environ", {"HOST": "", "HTTPS": "", "GOVERNANCE_EXEC_ENABLED": "false"})
+    open_up()
+    assert os.environ["HTTPS"] == "false"
+    assert os.environ["GOVERNANCE_EXEC_ENABLED"] == "false"

@@ -22,7 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the address from the command line or the environment."""
-        host, port = os.environ.get("HOST", "127.0.0.1"), os.environ.get("PORT", "8000")
+        host, port = os.environ.get("HOST") or "127.0.0.1", os.environ.get("PORT") or "8000"
         parser.add_argument("--host", default=host, help="address (HOST)")
         parser.add_argument("--port", type=int, default=port, help="port (PORT)")
 
