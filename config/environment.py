@@ -66,7 +66,9 @@ def _list(text: str) -> Any:
 def _dict(text: str) -> Any:
     if text.startswith("{"):
         return json.loads(text)
-    return {key.strip(): value.strip() for key, value in (str(item).split("=") for item in _list(text))}
+    return {
+        key.strip(): value.strip() for key, value in (str(item).split("=") for item in _list(text))
+    }
 
 
 # What a text becomes before its type is looked at, and what to write, by the kind of setting.

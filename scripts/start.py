@@ -87,7 +87,9 @@ def open_up() -> None:
     """Allow what is safe where only this machine can reach the site: no HTTPS, commands."""
     if is_loopback(os.environ.get("HOST") or "127.0.0.1"):
         # Nobody but the people of this machine can reach it: no certificate is needed, commands may run.
-        os.environ.update({name: value for name, value in OPENED.items() if not os.environ.get(name)})
+        os.environ.update(
+            {name: value for name, value in OPENED.items() if not os.environ.get(name)}
+        )
     elif not os.environ.get("HTTPS"):
         print(
             "Other machines can reach this address, so browsers must come by HTTPS (HTTPS in .env.example)."
