@@ -35,9 +35,11 @@ ENGLISH = CancelWords(
     wishes=_phrases("stop, cancel, halt, abort, quit, never mind, nevermind, nvm"),
     about=_phrases(
         "it, that, this, these, those, everything, all, it all, all of it, all of that, all of this, all that, all this,"
-        " the turn, this turn, that turn, the run, this run, that run, the task, this task, that task, the tasks,"
-        " the command, this command, that command, the commands, the tool, this tool, that tool, the tools,"
-        " the tool call, the search, this search, the agent, the agents,"
+        " the turn, this turn, that turn, the run, this run, that run, the task, this task, that task, the tasks, all tasks,"
+        " the current task, the running task, the command, this command, that command, the commands, all commands,"
+        " the current command, the running command, the tool, this tool, that tool, the tools,"
+        " the tool call, the search, this search, the agent, the agents, the sub-agent, the sub-agents, the subagent,"
+        " the subagents,"
         " the work, your work, the answer, your answer, the response, the reply, the generation,"
         " running, working, generating, writing, talking, searching, doing it, doing that, doing this,"
         " running it, running that, running this, what you are doing, what you're doing, whatever you are doing,"
