@@ -113,9 +113,14 @@ class WorkerConnection:
             raise WorkerDied("", "could not be initialized", detail=detail)
 
     async def call(
-        self, request: bytes, *, call_id: str, on_progress: Callable[[Progress], None]
+        self,
+        request: bytes,
+        *,
+        call_id: str,
+        on_progress: Callable[[Progress], None],
+        on_return: Callable[[float], None],
     ) -> frames.Frame:
-        """Send the call, pass on its progress and return its answer. Raise `WorkerDied`."""
+        """Send the call, pass on its progress and its return, and return its answer. Raise `WorkerDied`."""
         assert self._writer is not None, "start() comes first"  # noqa: S101
         self.is_in_call = True
         self._calls += 1
@@ -126,6 +131,10 @@ class WorkerConnection:
                 continue  # from a thread that an earlier call left behind
             if frame.get("kind") == "progress":
                 on_progress(_progress(frame))
+                continue
+            if frame.get("kind") == "returned":
+                if (moment := _number(frame.get("at"))) is not None:
+                    on_return(moment)
                 continue
             self._resident_bytes = _integer(frame.get("resident_bytes"))
             self.is_in_call = False

@@ -128,14 +128,14 @@ class ProcessInvoker:
         call_id: str,
         on_progress: Callable[[Progress], None],
         token: CancellationToken | None = None,
-        on_return: Callable[..., None] | None = None,
+        on_return: Callable[[float], None] = lambda _: None,
         facts: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run "module:qualname" with `arguments` in a worker and return its result.
 
         `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. `on_return` gets the
-        `time.monotonic()` at which the function returned, as its worker says. When the task that
-        runs this is cancelled, the worker's group gets SIGTERM, after `kill_grace` SIGKILL, and the
+        `time.monotonic()` at which the function returned, as its worker says, before its result is here. When the task
+        that runs this is cancelled, the worker's group gets SIGTERM, after `kill_grace` SIGKILL, and the
         `CancelledError` goes on once it is gone. Waiting for a worker can be cancelled too: nothing is started.
 
         Raises:
@@ -154,7 +154,9 @@ class ProcessInvoker:
                 worker = await self._pool.take(function)
                 if token is not None:
                     token.raise_if_cancelled()
-                answer = await worker.call(request, call_id=call_id, on_progress=on_progress)
+                answer = await worker.call(
+                    request, call_id=call_id, on_progress=on_progress, on_return=on_return
+                )
         except WorkerDied as death:
             if worker is not None:
                 self._pool.record_death(worker, death, function=function)
@@ -166,8 +168,6 @@ class ProcessInvoker:
         finally:
             if worker is not None:
                 self._pool.give_back(worker)
-        if on_return is not None and isinstance(moment := answer.get("returned_at"), float):
-            on_return(moment)
         return value_of(answer)
 
     async def warm(self) -> None:

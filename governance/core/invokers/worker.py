@@ -48,36 +48,31 @@ class Worker:
         self._pid = os.getpid()
         self._token = WorkerToken()
         self._is_ending = False
-        self._returned_at = time.monotonic()
 
     def serve(self) -> None:
         """Answer calls until the connection closes, or SIGTERM came during a call."""
         while not self._is_ending and (call := frames.receive_blocking(self._connection)):
             self._output.renew()
             answer = self._answer(call)
-            if os.getpid() != self._pid:
-                os._exit(0)  # a tool forked and its child came back: it has no business here
-            answer |= {"call": call["call"], "resident_bytes": procfs.resident_bytes()}
-            self._send({**answer, "returned_at": self._returned_at})
+            self._send({**answer, "call": call["call"], "resident_bytes": procfs.resident_bytes()})
 
     def _answer(self, call: frames.Frame) -> frames.Frame:
-        reports = Reports(
-            lambda report: self._send({**report, "kind": "progress", "call": call["call"]}),
-            max_output=self._result_limit,
-        )
-        self._token = WorkerToken()
         try:
-            return {"kind": "result", "value": self._run(call, reports)}
+            value = self._run(call)
+            return {"kind": "result", "value": _checked(value, limit=self._result_limit)}
         except Refused as refused:
             return {"kind": "refused", "code": refused.code, "detail": _text(refused)}
         except ToolFailed as failed:
             return {"kind": "failed", "message": _text(failed)}
         except BaseException as error:  # noqa: BLE001 - SystemExit of a tool is its failure, not ours
             return _describe(error)
-        finally:
-            reports.close()
 
-    def _run(self, call: frames.Frame, reports: Reports) -> Any:
+    def _run(self, call: frames.Frame) -> Any:
+        reports = Reports(
+            lambda report: self._send({**report, "kind": "progress", "call": call["call"]}),
+            max_output=self._result_limit,
+        )
+        self._token = WorkerToken()
         function = _resolve(call["function"])
         keywords = _typed(function, call["arguments"])
         if (parameter := _context_parameter(function)) is not None:
@@ -88,11 +83,15 @@ class Worker:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         signal.signal(signal.SIGTERM, self._on_terminate if parameter else signal.SIG_DFL)
         try:
-            value = function(**keywords)
+            return function(**keywords)
         finally:
-            self._returned_at = time.monotonic()
+            moment = time.monotonic()
+            if os.getpid() != self._pid:
+                os._exit(0)  # a tool forked and its child came back: it has no business here
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        return _checked(value, limit=self._result_limit)
+            reports.close()
+            # Before the answer: that may be long, and the limit may run out on its way.
+            self._send({"kind": "returned", "call": call["call"], "at": moment})
 
     def _on_terminate(self, number: int, _: FrameType | None) -> None:
         if not self._token.is_watched:

@@ -1,6 +1,7 @@
 """Process tools under the executor: its limits and cancels reach into the worker (T1, T8, C3)."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -12,13 +13,18 @@ from governance.core.tools import Isolation
 from tests.governance.core.invokers import worker_tools
 from tests.support import eventually
 
+MUCH = 900_000  # more than a socket holds
+
 
 @pytest.fixture
 def executor(make):
     registry = ToolRegistry()
     registry.register(worker_tools.next_day.tool)
     registry.register(worker_tools.spin_for_ever.tool)
-    return ToolExecutor(registry=registry, invokers={Isolation.PROCESS: make(kill_grace=0.2)})
+    registry.register(worker_tools.return_much.tool)
+    return ToolExecutor(
+        registry=registry, invokers={Isolation.PROCESS: make(kill_grace=0.2)}, result_limit=MUCH
+    )
 
 
 async def test_process_tool_succeeds(executor, tmp_path):
@@ -45,3 +51,25 @@ async def test_cancelled_process_tool_is_proven_gone(executor):
     token.cancel(Cancellation(reason=CancelReason.USER))
     outcome = await running
     assert (outcome.status, outcome.disposition) == (CallStatus.CANCELLED, Disposition.SETTLED)
+
+
+@pytest.mark.parametrize("size", [1, MUCH - 10])
+async def test_process_tool_that_returned_in_time_succeeds_however_late_that_is_read(
+    executor, tmp_path, size
+):
+    call = ToolCall(
+        id="c", tool_name="return_much", input={"size": size, "_meta": {"timeout_ms": 3_000}}
+    )
+    live = executor.prepare(call)
+    running = asyncio.create_task(executor.execute(live, host=Host(workspace=tmp_path)))
+    await eventually(lambda: live.partial_output or running.done())
+    block_until(lambda: tmp_path.joinpath("returns").exists() and not live.deadline.time_left)
+    outcome = await running
+    assert (outcome.status, len(outcome.result)) == (CallStatus.SUCCEEDED, size)
+
+
+def block_until(condition):
+    """Keep the event loop from running anything else, as a busy neighbour does."""
+    until = time.monotonic() + 20
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.1)

@@ -295,3 +295,10 @@ def spin_for_ever(context: ToolContext) -> None:
     context.progress("spinning", output="partial")
     while True:
         pass
+
+
+@tool(isolation="process")
+def return_much(context: ToolContext, size: int) -> str:
+    context.progress(output="ready")
+    context.workspace.joinpath("returns").touch()
+    return "x" * size
