@@ -86,3 +86,9 @@ test("the same holds on a card: its head line and what its tool says meanwhile",
   const state = opened(...numbered([START, asks("a")]), ...numbered([progress], 3));
   assert.equal(state.turns[0]?.calls.a?.message, "half\\u{2800}way");
 });
+
+test("marks that are piled up on a letter do not cover what stands around it", () => {
+  assert.equal(visible(`a${"\u0301".repeat(4)}b`), `a${"\u0301".repeat(4)}b`);
+  assert.equal(visible(`a${"\u0301".repeat(6)}b`), `a${"\u0301".repeat(4)}\\u{0301}\\u{0301}b`);
+  assert.equal(visible("Việt กี่ שָׁ"), "Việt กี่ שָׁ");
+});

@@ -2,6 +2,8 @@
 
 /** What shows nothing, looks like a space, reorders its neighbours, or is drawn as each font likes; marks of emoji, too. */
 const HIDDEN = /(?![\n\t ])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\u{13441}\u{13442}\u{16FE4}\u{1D159}]/gu;
+/** Marks beyond the fourth on one letter (UTS #39, 5.4): no language needs them, and piled up they cover other lines. */
+const PILED = /(?<=\p{Mn}{4})\p{M}/gu;
 const PLAIN = /^[\n\t\x20-\x7e]*$/;
 const WORD = /[\p{L}\p{M}\p{N}]+/gu;
 const NOT_ASCII = /\P{ASCII}/gu;
@@ -27,6 +29,7 @@ export function visible(text) {
   if (PLAIN.test(text)) return text;
   return text
     .replace(WORD, (word) => (isMixed(word) ? word.replace(NOT_ASCII, writtenOut) : word))
+    .replace(PILED, writtenOut)
     .replace(HIDDEN, writtenOut);
 }
 
