@@ -1,16 +1,16 @@
 /** Starts the chat page: reads its settings and texts from the template, and joins the parts. */
 
 import { Conversation } from "./state/conversation.js";
-import { openQuestions, toldOf } from "./state/overview.js";
+import { listedConversations, openQuestions } from "./state/overview.js";
 import { activeTurn } from "./state/reducer.js";
 import { announcementsOf, TierWatch } from "./view/announcements.js";
 import { Announcer } from "./view/announcer.js";
 import { Composer } from "./view/composer.js";
-import { Listing } from "./view/conversation_list.js";
+import { ConversationList } from "./view/conversation_list.js";
 import { byId, setText } from "./view/dom.js";
-import { Words } from "./view/i18n.js";
+import { I18n } from "./view/i18n.js";
 import { listenToKeys } from "./view/keyboard.js";
-import { Surroundings } from "./view/page_chrome.js";
+import { PageChrome } from "./view/page_chrome.js";
 import { ChatTranscriptElement } from "./view/transcript.js";
 
 /** @typedef {import("./state/types.js").State} State */
@@ -25,10 +25,10 @@ class ChatPage {
   #transcript = byId("transcript", ChatTranscriptElement);
   #latest = byId("latest", HTMLButtonElement);
   #help = byId("help", HTMLDialogElement);
-  #words = new Words(JSON.parse(byId("webchat-texts", HTMLScriptElement).text), document.documentElement.lang || "en");
+  #i18n = new I18n(JSON.parse(byId("webchat-texts", HTMLScriptElement).text), document.documentElement.lang || "en");
   #announcer = new Announcer(byId("status", HTMLElement), byId("alert", HTMLElement));
-  #surroundings = new Surroundings();
-  #listing = new Listing(byId("conversations", HTMLElement));
+  #chrome = new PageChrome();
+  #conversationList = new ConversationList(byId("conversations", HTMLElement));
   #tiers = new TierWatch();
   #conversation = new Conversation(
     this.#socketUrl(),
@@ -42,7 +42,7 @@ class ChatPage {
     send: byId("send", HTMLButtonElement),
     storageKey: `draft:${this.#app.dataset.conversationId}`,
     onSend: (text) => this.#send(text),
-    onEarly: () => this.#announcer.say({ text: this.#words.text("not_ready"), urgent: false }),
+    onEarly: () => this.#announcer.say({ text: this.#i18n.text("not_ready"), urgent: false }),
     signal: this.#closing.signal,
   });
   #isScheduled = false;
@@ -161,7 +161,7 @@ class ChatPage {
   }
 
   #showQuestion() {
-    this.#transcript.show(this.#surroundings.nextQuestion(this.#conversation.state));
+    this.#transcript.show(this.#chrome.nextQuestion(this.#conversation.state));
     this.#schedule();
   }
 
@@ -169,16 +169,17 @@ class ChatPage {
   async #showEarlier() {
     const count = await this.#conversation.showEarlier(this.#app.dataset.messagesUrl ?? "");
     if (count === 0) return;
-    this.#announcer.say({ text: this.#words.count("say_earlier", count), urgent: false });
+    this.#announcer.say({ text: this.#i18n.count("say_earlier", count), urgent: false });
     if (!this.#conversation.state.hasEarlier) this.#transcript.focus({ preventScroll: true });
   }
 
   /** @param {State} before @param {State} after */
   #changed(before, after) {
     if (openQuestions(before).length > 0 && openQuestions(after).length === 0) this.#announcer.calm();
-    for (const announcement of announcementsOf(before, after, this.#words)) this.#announcer.say(announcement);
+    for (const announcement of announcementsOf(before, after, this.#i18n)) this.#announcer.say(announcement);
     if (before.phase !== after.phase) this.#transcript.follow();
-    if (before.elsewhere !== after.elsewhere && after.latest) this.#listing.see(toldOf(after));
+    if (before.otherConversations !== after.otherConversations && after.latest)
+      this.#conversationList.update(listedConversations(after));
     this.#schedule();
   }
 
@@ -193,7 +194,7 @@ class ChatPage {
 
   #view() {
     const { viewer, connection } = this.#conversation.state;
-    return { words: this.#words, viewer, now: performance.now(), frozenAt: connection.frozenAt };
+    return { i18n: this.#i18n, viewer, now: performance.now(), frozenAt: connection.frozenAt };
   }
 
   #render() {
@@ -201,8 +202,8 @@ class ChatPage {
     const view = this.#view();
     this.#showTitle(state);
     this.#transcript.render(state, view);
-    this.#surroundings.render(state, view);
-    this.#composer.label(this.#words.text(activeTurn(state) ? "queue" : "send"));
+    this.#chrome.render(state, view);
+    this.#composer.label(this.#i18n.text(activeTurn(state) ? "queue" : "send"));
     this.#showLatest();
   }
 
@@ -210,21 +211,21 @@ class ChatPage {
     if (document.visibilityState !== "visible") return;
     const { state } = this.#conversation;
     const view = this.#view();
-    this.#surroundings.tick(state, view);
+    this.#chrome.tick(state, view);
     this.#sayLoss(state, view.now);
     if (activeTurn(state) === null) return;
     this.#transcript.tick(view);
-    for (const crossing of this.#tiers.crossings(state, view.now, this.#words)) this.#announcer.say(crossing);
+    for (const crossing of this.#tiers.crossings(state, view.now, this.#i18n)) this.#announcer.say(crossing);
   }
 
   /** @param {State} state @param {number} now */
   #sayLoss({ connection }, now) {
     const { status, frozenAt } = connection;
     const isLost = frozenAt !== null && !LIVE.has(status) && now - frozenAt > LOST_AFTER_MS;
-    if (isLost && !this.#isLossSaid) this.#announcer.say({ text: this.#words.text(`banner_${status}`), urgent: true });
+    if (isLost && !this.#isLossSaid) this.#announcer.say({ text: this.#i18n.text(`banner_${status}`), urgent: true });
     if (this.#isLossSaid && frozenAt === null) {
       this.#announcer.calm();
-      this.#announcer.say({ text: this.#words.text("say_connected"), urgent: false });
+      this.#announcer.say({ text: this.#i18n.text("say_connected"), urgent: false });
     }
     this.#isLossSaid = isLost || (this.#isLossSaid && frozenAt !== null);
   }
@@ -240,7 +241,7 @@ class ChatPage {
     if (first?.kind !== "user") return;
     const line = first.text.split(/\s+/).join(" ").trim();
     const title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
-    this.#surroundings.name(title);
+    this.#chrome.name(title);
     setText(byId("title", HTMLElement), title);
     const listed = document.querySelector(".sidebar-link[aria-current] .conversation-title");
     if (listed) setText(listed, title);

@@ -23,7 +23,7 @@ class World {
       if ("seq" in frame) this.seen = frame.seq;
     },
     onStatus: (status) => this.statuses.push(status),
-    surroundings: {
+    environment: {
       open: () => {
         this.sockets.push(new FakeSocket());
         return /** @type {WebSocket} */ (/** @type {unknown} */ (this.socket));

@@ -4,8 +4,8 @@ import { isAsked, readableInput } from "../../../static/webchat/js/state/approva
 import { openQuestions } from "../../../static/webchat/js/state/overview.js";
 import { canBeCancelled } from "../../../static/webchat/js/state/status.js";
 import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
-import { Words } from "../../../static/webchat/js/view/i18n.js";
-import { verdictWords } from "../../../static/webchat/js/view/labels.js";
+import { I18n } from "../../../static/webchat/js/view/i18n.js";
+import { verdictLabel } from "../../../static/webchat/js/view/labels.js";
 import {
   asks,
   CLOCK,
@@ -104,11 +104,11 @@ test("a decision is on its way until it is seen, and comes back if it was refuse
 });
 
 test("a question is announced at once, and once", () => {
-  const words = new Words({ say_asked: "{tool} waits for your decision." }, "en");
+  const i18n = new I18n({ say_asked: "{tool} waits for your decision." }, "en");
   const before = opened(...numbered([START, asks("a")]));
   const after = play(before, numbered([QUESTION], 3));
-  assert.deepEqual(announcementsOf(before, after, words), [{ text: "wait waits for your decision.", urgent: true }]);
-  assert.deepEqual(announcementsOf(after, after, words), []);
+  assert.deepEqual(announcementsOf(before, after, i18n), [{ text: "wait waits for your decision.", urgent: true }]);
+  assert.deepEqual(announcementsOf(after, after, i18n), []);
 });
 
 test("who decided is told in words", () => {
@@ -120,11 +120,11 @@ test("who decided is told in words", () => {
     verdict_denied: "Denied {who}",
     verdict_reason: "{said}: {reason}",
   };
-  const words = new Words(texts, "en");
+  const i18n = new I18n(texts, "en");
   /** @param {Record<string, unknown>} decision @param {string} viewer */
   const told = (decision, viewer = "ada") =>
-    verdictWords(
-      words,
+    verdictLabel(
+      i18n,
       callOf(opened(...numbered([START, asks("a"), QUESTION, /** @type {any} */ (decision)]))),
       viewer,
     );

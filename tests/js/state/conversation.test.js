@@ -145,7 +145,7 @@ test("what a failing server has not answered goes out again under the same id, l
       const before = Line.last.sent.length;
       for (const error of failed) Line.last.bring(error);
       assert.equal(conversation.state.notice?.key, "trying_again");
-      assert.equal(conversation.state.outbox.length, 1);
+      assert.equal(conversation.state.pendingMessages.length, 1);
       assert.notEqual(conversation.state.turns[0]?.stoppingAt, null);
       mock.timers.tick(pause / 2 - 1);
       assert.deepEqual(sentSince(before), []);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { INITIAL_STATE } from "../../../static/webchat/js/state/reducer.js";
 import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
-import { Words } from "../../../static/webchat/js/view/i18n.js";
+import { I18n } from "../../../static/webchat/js/view/i18n.js";
 import { EMPTY_SNAPSHOT, ends, numbered, play, START } from "../fixtures.js";
 
 /** @param {string} turn @param {number} position @param {"user"|"assistant"} role @param {string} text @param {...string} calls */
@@ -97,7 +97,7 @@ test("a new snapshot begins anew", () => {
 
 test("nothing of what was earlier is said as if it happened now", () => {
   const running = play(opened, numbered([START], 41, "four"));
-  const words = new Words({}, "en");
-  assert.deepEqual(announcementsOf(running, play(running, [PAGE]), words), []);
-  assert.equal(announcementsOf(running, play(running, numbered([ends()], 42, "four")), words).length, 1);
+  const i18n = new I18n({}, "en");
+  assert.deepEqual(announcementsOf(running, play(running, [PAGE]), i18n), []);
+  assert.equal(announcementsOf(running, play(running, numbered([ends()], 42, "four")), i18n).length, 1);
 });

@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { askedElsewhere, openQuestions } from "../../../static/webchat/js/state/overview.js";
+import { openQuestions, questionsElsewhere } from "../../../static/webchat/js/state/overview.js";
 import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
 import { standingHere } from "../../../static/webchat/js/view/badges.js";
-import { Words } from "../../../static/webchat/js/view/i18n.js";
-import { Tour } from "../../../static/webchat/js/view/question_cycler.js";
+import { I18n } from "../../../static/webchat/js/view/i18n.js";
+import { QuestionCycler } from "../../../static/webchat/js/view/question_cycler.js";
 import { asks, CLOCK, ends, numbered, opened, play, START } from "../fixtures.js";
 
 const QUESTION = {
@@ -58,16 +58,16 @@ test("a call that is cancelled while it asks is no question any more", () => {
 test("a new connection begins without an overview: none comes where all is at rest", () => {
   const state = opened(overview([QUESTION], [{ conversation_id: "o", standing: "asking", asked_in: ["o"] }]));
   const again = play(state, [{ type: "welcome", user: "ada" }]);
-  assert.deepEqual([again.questions, again.elsewhere], [[], []]);
+  assert.deepEqual([again.questions, again.otherConversations], [[], []]);
 });
 
 test("a question that this page shows does not count a second time as one elsewhere", () => {
-  const elsewhere = [
+  const otherConversations = [
     { conversation_id: "root", standing: "asking", asked_in: ["below", "here"] },
     { conversation_id: "other", standing: "asking", asked_in: ["other"] },
     { conversation_id: "third", standing: "working", asked_in: [] },
   ];
-  assert.equal(askedElsewhere(opened(overview([QUESTION], elsewhere)), "here"), 1);
+  assert.equal(questionsElsewhere(opened(overview([QUESTION], otherConversations)), "here"), 1);
 });
 
 test("how this conversation stands follows from its state", () => {
@@ -79,22 +79,22 @@ test("how this conversation stands follows from its state", () => {
 
 test("what sub-agents ask is urgent; what others ask is said once", () => {
   const texts = { say_asked_by: "{agent} waits for your decision on {tool}.", say_asked_elsewhere: "Another one." };
-  const words = new Words(texts, "en");
+  const i18n = new I18n(texts, "en");
   const before = opened();
   const after = play(before, [overview([QUESTION])]);
   const urgent = { text: "digger waits for your decision on exec.", urgent: true };
-  assert.deepEqual(announcementsOf(before, after, words), [urgent]);
-  assert.deepEqual(announcementsOf(after, play(after, [overview([QUESTION])]), words), []);
+  assert.deepEqual(announcementsOf(before, after, i18n), [urgent]);
+  assert.deepEqual(announcementsOf(after, play(after, [overview([QUESTION])]), i18n), []);
   const other = play(before, [overview([], [{ conversation_id: "o", standing: "asking", asked_in: ["o"] }])]);
-  assert.deepEqual(announcementsOf(before, other, words), [{ text: "Another one.", urgent: false }]);
+  assert.deepEqual(announcementsOf(before, other, i18n), [{ text: "Another one.", urgent: false }]);
 });
 
 test("the way leads from question to question, and begins anew where one is gone", () => {
-  const tour = new Tour();
+  const cycler = new QuestionCycler();
   const both = ["one", "two"];
-  assert.equal(tour.next(both), 0);
-  assert.deepEqual([tour.step(both), tour.step(both), tour.step(both)], ["one", "two", "one"]);
-  assert.equal(tour.next(both), 1);
-  assert.equal(tour.step(["two"]), "two");
-  assert.equal(tour.step([]), "");
+  assert.equal(cycler.next(both), 0);
+  assert.deepEqual([cycler.step(both), cycler.step(both), cycler.step(both)], ["one", "two", "one"]);
+  assert.equal(cycler.next(both), 1);
+  assert.equal(cycler.step(["two"]), "two");
+  assert.equal(cycler.step([]), "");
 });

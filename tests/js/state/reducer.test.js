@@ -272,7 +272,7 @@ test("a sent message leaves the outbox when its turn is in the log, and only onc
   const sent = opened({ type: "local_message", clientId: "c1", text: "hello" });
   const queued = numbered([{ type: "turn_queued", user_message: "hello", client_id: "c1" }]);
   const taken = play(sent, [...queued, { type: "message_result", client_id: "c1", turn_id: TURN, cancelled: false }]);
-  assert.deepEqual(taken.outbox, []);
+  assert.deepEqual(taken.pendingMessages, []);
   const begun = play(taken, numbered([{ ...START, user_message: "hello" }], 2));
   assert.equal(only(begun).items.length, 1);
 });
@@ -299,7 +299,7 @@ test("a user's message has the time of its event", () => {
 test("a cancel word that took effect is no message", () => {
   const sent = opened(...numbered([START]), { type: "local_message", clientId: "c1", text: "stop" });
   const taken = play(sent, [{ type: "message_result", client_id: "c1", turn_id: TURN, cancelled: true }]);
-  assert.deepEqual(taken.outbox, []);
+  assert.deepEqual(taken.pendingMessages, []);
   assert.equal(only(taken).items.length, 1);
 });
 
@@ -351,7 +351,7 @@ test("a call that waits shows for what, live and on a page that is opened meanwh
 test("a refused message is not on its way any more", () => {
   const sent = opened({ type: "local_message", clientId: "c1", text: "hello" });
   const refused = play(sent, [{ type: "error", code: "queue_full", message: "Too many wait.", client_id: "c1" }]);
-  assert.deepEqual(refused.outbox, []);
+  assert.deepEqual(refused.pendingMessages, []);
   assert.equal(refused.notice?.level, "error");
 });
 

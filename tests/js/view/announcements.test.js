@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { disagreement } from "../../../static/webchat/js/state/heartbeat.js";
 import { announcementsOf, TierWatch } from "../../../static/webchat/js/view/announcements.js";
-import { Words } from "../../../static/webchat/js/view/i18n.js";
+import { I18n } from "../../../static/webchat/js/view/i18n.js";
 import { asks, ends, numbered, opened, play, results, START, starts, TURN } from "../fixtures.js";
 
-const words = new Words(
+const i18n = new I18n(
   {
     say_started: "working",
     say_finished_other: "finished, {n} words",
@@ -26,7 +26,7 @@ const words = new Words(
 /** @param {Array<import("../fixtures.js").Sketch>} before @param {Array<import("../fixtures.js").Sketch>} after */
 const said = (before, after) => {
   const known = opened(...before);
-  return announcementsOf(known, play(known, after), words);
+  return announcementsOf(known, play(known, after), i18n);
 };
 const running = [START, asks("a", "b"), starts("a"), starts("b")];
 
@@ -66,14 +66,14 @@ test("text and progress are not said", () => {
 
 test("opening a page says nothing of what is already there", () => {
   const known = opened(...numbered(running));
-  assert.deepEqual(announcementsOf({ ...known, phase: "loading", turns: [] }, known, words), []);
+  assert.deepEqual(announcementsOf({ ...known, phase: "loading", turns: [] }, known, i18n), []);
 });
 
 test("a crossing of ten and of thirty seconds is said once each", () => {
   const state = opened({ type: "local_connection", status: "online" }, ...numbered([START, asks("a"), starts("a")]));
   const watch = new TierWatch();
   const at = (/** @type {number} */ seconds) =>
-    watch.crossings(state, 1_000 + seconds * 1_000, words).map(({ text }) => text);
+    watch.crossings(state, 1_000 + seconds * 1_000, i18n).map(({ text }) => text);
   assert.deepEqual([1, 11, 12, 31, 32].map(at), [[], ["wait since 10 s"], [], ["wait since 30 s"], []]);
 });
 

@@ -3,39 +3,39 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { toldOf } from "../../../static/webchat/js/state/overview.js";
-import { Acquaintance } from "../../../static/webchat/js/view/conversation_list.js";
+import { listedConversations } from "../../../static/webchat/js/state/overview.js";
+import { KnownConversations } from "../../../static/webchat/js/view/conversation_list.js";
 import { opened } from "../fixtures.js";
 
 /** @param {string} id @param {string} [title] @param {string} [standing] */
 const told = (id, title = "", standing = "") => ({ id, title, standing });
 
 test("a conversation that is not shown is news, once", () => {
-  const known = new Acquaintance([told("a", "One")]);
-  assert.equal(known.take([told("b", "", "working")]), true);
-  assert.equal(known.take([told("b", "", "working")]), false);
-  assert.equal(known.take([told("b")]), false);
+  const known = new KnownConversations([told("a", "One")]);
+  assert.equal(known.update([told("b", "", "working")]), true);
+  assert.equal(known.update([told("b", "", "working")]), false);
+  assert.equal(known.update([told("b")]), false);
 });
 
 test("a title is news where it is said and another one", () => {
-  const known = new Acquaintance([told("a", "New conversation")]);
-  assert.equal(known.take([told("a")]), false);
-  assert.equal(known.take([told("a", "wait 20")]), true);
-  assert.equal(known.take([told("a", "wait 20")]), false);
+  const known = new KnownConversations([told("a", "New conversation")]);
+  assert.equal(known.update([told("a")]), false);
+  assert.equal(known.update([told("a", "wait 20")]), true);
+  assert.equal(known.update([told("a", "wait 20")]), false);
 });
 
 test("what was at rest and begins to work has another place in the list; what works on has not", () => {
-  const known = new Acquaintance([told("a", "One", "working"), told("b", "Two")]);
-  assert.equal(known.take([told("a", "", "asking")]), false);
-  assert.equal(known.take([told("a", "", "working"), told("b", "", "working")]), true);
-  assert.equal(known.take([]), false);
-  assert.equal(known.take([told("b", "", "interrupted")]), true);
+  const known = new KnownConversations([told("a", "One", "working"), told("b", "Two")]);
+  assert.equal(known.update([told("a", "", "asking")]), false);
+  assert.equal(known.update([told("a", "", "working"), told("b", "", "working")]), true);
+  assert.equal(known.update([]), false);
+  assert.equal(known.update([told("b", "", "interrupted")]), true);
 });
 
 test("what an overview says of the list: all that are not at rest, and the latest with its title", () => {
   const conversations = [{ conversation_id: "a", standing: "working", asked_in: [] }];
   const overview = { type: /** @type {const} */ ("overview"), conversations, questions: [] };
-  const of = (/** @type {object|null} */ latest) => toldOf(opened({ ...overview, latest }));
+  const of = (/** @type {object|null} */ latest) => listedConversations(opened({ ...overview, latest }));
   assert.deepEqual(of(null), [told("a", "", "working")]);
   assert.deepEqual(of({ conversation_id: "a", title: "One" }), [told("a", "One", "working")]);
   assert.deepEqual(of({ conversation_id: "b", title: "" }), [told("a", "", "working"), told("b")]);

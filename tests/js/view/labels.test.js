@@ -4,19 +4,19 @@ import { test } from "node:test";
 import { callFromWire } from "../../../static/webchat/js/state/calls.js";
 import { tierOf } from "../../../static/webchat/js/state/status.js";
 import { newTurn } from "../../../static/webchat/js/state/turns.js";
-import { Words } from "../../../static/webchat/js/view/i18n.js";
+import { I18n } from "../../../static/webchat/js/view/i18n.js";
 import {
-  activityWords,
-  byWords,
-  clockWords,
-  endingWords,
-  limitWords,
-  outcomeWords,
+  activityLabel,
+  byLabel,
+  clockLabel,
+  endingLabel,
+  limitLabel,
+  outcomeLabel,
   shortInput,
 } from "../../../static/webchat/js/view/labels.js";
 import { CLOCK } from "../fixtures.js";
 
-const words = new Words(
+const i18n = new I18n(
   {
     seconds: "{n} s",
     minutes: "{n} min",
@@ -68,26 +68,23 @@ const call = (wire) => callFromWire({ tool_id: "a", tool_name: "wait", ...wire }
 
 test("a clock shows tenths under ten seconds, then seconds, then minutes", () => {
   assert.deepEqual(
-    [0, 1_240, 9_999, 12_400, 59_999, 65_000, 312_000, 3_725_000].map((ms) => words.clock(ms)),
+    [0, 1_240, 9_999, 12_400, 59_999, 65_000, 312_000, 3_725_000].map((ms) => i18n.clock(ms)),
     ["0.0 s", "1.2 s", "9.9 s", "12 s", "59 s", "01:05", "05:12", "1:02:05"],
   );
 });
 
 test("a duration is short and exact", () => {
   assert.deepEqual(
-    [40, 8_700, 30_004, 59_960, 60_000, 90_000, 600_000].map((ms) => words.duration(ms)),
+    [40, 8_700, 30_004, 59_960, 60_000, 90_000, 600_000].map((ms) => i18n.duration(ms)),
     ["< 0.1 s", "8.7 s", "30 s", "60 s", "1 min", "01:30", "10 min"],
   );
 });
 
 test("the clock names the limit, and an unlimited call has none", () => {
-  assert.equal(clockWords(words, 12_400, 30_000), "12 s of 30 s");
-  assert.equal(clockWords(words, 12_400, null), "12 s");
-  assert.equal(
-    limitWords(words, call({ timeout_ms: 30_000, timeout_source: "override" })),
-    "admin limit for this tool",
-  );
-  assert.equal(limitWords(words, call({ timeout_ms: 0 })), "no limit");
+  assert.equal(clockLabel(i18n, 12_400, 30_000), "12 s of 30 s");
+  assert.equal(clockLabel(i18n, 12_400, null), "12 s");
+  assert.equal(limitLabel(i18n, call({ timeout_ms: 30_000, timeout_source: "override" })), "admin limit for this tool");
+  assert.equal(limitLabel(i18n, call({ timeout_ms: 0 })), "no limit");
 });
 
 test("the tiers turn at ten and at thirty seconds, later where a tool is expected to take long", () => {
@@ -103,14 +100,14 @@ test("the tiers turn at ten and at thirty seconds, later where a tool is expecte
 
 test("a call that is asked to stop says so, and after three seconds that it still tries", () => {
   const stopping = { ...call({ status: "running" }), stoppingAt: 0 };
-  assert.equal(activityWords(words, stopping, 5_000, { ...live, now: 2_000 }), "Stopping…");
-  assert.equal(activityWords(words, stopping, 5_000, { ...live, now: 3_500 }), "Still trying to stop…");
-  assert.equal(activityWords(words, stopping, 5_000, { now: 9_000, frozenAt: 0 }), "Will be cancelled when connected");
+  assert.equal(activityLabel(i18n, stopping, 5_000, { ...live, now: 2_000 }), "Stopping…");
+  assert.equal(activityLabel(i18n, stopping, 5_000, { ...live, now: 3_500 }), "Still trying to stop…");
+  assert.equal(activityLabel(i18n, stopping, 5_000, { now: 9_000, frozenAt: 0 }), "Will be cancelled when connected");
 });
 
 test("a call that waits says for what", () => {
   const said = (/** @type {Record<string, unknown>} */ wire) =>
-    activityWords(words, call({ status: "pending", ...wire }), 0, live);
+    activityLabel(i18n, call({ status: "pending", ...wire }), 0, live);
   assert.equal(said({}), "waiting to start");
   const waits_for = { kind: "call", tool_id: "a", tool_name: "exec" };
   assert.equal(said({ waits_for }), "waits until exec has ended");
@@ -120,7 +117,7 @@ test("a call that waits says for what", () => {
 
 test("every end of a call has its words", () => {
   const byAda = { reason: "user", source: "button", by: "ada" };
-  const said = (/** @type {Record<string, unknown>} */ wire) => outcomeWords(words, call(wire), "ada");
+  const said = (/** @type {Record<string, unknown>} */ wire) => outcomeLabel(i18n, call(wire), "ada");
   assert.equal(said({ status: "succeeded", duration_ms: 8_700 }), "8.7 s");
   assert.equal(said({ status: "timed_out", duration_ms: 30_004, timeout_ms: 30_000 }), "timed out after 30 s");
   const idle = { timeout_ms: 30_000, idle_timeout_ms: 1_500, limit_reached: "idle", duration_ms: 1_503 };
@@ -137,47 +134,47 @@ test("every end of a call has its words", () => {
 });
 
 test("who ended it is told from the viewer's side", () => {
-  assert.equal(byWords(words, { reason: "user", source: "button", by: "ada" }, "ada"), "by you");
-  assert.equal(byWords(words, { reason: "user", source: "button", by: "eve" }, "ada"), "by eve");
-  assert.equal(byWords(words, { reason: "admin", source: "admin", by: "" }, "ada"), "by an admin");
-  assert.equal(byWords(words, { reason: "admin", source: "admin", by: "root" }, "ada"), "by an admin (root)");
+  assert.equal(byLabel(i18n, { reason: "user", source: "button", by: "ada" }, "ada"), "by you");
+  assert.equal(byLabel(i18n, { reason: "user", source: "button", by: "eve" }, "ada"), "by eve");
+  assert.equal(byLabel(i18n, { reason: "admin", source: "admin", by: "" }, "ada"), "by an admin");
+  assert.equal(byLabel(i18n, { reason: "admin", source: "admin", by: "root" }, "ada"), "by an admin (root)");
 });
 
 test("a turn's end has a line, a completed one has none", () => {
   const turn = newTurn("t", CLOCK);
   const by = { reason: "user", source: "button", by: "ada" };
-  assert.equal(endingWords(words, { ...turn, status: "completed" }, "ada"), null);
-  assert.deepEqual(endingWords(words, { ...turn, status: "cancelled", endedBy: by }, "ada"), {
+  assert.equal(endingLabel(i18n, { ...turn, status: "completed" }, "ada"), null);
+  assert.deepEqual(endingLabel(i18n, { ...turn, status: "cancelled", endedBy: by }, "ada"), {
     title: "Turn cancelled",
     detail: "by you",
   });
-  assert.deepEqual(endingWords(words, { ...turn, status: "cancelled", endedBy: by, isBegun: false }, "ada"), {
+  assert.deepEqual(endingLabel(i18n, { ...turn, status: "cancelled", endedBy: by, isBegun: false }, "ada"), {
     title: "Not sent",
     detail: "cancelled by you",
   });
-  assert.equal(endingWords(words, { ...turn, status: "timed_out" }, "ada")?.detail, "it reached its time limit");
+  assert.equal(endingLabel(i18n, { ...turn, status: "timed_out" }, "ada")?.detail, "it reached its time limit");
   assert.equal(
-    endingWords(words, { ...turn, status: "failed", errorCode: "step_limit" }, "ada")?.detail,
+    endingLabel(i18n, { ...turn, status: "failed", errorCode: "step_limit" }, "ada")?.detail,
     "Too many steps.",
   );
-  assert.equal(endingWords(words, { ...turn, status: "failed", errorMessage: "No key." }, "ada")?.detail, "No key.");
+  assert.equal(endingLabel(i18n, { ...turn, status: "failed", errorMessage: "No key." }, "ada")?.detail, "No key.");
   const interrupted = { ...turn, status: "interrupted" };
-  assert.equal(endingWords(words, interrupted, "ada")?.detail, "the server restarted");
+  assert.equal(endingLabel(i18n, interrupted, "ada")?.detail, "the server restarted");
   const noted = { ...interrupted, errorCode: "tools_left_out", errorMessage: "This agent has 200 tools." };
-  assert.equal(endingWords(words, noted, "ada")?.detail, "the server restarted");
-  assert.doesNotMatch(endingWords(words, { ...noted, status: "failed" }, "ada")?.detail ?? "", /200 tools/);
+  assert.equal(endingLabel(i18n, noted, "ada")?.detail, "the server restarted");
+  assert.doesNotMatch(endingLabel(i18n, { ...noted, status: "failed" }, "ada")?.detail ?? "", /200 tools/);
   const notStored = { ...interrupted, errorMessage: "It may have been applied." };
-  assert.equal(endingWords(words, notStored, "ada")?.detail, "It may have been applied.");
+  assert.equal(endingLabel(i18n, notStored, "ada")?.detail, "It may have been applied.");
 });
 
 test("numbers choose their form, and a text that is missing shows its name", () => {
-  assert.equal(words.count("tools", 1), "1 tool");
-  assert.equal(words.count("tools", 3), "3 tools");
-  assert.equal(words.text("unknown"), "unknown");
+  assert.equal(i18n.count("tools", 1), "1 tool");
+  assert.equal(i18n.count("tools", 3), "3 tools");
+  assert.equal(i18n.text("unknown"), "unknown");
 });
 
 test("what a person typed cannot name a parameter of a text", () => {
-  assert.equal(words.text("by_name", { by: "{n} $& $1" }), "by {n} $& $1");
+  assert.equal(i18n.text("by_name", { by: "{n} $& $1" }), "by {n} $& $1");
 });
 
 test("arguments are told by the one that says most", () => {

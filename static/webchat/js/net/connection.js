@@ -8,7 +8,7 @@ import { CLOSE_CODES, PROTOCOL_VERSION } from "./wire.js";
 /** @typedef {import("../state/types.js").ConnectionStatus} ConnectionStatus */
 /** @typedef {import("../state/types.js").Frame} Frame */
 /**
- * @typedef {object} Surroundings What a connection takes from the browser; a test passes its own.
+ * @typedef {object} Environment What a connection takes from the browser; a test passes its own.
  * @property {(url: string) => WebSocket} open
  * @property {(callback: () => void, ms: number) => any} after
  * @property {(timer: any) => void} forget
@@ -21,7 +21,7 @@ import { CLOSE_CODES, PROTOCOL_VERSION } from "./wire.js";
  * @property {() => number|null} lastSeq the last event seen, null for a whole snapshot
  * @property {(frame: Frame) => void} onFrame
  * @property {(status: ConnectionStatus) => void} onStatus
- * @property {Surroundings} [surroundings]
+ * @property {Environment} [environment]
  */
 
 const HEARTBEAT_MS = 15_000;
@@ -45,7 +45,7 @@ const FINAL = {
 /** @type {Readonly<Record<number, ConnectionStatus>>} */
 const RETRIED = { [CLOSE_CODES.RESTARTING]: "restarting", [CLOSE_CODES.TOO_MANY]: "busy" };
 
-/** @type {Surroundings} */
+/** @type {Environment} */
 const BROWSER = {
   open: (url) => new WebSocket(url),
   after: (callback, ms) => setTimeout(callback, ms),
@@ -57,7 +57,7 @@ const BROWSER = {
 /** One conversation's line to the server. */
 export class Connection {
   #wiring;
-  #around;
+  #environment;
   /** @type {WebSocket|null} */
   #socket = null;
   #attempt = 0;
@@ -75,7 +75,7 @@ export class Connection {
   /** @param {Wiring} wiring */
   constructor(wiring) {
     this.#wiring = wiring;
-    this.#around = wiring.surroundings ?? BROWSER;
+    this.#environment = wiring.environment ?? BROWSER;
   }
 
   /** Whether a frame would reach the server as far as is known. */
@@ -132,10 +132,10 @@ export class Connection {
   }
 
   #connect() {
-    this.#around.forget(this.#retry);
+    this.#environment.forget(this.#retry);
     this.#retry = null;
     this.#drop();
-    const socket = this.#around.open(this.#wiring.url);
+    const socket = this.#environment.open(this.#wiring.url);
     this.#socket = socket;
     const isCurrent = () => this.#socket === socket;
     socket.onopen = () => {
@@ -199,8 +199,8 @@ export class Connection {
 
   /** @param {number} ms @param {() => void} onSilence */
   #watch(ms, onSilence) {
-    this.#around.forget(this.#watchdog);
-    this.#watchdog = this.#around.after(onSilence, ms);
+    this.#environment.forget(this.#watchdog);
+    this.#watchdog = this.#environment.after(onSilence, ms);
   }
 
   /** @param {number} code 0 where the line only went silent */
@@ -213,15 +213,15 @@ export class Connection {
     }
     this.#report(RETRIED[code] ?? this.#lostStatus());
     if (code === CLOSE_CODES.TOO_MANY) this.#attempt = Math.max(this.#attempt, LAST_ATTEMPT);
-    this.#around.forget(this.#retry);
+    this.#environment.forget(this.#retry);
     const delay = Math.min(LAST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.#attempt);
     this.#attempt = Math.min(this.#attempt + 1, LAST_ATTEMPT);
-    this.#retry = this.#around.after(() => this.#connect(), delay * (0.5 + this.#around.random() / 2));
+    this.#retry = this.#environment.after(() => this.#connect(), delay * (0.5 + this.#environment.random() / 2));
   }
 
   /** A server that said it restarts is not there for a while. @returns {ConnectionStatus} */
   #lostStatus() {
-    if (!this.#around.isOnline()) return "offline";
+    if (!this.#environment.isOnline()) return "offline";
     return this.#status === "restarting" ? "restarting" : "reconnecting";
   }
 
@@ -234,7 +234,7 @@ export class Connection {
 
   /** A new socket follows, unless the code says otherwise: nobody leaves. */
   #drop(code = Number(CLOSE_CODES.COMING_BACK)) {
-    this.#around.forget(this.#watchdog);
+    this.#environment.forget(this.#watchdog);
     this.#watchdog = null;
     this.#isWelcome = false;
     const socket = this.#socket;

@@ -156,7 +156,7 @@ export class Conversation {
 
   /** What has no answer yet goes out again; the server knows a repeated id (same turn, same answer). */
   #sendAgain() {
-    for (const { clientId, text, turnId } of this.#state.outbox) {
+    for (const { clientId, text, turnId } of this.#state.pendingMessages) {
       if (turnId === null) this.#connection.send({ type: "message", client_id: clientId, text });
     }
     for (const operation of this.#state.operations) this.#connection.send(operationFrame(operation));
@@ -171,8 +171,9 @@ export class Conversation {
 
   /** A refused message goes back to who wrote it. @param {State} before @param {import("../net/wire.js").ProblemFrame} frame */
   #giveBack(before, frame) {
-    const isRefused = (/** @type {State} */ { outbox }) => outbox.every(({ clientId }) => clientId !== frame.client_id);
-    const refused = before.outbox.find((message) => message.clientId === frame.client_id);
+    const isRefused = (/** @type {State} */ { pendingMessages }) =>
+      pendingMessages.every(({ clientId }) => clientId !== frame.client_id);
+    const refused = before.pendingMessages.find((message) => message.clientId === frame.client_id);
     if (refused && isRefused(this.#state)) this.#onRefused(refused.text);
   }
 

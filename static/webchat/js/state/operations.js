@@ -23,16 +23,16 @@ const TRYING_AGAIN = "trying_again";
  * @param {EventFrame} frame
  * @returns {State}
  */
-export function settleOutbox(state, frame) {
-  if (state.outbox.length === 0) return state;
-  const found = state.outbox.find((message) => message.turnId === frame.turn_id) ?? sentHere(state, frame);
+export function settlePending(state, frame) {
+  if (state.pendingMessages.length === 0) return state;
+  const found = state.pendingMessages.find((message) => message.turnId === frame.turn_id) ?? sentHere(state, frame);
   if (!found) return state;
-  const outbox = state.outbox.filter((message) => message !== found);
+  const pendingMessages = state.pendingMessages.filter((message) => message !== found);
   const source = { text: found.text };
   const turns = mapTurn(state.turns, frame.turn_id, (turn) =>
     turn.items.some((item) => item.kind === "user") ? turn : addMessage(turn, userMessageFrom(source, frame.at), "u"),
   );
-  return { ...state, outbox, turns };
+  return { ...state, pendingMessages, turns };
 }
 
 /** The log may be faster than the answer that names a message's turn. @param {State} state @param {EventFrame} frame */
@@ -42,7 +42,7 @@ function sentHere(state, frame) {
   const { content } = userMessageFrom(isBegin ? frame.user_message : frame, frame.at);
   const text = content.map((block) => block.text ?? "").join("");
   const clientId = "client_id" in frame ? frame.client_id : null;
-  return state.outbox.find((message) =>
+  return state.pendingMessages.find((message) =>
     clientId ? message.clientId === clientId : message.turnId === null && message.text === text,
   );
 }
@@ -59,26 +59,26 @@ export function settleMessage(state, frame) {
     (turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"),
   );
   const isDone = frame.cancelled || isShown;
-  const outbox = isDone
-    ? state.outbox.filter((message) => message.clientId !== frame.client_id)
-    : state.outbox.map((message) =>
+  const pendingMessages = isDone
+    ? state.pendingMessages.filter((message) => message.clientId !== frame.client_id)
+    : state.pendingMessages.map((message) =>
         message.clientId === frame.client_id ? { ...message, turnId: frame.turn_id ?? null } : message,
       );
-  return { ...state, outbox };
+  return { ...state, pendingMessages };
 }
 
 /** What the server failed to answer, and what is sent again under the same id. @param {State} state @param {ProblemFrame} frame */
-const isUnanswered = ({ outbox, operations }, frame) =>
+const isUnanswered = ({ pendingMessages, operations }, frame) =>
   frame.code === "server_error" &&
-  (outbox.some((message) => message.clientId === frame.client_id && message.turnId === null) ||
+  (pendingMessages.some((message) => message.clientId === frame.client_id && message.turnId === null) ||
     operations.some((operation) => operation.opId === frame.op_id));
 
 /** A frame of ours had no effect: what it asked for is not on its way any more, unless only the server failed. @param {State} state @param {ProblemFrame} frame @returns {State} */
 export function refuse(state, frame) {
   if (isUnanswered(state, frame)) return isTryingAgain(state) ? state : notify(state, "info", TRYING_AGAIN, {});
-  const outbox = state.outbox.filter((message) => message.clientId !== frame.client_id);
+  const pendingMessages = state.pendingMessages.filter((message) => message.clientId !== frame.client_id);
   const operation = state.operations.find((known) => known.opId === frame.op_id);
-  const told = notify({ ...state, outbox }, "error", "server_error", { message: String(frame.message ?? "") });
+  const told = notify({ ...state, pendingMessages }, "error", "server_error", { message: String(frame.message ?? "") });
   return operation ? withdraw(told, operation) : told;
 }
 

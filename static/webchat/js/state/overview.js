@@ -10,7 +10,7 @@ import { callFromQuestion } from "./calls.js";
 
 /** @param {State} state @param {import("../net/wire.js").OverviewFrame} frame @param {Clock} clock @returns {State} */
 export function withOverview(state, frame, clock) {
-  const elsewhere = (frame.conversations ?? []).map((/** @type {any} */ wire) => ({
+  const otherConversations = (frame.conversations ?? []).map((/** @type {any} */ wire) => ({
     conversationId: String(wire.conversation_id),
     standing: String(wire.standing),
     askedIn: (wire.asked_in ?? []).map(String),
@@ -18,16 +18,20 @@ export function withOverview(state, frame, clock) {
   const questions = (frame.questions ?? []).map((/** @type {any} */ wire) => questionFrom(wire, state, clock));
   const { latest: last } = frame;
   const latest = last ? { conversationId: String(last.conversation_id), title: String(last.title) } : null;
-  return { ...state, elsewhere, latest, questions };
+  return { ...state, otherConversations, latest, questions };
 }
 
-/** What a list of conversations has to show. @param {State} state @returns {Array<import("../view/conversation_list.js").Told>} */
-export function toldOf({ elsewhere, latest }) {
-  const told = elsewhere.map(({ conversationId, standing }) => ({ id: conversationId, title: "", standing }));
-  if (!latest) return told;
-  const place = told.find(({ id }) => id === latest.conversationId);
-  if (!place) return [...told, { id: latest.conversationId, title: latest.title, standing: "" }];
-  return told.map((each) => (each === place ? { ...each, title: latest.title } : each));
+/** What a list of conversations has to show. @param {State} state @returns {Array<import("./types.js").ListedConversation>} */
+export function listedConversations({ otherConversations, latest }) {
+  const listed = otherConversations.map(({ conversationId, standing }) => ({
+    id: conversationId,
+    title: "",
+    standing,
+  }));
+  if (!latest) return listed;
+  const place = listed.find(({ id }) => id === latest.conversationId);
+  if (!place) return [...listed, { id: latest.conversationId, title: latest.title, standing: "" }];
+  return listed.map((each) => (each === place ? { ...each, title: latest.title } : each));
 }
 
 /** What was asked for on this page and is not answered yet stays. @param {any} wire @param {State} state @param {Clock} clock @returns {Question} */
@@ -73,7 +77,7 @@ function askedKey(turn, { toolId }) {
  * @param {State} state
  * @param {string} here the id of this conversation
  */
-export function askedElsewhere({ elsewhere, questions }, here) {
+export function questionsElsewhere({ otherConversations, questions }, here) {
   const shown = new Set([here, ...questions.map(({ call }) => call.subAgent?.conversationId)]);
-  return elsewhere.flatMap(({ askedIn }) => askedIn).filter((place) => !shown.has(place)).length;
+  return otherConversations.flatMap(({ askedIn }) => askedIn).filter((place) => !shown.has(place)).length;
 }

@@ -5,7 +5,7 @@
 
 import { nameOf } from "./calls.js";
 import { firstPosition, withEarlier } from "./earlier.js";
-import { answered, askFor, notify, refuse, settleMessage, settleOperation, settleOutbox } from "./operations.js";
+import { answered, askFor, notify, refuse, settleMessage, settleOperation, settlePending } from "./operations.js";
 import { withOverview } from "./overview.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
@@ -26,7 +26,7 @@ export const INITIAL_STATE = {
   gap: false,
   viewer: "",
   turns: [],
-  outbox: [],
+  pendingMessages: [],
   operations: [],
   notice: null,
   hasEarlier: false,
@@ -34,7 +34,7 @@ export const INITIAL_STATE = {
   numbers: {},
   isLoadingEarlier: false,
   parked: false,
-  elsewhere: [],
+  otherConversations: [],
   latest: null,
   questions: [],
   connection: { status: "connecting", frozenAt: null },
@@ -67,7 +67,7 @@ export function activeTurn(state) {
 export function queuedCount(state) {
   const current = activeTurn(state);
   const queued = state.turns.filter((turn) => turn.status === "queued" && turn !== current).length;
-  return queued + state.outbox.filter((message) => message.turnId !== null).length;
+  return queued + state.pendingMessages.filter((message) => message.turnId !== null).length;
 }
 
 /** @param {State} state @param {EventFrame} frame @param {Clock} clock @returns {State} */
@@ -81,7 +81,7 @@ function reduceNumbered(state, frame, clock) {
   if (before && isTurnOver(before.status) && !AFTER_END.has(frame.type)) return next;
   const change = /** @type {import("./turn_events.js").Change|undefined} */ (TURN_CHANGES[frame.type]);
   if (!change || !frame.turn_id) return next;
-  return settleOutbox(withTurn(next, frame, clock, change), frame);
+  return settlePending(withTurn(next, frame, clock, change), frame);
 }
 
 /** Whether no turn begins until a person lets the conversation go on. @param {State} state @param {EventFrame} frame */
@@ -94,7 +94,7 @@ function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
       // what was missing has been asked for: only a new gap is one; an overview comes if there is something to tell
-      return { ...state, viewer: nameOf(frame.user), gap: false, elsewhere: [], latest: null, questions: [] };
+      return { ...state, viewer: nameOf(frame.user), gap: false, otherConversations: [], latest: null, questions: [] };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":
@@ -119,7 +119,7 @@ function reduceLocal(state, event, clock) {
       return {
         ...state,
         notice: null,
-        outbox: [...state.outbox, { clientId: event.clientId, text: event.text, turnId: null }],
+        pendingMessages: [...state.pendingMessages, { clientId: event.clientId, text: event.text, turnId: null }],
       };
     case "local_operation":
       return askFor(state, event.operation, clock);
@@ -159,7 +159,7 @@ function fromSnapshot(state, frame, clock) {
     earliest: firstPosition(frame),
     numbers: numbersOf(frame),
     parked: Boolean(frame.parked),
-    outbox: state.outbox.filter((message) => message.turnId === null || !shown.has(message.turnId)),
+    pendingMessages: state.pendingMessages.filter((message) => message.turnId === null || !shown.has(message.turnId)),
   };
 }
 

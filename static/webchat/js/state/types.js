@@ -58,8 +58,10 @@
  * }>} Call One tool call. `elapsedMs` was true at `elapsedAt` (monotonic ms).
  *
  * @typedef {Readonly<{turnId: string, call: Call}>} Question What a sub-agent asks; its turn is one of another conversation.
- * @typedef {Readonly<{conversationId: string, standing: string, askedIn: ReadonlyArray<string>}>} Standing How another
+ * @typedef {Readonly<{conversationId: string, standing: string, askedIn: ReadonlyArray<string>}>} OtherConversation How another
  *   conversation stands that is not at rest, and the conversation of each of its open questions.
+ * @typedef {Readonly<{id: string, title: string, standing: string}>} ListedConversation What a list shows of a conversation;
+ *   empty = not said, at rest.
  * @typedef {Readonly<{said: string, text: string, source: string}>} Acknowledgement A cancel word and the answer to it, which came
  *   after the end of its turn and are no messages.
  * @typedef {Readonly<{timeoutMs: number|null, isIdle: boolean, by: string}>} LimitChange The limit that was moved last; `isIdle`:
@@ -95,7 +97,7 @@
  * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not. `retry`: why
  *   and when (monotonic ms) the model is asked again.
  *
- * @typedef {Readonly<{clientId: string, text: string, turnId: string|null}>} OutboxMessage Typed here, not yet seen in
+ * @typedef {Readonly<{clientId: string, text: string, turnId: string|null}>} PendingMessage Typed here, not yet seen in
  *   the server's log; `turnId` once the server has taken it.
  * @typedef {Readonly<{kind: "cancel_turn"|"cancel_tool"|"set_deadline"|"decide_tool"|"continue_turn"|"resume_conversation", opId: string, turnId: string,
  *   toolId: string, extendMs: number, decision?: "approve"|"deny", remember?: boolean, reason?: string}>} Operation Asked for here, not yet answered with `op_result`.
@@ -107,7 +109,7 @@
  *   gap: boolean,
  *   viewer: string,
  *   turns: ReadonlyArray<Turn>,
- *   outbox: ReadonlyArray<OutboxMessage>,
+ *   pendingMessages: ReadonlyArray<PendingMessage>,
  *   operations: ReadonlyArray<Operation>,
  *   notice: Notice|null,
  *   hasEarlier: boolean,
@@ -115,7 +117,7 @@
  *   numbers: Readonly<Record<string, number>>,
  *   isLoadingEarlier: boolean,
  *   parked: boolean,
- *   elsewhere: ReadonlyArray<Standing>,
+ *   otherConversations: ReadonlyArray<OtherConversation>,
  *   latest: Readonly<{conversationId: string, title: string}>|null,
  *   questions: ReadonlyArray<Question>,
  *   connection: ConnectionState,

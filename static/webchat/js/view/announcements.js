@@ -1,65 +1,65 @@
 /** What is worth saying aloud when one state follows another: boundaries only, never a clock or a piece of text. */
 
 import { isAsked } from "../state/approval.js";
-import { askedElsewhere } from "../state/overview.js";
+import { questionsElsewhere } from "../state/overview.js";
 import { elapsedOf, isCallOver, isTurnOver, SLOW_AFTER_MS, tierOf, VERY_SLOW_AFTER_MS } from "../state/status.js";
-import { endingWords, outcomeWords } from "./labels.js";
+import { endingLabel, outcomeLabel } from "./labels.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("../state/types.js").State} State */
 /** @typedef {import("../state/types.js").Turn} Turn */
-/** @typedef {import("./i18n.js").Words} Words */
+/** @typedef {import("./i18n.js").I18n} I18n */
 /** @typedef {Readonly<{text: string, urgent: boolean}>} Announcement */
 
 /**
  * @param {State} before
  * @param {State} after
- * @param {Words} words
+ * @param {I18n} i18n
  * @returns {Array<Announcement>}
  */
-export function announcementsOf(before, after, words) {
+export function announcementsOf(before, after, i18n) {
   if (before.phase !== "ready") return [];
   const known = new Map(before.turns.map((turn) => [turn.id, turn]));
   const spoken = after.turns.flatMap((turn) => {
     const earlier = known.get(turn.id);
-    return earlier === turn ? [] : turnAnnouncements(earlier, turn, words, after.viewer);
+    return earlier === turn ? [] : turnAnnouncements(earlier, turn, i18n, after.viewer);
   });
-  spoken.push(...elsewhereAnnouncements(before, after, words));
+  spoken.push(...elsewhereAnnouncements(before, after, i18n));
   if (after.notice && after.notice.id !== before.notice?.id) {
-    spoken.push({ text: words.text(after.notice.key, after.notice.params), urgent: after.notice.level === "error" });
+    spoken.push({ text: i18n.text(after.notice.key, after.notice.params), urgent: after.notice.level === "error" });
   }
   return spoken;
 }
 
-/** What sub-agents ask on this page is urgent, too; what another conversation asks can wait a moment. @param {State} before @param {State} after @param {Words} words @returns {Array<Announcement>} */
-function elsewhereAnnouncements(before, after, words) {
-  if (before.questions === after.questions && before.elsewhere === after.elsewhere) return [];
+/** What sub-agents ask on this page is urgent, too; what another conversation asks can wait a moment. @param {State} before @param {State} after @param {I18n} i18n @returns {Array<Announcement>} */
+function elsewhereAnnouncements(before, after, i18n) {
+  if (before.questions === after.questions && before.otherConversations === after.otherConversations) return [];
   const known = new Set(before.questions.map(({ turnId, call }) => `${turnId} ${call.toolId}`));
   const asked = after.questions
     .filter(({ turnId, call }) => isAsked(call) && !known.has(`${turnId} ${call.toolId}`))
     .map(({ call }) => {
-      const text = words.text("say_asked_by", { tool: call.name, agent: call.subAgent?.agent ?? "" });
+      const text = i18n.text("say_asked_by", { tool: call.name, agent: call.subAgent?.agent ?? "" });
       return { text, urgent: true };
     });
-  const isMore = asked.length === 0 && askedElsewhere(after, "") > askedElsewhere(before, "");
-  return isMore ? [{ text: words.text("say_asked_elsewhere"), urgent: false }] : asked;
+  const isMore = asked.length === 0 && questionsElsewhere(after, "") > questionsElsewhere(before, "");
+  return isMore ? [{ text: i18n.text("say_asked_elsewhere"), urgent: false }] : asked;
 }
 
-/** @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
-function turnAnnouncements(before, after, words, viewer) {
+/** @param {Turn|undefined} before @param {Turn} after @param {I18n} i18n @param {string} viewer @returns {Array<Announcement>} */
+function turnAnnouncements(before, after, i18n, viewer) {
   const spoken = [
-    ...questionAnnouncements(before, after, words),
-    ...callAnnouncements(before, after, words, viewer),
+    ...questionAnnouncements(before, after, i18n),
+    ...callAnnouncements(before, after, i18n, viewer),
     ...answerAnnouncements(before, after),
   ];
   const wasRunning = before !== undefined && before.status !== "queued";
   if (after.retry && after.retry.at !== before?.retry?.at) spoken.push({ text: after.errorMessage, urgent: false });
-  if (after.status === "running" && !wasRunning) spoken.push({ text: words.text("say_started"), urgent: false });
+  if (after.status === "running" && !wasRunning) spoken.push({ text: i18n.text("say_started"), urgent: false });
   if (!isTurnOver(after.status) || !before || isTurnOver(before.status)) return spoken;
-  const ending = endingWords(words, after, viewer);
+  const ending = endingLabel(i18n, after, viewer);
   const text = ending
     ? [ending.title, ending.detail].filter(Boolean).join(": ")
-    : words.count("say_finished", wordCount(after));
+    : i18n.count("say_finished", wordCount(after));
   return [...spoken, { text, urgent: after.status === "failed" }];
 }
 
@@ -70,28 +70,28 @@ function answerAnnouncements(before, after) {
   return fresh.filter(({ source }) => source === "voice").map(({ text }) => ({ text, urgent: false }));
 }
 
-/** That a person is asked is urgent: nothing goes on without an answer. @param {Turn|undefined} before @param {Turn} after @param {Words} words @returns {Array<Announcement>} */
-function questionAnnouncements(before, after, words) {
+/** That a person is asked is urgent: nothing goes on without an answer. @param {Turn|undefined} before @param {Turn} after @param {I18n} i18n @returns {Array<Announcement>} */
+function questionAnnouncements(before, after, i18n) {
   return Object.values(after.calls)
     .filter((call) => {
       const earlier = before?.calls[call.toolId];
       return isAsked(call) && !(earlier && isAsked(earlier));
     })
-    .map((call) => ({ text: words.text("say_asked", { tool: call.name }), urgent: true }));
+    .map((call) => ({ text: i18n.text("say_asked", { tool: call.name }), urgent: true }));
 }
 
-/** Of a turn that is being ended only that is worth saying. @param {Turn|undefined} before @param {Turn} after @param {Words} words @param {string} viewer @returns {Array<Announcement>} */
-function callAnnouncements(before, after, words, viewer) {
+/** Of a turn that is being ended only that is worth saying. @param {Turn|undefined} before @param {Turn} after @param {I18n} i18n @param {string} viewer @returns {Array<Announcement>} */
+function callAnnouncements(before, after, i18n, viewer) {
   if (isTurnOver(after.status) || after.stoppingAt !== null) return [];
   const ended = Object.values(after.calls).filter((call) => {
     const earlier = before?.calls[call.toolId];
     return isCallOver(call.status) && earlier !== undefined && !isCallOver(earlier.status);
   });
   if (ended.length === 0) return [];
-  if (ended.length > 1) return [{ text: words.count("say_calls_ended", ended.length), urgent: false }];
+  if (ended.length > 1) return [{ text: i18n.count("say_calls_ended", ended.length), urgent: false }];
   const call = /** @type {Call} */ (ended[0]);
   const key = call.status === "succeeded" ? "say_call_succeeded" : "say_call_ended";
-  return [{ text: words.text(key, { tool: call.name, outcome: outcomeWords(words, call, viewer) }), urgent: false }];
+  return [{ text: i18n.text(key, { tool: call.name, outcome: outcomeLabel(i18n, call, viewer) }), urgent: false }];
 }
 
 /** @param {Turn} turn */
@@ -105,8 +105,8 @@ export class TierWatch {
   /** @type {Map<string, string>} */
   #tiers = new Map();
 
-  /** @param {State} state @param {number} now @param {Words} words @returns {Array<Announcement>} */
-  crossings(state, now, words) {
+  /** @param {State} state @param {number} now @param {I18n} i18n @returns {Array<Announcement>} */
+  crossings(state, now, i18n) {
     const running = state.turns.flatMap((turn) => (isTurnOver(turn.status) ? [] : runningCalls(turn)));
     const before = this.#tiers;
     this.#tiers = new Map(
@@ -117,7 +117,7 @@ export class TierWatch {
       if (!before.has(key) || before.get(key) === tier) return [];
       const limit = tier === "very_slow" ? VERY_SLOW_AFTER_MS : SLOW_AFTER_MS;
       const seconds = Math.round(Math.max(limit, call.expectedMs ?? 0) / 1000);
-      return [{ text: words.text("say_slow", { tool: call.name, seconds }), urgent: false }];
+      return [{ text: i18n.text("say_slow", { tool: call.name, seconds }), urgent: false }];
     });
   }
 }

@@ -39,7 +39,7 @@ export class ApprovalForm {
   }
 
   /** @param {View} view */
-  build({ words }) {
+  build({ i18n }) {
     made += 1;
     this.#title.id = `approval-title-${made}`;
     this.#reason.id = `approval-reason-${made}`;
@@ -47,19 +47,19 @@ export class ApprovalForm {
     const label = element("label", {
       class: "approval-label",
       for: this.#reason.id,
-      text: words.text("approval_reason"),
+      text: i18n.text("approval_reason"),
     });
-    setText(this.#once, words.text("allow_once"));
-    setText(this.#deny, words.text("deny"));
+    setText(this.#once, i18n.text("allow_once"));
+    setText(this.#deny, i18n.text("deny"));
     const buttons = element("div", { class: "approval-buttons" }, this.#once, this.#always);
     const refusal = element("div", { class: "approval-refusal" }, this.#reason, this.#deny);
     const facts = element(
       "p",
       { class: "approval-facts" },
-      element("span", { text: words.text("approval_still") }),
+      element("span", { text: i18n.text("approval_still") }),
       this.#time,
     );
-    this.#about.append(element("summary", { text: words.text("approval_about") }), this.#description);
+    this.#about.append(element("summary", { text: i18n.text("approval_about") }), this.#description);
     this.element.append(this.#title, this.#input, this.#about, facts, buttons, label, refusal);
   }
 
@@ -71,7 +71,7 @@ export class ApprovalForm {
   }
 
   /** @param {Call} call @param {View} view */
-  show(call, { words }) {
+  show(call, { i18n }) {
     const isShown = isAsked(call);
     this.element.hidden = !isShown;
     if (!isShown) return;
@@ -79,26 +79,26 @@ export class ApprovalForm {
     const host = call.approval?.host ?? "";
     const title = host ? "approval_host" : agent ? "approval_title_of" : "approval_title";
     const always = host ? "allow_host" : agent ? "allow_sub_agent" : "allow_conversation";
-    setText(this.#title, words.text(title, { tool: call.name, agent, host }));
-    setText(this.#always, words.text(always, { agent, host }));
+    setText(this.#title, i18n.text(title, { tool: call.name, agent, host }));
+    setText(this.#always, i18n.text(always, { agent, host }));
     setText(this.#description, call.approval?.description ?? "");
     this.#about.hidden = !call.approval?.description;
     this.#always.hidden = !call.approval?.canRemember;
     for (const [button, key] of this.#buttons()) {
       button.disabled = call.isDeciding;
       const spoken = `${key === "allow_conversation" ? always : key}_tool`;
-      button.setAttribute("aria-label", words.text(spoken, { tool: call.name, agent, host }));
+      button.setAttribute("aria-label", i18n.text(spoken, { tool: call.name, agent, host }));
     }
     this.#reason.disabled = call.isDeciding;
-    if (this.#shown !== call.input) this.#showInput(call, words.text("approval_no_input"));
+    if (this.#shown !== call.input) this.#showInput(call, i18n.text("approval_no_input"));
   }
 
   /** Repaint what time changes. @param {Call} call @param {View} view */
-  tick(call, { words, now }) {
+  tick(call, { i18n, now }) {
     const until = call.approval?.expiresAt ?? null;
     setText(
       this.#time,
-      until === null ? "" : words.text("approval_left", { left: words.wholeClock(Math.max(0, until - now)) }),
+      until === null ? "" : i18n.text("approval_left", { left: i18n.wholeClock(Math.max(0, until - now)) }),
     );
   }
 

@@ -1,29 +1,29 @@
-/** The marks of conversations in a list: a shape for each way in which one stands, and words for it. */
+/** The badges of conversations in a list: a shape and a text for each status. */
 
 import { openQuestions } from "../state/overview.js";
 import { activeTurn } from "../state/reducer.js";
 import { setText } from "./dom.js";
 
 /** @typedef {import("../state/types.js").State} State */
-/** @typedef {import("./i18n.js").Words} Words */
+/** @typedef {import("./i18n.js").I18n} I18n */
 
-/** @param {Element} link @param {string} standing empty = at rest @param {number} asked @param {Words} words */
-export function showMark(link, standing, asked, words) {
+/** @param {Element} link @param {string} standing empty = at rest @param {number} asked @param {I18n} i18n */
+export function showBadge(link, standing, asked, i18n) {
   const mark = /** @type {HTMLElement|null} */ (link.querySelector(".mark"));
   if (!mark) return;
   mark.hidden = standing === "";
   mark.dataset.standing = standing;
-  const text = standing === "asking" ? words.count("mark_asking", asked) : words.text(`mark_${standing}`);
+  const text = standing === "asking" ? i18n.count("mark_asking", asked) : i18n.text(`mark_${standing}`);
   const spoken = mark.querySelector(".mark-words");
   if (spoken) setText(spoken, standing ? text : "");
 }
 
-/** Mark the links of a list; those of which nothing is said are at rest. @param {Map<string, {standing: string, asked: number}>} marks @param {Words} words */
-export function showMarks(marks, words) {
+/** Show the badges of a list; a conversation without one is at rest. @param {Map<string, {standing: string, asked: number}>} badges @param {I18n} i18n */
+export function showBadges(badges, i18n) {
   for (const link of document.querySelectorAll("[data-conversation-id] > .mark")) {
     const item = /** @type {HTMLElement} */ (link.parentElement);
-    const { standing, asked } = marks.get(item.dataset.conversationId ?? "") ?? { standing: "", asked: 0 };
-    showMark(item, standing, asked, words);
+    const { standing, asked } = badges.get(item.dataset.conversationId ?? "") ?? { standing: "", asked: 0 };
+    showBadge(item, standing, asked, i18n);
   }
 }
 

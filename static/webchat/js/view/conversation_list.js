@@ -2,28 +2,28 @@
 
 import { pageFrom, placeAfter } from "./dom.js";
 
-/** @typedef {Readonly<{id: string, title: string, standing: string}>} Told What is said of a conversation; empty = not said, at rest. */
+/** @typedef {import("../state/types.js").ListedConversation} ListedConversation */
 
 const GAP_MS = 2_000;
 const AIM_MS = 800;
 
 /** What a list shows and what was said since: tells whether it is behind. */
-export class Acquaintance {
+export class KnownConversations {
   /** @type {Map<string, string>} */
   #titles = new Map();
   /** @type {Set<string>} */
   #awake = new Set();
 
-  /** @param {Iterable<Told>} shown */
+  /** @param {Iterable<ListedConversation>} shown */
   constructor(shown) {
-    this.take(shown);
+    this.update(shown);
   }
 
-  /** A conversation that is not known, has got another title or is at rest no more. @param {Iterable<Told>} told @returns {boolean} whether there was one */
-  take(told) {
+  /** A conversation that is not known, has got another title or is at rest no more. @param {Iterable<ListedConversation>} listed @returns {boolean} whether there was one */
+  update(listed) {
     const awake = new Set();
     let isBehind = false;
-    for (const { id, title, standing } of told) {
+    for (const { id, title, standing } of listed) {
       const known = this.#titles.get(id);
       const isUp = standing !== "" && !this.#awake.has(id);
       isBehind ||= known === undefined || (title !== "" && title !== known) || isUp;
@@ -36,39 +36,39 @@ export class Acquaintance {
 }
 
 /** Asks for the page again and takes over its entries; those that stay keep their elements, and so the focus. */
-export class Listing {
+export class ConversationList {
   #region;
   #known;
   #isBehind = false;
-  #isRenewing = false;
+  #isRefreshing = false;
   #aimedAt = Number.NEGATIVE_INFINITY;
 
   /** @param {HTMLElement} region what holds the list; its id is that of the page's template */
   constructor(region) {
     this.#region = region;
-    this.#known = new Acquaintance(shownIn(region));
+    this.#known = new KnownConversations(shownIn(region));
     region.addEventListener("pointermove", () => {
       this.#aimedAt = performance.now();
     });
   }
 
-  /** @param {Iterable<Told>} told all that are not at rest, and whatever else is known */
-  see(told) {
-    if (this.#known.take(told)) this.#isBehind = true;
-    if (this.#isBehind) void this.renew();
+  /** @param {Iterable<ListedConversation>} listed all that are not at rest, and whatever else is known */
+  update(listed) {
+    if (this.#known.update(listed)) this.#isBehind = true;
+    if (this.#isBehind) void this.refresh();
   }
 
   /** One look at a time, and not one after the other; one that fails is made up for by the next thing that is said. */
-  async renew() {
-    if (this.#isRenewing) return;
-    this.#isRenewing = true;
+  async refresh() {
+    if (this.#isRefreshing) return;
+    this.#isRefreshing = true;
     this.#isBehind = false;
     const fresh = await this.#ask();
     if (fresh) await this.#show(fresh);
     await pause(GAP_MS);
-    this.#isRenewing = false;
+    this.#isRefreshing = false;
     if (!fresh) this.#isBehind = true;
-    else if (this.#isBehind) void this.renew();
+    else if (this.#isBehind) void this.refresh();
   }
 
   /** @returns {Promise<Element|null>} null where the page is not there any more: signed out, or the server is away */
@@ -105,7 +105,7 @@ function takeOver(list, made) {
   for (const fresh of [...made.children]) {
     const kept = known.get(idOf(fresh));
     known.delete(idOf(fresh));
-    if (kept) refresh(kept, fresh);
+    if (kept) refreshEntry(kept, fresh);
     placeAfter(list, kept ?? fresh, previous);
     previous = kept ?? fresh;
   }
@@ -113,13 +113,13 @@ function takeOver(list, made) {
 }
 
 /** @param {Element} kept @param {Element} fresh */
-function refresh(kept, fresh) {
+function refreshEntry(kept, fresh) {
   if (kept.isEqualNode(fresh)) return;
   const [link, made] = [kept.firstElementChild, fresh.firstElementChild];
   if (link && made) link.replaceChildren(...made.childNodes);
 }
 
-/** @param {Element} region @returns {Array<Told>} */
+/** @param {Element} region @returns {Array<ListedConversation>} */
 function shownIn(region) {
   return [...region.querySelectorAll("li")].map((entry) => ({
     id: idOf(entry),

@@ -3,7 +3,7 @@
 /** @typedef {import("../state/types.js").Texts} Texts */
 
 /** The page's language: texts by key, with numbers and plurals as that language writes them. */
-export class Words {
+export class I18n {
   #texts;
   #plurals;
   #numbers;

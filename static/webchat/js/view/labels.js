@@ -7,145 +7,145 @@ import { visible } from "../state/visible.js";
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("../state/types.js").EndedBy} EndedBy */
 /** @typedef {import("../state/types.js").Turn} Turn */
-/** @typedef {import("./i18n.js").Words} Words */
+/** @typedef {import("./i18n.js").I18n} I18n */
 
 const MAX_INPUT = 120;
 /** Whether a call failed after 0.3 s or after 0.4 s tells nobody anything. */
 const NOTEWORTHY_MS = 1_000;
 
-/** "12 s of 30 s". @param {Words} words @param {number} elapsedMs @param {number|null} timeoutMs */
-export function clockWords(words, elapsedMs, timeoutMs) {
-  const elapsed = words.clock(elapsedMs);
-  return timeoutMs ? words.text("clock_of_limit", { elapsed, limit: words.duration(timeoutMs) }) : elapsed;
+/** "12 s of 30 s". @param {I18n} i18n @param {number} elapsedMs @param {number|null} timeoutMs */
+export function clockLabel(i18n, elapsedMs, timeoutMs) {
+  const elapsed = i18n.clock(elapsedMs);
+  return timeoutMs ? i18n.text("clock_of_limit", { elapsed, limit: i18n.duration(timeoutMs) }) : elapsed;
 }
 
-/** Where the limit of a call comes from. @param {Words} words @param {Call} call */
-export function limitWords(words, call) {
+/** Where the limit of a call comes from. @param {I18n} i18n @param {Call} call */
+export function limitLabel(i18n, call) {
   const source = call.timeoutMs ? `limit_${call.timeoutSource}` : "limit_none";
-  const total = words.has(source) ? words.text(source) : "";
+  const total = i18n.has(source) ? i18n.text(source) : "";
   if (!call.idleTimeoutMs) return total;
-  return [total, words.text("limit_idle", { limit: words.duration(call.idleTimeoutMs) })].filter(Boolean).join(", ");
+  return [total, i18n.text("limit_idle", { limit: i18n.duration(call.idleTimeoutMs) })].filter(Boolean).join(", ");
 }
 
-/** @param {Words} words @param {Call} call */
-export function limitChangeWords(words, call) {
+/** @param {I18n} i18n @param {Call} call */
+export function limitChangeLabel(i18n, call) {
   const change = call.limitChange;
   if (!change) return "";
-  const limit = change.timeoutMs ? words.duration(change.timeoutMs) : words.text("limit_none");
+  const limit = change.timeoutMs ? i18n.duration(change.timeoutMs) : i18n.text("limit_none");
   const key = change.isIdle ? "limit_idle_changed" : "limit_changed";
-  return words.text(change.by ? `${key}_by` : key, { limit, by: change.by });
+  return i18n.text(change.by ? `${key}_by` : key, { limit, by: change.by });
 }
 
-/** What an open call is doing. @param {Words} words @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
-export function activityWords(words, call, elapsedMs, at) {
+/** What an open call is doing. @param {I18n} i18n @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
+export function activityLabel(i18n, call, elapsedMs, at) {
   if (call.stoppingAt !== null) {
-    if (call.errorType === "timeout") return words.text("timing_out");
-    return stoppingWords(words, call.stoppingAt, at);
+    if (call.errorType === "timeout") return i18n.text("timing_out");
+    return stoppingLabel(i18n, call.stoppingAt, at);
   }
-  if (call.status === "pending" && call.waitsFor) return waitingWords(words, call.waitsFor);
-  if (call.status !== "running") return words.text(`call_${call.status}`);
-  return words.text(`tier_${tierOf(elapsedMs, call.expectedMs)}`);
+  if (call.status === "pending" && call.waitsFor) return waitingLabel(i18n, call.waitsFor);
+  if (call.status !== "running") return i18n.text(`call_${call.status}`);
+  return i18n.text(`tier_${tierOf(elapsedMs, call.expectedMs)}`);
 }
 
-/** @param {Words} words @param {NonNullable<Call["waitsFor"]>} waitsFor */
-function waitingWords(words, { kind, tool, isAlone }) {
-  return words.text(kind === "call" && isAlone ? "waits_for_call_alone" : `waits_for_${kind}`, { tool });
+/** @param {I18n} i18n @param {NonNullable<Call["waitsFor"]>} waitsFor */
+function waitingLabel(i18n, { kind, tool, isAlone }) {
+  return i18n.text(kind === "call" && isAlone ? "waits_for_call_alone" : `waits_for_${kind}`, { tool });
 }
 
-/** @param {Words} words @param {number} stoppingAt @param {{now: number, frozenAt: number|null}} at */
-export function stoppingWords(words, stoppingAt, { now, frozenAt }) {
-  if (frozenAt !== null && stoppingAt >= frozenAt) return words.text("stopping_later");
-  return words.text(isStillStopping({ stoppingAt }, now) ? "still_stopping" : "stopping");
+/** @param {I18n} i18n @param {number} stoppingAt @param {{now: number, frozenAt: number|null}} at */
+export function stoppingLabel(i18n, stoppingAt, { now, frozenAt }) {
+  if (frozenAt !== null && stoppingAt >= frozenAt) return i18n.text("stopping_later");
+  return i18n.text(isStillStopping({ stoppingAt }, now) ? "still_stopping" : "stopping");
 }
 
-/** Who let a call run, or did not. @param {Words} words @param {Call} call @param {string} viewer */
-export function verdictWords(words, call, viewer) {
+/** Who let a call run, or did not. @param {I18n} i18n @param {Call} call @param {string} viewer */
+export function verdictLabel(i18n, call, viewer) {
   const { decision = "", by = "", reason = "", remember = false } = call.approval ?? {};
   if (decision !== "approved" && decision !== "denied") return "";
-  const who = by && by !== viewer ? words.text("by_name", { by }) : words.text("by_you");
-  const said = words.text(remember ? "verdict_remembered" : `verdict_${decision}`, { who });
-  return reason ? words.text("verdict_reason", { said, reason }) : said;
+  const who = by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_you");
+  const said = i18n.text(remember ? "verdict_remembered" : `verdict_${decision}`, { who });
+  return reason ? i18n.text("verdict_reason", { said, reason }) : said;
 }
 
-/** How a call ended, in one line. @param {Words} words @param {Call} call @param {string} viewer */
-export function outcomeWords(words, call, viewer) {
-  const by = byWords(words, call.endedBy, viewer);
-  const after = call.durationMs === null ? "" : words.duration(call.durationMs);
+/** How a call ended, in one line. @param {I18n} i18n @param {Call} call @param {string} viewer */
+export function outcomeLabel(i18n, call, viewer) {
+  const by = byLabel(i18n, call.endedBy, viewer);
+  const after = call.durationMs === null ? "" : i18n.duration(call.durationMs);
   const reached = call.limitReached === "idle" ? call.idleTimeoutMs : call.timeoutMs;
-  const limit = words.duration(reached ?? call.durationMs ?? 0);
-  if (call.status === "abandoned" && call.late !== null) return words.text("call_abandoned_settled");
+  const limit = i18n.duration(reached ?? call.durationMs ?? 0);
+  if (call.status === "abandoned" && call.late !== null) return i18n.text("call_abandoned_settled");
   const key = `call_${call.status}_${call.limitReached}`;
-  if (words.has(key)) return words.text(key, { limit, after });
+  if (i18n.has(key)) return i18n.text(key, { limit, after });
   switch (call.status) {
     case "succeeded":
       return after;
     case "timed_out":
-      return words.text("call_timed_out", { limit });
+      return i18n.text("call_timed_out", { limit });
     case "cancelled":
-      return words
+      return i18n
         .text(after && call.durationMs ? "call_cancelled_after" : "call_cancelled", { by, after })
         .replace("  ", " ");
     case "failed":
-      return failureWords(words, call, after);
+      return failureLabel(i18n, call, after);
     default:
-      return words.text(`call_${call.status}`, { by });
+      return i18n.text(`call_${call.status}`, { by });
   }
 }
 
-/** @param {Words} words @param {Call} call @param {string} after */
-function failureWords(words, call, after) {
+/** @param {I18n} i18n @param {Call} call @param {string} after */
+function failureLabel(i18n, call, after) {
   const key = `error_${call.errorType}`;
-  if (words.has(key)) return words.text(key);
+  if (i18n.has(key)) return i18n.text(key);
   const isWorthSaying = (call.durationMs ?? 0) >= NOTEWORTHY_MS;
-  return isWorthSaying ? words.text("call_failed_after", { after }) : words.text("call_failed");
+  return isWorthSaying ? i18n.text("call_failed_after", { after }) : i18n.text("call_failed");
 }
 
-/** "by you", "by an admin", "at its time limit" … @param {Words} words @param {EndedBy|null} endedBy @param {string} viewer */
-export function byWords(words, endedBy, viewer) {
+/** "by you", "by an admin", "at its time limit" … @param {I18n} i18n @param {EndedBy|null} endedBy @param {string} viewer */
+export function byLabel(i18n, endedBy, viewer) {
   if (!endedBy) return "";
   const { reason, by } = endedBy;
   if (reason && reason !== "user") {
     const named = reason === "admin" && by ? "by_admin_named" : `by_${reason}`;
-    return words.has(named) ? words.text(named, { by }) : "";
+    return i18n.has(named) ? i18n.text(named, { by }) : "";
   }
-  return by && by !== viewer ? words.text("by_name", { by }) : words.text("by_you");
+  return by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_you");
 }
 
 /** What a turn is told and goes on. */
 const NOTES = new Set(["answer_cut_off", "answer_empty", "tools_left_out"]);
 
-/** The line under a turn that did not simply complete. @param {Words} words @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
-export function endingWords(words, turn, viewer) {
+/** The line under a turn that did not simply complete. @param {I18n} i18n @param {Turn} turn @param {string} viewer @returns {{title: string, detail: string}|null} */
+export function endingLabel(i18n, turn, viewer) {
   const failure = NOTES.has(turn.errorCode) ? "" : turn.errorMessage; // a note says nothing about the end
   switch (turn.status) {
     case "cancelled": {
-      const by = byWords(words, turn.endedBy, viewer);
-      if (!turn.isBegun) return { title: words.text("turn_not_sent"), detail: words.text("call_cancelled", { by }) };
-      return { title: words.text("turn_cancelled"), detail: by };
+      const by = byLabel(i18n, turn.endedBy, viewer);
+      if (!turn.isBegun) return { title: i18n.text("turn_not_sent"), detail: i18n.text("call_cancelled", { by }) };
+      return { title: i18n.text("turn_cancelled"), detail: by };
     }
     case "timed_out":
-      return { title: words.text("turn_cancelled"), detail: words.text("by_timeout") };
+      return { title: i18n.text("turn_cancelled"), detail: i18n.text("by_timeout") };
     case "interrupted":
-      return { title: words.text("turn_interrupted"), detail: failure || words.text("by_restart") };
+      return { title: i18n.text("turn_interrupted"), detail: failure || i18n.text("by_restart") };
     case "failed":
-      return { title: words.text("turn_failed"), detail: failure || failedTurnWords(words, turn.errorCode) };
+      return { title: i18n.text("turn_failed"), detail: failure || failedTurnLabel(i18n, turn.errorCode) };
     default:
       return null;
   }
 }
 
-/** @param {Words} words @param {string} code */
-function failedTurnWords(words, code) {
+/** @param {I18n} i18n @param {string} code */
+function failedTurnLabel(i18n, code) {
   const key = `turn_failed_${code}`;
-  return words.text(words.has(key) ? key : "turn_failed_detail");
+  return i18n.text(i18n.has(key) ? key : "turn_failed_detail");
 }
 
-/** @param {Words} words @param {Call} call */
-export const lateWords = (words, call) =>
+/** @param {I18n} i18n @param {Call} call */
+export const lateLabel = (i18n, call) =>
   call.late === null
     ? ""
-    : words.text(call.late.kind === "process_ended" ? "late_process" : "late", {
-        after: words.duration(call.late.afterMs ?? 0),
+    : i18n.text(call.late.kind === "process_ended" ? "late_process" : "late", {
+        after: i18n.duration(call.late.afterMs ?? 0),
       });
 
 /** A call's arguments in a few words. @param {unknown} input @returns {string} */

@@ -1,10 +1,10 @@
-/** The way from one open question to the next: the button leads to each in turn. */
+/** Goes from one open question to the next, and from the last one to the first. */
 
-export class Tour {
+export class QuestionCycler {
   /** The question that was shown last. */
   #last = "";
 
-  /** Where the next step leads to; after one that is gone the way begins anew. @param {ReadonlyArray<string>} keys */
+  /** Where the next step leads to; after a question that is gone it is the first. @param {ReadonlyArray<string>} keys */
   next(keys) {
     return (keys.indexOf(this.#last) + 1) % Math.max(keys.length, 1);
   }

@@ -4,22 +4,22 @@ import { element, setSanitisedHtml, setText } from "./dom.js";
 
 /** @typedef {import("../state/types.js").SubAgent} SubAgent */
 /** @typedef {import("../state/types.js").ReportItem} ReportItem */
-/** @typedef {import("./i18n.js").Words} Words */
+/** @typedef {import("./i18n.js").I18n} I18n */
 
-/** Let a link lead to where a sub-agent works. @param {HTMLAnchorElement} link @param {SubAgent|null} subAgent @param {Words} words */
-export function linkTo(link, subAgent, words) {
+/** Let a link lead to where a sub-agent works. @param {HTMLAnchorElement} link @param {SubAgent|null} subAgent @param {I18n} i18n */
+export function linkTo(link, subAgent, i18n) {
   link.hidden = !subAgent?.conversationId;
   if (!subAgent || link.hidden) return;
   link.href = `../${encodeURIComponent(subAgent.conversationId)}/`;
-  setText(link, words.text("sub_agent_open", { agent: subAgent.agent }));
+  setText(link, i18n.text("sub_agent_open", { agent: subAgent.agent }));
 }
 
-/** What a sub-agent has reported, as what it is; folded like a result, since the agent answers it. @param {ReportItem} item @param {Words} words */
-export function reportNode(item, words) {
+/** What a sub-agent has reported, as what it is; folded like a result, since the agent answers it. @param {ReportItem} item @param {I18n} i18n */
+export function reportNode(item, i18n) {
   const key = `report_${item.status}`;
-  const title = words.text(words.has(key) ? key : "report_completed", { agent: item.subAgent.agent });
+  const title = i18n.text(i18n.has(key) ? key : "report_completed", { agent: item.subAgent.agent });
   const link = element("a", { class: "report-link" });
-  linkTo(link, item.subAgent, words);
+  linkTo(link, item.subAgent, i18n);
   const text = element("div", { class: "message-text" });
   if (item.html) {
     text.classList.add("prose");
@@ -29,6 +29,6 @@ export function reportNode(item, words) {
     "article",
     { class: "message message-report", "aria-label": title, "data-status": item.status },
     element("p", { class: "report-title" }, element("span", { text: title }), link),
-    element("details", { class: "report-text" }, element("summary", { text: words.text("report_text") }), text),
+    element("details", { class: "report-text" }, element("summary", { text: i18n.text("report_text") }), text),
   );
 }

@@ -6,19 +6,19 @@ import { visible } from "../state/visible.js";
 import { ApprovalForm } from "./approval_form.js";
 import { element, icon, setText } from "./dom.js";
 import {
-  activityWords,
-  clockWords,
-  lateWords,
-  limitChangeWords,
-  limitWords,
-  outcomeWords,
+  activityLabel,
+  clockLabel,
+  lateLabel,
+  limitChangeLabel,
+  limitLabel,
+  outcomeLabel,
   shortInput,
-  verdictWords,
+  verdictLabel,
 } from "./labels.js";
 import { linkTo } from "./sub_agents.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
-/** @typedef {Readonly<{words: import("./i18n.js").Words, viewer: string, now: number, frozenAt: number|null}>} View */
+/** @typedef {Readonly<{i18n: import("./i18n.js").I18n, viewer: string, now: number, frozenAt: number|null}>} View */
 
 /** A clock that appears and goes at once is only a flicker. */
 const SHOW_CLOCK_AFTER_MS = 500;
@@ -106,7 +106,7 @@ export class ToolCallElement extends HTMLElement {
     setText(this.#input, shortInput(call.input));
     this.dataset.status = call.stoppingAt !== null ? "cancelling" : call.status;
     if (before?.status !== call.status) this.#drawMark(call);
-    linkTo(this.#child, call.subAgent, view.words);
+    linkTo(this.#child, call.subAgent, view.i18n);
     const hadFocus = this.#approval.element.contains(document.activeElement);
     this.#approval.show(call, view);
     this.#showControls(call, view);
@@ -125,16 +125,16 @@ export class ToolCallElement extends HTMLElement {
     this.dataset.tier = isClocked ? tierOf(elapsed, call.expectedMs) : "";
     if (isAsked(call)) this.#approval.tick(call, view);
     if (call.stoppingAt !== null) this.#cancel.disabled = isStopUnderWay(call, view);
-    const state = isOver ? outcomeWords(view.words, call, view.viewer) : activityWords(view.words, call, elapsed, view);
+    const state = isOver ? outcomeLabel(view.i18n, call, view.viewer) : activityLabel(view.i18n, call, elapsed, view);
     setText(this.#state, state);
     this.#showClock(call, elapsed, view);
-    const spoken = call.status === "succeeded" ? view.words.text("call_succeeded", { after: state }) : state;
-    const label = view.words.text("card_label", { tool: call.name, state: spoken });
+    const spoken = call.status === "succeeded" ? view.i18n.text("call_succeeded", { after: state }) : state;
+    const label = view.i18n.text("card_label", { tool: call.name, state: spoken });
     if (this.getAttribute("aria-label") !== label) this.setAttribute("aria-label", label);
   }
 
   /** @param {View} view */
-  #build({ words, viewer, now, frozenAt }) {
+  #build({ i18n, viewer, now, frozenAt }) {
     this.#built = true;
     made += 1;
     this.#body.id = `call-body-${made}`;
@@ -144,14 +144,14 @@ export class ToolCallElement extends HTMLElement {
     this.tabIndex = -1;
     this.#toggle.append(this.#mark, this.#name, this.#input, icon("chevron"));
     this.#row.append(this.#toggle, this.#child, this.#time, this.#state, this.#cancel);
-    setText(this.#extend, words.text("extend", { seconds: EXTEND_MS / 1000 }));
+    setText(this.#extend, i18n.text("extend", { seconds: EXTEND_MS / 1000 }));
     this.#foot.append(this.#verdict, this.#message, this.#limit, this.#change, this.#extend);
-    this.#approval.build({ words, viewer, now, frozenAt });
+    this.#approval.build({ i18n, viewer, now, frozenAt });
     this.append(this.#row, this.#progress, this.#approval.element, this.#foot, this.#body);
   }
 
   /** @param {Call} call @param {View} view */
-  #showControls(call, { words, viewer, now, frozenAt }) {
+  #showControls(call, { i18n, viewer, now, frozenAt }) {
     const isOpen = !isCallOver(call.status);
     const focused = document.activeElement;
     const isStopping = call.stoppingAt !== null;
@@ -159,20 +159,20 @@ export class ToolCallElement extends HTMLElement {
     this.#cancel.hidden = !canBeCancelled(call) || isAsked(call);
     this.#cancel.disabled = isStopUnderWay(call, { now, frozenAt });
     const isLeft = canOnlyBeLeft(call);
-    setText(this.#cancel, words.text(isLeft ? "stop_waiting" : "cancel"));
+    setText(this.#cancel, i18n.text(isLeft ? "stop_waiting" : "cancel"));
     this.#cancel.setAttribute(
       "aria-label",
-      words.text(isLeft ? "stop_waiting_for" : "cancel_tool", { tool: call.name }),
+      i18n.text(isLeft ? "stop_waiting_for" : "cancel_tool", { tool: call.name }),
     );
     const isRunning = call.status === "running";
     this.#extend.hidden = !isRunning || !call.timeoutMs || isStopping || frozenAt !== null;
-    this.#extend.setAttribute("aria-label", words.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
+    this.#extend.setAttribute("aria-label", i18n.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
     const isLate = call.late !== null;
-    const verdict = verdictWords(words, call, viewer);
+    const verdict = verdictLabel(i18n, call, viewer);
     setText(this.#verdict, verdict);
     this.#foot.hidden = !(isRunning || isLate || verdict);
-    setText(this.#limit, isLate ? lateWords(words, call) : isRunning ? limitWords(words, call) : "");
-    setText(this.#change, isRunning ? limitChangeWords(words, call) : "");
+    setText(this.#limit, isLate ? lateLabel(i18n, call) : isRunning ? limitLabel(i18n, call) : "");
+    setText(this.#change, isRunning ? limitChangeLabel(i18n, call) : "");
     setText(this.#message, isRunning ? call.message : "");
     this.#showProgress(call, isOpen);
     const isLost = focused === this.#cancel && (this.#cancel.hidden || this.#cancel.disabled);
@@ -191,13 +191,13 @@ export class ToolCallElement extends HTMLElement {
   }
 
   /** @param {Call} call @param {number} elapsed @param {View} view */
-  #showClock(call, elapsed, { words, now, frozenAt }) {
+  #showClock(call, elapsed, { i18n, now, frozenAt }) {
     const isShown = (call.status === "running" || call.status === "cancelling") && elapsed >= SHOW_CLOCK_AFTER_MS;
     this.#time.hidden = !isShown;
     this.classList.toggle("is-frozen", isShown && frozenAt !== null);
     if (!isShown) return;
-    const clock = clockWords(words, elapsed, call.timeoutMs);
-    const ago = frozenAt === null ? "" : words.text("last_seen", { ago: words.clock(now - frozenAt) });
+    const clock = clockLabel(i18n, elapsed, call.timeoutMs);
+    const ago = frozenAt === null ? "" : i18n.text("last_seen", { ago: i18n.clock(now - frozenAt) });
     setText(this.#time, ago ? `${clock} · ${ago}` : clock);
   }
 
@@ -209,11 +209,11 @@ export class ToolCallElement extends HTMLElement {
   }
 
   /** @param {View} view */
-  #fillBody({ words }) {
+  #fillBody({ i18n }) {
     const call = this.#call;
     if (!call) return;
-    const parts = [section(words.text("arguments"), visible(JSON.stringify(call.input, null, 2)))];
-    if (call.result !== null) parts.push(section(words.text("result"), call.result || words.text("result_empty")));
+    const parts = [section(i18n.text("arguments"), visible(JSON.stringify(call.input, null, 2)))];
+    if (call.result !== null) parts.push(section(i18n.text("result"), call.result || i18n.text("result_empty")));
     this.#body.replaceChildren(...parts);
   }
 

@@ -20,9 +20,9 @@ export class ChatTranscriptElement extends HTMLElement {
   #questions = element("section", { class: "questions" });
   /** @type {Map<string, ToolCallElement>} */
   #asking = new Map();
-  #outbox = element("div", { class: "outbox" });
-  /** @type {State["outbox"]} */
-  #shownOutbox = [];
+  #pendingMessages = element("div", { class: "outbox" });
+  /** @type {State["pendingMessages"]} */
+  #shownMessages = [];
   #isFollowing = true;
   #lastTop = 0;
   /** @type {number|null} */
@@ -52,7 +52,7 @@ export class ChatTranscriptElement extends HTMLElement {
     this.#events = new AbortController();
     this.addEventListener("scroll", () => this.#scrolled(), { signal: this.#events.signal, passive: true });
     this.#resized.observe(this);
-    this.append(this.#questions, this.#outbox); // once: moving them would take their focus away
+    this.append(this.#questions, this.#pendingMessages); // once: moving them would take their focus away
   }
 
   disconnectedCallback() {
@@ -102,7 +102,7 @@ export class ChatTranscriptElement extends HTMLElement {
       previous = section;
     }
     this.#renderQuestions(state, view);
-    this.#renderOutbox(state, view);
+    this.#renderPending(state, view);
     if (this.#isFollowing) this.follow();
     else if (anchor) this.scrollTop += topOf(anchor.part) - anchor.top;
   }
@@ -150,28 +150,32 @@ export class ChatTranscriptElement extends HTMLElement {
       if (!card.isConnected) this.#questions.append(card);
       card.show(turnId, call, view);
     }
-    this.#questions.setAttribute("aria-label", view.words.text("questions"));
+    this.#questions.setAttribute("aria-label", view.i18n.text("questions"));
     this.#questions.hidden = questions.length === 0;
     if (hadFocus && !this.#questions.contains(document.activeElement))
       (this.#asking.values().next().value ?? this).focus();
   }
 
   /** @param {State} state @param {View} view */
-  #renderOutbox(state, { words }) {
-    if (this.#shownOutbox === state.outbox && this.#outbox.dataset.status === state.connection.status) return;
-    this.#shownOutbox = state.outbox;
-    this.#outbox.dataset.status = state.connection.status;
+  #renderPending(state, { i18n }) {
+    if (
+      this.#shownMessages === state.pendingMessages &&
+      this.#pendingMessages.dataset.status === state.connection.status
+    )
+      return;
+    this.#shownMessages = state.pendingMessages;
+    this.#pendingMessages.dataset.status = state.connection.status;
     const isLive = state.connection.frozenAt === null;
-    /** @param {import("../state/types.js").OutboxMessage} message */
+    /** @param {import("../state/types.js").PendingMessage} message */
     const label = (message) =>
       message.turnId !== null ? "message_queued" : isLive ? "message_sending" : "message_waiting";
-    this.#outbox.replaceChildren(
-      ...state.outbox.map((message) =>
+    this.#pendingMessages.replaceChildren(
+      ...state.pendingMessages.map((message) =>
         element(
           "article",
           { class: "message message-user is-pending" },
           element("div", { class: "message-text", text: message.text }),
-          element("p", { class: "message-note", text: words.text(label(message)) }),
+          element("p", { class: "message-note", text: i18n.text(label(message)) }),
         ),
       ),
     );

@@ -2,7 +2,7 @@
 
 import { isTurnOver } from "../state/status.js";
 import { element, icon, placeAfter, setSanitisedHtml, setText } from "./dom.js";
-import { endingWords } from "./labels.js";
+import { endingLabel } from "./labels.js";
 import { reportNode } from "./sub_agents.js";
 import { ToolCallElement } from "./tool_call.js";
 
@@ -21,13 +21,13 @@ export function drawParts(drawn, view) {
   if (turn.status === "queued") nodes.push(part(parts, "queued", () => queued(view)));
   if (isThinking(turn)) nodes.push(part(parts, "thinking", () => thinking(view)));
   // When it is tried again counts down in the running bar.
-  const told = turn.retry?.reason ? view.words.text("retry_reason", turn.retry) : turn.errorMessage;
+  const told = turn.retry?.reason ? view.i18n.text("retry_reason", turn.retry) : turn.errorMessage;
   if (told && turn.status !== "failed") {
     nodes.push(part(parts, `error ${told}`, () => element("p", { class: "turn-note", text: told })));
   }
   if (turn.repairs > 0) nodes.push(part(parts, "repairs", () => element("p", { class: "turn-note" })));
   const repairs = parts.get("repairs");
-  if (repairs) setText(repairs, view.words.count("history_repaired", turn.repairs));
+  if (repairs) setText(repairs, view.i18n.count("history_repaired", turn.repairs));
   const answers = turn.acknowledgements.flatMap((answer, place) => answerNodes(drawn, answer, place, view));
   const wanted = [...nodes, ...(note ? [note] : []), ...answers];
   for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
@@ -52,7 +52,7 @@ function part(parts, key, make) {
 /** @param {Drawn} drawn @param {import("../state/types.js").Item} item @param {View} view @returns {HTMLElement} */
 function itemNode(drawn, item, view) {
   if (item.kind === "call") return callNode(drawn, item.toolId, view);
-  if (item.kind === "report") return part(drawn.parts, item.key, () => reportNode(item, view.words));
+  if (item.kind === "report") return part(drawn.parts, item.key, () => reportNode(item, view.i18n));
   return textNode(drawn, item, view);
 }
 
@@ -65,29 +65,29 @@ function callNode({ turn, parts }, toolId, view) {
 }
 
 /** @param {Drawn} drawn @param {TextItem} item @param {View} view */
-function textNode({ turn, parts }, item, { words }) {
+function textNode({ turn, parts }, item, { i18n }) {
   return part(parts, item.key, () => {
     const text = element("div", { class: "message-text" });
     if (item.html) {
       text.classList.add("prose");
       setSanitisedHtml(text, item.html);
     } else setText(text, item.text);
-    const article = messageArticle(authorOf(turn, item), item.at, words);
+    const article = messageArticle(authorOf(turn, item), item.at, i18n);
     article.append(text);
     if (item.interrupted)
-      article.append(element("p", { class: "message-note", text: words.text("message_interrupted") }));
+      article.append(element("p", { class: "message-note", text: i18n.text("message_interrupted") }));
     if (item.kind === "user" && turn.source === "continue")
-      article.append(element("p", { class: "message-note", text: words.text("message_continued") }));
+      article.append(element("p", { class: "message-note", text: i18n.text("message_continued") }));
     if (item.kind === "user" && turn.source === "agent")
-      article.append(element("p", { class: "message-note", text: words.text("author_parent") }));
+      article.append(element("p", { class: "message-note", text: i18n.text("author_parent") }));
     return article;
   });
 }
 
 /** The text that is being written; it only ever grows, so that a selection in it stays. @param {Drawn} drawn @param {View} view */
-function partialNode({ turn, parts }, { words }) {
+function partialNode({ turn, parts }, { i18n }) {
   const article = part(parts, "partial", () => {
-    const created = messageArticle("agent", "", words);
+    const created = messageArticle("agent", "", i18n);
     created.append(element("div", { class: "message-text" }));
     created.setAttribute("aria-busy", "true");
     return created;
@@ -102,20 +102,20 @@ function partialNode({ turn, parts }, { words }) {
 /** Where a sub-agent works, the agent that set it to work speaks as the person does elsewhere. @param {Turn} turn @param {TextItem} item */
 const authorOf = (turn, { kind }) => (kind === "user" && turn.source === "agent" ? "parent" : kind);
 
-/** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./i18n.js").Words} words */
-function messageArticle(author, at, words) {
+/** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./i18n.js").I18n} i18n */
+function messageArticle(author, at, i18n) {
   const time = at ? new Date(at).toLocaleTimeString(document.documentElement.lang, { timeStyle: "short" }) : "";
-  const label = words.text(author === "user" ? "author_you" : `author_${author}`);
+  const label = i18n.text(author === "user" ? "author_you" : `author_${author}`);
   const place = author === "agent" ? "agent" : "user";
   return element("article", { class: `message message-${place}`, "aria-label": time ? `${label}, ${time}` : label });
 }
 
 /** A cancel word and the answer to it. @param {Drawn} drawn @param {import("../state/types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {Array<HTMLElement>} */
-function answerNodes({ parts }, { said, text }, place, { words }) {
+function answerNodes({ parts }, { said, text }, place, { i18n }) {
   /** @param {"user"|"agent"} author @param {string} text */
   const node = (author, text) =>
     part(parts, `${author} word ${place}`, () => {
-      const article = messageArticle(author, "", words);
+      const article = messageArticle(author, "", i18n);
       article.append(element("div", { class: "message-text", text }));
       return article;
     });
@@ -123,22 +123,22 @@ function answerNodes({ parts }, { said, text }, place, { words }) {
 }
 
 /** @param {Turn} turn @param {View} view @returns {HTMLElement|null} */
-function endingNode(turn, { words, viewer }) {
-  const ending = endingWords(words, turn, viewer);
+function endingNode(turn, { i18n, viewer }) {
+  const ending = endingLabel(i18n, turn, viewer);
   if (!ending) return null;
   const note = element("p", { class: "turn-end", "data-status": turn.status });
   note.append(icon(turn.status === "failed" ? "warning" : turn.status === "timed_out" ? "clock" : "square"));
   const text = element("span", {}, element("strong", { text: ending.title }));
   if (ending.detail) text.append(element("span", { text: ending.detail }));
   note.append(text);
-  if (turn.status === "failed") note.append(retryButton(turn, words));
-  if (turn.status === "interrupted" && turn.isBegun) note.append(continueButton(turn, words));
+  if (turn.status === "failed") note.append(retryButton(turn, i18n));
+  if (turn.status === "interrupted" && turn.isBegun) note.append(continueButton(turn, i18n));
   return note;
 }
 
-/** Sends the same message again, as a new turn; the stylesheet offers it on the last turn only. @param {Turn} turn @param {import("./i18n.js").Words} words */
-function retryButton(turn, words) {
-  const button = element("button", { class: "button turn-retry", type: "button", text: words.text("try_again") });
+/** Sends the same message again, as a new turn; the stylesheet offers it on the last turn only. @param {Turn} turn @param {import("./i18n.js").I18n} i18n */
+function retryButton(turn, i18n) {
+  const button = element("button", { class: "button turn-retry", type: "button", text: i18n.text("try_again") });
   button.addEventListener("click", () => {
     const said = turn.items.find((item) => item.kind === "user");
     const detail = { text: said?.kind === "user" ? said.text : "" };
@@ -147,12 +147,12 @@ function retryButton(turn, words) {
   return button;
 }
 
-/** Lets the agent go on in a new turn; offered like the other. @param {Turn} turn @param {import("./i18n.js").Words} words */
-function continueButton(turn, words) {
+/** Lets the agent go on in a new turn; offered like the other. @param {Turn} turn @param {import("./i18n.js").I18n} i18n */
+function continueButton(turn, i18n) {
   const button = element("button", {
     class: "button turn-retry turn-continue",
     type: "button",
-    text: words.text("continue_turn"),
+    text: i18n.text("continue_turn"),
   });
   button.addEventListener("click", () => {
     button.dispatchEvent(new CustomEvent("turn-continue", { bubbles: true, detail: { turnId: turn.id } }));
@@ -167,16 +167,16 @@ function isThinking(turn) {
 }
 
 /** @param {View} view */
-const queued = ({ words }) => element("p", { class: "message-note turn-queued", text: words.text("message_queued") });
+const queued = ({ i18n }) => element("p", { class: "message-note turn-queued", text: i18n.text("message_queued") });
 
 /** @param {View} view */
-function thinking({ words }) {
+function thinking({ i18n }) {
   return element(
     "p",
     { class: "thinking" },
     element("span", { class: "thinking-dot" }),
     element("span", { class: "thinking-dot" }),
     element("span", { class: "thinking-dot" }),
-    element("span", { class: "visually-hidden", text: words.text("thinking") }),
+    element("span", { class: "visually-hidden", text: i18n.text("thinking") }),
   );
 }
