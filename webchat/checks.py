@@ -56,7 +56,12 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
                 id="webchat.E002",
             )
         ]
-    found: list[checks.CheckMessage] = []
+    found = setting_rules.check_path(
+        layer["BACKEND"],
+        what="There is no channel layer",
+        otherwise=f"Correct CHANNEL_LAYERS: {MEMORY_LAYER!r} is the one for one process.",
+        check_id="webchat.E008",
+    )
     if layer["BACKEND"] == CORE_LAYER:
         found.append(
             checks.Warning(
@@ -95,7 +100,7 @@ def check_origin(**_: Any) -> list[checks.CheckMessage]:
     if not path:
         return []
     try:
-        application = import_string(path)
+        application = import_string(str(path))
     except ImportError:  # the server says so
         return []
     if not accepts_every_site(application):
@@ -220,7 +225,8 @@ def register_all() -> None:
 
 def _layer() -> dict[str, Any] | None:
     layers: dict[str, dict[str, Any]] = getattr(settings, "CHANNEL_LAYERS", None) or {}
-    return layers.get("default")
+    layer = layers.get("default")
+    return layer if layer and layer.get("BACKEND") else None
 
 
 def _redis_major() -> int:

@@ -39,7 +39,7 @@ def check_application(**_: Any) -> list[checks.CheckMessage]:
             )
         ]
     try:
-        import_string(path)
+        import_string(str(path))
     except ImportError as error:
         return [
             checks.Error(
@@ -141,6 +141,6 @@ def _is_answered(to: Any) -> bool:
         address = urlsplit(resolve_url(to))
         if not address.netloc:
             resolve(f"/{address.path.removeprefix(get_script_prefix())}")
-    except (ImproperlyConfigured, NoReverseMatch, Resolver404):
+    except (ImproperlyConfigured, NoReverseMatch, Resolver404, TypeError):  # the last: it is no text
         return False
     return True

@@ -31,6 +31,7 @@ def test_a_missing_asgi_application_is_said_and_serve_ends_with_a_sentence():
         ("nowhere.asgi.application", "No module named 'nowhere'"),
         ("config.asgi.aplication", "aplication"),
         ("application", "module path"),
+        (3, "module path"),
     ],
 )
 def test_an_asgi_application_that_cannot_be_imported_is_named_with_the_reason(name, reason):
@@ -38,6 +39,15 @@ def test_an_asgi_application_that_cannot_be_imported_is_named_with_the_reason(na
         message = found()["webchat.E021"]
     assert repr(name) in message.msg
     assert reason in message.msg
+
+
+def test_a_channel_layer_that_is_not_there_is_named_with_the_reason():
+    with override_settings(CHANNEL_LAYERS={"default": {}}):
+        assert "webchat.E002" in found()
+    with override_settings(CHANNEL_LAYERS={"default": {"BACKEND": "channels_rabbit.Layer"}}):
+        message = found()["webchat.E008"]
+    assert "No module named 'channels_rabbit'" in message.msg
+    assert message.hint
 
 
 def test_a_site_without_an_address_for_its_files_is_told():
@@ -87,6 +97,7 @@ def test_a_view_of_the_project_may_serve_them():
     [
         ("/accounts/login/", False),
         ("no_such_name", False),
+        (None, False),
         ("webchat:login", True),
         ("/login/", True),
         ("/login/?with=query", True),
