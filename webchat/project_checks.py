@@ -141,6 +141,11 @@ def _is_answered(to: Any) -> bool:
         address = urlsplit(resolve_url(to))
         if not address.netloc:
             resolve(f"/{address.path.removeprefix(get_script_prefix())}")
-    except (ImproperlyConfigured, NoReverseMatch, Resolver404, TypeError):  # the last: it is no text
+    except (
+        ImproperlyConfigured,
+        NoReverseMatch,
+        Resolver404,
+        TypeError,
+    ):  # the last: it is no text
         return False
     return True
