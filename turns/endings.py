@@ -90,8 +90,13 @@ def _end_descendants(turn: Turn, ending: TurnEnding) -> cascades.Cascade:
 
 
 def _as_wished(turn: Turn, ending: TurnEnding) -> TurnEnding:
-    """Return the ending that was asked for, if that was stored before the turn came to an end by itself (C1, 30)."""
-    ended_by_itself = ending.status in (TurnStatus.COMPLETED, TurnStatus.FAILED)
+    """Return the ending that was asked for, if that was stored before the turn came to an end by itself (C1, 30).
+
+    One that the database took nothing from any more came to its end so, too: its owner has ended all that ran.
+    """
+    ended_by_itself = (
+        ending.status in (TurnStatus.COMPLETED, TurnStatus.FAILED) or ending.error_code
+    )
     if turn.status != TurnStatus.CANCELLING or not ended_by_itself:
         return ending
     wish = wishes.stored(turn)

@@ -11,7 +11,7 @@ from tests.faulty_database import FaultyDatabase
 from tests.support import eventually
 from tests.turns.support import Props, Stage, in_database
 from turns import retries, runtime, services, sinks
-from turns.models import Conversation, Event, Message, Repair, Turn
+from turns.models import CancelRequest, Conversation, Event, Message, Repair, Turn
 from turns.testing import call, text
 
 MODEL_READS = 'FROM "turns_message"'
@@ -204,6 +204,23 @@ async def test_what_the_database_never_takes_interrupts_the_turn_and_says_what_m
     received = await services.continue_turn(turn_id=turn.pk, user=stage.user)
     assert (await stage.ended(received.turn_id)).status == "completed"
     assert "an internal error ended it" in str(model.requests[0].messages[-1])
+
+
+async def test_a_cancel_counts_although_the_database_did_not_take_what_was_done(
+    stage: Stage, props: Props, faulty_database: FaultyDatabase, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(retries, "PATIENCE", 0.2)
+    faulty_database.lose_statement(CALL_ENDS, times=10**6)
+    stage.play([call("a", "quick"), call("b", "held", gate="never")], [text("Unheard.")])
+    turn_id = await stage.say()
+    await eventually(partial(has_failed, turn_id, stage))
+    assert (await stage.cancel(turn_id)).outcome == "accepted"
+    faulty_database.heal()
+    turn = await stage.ended(turn_id)
+    assert (turn.status, turn.ended_by_reason, turn.error_code) == ("cancelled", "user", "")
+    assert (await stage.calls(turn_id))["a"].status == "succeeded"
+    request = await in_database(lambda: CancelRequest.objects.get(turn=turn_id))
+    assert request.outcome == "cancelled"
 
 
 async def test_an_owner_that_lost_its_lease_repeats_nothing(
