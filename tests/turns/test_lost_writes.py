@@ -223,6 +223,31 @@ async def test_a_cancel_counts_although_the_database_did_not_take_what_was_done(
     assert request.outcome == "cancelled"
 
 
+async def test_ends_of_calls_and_of_their_turn_are_there_once_though_no_answer_comes(
+    stage: Stage, props: Props, faulty_database: FaultyDatabase
+):
+    names = [f"c{number}" for number in range(4)]
+    stage.play([call(name, "held", gate="shared") for name in names], [text("Unheard.")])
+    turn_id = await stage.say()
+    await stage.running(turn_id, *names)
+    faulty_database.lose_commit(CALL_ENDS, times=2)
+    faulty_database.lose_commit(TURN_ENDS, times=1)
+    props.open("shared")
+    await stage.cancel(turn_id)
+    ended = Turn.objects.filter(pk=turn_id, status__in=("cancelled", "completed"))
+    await eventually(partial(in_database, ended.exists))
+    assert sum(faulty_database.lost.values()) >= 2
+    told = Event.objects.filter(turn=turn_id).order_by("seq").values_list("seq", "type")
+    seqs, types = zip(*await in_database(lambda: list(told)), strict=True)
+    assert len(set(seqs)) == len(seqs)
+    assert (types.count("tool_result"), types.count("turn_end")) == (4, 1)
+    assert types.index("turn_end") > max(
+        at for at, name in enumerate(types) if name == "tool_result"
+    )
+    requests = await in_database(lambda: list(CancelRequest.objects.filter(turn=turn_id)))
+    assert all(request.settled_at for request in requests)
+
+
 async def test_an_owner_that_lost_its_lease_repeats_nothing(
     stage: Stage, props: Props, faulty_database: FaultyDatabase, ada: AbstractUser
 ):
