@@ -87,6 +87,7 @@ class HostProject:
                 env=self.environment,
                 stdout=output,
                 stderr=output,
+                preexec_fn=_hear_ctrl_c,
             )
         try:
             eventually_sync(
@@ -147,6 +148,11 @@ def _with_the_rest(assignment: re.Match[str]) -> str:
     rest = f"    *[entry for entry in {name} if entry not in {own!r}],"
     assert len(_REST.findall(entries)) == 1, entries
     return f"{name} = [\n{_REST.sub(rest, entries)}]"
+
+
+def _hear_ctrl_c() -> None:
+    """Undo what a shell does to its jobs in the background, and they to their children: they ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _listens(port: int) -> bool:

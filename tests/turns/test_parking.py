@@ -156,7 +156,7 @@ async def test_an_interrupted_turn_is_continued_once_however_often_it_is_asked_f
     assert (continued.status, continued.source) == ("completed", "continue")
     assert continued.user_message == "Please continue where you were interrupted."
     assert len(model.requests) == 1
-    assert "did not reach its end" in model.requests[0].instructions
+    assert "did not reach its end" in model.requests[0].messages[-1].texts[0].text
     queued = stage.listener.find("turn_queued", turn_id=str(first.turn_id))
     assert queued["source"] == "continue"
 

@@ -43,15 +43,18 @@ def test_a_large_event_goes_as_its_number():
     assert message_for({"type": "text_delta", "text": "x", "offset": 3}) is not None
 
 
-async def test_a_layer_that_fails_is_logged_and_never_raises(monkeypatch: pytest.MonkeyPatch):
+async def test_a_layer_that_fails_is_logged_and_never_raises(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     async def dead(*_: Any) -> None:
         raise ConnectionError("no broker")
 
-    said: list[str] = []
+    conversation_id = uuid4()
     monkeypatch.setattr(InMemoryChannelLayer, "group_send", dead)
-    monkeypatch.setattr(broadcast.logger, "exception", said.append)
-    await ChannelLayerSink().publish(uuid4(), SMALL)
-    assert said == ["An event was not published"]
+    await ChannelLayerSink().publish(conversation_id, SMALL)
+    (record,) = caplog.records
+    assert record.message == "An event was not published"
+    assert record.conversation_id == str(conversation_id)
 
 
 async def test_a_layer_that_hangs_holds_up_a_turn_once_and_not_at_every_event(
