@@ -168,12 +168,13 @@ class Stage:
 
     async def check(self) -> None:
         """The log is whole and in the protocol's order; what was published is what is stored."""
-        log = await selectors.conversation_events(conversation_id=self.id, after=0)
-        assert_protocol(log)
+        # Read first: while the log is read, a turn that goes on publishes more, which is stored by then too.
         published = [
             {k: v for k, v in event.items() if k != "conversation_id"}
             for event in self.listener.stored(self.id)
         ]
+        log = await selectors.conversation_events(conversation_id=self.id, after=0)
+        assert_protocol(log)
         by_seq = {event["seq"]: event for event in log}
         assert [by_seq[event["seq"]] for event in published] == published
 
