@@ -42,7 +42,7 @@ async def is_let_in(
     wire = WebsocketCommunicator(SiteOriginValidator(accept), "/ws/", headers=headers)
     if scheme:
         wire.scope["scheme"] = scheme
-    wire.scope["server"] = ["127.0.0.1", 8000]
+    wire.scope["server"] = ("127.0.0.1", 8000)
     accepted, _ = await wire.connect(timeout=LONG_PATIENCE)
     return accepted
 
@@ -260,7 +260,7 @@ async def test_behind_a_proxy_that_speaks_tls_its_own_pages_open_sockets_and_no_
             proxy=None,
         ) as socket:
             await socket.send('{"type": "hello", "protocol": 1}')
-            return await socket.recv()
+            return await socket.recv(decode=True)
 
     assert '"welcome"' in await greet(f"https://{proxy.host}")
     for origin in (
