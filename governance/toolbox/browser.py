@@ -157,7 +157,9 @@ class Browser:
                     return await self._visit(left, address, browsing)
                 except errors.Error as error:
                     # What the last page had under way can reach into the new one, which then never comes to rest.
-                    if not (goes_on(error) or isinstance(error, errors.TimeoutError)):
+                    # Or it goes somewhere itself at that moment, which aborts the way to the new one.
+                    is_left = goes_on(error) or "ERR_ABORTED" in error.message
+                    if not (is_left or isinstance(error, errors.TimeoutError)):
                         raise
             await asyncio.wait({browsing.close(scope)})
         return await self._visit(await browsing.open(scope), address, browsing)
