@@ -14,6 +14,7 @@ from turns import log, queue
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnsError
 from turns.models import CancelRequest, Conversation, Turn
+from turns.sub_agents import families
 from turns.sub_agents.cascades import CUT_OFF
 from turns.sub_agents.reports import OWED, undelivered
 
@@ -71,6 +72,8 @@ def carry(conversation_id: UUID) -> log.Batch | None:
         above = _above(due[-1])
         if above is not None and above.status in CUT_OFF:
             return None  # nobody waits for this any more
+        if above is not None and not families.has_room_for_carrier(above):
+            return None  # the sweep looks again when one of the others has ended
         names = ", ".join(sorted({turn.agent for turn in due}))
         text = ngettext("Report of %(names)s", "Reports of %(names)s", len(due)) % {"names": names}
         try:
@@ -91,6 +94,9 @@ def _locked(conversation_id: UUID) -> Conversation:
     """The conversation, locked behind the one that it works for: a cancel there lets nothing begin here (C10)."""
     above = Conversation.objects.values_list("parent_id", flat=True).get(pk=conversation_id)
     if above is not None:
+        report = undelivered(conversation_id).first()
+        if report is not None:  # its family is counted below
+            families.lock(report.pk)
         log.locked(above)
     return log.locked(conversation_id)
 

@@ -44,6 +44,13 @@ def refusal(turn: Turn) -> str | None:
     return None
 
 
+def has_room_for_carrier(turn: Turn) -> bool:
+    """Return whether a turn that carries a report may work below this one now; what it reports of is counted already."""
+    children = Turn.objects.filter(parent=turn, status__in=ACTIVE_STATUSES)
+    family = Turn.objects.filter(root=root_of(turn), status__in=ACTIVE_STATUSES)
+    return children.count() < app_settings.MAX_CHILDREN and family.count() < app_settings.MAX_FAMILY
+
+
 def token_limit(turn: Turn) -> int | None:
     """Return how many tokens the family may use in all: what the agent may that the person speaks to. None = no limit."""
     return turn.token_limit if turn.root is None else turn.root.token_limit

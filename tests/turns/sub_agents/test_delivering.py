@@ -9,7 +9,7 @@ from tests.turns.sub_agents.stage import carriers, cast, child, ended, running, 
 from tests.turns.support import Stage, in_database, row
 from turns import endings, processes, queue, requests, selectors
 from turns.core.ports import TurnEnding
-from turns.core.turns import TurnStatus
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Conversation, Message, Turn
 from turns.processes import recovery
 from turns.sub_agents import deliveries
@@ -239,6 +239,24 @@ class TestRows:
         middle = self.nested(place, above="cancelled")
         assert deliveries.carry_all() == []
         assert deliveries.carry(middle.id) is None
+
+    @pytest.mark.parametrize("limit", ["TURNS_MAX_CHILDREN", "TURNS_MAX_FAMILY"])
+    def test_a_report_to_a_sub_agent_waits_for_room_below_its_parent(self, place, settings, limit):
+        setattr(settings, limit, 2)
+        middle = self.nested(place)
+        person = place.conversation.turns.get()
+        Turn.objects.exclude(pk=person.pk).update(root=person)
+        owner = processes.register()
+        working = [
+            self.spawned(place, "running", worked_for=person, root=person, owner=owner)
+            for _ in range(2)
+        ]
+        assert deliveries.carry_all() == []
+
+        endings.end_turn(working[0].pk, TurnEnding(status=TurnStatus.CANCELLED))
+        [(carried_to, _)] = deliveries.carry_all()
+        assert carried_to == middle.id
+        assert person.children.filter(status__in=ACTIVE_STATUSES).count() == 2
 
     def test_what_waits_for_a_person_is_not_looked_at_by_every_sweep(
         self, place, ada, django_assert_num_queries

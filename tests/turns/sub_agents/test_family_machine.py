@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, note
+from hypothesis import Phase, example, given, note
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -221,6 +221,17 @@ MOVES = [
     Family.crash_and_recover,
     Family.sweep,
 ]
+# A report to a sub-agent that has ended once began a third turn below a parent of two.
+CARRIED_BESIDE_TWO = [
+    (Family.end, [673, 88, 145, 168]),
+    (Family.end_a_session, [477, 324, 40, 0]),
+    (Family.claim, [403, 178, 595, 609]),
+    (Family.end_a_session, [789, 223, 577, 609]),
+    (Family.end_a_session, [498, 166, 793, 207]),
+    (Family.start_child, [240, 71, 69, 301]),
+    (Family.give_up_a_call, [197, 342, 864, 770]),
+    (Family.end, [371, 428, 418, 6]),
+]
 RULES = [
     Family.nobody_works_for_what_was_cut_off,
     Family.an_ending_stays_as_it_is,
@@ -238,7 +249,8 @@ def test_any_order_of_events_leaves_nobody_behind(ada, settings):
     numbers = st.lists(st.integers(0, 999), min_size=4, max_size=4)
     plays = st.lists(st.tuples(st.sampled_from(MOVES), numbers), min_size=8, max_size=8)
 
-    @hypothesis_settings(max_examples=25, deadline=None, phases=[Phase.generate])
+    @hypothesis_settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+    @example(CARRIED_BESIDE_TWO)
     @given(plays)
     def play(moves: Any) -> None:
         family = Family(ada)
