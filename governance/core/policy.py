@@ -12,6 +12,7 @@ Whoever hosts the call (an agent) can make the rule stricter, never weaker.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -53,7 +54,10 @@ class ApprovalRule(StrEnum):
     @property
     def strictness(self) -> int:
         """Its place among the rules: the higher, the stricter."""
-        return tuple(ApprovalRule).index(self)
+        return _STRICTNESS[self]
+
+
+_STRICTNESS = {rule: place for place, rule in enumerate(ApprovalRule)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,9 @@ class Hint:
     source: TimeoutSource = TimeoutSource.HINT
 
 
+@lru_cache(
+    maxsize=512
+)  # the same limits hold for call after call, and this is a fifth of a call's cost
 def resolve(
     levels: PolicyLevels, *, hint: Hint | None = None, at_least: ApprovalRule = ApprovalRule.NEVER
 ) -> Policy:

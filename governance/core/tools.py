@@ -126,7 +126,7 @@ class Tool:
         """Whether a cancel can end the body: for one in a thread it can only stop waiting (T7)."""
         return self.isolation is not Isolation.THREAD
 
-    @property
+    @cached_property
     def limits(self) -> ToolLimits:
         """What the tool declares, as one level of the policy."""
         timeout = self.timeout
