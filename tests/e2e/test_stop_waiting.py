@@ -1,0 +1,46 @@
+"""A call of a plain function: nothing can stop it, so a person can only stop waiting for it, and sees when it ends."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.chat import state
+from tests.e2e.site import Site
+from tests.e2e.tools import LET_GO
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.fixture
+def digging_site(tmp_path) -> Iterator[Site]:
+    made = Site(tmp_path, DJANGO_SETTINGS_MODULE="tests.e2e.settings")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.leave()
+
+
+async def test_the_page_stops_waiting_at_once_and_says_later_that_the_call_has_ended(
+    digging_site, visit
+):
+    person = await visit(digging_site)
+    chat = await person.start_conversation()
+    await chat.say("call dig\nwait 60")
+    card = chat.cards.filter(has_text="dig")
+    await expect(state(card)).to_have_text("running")
+    await card.get_by_role("button", name="Stop waiting for dig; it may go on").click()
+
+    await expect(state(card)).to_have_text("no longer waiting; it may still be running")
+    await expect(state(chat.card("seconds: 60"))).to_have_text("running")
+    await chat.cancel_turn.click()
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await expect(state(card)).to_contain_text("may still be running")
+
+    await asyncio.to_thread((digging_site.var / LET_GO).touch)
+    await expect(state(card)).not_to_contain_text("may still be running")
+    settled = await state(card).inner_text()
+    await chat.page.reload()
+    await expect(state(card)).to_have_text(settled)
