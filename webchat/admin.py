@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from governance.admin.cells import moment
 from governance.admin.readonly import ReadOnlyAdmin
-from webchat import tokens
+from webchat import api_tokens
 from webchat.models import ApiToken, ApiTokenChange
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class OriginFilter(admin.SimpleListFilter):
         """Apply it."""
         if self.value() != "unknown":
             return queryset
-        return queryset.filter(pk__in=tokens.of_unknown_origin().values("pk"))
+        return queryset.filter(pk__in=api_tokens.of_unknown_origin().values("pk"))
 
 
 @admin.register(ApiToken)
@@ -86,7 +86,7 @@ class ApiTokenAdmin(Base):
         """Make the token and show it, this once: for the person at the screen, unless a superuser has chosen."""
         editor = _editor(request)
         user = form.cleaned_data.get("user", editor)
-        made, token = tokens.issue(user=user, name=obj.name, by=editor)
+        made, token = api_tokens.issue(user=user, name=obj.name, by=editor)
         obj.pk, obj.user, obj.start = made.pk, made.user, made.start
         text = _("The token is %(token)s: copy it now, it is not stored and cannot be shown again.")
         messages.warning(request, text % {"token": token})
@@ -103,7 +103,7 @@ class ApiTokenAdmin(Base):
     @admin.action(description=gettext_lazy("Revoke the selected tokens"), permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         """Make the selected tokens useless from now on."""
-        count = tokens.revoke(queryset, by=_editor(request))
+        count = api_tokens.revoke(queryset, by=_editor(request))
         text = ngettext("%(count)s token was revoked.", "%(count)s tokens were revoked.", count)
         messages.success(request, text % {"count": count})
 
@@ -156,7 +156,7 @@ class ApiTokenChangeAdmin(ReadOnlyAdmin):
 
 
 def _warn_of_unknown_origin(request: HttpRequest) -> None:
-    count = tokens.of_unknown_origin().count()
+    count = api_tokens.of_unknown_origin().count()
     if not count:
         return
     text = ngettext(

@@ -13,10 +13,10 @@ from governance import CancelSource
 from turns import selectors, services
 from turns.exceptions import ToolCallNotFound, TurnNotFound, TurnsError
 from turns.services import OpOutcome
-from webchat import __version__, errors, shapes
+from webchat import __version__, api_errors, api_schemas
+from webchat.api_parsing import SEQ, JsonParser, conversation_uuid, turn_uuid, user_of
 from webchat.authentication import SessionAuth, TokenAuth
 from webchat.exceptions import Refused
-from webchat.inputs import SEQ, JsonParser, conversation_uuid, turn_uuid, user_of
 from webchat.markdown import with_html
 
 api = NinjaAPI(
@@ -29,13 +29,13 @@ api = NinjaAPI(
     # No badge of a validator elsewhere: the page asks nobody but this server.
     docs=Swagger({"validatorUrl": None, "persistAuthorization": False}),
 )
-errors.install(api)
-ERRORS = dict.fromkeys((401, 403, 404, 422, 429), shapes.ErrorAnswer)
+api_errors.install(api)
+ERRORS = dict.fromkeys((401, 403, 404, 422, 429), api_schemas.ErrorAnswer)
 
 
 @api.get(
     "/turns/active",
-    response={200: shapes.ActiveTurnsAnswer, 401: shapes.ErrorAnswer},
+    response={200: api_schemas.ActiveTurnsAnswer, 401: api_schemas.ErrorAnswer},
     tags=["turns"],
 )
 async def active_turns(request: HttpRequest) -> JsonResponse:
@@ -43,13 +43,15 @@ async def active_turns(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"turns": await selectors.active_turns(user=user_of(request))})
 
 
-@api.get("/turns/{turn_id}", response={200: shapes.TurnAnswer, **ERRORS}, tags=["turns"])
+@api.get("/turns/{turn_id}", response={200: api_schemas.TurnAnswer, **ERRORS}, tags=["turns"])
 async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
     """Return one turn with its calls."""
     return JsonResponse(await selectors.get_turn(turn_id=turn_uuid(turn_id), user=user_of(request)))
 
 
-@api.get("/turns/{turn_id}/events", response={200: shapes.EventsAnswer, **ERRORS}, tags=["turns"])
+@api.get(
+    "/turns/{turn_id}/events", response={200: api_schemas.EventsAnswer, **ERRORS}, tags=["turns"]
+)
 async def turn_events(
     request: HttpRequest, turn_id: str, after: QueryEx[int, SEQ] = 0
 ) -> JsonResponse:
@@ -60,12 +62,14 @@ async def turn_events(
     return JsonResponse({"events": events, "last_seq": last_seq})
 
 
-@api.post("/turns/{turn_id}/abort", response={200: shapes.CancelAnswer, **ERRORS}, tags=["turns"])
+@api.post(
+    "/turns/{turn_id}/abort", response={200: api_schemas.CancelAnswer, **ERRORS}, tags=["turns"]
+)
 async def cancel_turn(
-    request: HttpRequest, turn_id: str, body: shapes.CancelTurnBody | None = None
+    request: HttpRequest, turn_id: str, body: api_schemas.CancelTurnBody | None = None
 ) -> JsonResponse:
     """Cancel a turn; answered as soon as the request is stored (C2)."""
-    asked = body or shapes.CancelTurnBody()
+    asked = body or api_schemas.CancelTurnBody()
     receipt = await services.request_cancel(
         turn_id=turn_uuid(turn_id),
         user=user_of(request),
@@ -80,14 +84,14 @@ async def cancel_turn(
 
 @api.post(
     "/turns/{turn_id}/abort-tool/{tool_id}",
-    response={200: shapes.CancelToolAnswer, **ERRORS},
+    response={200: api_schemas.CancelToolAnswer, **ERRORS},
     tags=["turns"],
 )
 async def cancel_tool(
-    request: HttpRequest, turn_id: str, tool_id: str, body: shapes.CancelBody | None = None
+    request: HttpRequest, turn_id: str, tool_id: str, body: api_schemas.CancelBody | None = None
 ) -> JsonResponse:
     """Cancel one tool call; the turn goes on (C3)."""
-    asked = body or shapes.CancelBody()
+    asked = body or api_schemas.CancelBody()
     receipt = await services.request_tool_cancel(
         turn_id=turn_uuid(turn_id),
         tool_id=tool_id,
@@ -104,11 +108,11 @@ async def cancel_tool(
 
 @api.post(
     "/turns/{turn_id}/tools/{tool_id}/deadline",
-    response={200: shapes.DeadlineAnswer, **ERRORS},
+    response={200: api_schemas.DeadlineAnswer, **ERRORS},
     tags=["turns"],
 )
 async def set_deadline(
-    request: HttpRequest, turn_id: str, tool_id: str, body: shapes.DeadlineBody
+    request: HttpRequest, turn_id: str, tool_id: str, body: api_schemas.DeadlineBody
 ) -> JsonResponse:
     """Give a running call another limit, up to the administrator's ceiling (T9)."""
     receipt = await services.set_deadline(
@@ -127,7 +131,7 @@ async def set_deadline(
 
 @api.get(
     "/agents",
-    response={200: shapes.AgentsAnswer, 401: shapes.ErrorAnswer},
+    response={200: api_schemas.AgentsAnswer, 401: api_schemas.ErrorAnswer},
     tags=["conversations"],
 )
 async def agents(request: HttpRequest) -> JsonResponse:
@@ -138,11 +142,11 @@ async def agents(request: HttpRequest) -> JsonResponse:
 
 @api.post(
     "/turns/{turn_id}/tools/{tool_id}/decision",
-    response={200: shapes.DecisionAnswer, 409: shapes.DecidedAnswer, **ERRORS},
+    response={200: api_schemas.DecisionAnswer, 409: api_schemas.DecidedAnswer, **ERRORS},
     tags=["turns"],
 )
 async def decide_tool(
-    request: HttpRequest, turn_id: str, tool_id: str, body: shapes.DecisionBody
+    request: HttpRequest, turn_id: str, tool_id: str, body: api_schemas.DecisionBody
 ) -> JsonResponse:
     """Approve or deny a call that waits for a person; it is decided once (D4)."""
     receipt = await services.decide_tool(
@@ -155,14 +159,14 @@ async def decide_tool(
         op_id=body.op_id,
     )
     if receipt.outcome is OpOutcome.ALREADY_FINISHED:
-        return errors.decided(receipt.status)
+        return api_errors.decided(receipt.status)
     check(receipt.outcome, missing=ToolCallNotFound())
     return JsonResponse({"ok": True, "status": receipt.status})
 
 
 @api.post(
     "/turns/{turn_id}/continue",
-    response={202: shapes.MessageAnswer, 409: shapes.ErrorAnswer, **ERRORS},
+    response={202: api_schemas.MessageAnswer, 409: api_schemas.ErrorAnswer, **ERRORS},
     tags=["turns"],
 )
 async def continue_turn(request: HttpRequest, turn_id: str) -> JsonResponse:
@@ -173,7 +177,7 @@ async def continue_turn(request: HttpRequest, turn_id: str) -> JsonResponse:
 
 @api.get(
     "/conversations",
-    response={200: shapes.ConversationsAnswer, 401: shapes.ErrorAnswer},
+    response={200: api_schemas.ConversationsAnswer, 401: api_schemas.ErrorAnswer},
     tags=["conversations"],
 )
 async def conversations(request: HttpRequest) -> JsonResponse:
@@ -183,13 +187,15 @@ async def conversations(request: HttpRequest) -> JsonResponse:
 
 
 @api.post(
-    "/conversations", response={201: shapes.ConversationAnswer, **ERRORS}, tags=["conversations"]
+    "/conversations",
+    response={201: api_schemas.ConversationAnswer, **ERRORS},
+    tags=["conversations"],
 )
 async def create_conversation(
-    request: HttpRequest, body: shapes.NewConversationBody | None = None
+    request: HttpRequest, body: api_schemas.NewConversationBody | None = None
 ) -> JsonResponse:
     """Begin a conversation."""
-    asked = body or shapes.NewConversationBody()
+    asked = body or api_schemas.NewConversationBody()
     made = await services.create_conversation(
         user=user_of(request), title=asked.title, agent=asked.agent
     )
@@ -198,11 +204,11 @@ async def create_conversation(
 
 @api.post(
     "/conversations/{conversation_id}/messages",
-    response={202: shapes.MessageAnswer, 409: shapes.ErrorAnswer, **ERRORS},
+    response={202: api_schemas.MessageAnswer, 409: api_schemas.ErrorAnswer, **ERRORS},
     tags=["conversations"],
 )
 async def send_message(
-    request: HttpRequest, conversation_id: str, body: shapes.NewMessageBody
+    request: HttpRequest, conversation_id: str, body: api_schemas.NewMessageBody
 ) -> JsonResponse:
     """Say something: begins a turn, or ends one if it is a cancel word (C6)."""
     received = await services.receive_message(
@@ -216,7 +222,7 @@ async def send_message(
 
 @api.post(
     "/conversations/{conversation_id}/resume",
-    response={200: shapes.ResumeAnswer, **ERRORS},
+    response={200: api_schemas.ResumeAnswer, **ERRORS},
     tags=["conversations"],
 )
 async def resume_conversation(request: HttpRequest, conversation_id: str) -> JsonResponse:
@@ -228,7 +234,7 @@ async def resume_conversation(request: HttpRequest, conversation_id: str) -> Jso
 
 @api.get(
     "/conversations/{conversation_id}/messages",
-    response={200: shapes.MessagesAnswer, **ERRORS},
+    response={200: api_schemas.MessagesAnswer, **ERRORS},
     tags=["conversations"],
 )
 async def messages(
@@ -243,7 +249,7 @@ async def messages(
 
 @api.get(
     "/conversations/{conversation_id}/history",
-    response={200: shapes.HistoryAnswer, **ERRORS},
+    response={200: api_schemas.HistoryAnswer, **ERRORS},
     tags=["conversations"],
 )
 async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
@@ -293,11 +299,11 @@ def summary(conversation: Any) -> dict[str, Any]:
 
 async def unknown(request: HttpRequest, **_path: Any) -> JsonResponse:
     """Answer an address below `/api/` that is not there."""
-    return errors.not_found()
+    return api_errors.not_found()
 
 
 _views, _app_name, _namespace = api.urls
 urlpatterns = [
-    path("", include((errors.in_json(_views), _app_name), namespace=_namespace)),
+    path("", include((api_errors.with_json_errors(_views), _app_name), namespace=_namespace)),
     re_path(r"^", unknown),
 ]

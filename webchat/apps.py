@@ -16,15 +16,15 @@ class WebchatConfig(AppConfig):
         from turns import sinks
         from turns.dispatch import hints
         from turns.processes import draining
-        from webchat import checks, project_checks, revocations, sockets
+        from webchat import checks, open_sockets, project_checks, revocations
         from webchat.broadcast import ChannelLayerSink
-        from webchat.hints import ChannelLayerHints
-        from webchat.lookout import lookout
+        from webchat.log_poller import log_poller
+        from webchat.wakeups import ChannelLayerWakeups
 
         checks.register_all()
         project_checks.register_all()
-        draining.at_the_end(sockets.close_all)
+        draining.at_the_end(open_sockets.close_all)
         sinks.register(ChannelLayerSink())
-        sinks.register(lookout)
-        hints.register(ChannelLayerHints())
+        sinks.register(log_poller)
+        hints.register(ChannelLayerWakeups())
         revocations.connect()

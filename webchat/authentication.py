@@ -9,9 +9,9 @@ from ninja.security.base import AuthBase
 from ninja.utils import check_csrf
 
 from governance.doors import query_door
-from webchat import tokens
+from webchat import api_tokens
 from webchat.exceptions import CsrfFailed, SignedOut
-from webchat.rates import check_posts
+from webchat.rate_limits import check_request_rate
 
 # Through the door, as the token may be kept in the session, and that in the database.
 _check_csrf = query_door(check_csrf)
@@ -25,13 +25,13 @@ class TokenAuth(AuthBase):
 
     async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
         """Return whom the token stands for; a wrong one is refused even beside a good session."""
-        token = tokens.bearer_of(request.headers.get("Authorization", ""))
+        token = api_tokens.bearer_of(request.headers.get("Authorization", ""))
         if token is None:
             return None
-        user = await tokens.find_user_async(token)
+        user = await api_tokens.find_user_async(token)
         if user is None:
             raise SignedOut("invalid_token", _("This token is unknown or was revoked."))
-        check_posts(request, user)
+        check_request_rate(request, user)
         return user
 
 
@@ -53,5 +53,5 @@ class SessionAuth(AuthBase):
                 "csrf_failed",
                 _("The CSRF token is missing or wrong. Reload the page and try again."),
             )
-        check_posts(request, cast(AbstractBaseUser, user))
+        check_request_rate(request, cast(AbstractBaseUser, user))
         return cast(AbstractBaseUser, user)

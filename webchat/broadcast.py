@@ -18,10 +18,10 @@ from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
 
-NOBODY = "webchat.ready"
-PATIENCE = 0.25  # seconds that a turn waits for the layer
-QUIET = 1.0  # seconds; sockets read the log meanwhile
-MOST_LEFT = 1_000  # conversations; sockets look into the log every two seconds, told or not
+PROBE_GROUP = "webchat.ready"
+SEND_TIMEOUT = 0.25  # seconds that a turn waits for the layer
+RETRY_INTERVAL = 1.0  # seconds; sockets read the log meanwhile
+MAX_SKIPPED = 1_000  # conversations; sockets look into the log every two seconds, told or not
 
 
 class ChannelLayerSink:
@@ -32,42 +32,46 @@ class ChannelLayerSink:
     """
 
     def __init__(self) -> None:
-        self._hangs = False
+        self._is_stalled = False
         self._sending: set[asyncio.Task[None]] = set()
-        self._left: dict[UUID, int] = {}  # the last number that was not sent, by conversation
-        self._quiet_until = 0.0
-        self._complain_from = 0.0
+        self._skipped: dict[UUID, int] = {}  # the last number that was not sent, by conversation
+        self._retry_at = 0.0
+        self._log_again_at = 0.0
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
         """Send one event to the conversation's group."""
         message = message_for(event)
         if message is None or get_channel_layer() is None:
             return
-        if self._hangs and not self._may_try():
-            self._leave(conversation_id, message)
+        if self._is_stalled and not self._may_try():
+            self._skip(conversation_id, message)
             return
         # Kept here until it is done, which takes no longer than the layer may.
-        sending = asyncio.create_task(self._pass_on(conversation_id, message), name="sent event")
+        sending = asyncio.create_task(
+            self._send_with_skipped(conversation_id, message), name="sent event"
+        )
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
-        if not self._hangs:
-            _done, waiting = await asyncio.wait({sending}, timeout=PATIENCE)
+        if not self._is_stalled:
+            _done, waiting = await asyncio.wait({sending}, timeout=SEND_TIMEOUT)
             if waiting:
-                self._hangs = True
+                self._is_stalled = True
 
     def _may_try(self) -> bool:
-        return not self._sending and time.monotonic() >= self._quiet_until
+        return not self._sending and time.monotonic() >= self._retry_at
 
-    def _leave(self, conversation_id: UUID, message: dict[str, Any]) -> None:
+    def _skip(self, conversation_id: UUID, message: dict[str, Any]) -> None:
         seq = message.get("event", message).get("seq")
-        if seq is not None and (conversation_id in self._left or len(self._left) < MOST_LEFT):
+        if seq is not None and (
+            conversation_id in self._skipped or len(self._skipped) < MAX_SKIPPED
+        ):
             # One that was tried for long fails after later ones were left.
-            self._left[conversation_id] = max(seq, self._left.get(conversation_id, seq))
+            self._skipped[conversation_id] = max(seq, self._skipped.get(conversation_id, seq))
 
-    async def _pass_on(self, conversation_id: UUID, message: dict[str, Any]) -> None:
+    async def _send_with_skipped(self, conversation_id: UUID, message: dict[str, Any]) -> None:
         """Send a message; if it gets through, then also the numbers that were left to the log before."""
-        while await self._send(conversation_id, message) and self._left:
-            conversation_id, seq = self._left.popitem()
+        while await self._send(conversation_id, message) and self._skipped:
+            conversation_id, seq = self._skipped.popitem()
             message = {"type": "conversation.event", "seq": seq}
 
     async def _send(self, conversation_id: UUID, message: dict[str, Any]) -> bool:
@@ -75,15 +79,15 @@ class ChannelLayerSink:
             async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
                 await send_to_group(conversation_group(conversation_id), message)
         except Exception as failure:
-            if time.monotonic() >= self._complain_from:  # streamed text would fill the log
-                self._complain_from = time.monotonic() + QUIET
+            if time.monotonic() >= self._log_again_at:  # streamed text would fill the log
+                self._log_again_at = time.monotonic() + RETRY_INTERVAL
                 facts = {"conversation_id": str(conversation_id), "event": message["type"]}
                 logger.exception("An event was not published", extra=facts)
-            self._leave(conversation_id, message)
-            self._hangs = self._hangs or isinstance(failure, TimeoutError)
-            self._quiet_until = time.monotonic() + QUIET
+            self._skip(conversation_id, message)
+            self._is_stalled = self._is_stalled or isinstance(failure, TimeoutError)
+            self._retry_at = time.monotonic() + RETRY_INTERVAL
             return False
-        self._hangs = False
+        self._is_stalled = False
         return True
 
 
@@ -92,11 +96,11 @@ async def send_to_group(group: str, message: dict[str, Any]) -> None:
 
     A layer in memory would keep the message, but would not wake the loop of those that it is for.
     """
-    home = _Home.loop
-    if home is None or home is asyncio.get_running_loop() or not home.is_running():
+    loop = _SocketLoop.loop
+    if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
         await _group_send(group, message)
     else:
-        sending = asyncio.run_coroutine_threadsafe(_group_send(group, message), home)
+        sending = asyncio.run_coroutine_threadsafe(_group_send(group, message), loop)
         await asyncio.wrap_future(sending)
 
 
@@ -106,20 +110,20 @@ async def _group_send(group: str, message: dict[str, Any]) -> None:
         await layer.group_send(group, message)
 
 
-class _Home:
+class _SocketLoop:
     """The event loop of this process's sockets: that of the last one that has joined a group."""
 
     loop: asyncio.AbstractEventLoop | None = None
 
 
-async def layer_answers() -> bool:
+async def is_layer_available() -> bool:
     """Return whether the channel layer takes messages now, in time."""
     if get_channel_layer() is None:
         return False
     try:
         async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
             # To a group that nobody joins: it reaches the broker and leaves nothing behind there.
-            await send_to_group(NOBODY, {"type": "ready.ask"})
+            await send_to_group(PROBE_GROUP, {"type": "ready.ask"})
     except Exception:
         logger.warning("The channel layer does not answer", exc_info=True)
         return False
@@ -151,10 +155,10 @@ def message_for(event: dict[str, Any]) -> dict[str, Any] | None:
 async def join(channel: str, *groups: str) -> None:
     """Add a socket to groups, or do so again: memberships expire, and a broker may have forgotten them."""
     layer = get_channel_layer()
-    _Home.loop = asyncio.get_running_loop()
+    _SocketLoop.loop = asyncio.get_running_loop()
     if layer is not None:
         for group in groups:
-            await _bounded(layer.group_add(group, channel), "A socket did not join its group")
+            await _with_timeout(layer.group_add(group, channel), "A socket did not join its group")
 
 
 async def leave(channel: str, *groups: str) -> None:
@@ -162,19 +166,21 @@ async def leave(channel: str, *groups: str) -> None:
     layer = get_channel_layer()
     if layer is not None:
         for group in groups:
-            await _bounded(layer.group_discard(group, channel), "A socket did not leave its group")
+            await _with_timeout(
+                layer.group_discard(group, channel), "A socket did not leave its group"
+            )
 
 
-async def tell_user(user_id: Any, message: dict[str, Any]) -> None:
+async def send_to_user(user_id: Any, message: dict[str, Any]) -> None:
     """Tell the sockets of a user something that they act on themselves."""
-    await _bounded(
+    await _with_timeout(
         send_to_group(user_group(user_id), message), "The sockets of a user were not told"
     )
 
 
-async def _bounded(work: Coroutine[Any, Any, Any], complaint: str) -> None:
+async def _with_timeout(work: Coroutine[Any, Any, Any], error_message: str) -> None:
     try:
         async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
             await work
     except Exception:
-        logger.exception(complaint)
+        logger.exception(error_message)

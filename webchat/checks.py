@@ -116,7 +116,7 @@ def check_origin(**_: Any) -> list[checks.CheckMessage]:
 
 def check_processes(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Processes that live at the same time have a layer that reaches all of them (with `check --database default`)."""
-    if not databases or not _are_deaf():
+    if not databases or not _lack_shared_layer():
         return []
     return [
         checks.Error(
@@ -243,7 +243,7 @@ def _waits_for_ever(layer: dict[str, Any]) -> bool:
     )
 
 
-def _are_deaf() -> bool:
+def _lack_shared_layer() -> bool:
     try:
         return selectors.processes_are_deaf()
     except DatabaseError:  # before the first migration

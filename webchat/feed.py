@@ -15,103 +15,103 @@ from django.contrib.auth.models import AbstractBaseUser
 
 from turns import selectors
 from webchat.markdown import with_html, with_report_html
-from webchat.outbox import Outbox
+from webchat.send_queue import SendQueue
 
-PAGE = 200
-MOST_PIECES = 256  # more than ten seconds of the twenty pieces that come in one
+PAGE_SIZE = 200
+MAX_DELTAS = 256  # more than ten seconds of the twenty pieces that come in one
 
 
-class RecentPieces:
+class RecentDeltas:
     """The last pieces of streamed text, which may not be stored yet: the stored text is up to a second old."""
 
     def __init__(self) -> None:
         self._turn_id = ""
-        self._pieces: deque[tuple[int, str]] = deque(maxlen=MOST_PIECES)
+        self._deltas: deque[tuple[int, str]] = deque(maxlen=MAX_DELTAS)
 
     def add(self, delta: Mapping[str, Any]) -> None:
         """Remember a piece; the first one of a message ends the message before."""
         if delta["offset"] == 0 or delta["turn_id"] != self._turn_id:
-            self._pieces.clear()
+            self._deltas.clear()
             self._turn_id = delta["turn_id"]
-        self._pieces.append((delta["offset"], delta["text"]))
+        self._deltas.append((delta["offset"], delta["text"]))
 
     def forget(self, turn_id: str) -> None:
         """Drop the pieces of a turn: their message is complete."""
         if turn_id == self._turn_id:
-            self._pieces.clear()
+            self._deltas.clear()
 
     def complete(self, stored: str, *, turn_id: str) -> str:
         """Return the stored text with the pieces that go on where it ends."""
         text = stored
-        for offset, piece in self._pieces if turn_id == self._turn_id else ():
+        for offset, piece in self._deltas if turn_id == self._turn_id else ():
             if offset <= len(text):
                 text = text[:offset] + piece + text[offset + len(piece) :]
         return text
 
 
 class Feed:
-    """Puts events into a socket's outbox; `sent` is the number of the last one, None before `hello`."""
+    """Puts events into a socket's send queue; `sent` is the number of the last one, None before `hello`."""
 
-    def __init__(self, *, conversation_id: UUID, outbox: Outbox) -> None:
+    def __init__(self, *, conversation_id: UUID, send_queue: SendQueue) -> None:
         self._conversation_id = conversation_id
-        self._outbox = outbox
+        self._send_queue = send_queue
         self._lock = asyncio.Lock()
-        self._pieces = RecentPieces()
+        self._deltas = RecentDeltas()
         self.sent: int | None = None
 
-    def open_at(self, seq: int) -> None:
+    def start_after(self, seq: int) -> None:
         """Begin after this event."""
         self.sent = seq
 
-    async def take(self, message: Mapping[str, Any]) -> None:
+    async def receive(self, message: Mapping[str, Any]) -> None:
         """Take a message of the channel layer: an event, streamed text, or the number of a large event."""
         async with self._lock:
-            if self.sent is None or self._outbox.is_behind:
+            if self.sent is None or self._send_queue.is_behind:
                 return  # the log has it, and will be read
             event = message.get("event")
             if event is not None and "seq" not in event:
-                self._pieces.add(event)
-                self._outbox.offer(encode(event))
+                self._deltas.add(event)
+                self._send_queue.offer(encode(event))
                 return
             seq = message["seq"] if event is None else event["seq"]
             if event is not None and seq == self.sent + 1:
                 await self._send([event])
             elif seq > self.sent:
-                await self._read_on(self.sent)
+                await self._send_from_log(self.sent)
 
     async def catch_up(self) -> None:
         """Send what the log has beyond the last event sent."""
         async with self._lock:
             if self.sent is not None:
-                await self._read_on(self.sent)
+                await self._send_from_log(self.sent)
 
-    async def replace_text(self, turn_id: UUID, *, user: AbstractBaseUser) -> bool:
+    async def send_text(self, turn_id: UUID, *, user: AbstractBaseUser) -> bool:
         """Send the whole text so far of a running turn, in its place among the pieces; return whether there was room."""
         async with self._lock:
             stored = await selectors.partial_text(turn_id=turn_id, user=user)
-            text = self._pieces.complete(stored, turn_id=str(turn_id))
+            text = self._deltas.complete(stored, turn_id=str(turn_id))
             delta = {"type": "text_delta", "turn_id": str(turn_id), "text": text, "offset": 0}
-            return self._outbox.offer(encode(delta))
+            return self._send_queue.offer(encode(delta))
 
-    async def _read_on(self, after: int) -> None:
-        while self._outbox.has_room:
+    async def _send_from_log(self, after: int) -> None:
+        while self._send_queue.has_room:
             events = await selectors.conversation_events(
-                conversation_id=self._conversation_id, after=after, limit=PAGE
+                conversation_id=self._conversation_id, after=after, limit=PAGE_SIZE
             )
             if not events or not await self._send(events):
                 return
             after = events[-1]["seq"]
-            if len(events) < PAGE:
+            if len(events) < PAGE_SIZE:
                 return
-        self._outbox.is_behind = True
+        self._send_queue.is_behind = True
 
     async def _send(self, events: Sequence[Mapping[str, Any]]) -> bool:
         for event in await complete(events):
-            if not self._outbox.offer(encode(event)):
+            if not self._send_queue.offer(encode(event)):
                 return False
             self.sent = event["seq"]
             if event["type"] == "message":
-                self._pieces.forget(event["turn_id"])
+                self._deltas.forget(event["turn_id"])
         return True
 
 

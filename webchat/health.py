@@ -70,12 +70,12 @@ class _Probe:
 
 
 @probing_door
-def _ask_database() -> None:
+def _check_database() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
 
 
-async def _ask_layer() -> None:
+async def _check_layer() -> None:
     layer = get_channel_layer()
     if layer is None:
         raise LookupError("no channel layer is configured")
@@ -83,7 +83,7 @@ async def _ask_layer() -> None:
     await layer.group_send("webchat.ready", {"type": "ready.ask"})
 
 
-_database = _Probe("database", _ask_database)
-_layer = _Probe("channel layer", _ask_layer)
+_database = _Probe("database", _check_database)
+_layer = _Probe("channel layer", _check_layer)
 
 urlpatterns = [path("healthz", healthz, name="healthz"), path("readyz", readyz, name="readyz")]

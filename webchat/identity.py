@@ -11,7 +11,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
 from governance.doors import query_door
-from webchat import tokens
+from webchat import api_tokens
 from webchat.exceptions import SignedOut
 
 
@@ -27,7 +27,7 @@ def user_of_session(session_key: str) -> AbstractBaseUser | None:
 def current_user(scope: Mapping[str, Any]) -> AbstractBaseUser:
     """Return the user of a socket as the database knows them now; raise `SignedOut` if there is none."""
     user = (
-        tokens.find_user(scope["token"])
+        api_tokens.find_user(scope["token"])
         if "token" in scope
         else user_of_session(_session_key(scope) or "")
     )

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from governance.doors import query_door
 from turns import identity
 from turns.exceptions import NotAllowed
-from webchat import errors, sockets, tokens
+from webchat import api_errors, api_tokens, open_sockets
 
 _sees_all = query_door(identity.sees_all)
 
@@ -23,21 +23,21 @@ async def metrics(request: HttpRequest) -> HttpResponse:
     """Return the numbers of this process and of the database as text; 404 where the extra is not installed."""
     if find_spec("prometheus_client") is None:
         sentence = _("Metrics need the extra “metrics”: pip install django-turnkeeper[metrics].")
-        return errors.error(404, "metrics_not_installed", sentence)
+        return api_errors.error(404, "metrics_not_installed", sentence)
     user = await _user_of(request)
     if user is None:
-        return errors.signed_out("signed_out")
+        return api_errors.signed_out("signed_out")
     if not await _may_see(user):
-        return errors.error(403, "denied", _("This needs the permission turns.view_all."))
+        return api_errors.error(403, "denied", _("This needs the permission turns.view_all."))
     numbers = import_module("turns.metrics")
     await numbers.look()
     return _render(numbers)
 
 
 async def _user_of(request: HttpRequest) -> Any:
-    token = tokens.bearer_of(request.headers.get("Authorization", ""))
+    token = api_tokens.bearer_of(request.headers.get("Authorization", ""))
     if token is not None:
-        return await tokens.find_user_async(token)
+        return await api_tokens.find_user_async(token)
     user = await request.auser()
     return user if user.is_authenticated else None
 
@@ -51,18 +51,18 @@ async def _may_see(user: AbstractBaseUser) -> bool:
 
 def _render(numbers: Any) -> HttpResponse:
     exposition = import_module("prometheus_client.exposition")
-    text: bytes = exposition.generate_latest(numbers.registry) + _of_sockets()
+    text: bytes = exposition.generate_latest(numbers.registry) + _socket_metrics()
     return HttpResponse(text, content_type=exposition.CONTENT_TYPE_LATEST)
 
 
-def _of_sockets() -> bytes:
+def _socket_metrics() -> bytes:
     lines = (
         "# HELP turnkeeper_sockets Open sockets of this process",
         "# TYPE turnkeeper_sockets gauge",
-        f"turnkeeper_sockets {sockets.count()}",
+        f"turnkeeper_sockets {open_sockets.count()}",
         "# HELP turnkeeper_outbox_overflows_total How often a client read too slowly for what was pushed to it",
         "# TYPE turnkeeper_outbox_overflows_total counter",
-        f"turnkeeper_outbox_overflows_total {sockets.overflows()}",
+        f"turnkeeper_outbox_overflows_total {open_sockets.overflow_count()}",
         "",
     )
     return "\n".join(lines).encode()

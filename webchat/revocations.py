@@ -40,7 +40,7 @@ def connect() -> None:
         _connect(pre_delete, on_group_deleted, sender=Group)
 
 
-def tell(user_ids: Iterable[Any]) -> None:
+def notify_users(user_ids: Iterable[Any]) -> None:
     """Let the sockets of these users look again, once the transaction is committed."""
     for user_id in set(user_ids):
         message = {"type": "user.changed"}
@@ -66,17 +66,17 @@ def on_user_saved(
 ) -> None:
     """A user may have been switched off, or have another password, or be no staff any more."""
     if not created and not (update_fields and set(update_fields) <= UNRELATED):
-        tell([instance.pk])
+        notify_users([instance.pk])
 
 
 def on_user_deleted(sender: object, *, instance: AbstractBaseUser, **_: Any) -> None:
     """A user is gone."""
-    tell([instance.pk])
+    notify_users([instance.pk])
 
 
 def on_token_changed(sender: object, *, instance: ApiToken, **_: Any) -> None:
     """A token was made, revoked or deleted."""
-    tell([instance.user_id])
+    notify_users([instance.user_id])
 
 
 def on_rights_changed(
@@ -92,11 +92,11 @@ def on_rights_changed(
     if action not in M2M_CHANGES:
         return
     if not reverse:
-        tell([instance.pk])
+        notify_users([instance.pk])
     elif pk_set is not None:
-        tell(pk_set)
+        notify_users(pk_set)
     else:  # a group or a permission loses all its users: who they are is known before only
-        tell(instance.user_set.values_list("pk", flat=True))  # type: ignore[attr-defined]  # Django's name for it
+        notify_users(instance.user_set.values_list("pk", flat=True))  # type: ignore[attr-defined]  # Django's name for it
 
 
 def on_group_changed(
@@ -115,24 +115,24 @@ def on_group_changed(
         groups = [instance.pk]
     else:
         groups = list(pk_set or instance.group_set.values_list("pk", flat=True))  # type: ignore[attr-defined]  # as above
-    _tell_members(groups)
+    _notify_members(groups)
 
 
 def on_group_deleted(sender: object, *, instance: Group, **_: Any) -> None:
     """A group is about to go, and with it what its members could do."""
-    _tell_members([instance.pk])
+    _notify_members([instance.pk])
 
 
-def _tell_members(group_ids: Iterable[Any]) -> None:
+def _notify_members(group_ids: Iterable[Any]) -> None:
     user_model = get_user_model()
     members = user_model._default_manager.filter(groups__in=group_ids)
     if hasattr(user_model, "is_staff"):  # nobody else sees more than his own, whatever his groups
         members = members.filter(is_staff=True)
-    tell(members.values_list("pk", flat=True))
+    notify_users(members.values_list("pk", flat=True))
 
 
 def _send(user_id: Any, message: dict[str, Any]) -> None:
-    async_to_sync(broadcast.tell_user)(user_id, message)
+    async_to_sync(broadcast.send_to_user)(user_id, message)
 
 
 def _connect(signal: Any, receiver: Any, *, sender: Any) -> None:

@@ -8,10 +8,10 @@ from channels.security.websocket import OriginValidator
 from channels.sessions import SessionMiddlewareStack
 from django.urls import path, re_path
 
-from webchat import tokens
+from webchat import api_tokens
 from webchat.consumers import ChatConsumer
 from webchat.origins import SiteOriginValidator
-from webchat.protocol import CloseCode
+from webchat.protocol.constants import CloseCode
 
 
 class TokenAuthentication:
@@ -25,11 +25,11 @@ class TokenAuthentication:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Choose the way by what the request carries."""
         headers = dict(scope.get("headers", ()))
-        token = tokens.bearer_of(headers.get(b"authorization", b"").decode("latin1"))
+        token = api_tokens.bearer_of(headers.get(b"authorization", b"").decode("latin1"))
         if token is None:
             await self._for_browsers(scope, receive, send)
             return
-        user = await tokens.find_user_async(token)
+        user = await api_tokens.find_user_async(token)
         if user is None:
             await Refusal.as_asgi(code=CloseCode.SIGNED_OUT)(scope, receive, send)
             return

@@ -15,16 +15,16 @@ from turns.processes.draining import Drain
 logger = logging.getLogger(__name__)
 
 
-class FrankProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
+class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
     """Closes with every code of the registry, such as 1012: "the server restarts"; lets who sends wait for the client.
 
-    Without the second, all that a client does not read would pile up here, and the socket's outbox would never fill.
+    Without the second, all that a client does not read would pile up here, and the socket's send queue would never fill.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
 
     def serverClose(self, code: int | None = None) -> None:  # noqa: N802 - Daphne's name
         """Send the close frame."""
@@ -40,19 +40,19 @@ class FrankProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]
 
     def pauseProducing(self) -> None:  # noqa: N802 - Twisted's name
         """The transport's buffer is full (64 KiB)."""
-        self._room.clear()
+        self._writable.clear()
 
     def resumeProducing(self) -> None:  # noqa: N802 - Twisted's name
         """The buffer is empty again."""
-        self._room.set()
+        self._writable.set()
 
     def stopProducing(self) -> None:  # noqa: N802 - Twisted's name
         """The connection is gone: nobody has to wait for it."""
-        self._room.set()
+        self._writable.set()
 
-    async def until_room(self) -> None:
+    async def wait_until_writable(self) -> None:
         """Wait until the client has read what was written."""
-        await self._room.wait()
+        await self._writable.wait()
 
 
 class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not typed
@@ -74,7 +74,7 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
             server_name="turnkeeper",
         )
         self._exit_code = 0
-        self._where = f"{host}:{port}"
+        self._address = f"{host}:{port}"
         self._say = say
         self._drain: Drain | None = None
 
@@ -86,24 +86,24 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
     async def handle_reply(self, protocol: Any, message: Any) -> None:
         """Send what the application says; return when the client has room for more."""
         await super().handle_reply(protocol, message)
-        if isinstance(protocol, FrankProtocol) and message["type"] == "websocket.send":
-            await protocol.until_room()
+        if isinstance(protocol, FlowControlledProtocol) and message["type"] == "websocket.send":
+            await protocol.wait_until_writable()
 
     def listen_success(self, port: Any) -> None:
         """Tell that the address is ours."""
         super().listen_success(port)
-        self._say(f"Serving on http://{self._where} (Ctrl-C to stop)")
+        self._say(f"Serving on http://{self._address} (Ctrl-C to stop)")
 
     def listen_error(self, failure: Any) -> None:
         """Tell why the address cannot be ours, and end."""
         self._exit_code = 1
         self._say(
-            f"Cannot listen on {self._where}: {failure.getErrorMessage()} Set PORT to a free one."
+            f"Cannot listen on {self._address}: {failure.getErrorMessage()} Set PORT to a free one."
         )
         self.stop()
 
     def _ready(self) -> None:
-        self.ws_factory.protocol = FrankProtocol
+        self.ws_factory.protocol = FlowControlledProtocol
         loop = asyncio.get_event_loop()
         self._drain = Drain(loop, leave=self.stop, say=self._say)
         self._drain.watch_signals()

@@ -27,38 +27,38 @@ class TooManySignIns(Exception):
     """So many passwords wait for their check in this process that it takes no more."""
 
 
-class _Line:
+class _PasswordCheckQueue:
     """Lets a few through at a time, and a few more wait."""
 
     def __init__(self) -> None:
-        self._moved = Condition()
-        self._inside = 0
+        self._changed = Condition()
+        self._running = 0
         self._waiting = 0
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def slot(self) -> Iterator[None]:
         self._enter()
         try:
             yield
         finally:
-            with self._moved:
-                self._inside -= 1
-                self._moved.notify()
+            with self._changed:
+                self._running -= 1
+                self._changed.notify()
 
     def _enter(self) -> None:
         room = app_settings.MAX_PASSWORD_CHECKS
-        with self._moved:
-            if self._inside + self._waiting >= room + app_settings.MAX_WAITING_SIGN_INS:
+        with self._changed:
+            if self._running + self._waiting >= room + app_settings.MAX_WAITING_SIGN_INS:
                 raise TooManySignIns
             self._waiting += 1
             try:
-                self._moved.wait_for(lambda: self._inside < room)
+                self._changed.wait_for(lambda: self._running < room)
             finally:
                 self._waiting -= 1
-            self._inside += 1
+            self._running += 1
 
 
-_line = _Line()
+_queue = _PasswordCheckQueue()
 
 
 def password_check() -> Any:
@@ -67,7 +67,7 @@ def password_check() -> Any:
     Raises:
         TooManySignIns: on entering, when too many wait already.
     """
-    return _line.place()
+    return _queue.slot()
 
 
 class SignInBackend(ModelBackend):

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from turns import selectors, services
 from turns.exceptions import AgentUnavailable, ConversationNotFound
-from webchat.texts import CHAT_TEXTS, LIST_TEXTS
+from webchat.page_texts import CHAT_TEXTS, LIST_TEXTS
 
 RECENT = 30  # conversations in the sidebar of the chat page
 

@@ -12,7 +12,9 @@ MODULES = [
     for package in ("governance", "turns", "webchat")
     for path in sorted((ROOT / package).rglob("*.py"))
 ]
-MADE_FOR_THE_REPOSITORY = {ROOT / "webchat" / "schemas.py"}  # writes a page of the documents
+MADE_FOR_THE_REPOSITORY = {
+    ROOT / "webchat" / "protocol" / "schema_docs.py"
+}  # writes a page of the documents
 
 
 def texts_of(module: Path) -> list[str]:

@@ -14,7 +14,7 @@ def main() -> None:
     from django.core.management import call_command
     from django.db import connections
 
-    from webchat import tokens
+    from webchat import api_tokens
 
     call_command("migrate", verbosity=0)
     made = {}
@@ -22,7 +22,7 @@ def main() -> None:
         user = get_user_model().objects.create_user(
             name, password=name, is_staff=name == "root", is_superuser=name == "root"
         )
-        made[name] = tokens.issue(user=user, name="faults")[1]
+        made[name] = api_tokens.issue(user=user, name="faults")[1]
     connections.close_all()
     print(json.dumps(made))  # noqa: T201 - for the test that reads it
 

@@ -11,7 +11,7 @@ from django.test import AsyncClient
 from governance.doors import database_door
 from tests.webchat.sockets import Socket
 from turns import runtime, services
-from webchat.limits import user_rates
+from webchat.sliding_window import user_rate_limits
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def stranger(transactional_db: None) -> User:
 @pytest.fixture
 async def site(transactional_db: None) -> AsyncIterator[None]:
     """Run turns while the test runs, and leave nothing behind."""
-    user_rates.clear()
+    user_rate_limits.clear()
     yield
     await runtime.stop(grace=0)
     await database_door(connections.close_all)()

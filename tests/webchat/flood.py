@@ -19,7 +19,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 django.setup()
 settings.WEBCHAT_SEND_TIMEOUT = float(sys.argv[2])
 
-from webchat.outbox import Outbox  # noqa: E402
+from webchat.send_queue import SendQueue  # noqa: E402
 from webchat.server import TurnServer  # noqa: E402
 
 FRAME = "x" * 32_000
@@ -43,7 +43,7 @@ class Application:
     """Accepts a socket that never reads, then one that does; floods the first."""
 
     def __init__(self) -> None:
-        self.slow: Outbox | None = None
+        self.slow: SendQueue | None = None
         self.code = 0
         self.is_closed = asyncio.Event()
 
@@ -63,15 +63,15 @@ class Application:
         async def on_room() -> None:
             """Have nothing more."""
 
-        outbox = Outbox(send=send_text, close=close)
-        writing = asyncio.create_task(outbox.run(on_room), name="outbox")
+        send_queue = SendQueue(send=send_text, close=close)
+        writing = asyncio.create_task(send_queue.run(on_room), name="outbox")
         if self.slow is None:
-            self.slow = outbox
+            self.slow = send_queue
         else:
-            await self.flood(self.slow, peer=outbox)
+            await self.flood(self.slow, peer=send_queue)
         await writing
 
-    async def flood(self, slow: Outbox, *, peer: Outbox) -> None:
+    async def flood(self, slow: SendQueue, *, peer: SendQueue) -> None:
         """Push to both; tell what came of it."""
         before, taken = memory(), 0
         for number in range(FRAMES):

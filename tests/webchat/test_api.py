@@ -19,7 +19,7 @@ from tests.support import eventually
 from turns import runtime
 from turns.models import Agent, Conversation, Turn
 from turns.services import ConversationSummary
-from webchat import api, health, shapes, tokens
+from webchat import api, api_schemas, api_tokens, health
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("site")
@@ -52,7 +52,7 @@ async def say(browser: AsyncClient, conversation: ConversationSummary) -> Callab
         path = f"/api/conversations/{conversation.id}/messages"
         status, body = await post(browser, path, {"text": text, **more})
         assert status == 202, body
-        return fits(shapes.MessageAnswer, body)
+        return fits(api_schemas.MessageAnswer, body)
 
     return say_it
 
@@ -64,7 +64,7 @@ async def running(browser: AsyncClient, say: Callable[..., Any]) -> Json:
 
     async def row() -> Json | None:
         _, body = await get(browser, "/api/turns/active")
-        fits(shapes.ActiveTurnsAnswer, body)
+        fits(api_schemas.ActiveTurnsAnswer, body)
         return next(
             (row for row in body["turns"] if row["turn_id"] == turn_id and row["current_tools"]),
             None,
@@ -108,13 +108,13 @@ async def test_a_session_needs_the_csrf_token_for_unsafe_methods(person: User):
 
 
 async def test_a_token_needs_no_csrf_token(person: User):
-    _, token = await database_door(tokens.issue)(user=person, name="script")
+    _, token = await database_door(api_tokens.issue)(user=person, name="script")
     program = AsyncClient(enforce_csrf_checks=True)
     status, body = await post(
         program, "/api/conversations", {"title": "t"}, Authorization=f"Bearer {token}"
     )
     assert status == 201
-    fits(shapes.ConversationAnswer, body)
+    fits(api_schemas.ConversationAnswer, body)
 
 
 async def test_a_wrong_token_is_refused_even_beside_a_good_session(browser: AsyncClient):
@@ -185,11 +185,11 @@ async def test_a_turn_can_be_watched_and_cancelled(browser: AsyncClient, running
     turn = f"/api/turns/{running['turn_id']}"
     assert running["current_tools"][0]["tool_name"]
     _, shown = await get(browser, turn)
-    fits(shapes.TurnAnswer, shown)
+    fits(api_schemas.TurnAnswer, shown)
     assert [call["status"] for call in shown["calls"]] == ["running"]
     first = await post(browser, f"{turn}/abort", {"op_id": "a"})
     assert first[0] == 200
-    fits(shapes.CancelAnswer, first[1])
+    fits(api_schemas.CancelAnswer, first[1])
     assert first[1] == {"ok": True, "turn_id": running["turn_id"], "status": "cancelling"}
     end = await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
     assert end["status"] == "cancelled"
@@ -221,7 +221,7 @@ async def test_one_call_is_cancelled_and_the_turn_goes_on(browser: AsyncClient, 
     assert (await post(browser, f"{turn}/abort-tool/nobody"))[1]["code"] == "tool_call_not_found"
     status, body = await post(browser, f"{turn}/abort-tool/{tool}", {"reason": "too slow"})
     assert status == 200
-    fits(shapes.CancelToolAnswer, body)
+    fits(api_schemas.CancelToolAnswer, body)
     result = await eventually(lambda: _event(browser, running["turn_id"], "tool_result"))
     assert (result["status"], result["ended_by"]["reason"], result["ended_by"]["by"]) == (
         "cancelled",
@@ -240,7 +240,7 @@ async def test_the_limit_of_a_running_call_is_moved_and_capped(browser: AsyncCli
     )
     status, body = await post(browser, path, {"timeout_ms": 90_000})
     assert (status, body["timeout_ms"]) == (200, 90_000)
-    fits(shapes.DeadlineAnswer, body)
+    fits(api_schemas.DeadlineAnswer, body)
     assert (await post(browser, path, {"extend_ms": 30_000}))[1]["timeout_ms"] == 120_000
     assert (await post(browser, path, {"timeout_ms": 999_000_000}))[1]["timeout_ms"] == 3_600_000
     for wrong in ({}, {"timeout_ms": 1, "extend_ms": 1}, {"timeout_ms": 0}, {"timeout_ms": "60"}):
@@ -256,10 +256,10 @@ async def test_the_limit_of_a_running_call_is_moved_and_capped(browser: AsyncCli
 async def test_conversations_are_made_and_listed(browser: AsyncClient):
     status, made = await post(browser, "/api/conversations", {"title": "Notes"})
     assert status == 201
-    fits(shapes.ConversationAnswer, made)
+    fits(api_schemas.ConversationAnswer, made)
     assert (await post(browser, "/api/conversations"))[0] == 201
     _, listed = await get(browser, "/api/conversations")
-    fits(shapes.ConversationsAnswer, listed)
+    fits(api_schemas.ConversationsAnswer, listed)
     assert made["conversation_id"] in {row["conversation_id"] for row in listed["conversations"]}
 
 
@@ -298,13 +298,13 @@ async def test_messages_and_history_can_be_read(
     turn_id = (await say("wait 0.01"))["turn_id"]
     await eventually(lambda: _event(browser, turn_id, "turn_end"))
     _, shown = await get(browser, f"/api/conversations/{conversation.id}/messages")
-    fits(shapes.MessagesAnswer, shown)
+    fits(api_schemas.MessagesAnswer, shown)
     assert shown["messages"][0]["html"] == "<p>wait 0.01</p>"
     first = shown["messages"][0]["position"]
     _, earlier = await get(browser, f"/api/conversations/{conversation.id}/messages?before={first}")
     assert earlier["messages"] == []
     _, history = await get(browser, f"/api/conversations/{conversation.id}/history")
-    fits(shapes.HistoryAnswer, history)
+    fits(api_schemas.HistoryAnswer, history)
     blocks = [block for message in history["messages"] for block in message["content"]]
     used = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert used
@@ -458,7 +458,7 @@ async def test_a_process_that_runs_turns_without_its_lease_is_not_ready(browser:
 
 async def _event(client: AsyncClient, turn_id: str, kind: str) -> Json | None:
     _, body = await get(client, f"/api/turns/{turn_id}/events")
-    fits(shapes.EventsAnswer, body)
+    fits(api_schemas.EventsAnswer, body)
     return next((event for event in body["events"] if event["type"] == kind), None)
 
 
@@ -478,7 +478,7 @@ async def test_the_agents_that_may_be_chosen_are_listed(browser: AsyncClient, li
     status, body = await get(browser, "/api/agents")
 
     assert status == 200
-    first, second = fits(shapes.AgentsAnswer, body)["agents"]
+    first, second = fits(api_schemas.AgentsAnswer, body)["agents"]
     assert (first["name"], first["chat_model"], first["is_default"]) == ("assistant", "local", True)
     assert second == {
         "name": "librarian",
@@ -542,7 +542,7 @@ async def test_an_interrupted_turn_is_continued_once(
     turn_id = await interrupt(conversation)
     status, body = await post(browser, f"/api/turns/{turn_id}/continue")
     assert status == 202
-    continued = fits(shapes.MessageAnswer, body)["turn_id"]
+    continued = fits(api_schemas.MessageAnswer, body)["turn_id"]
     assert await post(browser, f"/api/turns/{turn_id}/continue") == (202, body)
     assert (await post(browser, f"/api/turns/{uuid4()}/continue"))[0] == 404
     other = AsyncClient()
@@ -574,6 +574,6 @@ async def test_a_parked_conversation_says_so_until_a_person_lets_it_go_on(
         conversation_id=conversation.id, number=1, user_message="x", queued_at=timezone.now()
     )
     status, body = await post(browser, f"{path}/resume")
-    assert (status, fits(shapes.ResumeAnswer, body)["resumed"]) == (200, True)
+    assert (status, fits(api_schemas.ResumeAnswer, body)["resumed"]) == (200, True)
     assert (await post(browser, f"{path}/resume"))[1]["resumed"] is False
     assert (await get(browser, f"{path}/messages"))[1]["parked"] is None

@@ -18,7 +18,7 @@ from turns import attendance, runtime, selectors, services
 from turns.attendance import disconnects
 from turns.models import Conversation, Turn, Viewer
 from turns.services import ConversationSummary
-from webchat import sockets
+from webchat import open_sockets
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -180,7 +180,7 @@ async def test_a_server_that_restarts_is_no_disconnect_and_its_successor_begins_
 ):
     page = await connect().open()
     await begin(page)
-    closing = asyncio.create_task(sockets.close_all())
+    closing = asyncio.create_task(open_sockets.close_all())
     assert await page.close_code() == 1012
     await page.leave()
     await closing

@@ -12,9 +12,9 @@ from tests.support import PATIENCE, eventually
 from turns import sinks
 from webchat import broadcast
 from webchat.broadcast import ChannelLayerSink, conversation_group, message_for
-from webchat.feed import RecentPieces
-from webchat.limits import RateLimit
-from webchat.outbox import TRY_AGAIN, Outbox
+from webchat.feed import RecentDeltas
+from webchat.send_queue import TRY_AGAIN, SendQueue
+from webchat.sliding_window import RateLimit
 
 SMALL = {"type": "turn_end", "seq": 7, "turn_id": "t", "status": "completed"}
 
@@ -182,7 +182,7 @@ async def test_what_another_loop_publishes_wakes_the_loop_of_the_sockets():
 
 
 def test_pieces_go_on_where_the_stored_text_ends():
-    pieces = RecentPieces()
+    pieces = RecentDeltas()
     pieces.add({"turn_id": "t", "offset": 0, "text": "old message"})
     pieces.add({"turn_id": "t", "offset": 0, "text": "Hello"})
     pieces.add({"turn_id": "t", "offset": 5, "text": ", wor"})
@@ -193,7 +193,7 @@ def test_pieces_go_on_where_the_stored_text_ends():
 
 
 def test_the_pieces_of_a_complete_message_are_forgotten():
-    pieces = RecentPieces()
+    pieces = RecentDeltas()
     pieces.add({"turn_id": "t", "offset": 0, "text": "Hello"})
     pieces.forget("u")
     assert pieces.complete("", turn_id="t") == "Hello"
@@ -202,7 +202,7 @@ def test_the_pieces_of_a_complete_message_are_forgotten():
 
 
 def test_pieces_that_do_not_fit_are_left_out():
-    pieces = RecentPieces()
+    pieces = RecentDeltas()
     pieces.add({"turn_id": "t", "offset": 40, "text": "late"})
     assert pieces.complete("short", turn_id="t") == "short"
     assert pieces.complete("x" * 40, turn_id="t") == "x" * 40 + "late"
@@ -219,7 +219,7 @@ def test_a_rate_limit_is_a_sliding_minute():
 
 
 class SlowClient:
-    """What an outbox writes to: takes a frame only when it is let."""
+    """What a send queue writes to: takes a frame only when it is let."""
 
     def __init__(self) -> None:
         self.frames: list[str] = []
@@ -243,20 +243,26 @@ async def test_a_slow_client_gets_no_more_than_fits_and_is_refilled_when_there_i
 ):
     settings.WEBCHAT_OUTBOX_FRAMES = 3
     client, refilled = SlowClient(), asyncio.Event()
-    outbox = Outbox(send=client.send, close=client.close)
+    send_queue = SendQueue(send=client.send, close=client.close)
 
     async def on_room() -> None:
         refilled.set()
 
-    assert [outbox.offer(str(number)) for number in range(5)] == [True, True, True, False, False]
-    assert outbox.is_behind
-    writing = asyncio.create_task(outbox.run(on_room))
+    assert [send_queue.offer(str(number)) for number in range(5)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert send_queue.is_behind
+    writing = asyncio.create_task(send_queue.run(on_room))
     client.reads.set()
     async with asyncio.timeout(PATIENCE):
         await refilled.wait()
     assert client.frames == ["0", "1", "2"]
-    assert outbox.offer("5")
-    outbox.close(1012)
+    assert send_queue.offer("5")
+    send_queue.close(1012)
     await writing
     assert client.closed == [1012]
 
@@ -264,40 +270,40 @@ async def test_a_slow_client_gets_no_more_than_fits_and_is_refilled_when_there_i
 async def test_the_outbox_is_bounded_in_bytes_too_but_takes_one_frame_of_any_size(settings: Any):
     settings.WEBCHAT_OUTBOX_BYTES = 100
     client = SlowClient()
-    outbox = Outbox(send=client.send, close=client.close)
-    assert outbox.offer("é" * 1_000)
-    assert not outbox.offer("x")
+    send_queue = SendQueue(send=client.send, close=client.close)
+    assert send_queue.offer("é" * 1_000)
+    assert not send_queue.offer("x")
 
 
 async def test_answers_are_queued_before_a_close_and_nothing_after_it():
     client = SlowClient()
     client.reads.set()
-    outbox = Outbox(send=client.send, close=client.close)
-    outbox.put("last words")
-    outbox.close(4400)
-    outbox.put("too late")
-    outbox.close(4429)
-    await outbox.run(nothing)
+    send_queue = SendQueue(send=client.send, close=client.close)
+    send_queue.put("last words")
+    send_queue.close(4400)
+    send_queue.put("too late")
+    send_queue.close(4429)
+    await send_queue.run(nothing)
     assert (client.frames, client.closed) == (["last words"], [4400])
 
 
 async def test_a_client_that_never_reads_is_let_go(settings: Any):
     settings.WEBCHAT_SEND_TIMEOUT = 0.05
     client = SlowClient()
-    outbox = Outbox(send=client.send, close=client.close)
-    outbox.put("x")
-    await outbox.run(nothing)
+    send_queue = SendQueue(send=client.send, close=client.close)
+    send_queue.put("x")
+    await send_queue.run(nothing)
     assert client.closed == [TRY_AGAIN]
 
 
 async def test_a_client_that_asks_and_never_reads_is_let_go(settings: Any):
     settings.WEBCHAT_OUTBOX_FRAMES = 2
     client = SlowClient()
-    outbox = Outbox(send=client.send, close=client.close)
-    writing = asyncio.create_task(outbox.run(nothing))
+    send_queue = SendQueue(send=client.send, close=client.close)
+    writing = asyncio.create_task(send_queue.run(nothing))
     for _ in range(20):
-        outbox.put("answer")
-    assert outbox.is_closing
+        send_queue.put("answer")
+    assert send_queue.is_closing
     client.reads.set()
     await eventually(lambda: client.closed == [TRY_AGAIN])
     await writing
@@ -307,7 +313,7 @@ async def test_a_client_that_has_gone_ends_the_writing_quietly():
     async def gone(_frame: str) -> None:
         raise OSError("broken pipe")
 
-    outbox = Outbox(send=gone, close=SlowClient().close)
-    outbox.put("x")
+    send_queue = SendQueue(send=gone, close=SlowClient().close)
+    send_queue.put("x")
     async with asyncio.timeout(PATIENCE):
-        await outbox.run(nothing)
+        await send_queue.run(nothing)

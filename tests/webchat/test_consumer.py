@@ -22,8 +22,8 @@ from tests.webchat.sockets import TIMEOUT, Frame, Socket
 from turns import runtime, services
 from turns.models import Agent, Conversation, Turn
 from turns.services import ConversationSummary
-from webchat import broadcast, operations, sockets, tokens
-from webchat.frames import ANSWERS, EVENTS, type_of
+from webchat import api_tokens, broadcast, open_sockets, operations
+from webchat.protocol.server_frames import ANSWERS, EVENTS, type_of
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -102,7 +102,7 @@ async def test_a_browser_of_another_site_is_refused(connect: Connect, origin: st
 
 
 async def test_a_program_needs_a_token_and_no_origin(connect: Connect, person: User):
-    _, token = await database_door(tokens.issue)(user=person, name="script")
+    _, token = await database_door(api_tokens.issue)(user=person, name="script")
     program = await connect(session=None, token=token, origin=None).open()
     assert (await program.next())["type"] == "snapshot"
     assert await connect(session=None, token=token, origin="http://evil.example").connect() is False
@@ -337,11 +337,11 @@ async def test_a_text_for_which_there_is_no_room_is_sent_when_there_is(
     socket = await connect(room=1).open()
     turn_id, _ = await start(socket, "wait 60")
     await socket.ping()
-    known = sockets.overflows()
+    known = open_sockets.overflow_count()
     for _answer in ("taken", "on its way", "queued"):
         await socket.send(type="ping")
     await socket.send(type="resync", turn_id=turn_id)
-    await eventually(lambda: sockets.overflows() > known)
+    await eventually(lambda: open_sockets.overflow_count() > known)
     delta = await socket.read("text_delta", lambda frame: frame["offset"] == 0)
     assert delta["turn_id"] == turn_id
 
@@ -612,7 +612,7 @@ async def test_signing_out_closes_the_sockets_of_that_session_only(
 
 async def test_when_the_server_goes_down_clients_are_told_to_come_back(connect: Connect):
     socket = await connect().open()
-    closing = asyncio.create_task(sockets.close_all())
+    closing = asyncio.create_task(open_sockets.close_all())
     assert await socket.close_code() == 1012
     assert not closing.done()
     await socket.leave()
@@ -630,7 +630,7 @@ async def test_what_the_log_has_is_sent_before_the_server_goes_down(
     await socket.send(type="message", client_id="c", text="wait 60")
     await socket.read("message_result")
     await runtime.stop(grace=0)
-    closing = asyncio.create_task(sockets.close_all())
+    closing = asyncio.create_task(open_sockets.close_all())
     assert await socket.close_code() == 1012
     assert socket.events[-1]["type"] == "turn_end"
     await socket.leave()

@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 from governance.doors import database_door
 from tests.webchat.sockets import Frame, Socket
 from turns.services import ConversationSummary
-from webchat import frames, shapes
+from webchat import api_schemas
+from webchat.protocol import server_frames
 
 Connect = Callable[..., Socket]
 
@@ -29,7 +30,7 @@ async def asked(connect: Connect) -> tuple[Socket, Frame]:
     socket = await connect().open()
     await socket.send(type="message", client_id="m", text="wait 0")
     question = await socket.read("tool_approval")
-    TypeAdapter(frames.ToolApproval).validate_python(question)
+    TypeAdapter(server_frames.ToolApproval).validate_python(question)
     return socket, question
 
 
@@ -56,7 +57,7 @@ async def test_a_socket_approves_and_every_tab_sees_it(asked: Any, connect: Conn
     for seen in (socket, tab):
         decided = next((f for f in seen.seen if f["type"] == "tool_decision"), None)
         decided = decided or await seen.read("tool_decision")
-        TypeAdapter(frames.ToolDecision).validate_python(decided)
+        TypeAdapter(server_frames.ToolDecision).validate_python(decided)
         assert (decided["decision"], decided["by"], decided["remember"]) == (
             "approved",
             "ada",
@@ -73,7 +74,7 @@ async def test_http_denies_with_a_reason_and_the_second_word_is_too_late(
     assert denied == (200, {"ok": True, "status": "denied"})
     assert await decide(browser, question, decision="deny", op_id="one") == denied
     status, body = await decide(browser, question, decision="approve")
-    TypeAdapter(shapes.DecidedAnswer).validate_python(body)
+    TypeAdapter(api_schemas.DecidedAnswer).validate_python(body)
     assert (status, body["code"], body["status"]) == (409, "already_decided", "denied")
     assert "denied" in body["error"]
     await socket.send(**frame(question, "late"))
@@ -150,5 +151,5 @@ async def test_a_waiting_call_is_among_the_active_ones(
     asked: Any, browser: AsyncClient, conversation: ConversationSummary
 ):
     answer = await browser.get("/api/turns/active")
-    body = TypeAdapter(shapes.ActiveTurnsAnswer).validate_python(answer.json())
+    body = TypeAdapter(api_schemas.ActiveTurnsAnswer).validate_python(answer.json())
     assert [tool.status for tool in body.turns[0].current_tools] == ["awaiting_approval"]

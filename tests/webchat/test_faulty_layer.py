@@ -15,8 +15,8 @@ from tests.webchat.sockets import Socket
 from turns import selectors
 from turns.services import ConversationSummary
 from webchat import broadcast
-from webchat import lookout as lookout_module
-from webchat.lookout import lookout
+from webchat import log_poller as log_poller_module
+from webchat.log_poller import log_poller
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -149,8 +149,8 @@ async def test_one_query_looks_for_all_sockets(
 
     for _ in range(5):
         await connect().open()
-    monkeypatch.setattr(lookout_module.selectors, "last_seqs", counted)
-    await lookout.look()
+    monkeypatch.setattr(log_poller_module.selectors, "last_seqs", counted)
+    await log_poller.poll()
     # A socket that comes rings, so another look may be under way.
     assert {len(ids) for ids in asked} == {1}
     assert len(asked) <= 2
@@ -169,7 +169,7 @@ async def test_a_look_that_fails_is_not_the_last_one(
             raise OSError("no database")
         return await last_seqs(conversation_ids=conversation_ids)
 
-    monkeypatch.setattr(lookout_module.selectors, "last_seqs", unlucky)
+    monkeypatch.setattr(log_poller_module.selectors, "last_seqs", unlucky)
     use_layer(settings, drop=1.0)
     socket = await connect().open()
     await say(socket, "wait 0.01")

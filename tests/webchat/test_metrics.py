@@ -18,8 +18,8 @@ from tests.webchat.sockets import Socket
 from turns import metrics as numbers
 from turns import processes
 from turns.metrics import MAX_TOOL_NAMES, ToolNames
-from webchat import metrics, tokens
-from webchat.outbox import Outbox
+from webchat import api_tokens, metrics
+from webchat.send_queue import SendQueue
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -36,7 +36,7 @@ async def watcher(stranger: User) -> str:
         stranger.is_staff = True
         stranger.save()
         stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
-        return tokens.issue(user=stranger, name="prometheus")[1]
+        return api_tokens.issue(user=stranger, name="prometheus")[1]
 
     return await promote()
 
@@ -113,9 +113,9 @@ async def test_a_client_that_cannot_keep_up_is_counted_once_for_each_time(
     async def never(_: Any) -> None:
         raise AssertionError("nothing is sent")
 
-    outbox = Outbox(send=never, close=never)
+    send_queue = SendQueue(send=never, close=never)
     for _ in range(5):
-        outbox.offer("x")
+        send_queue.offer("x")
     after = await scrape(watcher)
     key = ("turnkeeper_outbox_overflows_total",)
     assert after[key] == before[key] + 1

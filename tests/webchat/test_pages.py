@@ -15,7 +15,7 @@ from django.urls import reverse
 from governance.doors import database_door
 from turns import services
 from turns.models import Agent
-from webchat.texts import CHAT_TEXTS
+from webchat.page_texts import CHAT_TEXTS
 
 STATIC = Path(__file__).parents[2] / "static" / "webchat"
 OF_THE_LIST = "conversations.js"

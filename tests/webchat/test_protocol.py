@@ -6,16 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from webchat import schemas, wire_script
 from webchat.api import api
 from webchat.exceptions import ProtocolError
-from webchat.frame_schemas import schema_of
-from webchat.frames import ANSWERS, EVENTS, type_of
-from webchat.problems import sentence_for
-from webchat.protocol import CLIENT_FRAMES, CancelTurn, Hello, Message, SetDeadline, parse
+from webchat.protocol import javascript_types, schema_docs
+from webchat.protocol.client_frames import (
+    CLIENT_FRAMES,
+    CancelTurn,
+    Hello,
+    Message,
+    SetDeadline,
+    parse,
+)
+from webchat.protocol.json_schema import schema_of
+from webchat.protocol.server_frames import ANSWERS, EVENTS, type_of
+from webchat.validation_messages import validation_message
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / schemas.PAGE
+DOCS = ROOT / schema_docs.PAGE
 KIB_64 = 65_536
 
 
@@ -106,22 +113,22 @@ def test_size_is_counted_in_bytes():
 
 def test_an_unknown_kind_of_problem_still_has_words():
     assert (
-        sentence_for([{"type": "brand_new", "loc": ("body", "x")}])
+        validation_message([{"type": "brand_new", "loc": ("body", "x")}])
         == "Please correct: x is not valid."
     )
 
 
 def test_the_docs_have_todays_schemas():
     page = DOCS.read_text("utf-8")
-    assert schemas.refresh(page) == page, "run: python -m webchat.schemas"
+    assert schema_docs.refresh(page) == page, "run: python -m webchat.protocol"
     documented = set(re.findall(r"^#### `(\w+)`$", page, flags=re.MULTILINE))
     frames = {schema_of(frame)["properties"]["type"]["const"] for frame in CLIENT_FRAMES}
     assert documented == frames | {type_of(frame) for frame in (*ANSWERS, *EVENTS)}
 
 
 def test_the_page_has_todays_constants_and_types():
-    script = (ROOT / wire_script.SCRIPT).read_text("utf-8")
-    assert wire_script.render() == script, "run: python -m webchat.schemas"
+    script = (ROOT / javascript_types.SCRIPT).read_text("utf-8")
+    assert javascript_types.render() == script, "run: python -m webchat.protocol"
     for frame in (*CLIENT_FRAMES, *ANSWERS, *EVENTS):
         name = schema_of(frame)["properties"]["type"]["const"]
         assert f'type: "{name}"' in script

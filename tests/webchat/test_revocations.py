@@ -12,9 +12,9 @@ from governance.doors import database_door
 from tests.webchat.sockets import Frame, Socket
 from turns.models import Turn
 from turns.services import ConversationSummary
-from webchat import tokens
+from webchat import api_tokens
 from webchat.models import ApiToken
-from webchat.protocol import CLIENT_FRAMES
+from webchat.protocol.client_frames import CLIENT_FRAMES
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -63,7 +63,7 @@ def watchers(transactional_db: None) -> Group:
 
 @pytest.fixture
 async def program(connect: Connect, person: User) -> Socket:
-    _, token = await database_door(tokens.issue)(user=person, name="script")
+    _, token = await database_door(api_tokens.issue)(user=person, name="script")
     return await connect(session=None, token=token, origin=None).open()
 
 

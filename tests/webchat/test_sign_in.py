@@ -21,7 +21,7 @@ from config.asgi import application
 from governance.doors import database_door
 from tests.support import eventually
 from tests.webchat.hashers import Workshop, workshop
-from webchat import tokens
+from webchat import api_tokens
 from webchat.addresses import client_address
 from webchat.sign_in import TooManySignIns, password_check
 
@@ -65,7 +65,7 @@ def sign_in(name: str, password: str = "wrong", *, page: str = "/login/", **meta
 @pytest.fixture
 async def api(site: None, person: User) -> AsyncIterator[httpx.AsyncClient]:
     """Return a program that has the person's token."""
-    _, token = await database_door(tokens.issue)(user=person, name="test")
+    _, token = await database_door(api_tokens.issue)(user=person, name="test")
     headers = {"Authorization": f"Bearer {token}"}
     transport = httpx.ASGITransport(app=application)
     async with httpx.AsyncClient(

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 
-from webchat import tokens
+from webchat import api_tokens
 
 
 class Command(BaseCommand):
@@ -29,6 +29,6 @@ class Command(BaseCommand):
         if user is None:
             raise CommandError(f"There is no active user {username!r}.")
         where = f"manage.py issue_token (uid {os.getuid()})"
-        row, token = tokens.issue(user=user, name=name[:100], where=where)
+        row, token = api_tokens.issue(user=user, name=name[:100], where=where)
         self.stderr.write(f"“{row.name}” for {username}; revoke it in the admin under API tokens.")
         self.stdout.write(token)

@@ -1,6 +1,6 @@
 /**
  * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.schemas` from `webchat/frames.py` and `webchat/protocol.py`: change those.
+ * Made by `python -m webchat.protocol` from `webchat/protocol/server_frames.py` and `webchat/protocol/client_frames.py`: change those.
  */
 
 export const PROTOCOL_VERSION = 1;

@@ -1,6 +1,6 @@
 /** A person's decision on a call: what was asked and how it was answered, as the page knows it. */
 
-import { visible } from "./visible.js";
+import { visible } from "./hidden_characters.js";
 
 /** @typedef {import("./types.js").Approval} Approval */
 /** @typedef {import("./types.js").Call} Call */

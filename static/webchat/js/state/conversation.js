@@ -2,7 +2,7 @@
 
 import { Backoff } from "../net/backoff.js";
 import { Connection } from "../net/connection.js";
-import { fetchEarlier } from "../net/earlier.js";
+import { fetchEarlier } from "../net/fetch_earlier.js";
 import { disagreement, GRACE_MS } from "./heartbeat.js";
 import { activeTurn, INITIAL_STATE, reduce } from "./reducer.js";
 import { isStopUnderWay } from "./status.js";

@@ -4,7 +4,7 @@
  */
 
 import { nameOf } from "./calls.js";
-import { firstPosition, withEarlier } from "./earlier.js";
+import { firstPosition, withEarlier } from "./earlier_messages.js";
 import { answered, askFor, notify, refuse, settleMessage, settleOperation, settlePending } from "./operations.js";
 import { withOverview } from "./overview.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";

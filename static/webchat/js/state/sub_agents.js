@@ -1,6 +1,6 @@
 /** Sub-agents: who works for a call, and what they report. */
 
-import { visible } from "./visible.js";
+import { visible } from "./hidden_characters.js";
 
 /** @typedef {import("./types.js").SubAgent} SubAgent */
 /** @typedef {import("./types.js").ReportItem} ReportItem */

@@ -25,7 +25,7 @@ import {
   withNotice,
   withoutRetry,
 } from "./turns.js";
-import { visible } from "./visible.js";
+import { visible } from "./hidden_characters.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */

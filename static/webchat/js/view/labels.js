@@ -2,7 +2,7 @@
 
 import { MAIN_ARGUMENTS } from "../net/wire.js";
 import { isStillStopping, tierOf } from "../state/status.js";
-import { visible } from "../state/visible.js";
+import { visible } from "../state/hidden_characters.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("../state/types.js").EndedBy} EndedBy */

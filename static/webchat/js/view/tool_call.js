@@ -2,7 +2,7 @@
 
 import { isAsked } from "../state/approval.js";
 import { canBeCancelled, canOnlyBeLeft, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "../state/status.js";
-import { visible } from "../state/visible.js";
+import { visible } from "../state/hidden_characters.js";
 import { ApprovalForm } from "./approval_form.js";
 import { element, icon, setText } from "./dom.js";
 import {

@@ -35,7 +35,7 @@ class RateLimit:
         return True
 
 
-class UserRates:
+class UserRateLimits:
     """The rates of many users. Who has done nothing for a minute is forgotten, so it does not grow."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,4 +65,4 @@ class UserRates:
             self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_idle}
 
 
-user_rates = UserRates()
+user_rate_limits = UserRateLimits()

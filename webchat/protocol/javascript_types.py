@@ -1,6 +1,6 @@
 """The protocol as a JavaScript module for the page: its constants, and the types of all frames in JSDoc.
 
-`python -m webchat.schemas` writes it, so that the page and the server cannot disagree about a name.
+`python -m webchat.protocol` writes it, so that the page and the server cannot disagree about a name.
 """
 
 import json
@@ -10,15 +10,16 @@ from typing import Any
 
 from governance import CallStatus, CancelReason
 from turns import MAIN_ARGUMENTS, TurnStatus
-from webchat.frame_schemas import schema_of, text_of
-from webchat.frames import ANSWERS, EVENTS
-from webchat.protocol import CLIENT_FRAMES, PROTOCOL_VERSION, CloseCode
+from webchat.protocol.client_frames import CLIENT_FRAMES
+from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
+from webchat.protocol.json_schema import schema_of, text_of
+from webchat.protocol.server_frames import ANSWERS, EVENTS
 
 SCRIPT = Path("static/webchat/js/net/wire.js")
 _WIDTH = 120
 _HEAD = """/**
  * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.schemas` from `webchat/frames.py` and `webchat/protocol.py`: change those.
+ * Made by `python -m webchat.protocol` from `webchat/protocol/server_frames.py` and `webchat/protocol/client_frames.py`: change those.
  */
 """
 _TYPES = {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { callFromQuestion, callFromWire } from "../../../static/webchat/js/state/calls.js";
-import { visible } from "../../../static/webchat/js/state/visible.js";
+import { visible } from "../../../static/webchat/js/state/hidden_characters.js";
 import { shortInput } from "../../../static/webchat/js/view/labels.js";
 import { asks, CLOCK, numbered, opened, START } from "../fixtures.js";
 

@@ -10,7 +10,7 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from tests.support import PATIENCE, eventually
 from turns.dispatch import hints
-from webchat.hints import ChannelLayerHints, process_group
+from webchat.wakeups import ChannelLayerWakeups, process_group
 
 
 def has_members(process_id: UUID) -> bool:
@@ -70,7 +70,7 @@ async def test_a_layer_that_is_away_is_listened_to_again(monkeypatch: Any):
 
 async def test_a_membership_is_renewed(monkeypatch: Any):
     monkeypatch.setattr(hints, "LISTEN_PAUSE", 0.01)
-    monkeypatch.setattr("webchat.hints.RENEWAL", 0.01)
+    monkeypatch.setattr("webchat.wakeups.MAX_LISTEN_TIME", 0.01)
     added: list[str] = []
     add = InMemoryChannelLayer.group_add
 
@@ -84,4 +84,4 @@ async def test_a_membership_is_renewed(monkeypatch: Any):
 
 
 def test_hints_in_memory_reach_no_other_process():
-    assert not ChannelLayerHints().is_shared
+    assert not ChannelLayerWakeups().is_shared

@@ -1,19 +1,18 @@
 """JSON Schemas of all frames, as Markdown: the part of `docs/protocol.md` that is made from the code.
 
-`python -m webchat.schemas` refreshes that page, and the module in which the chat page has the same frames as types.
+`python -m webchat.protocol` refreshes that page, and the module in which the chat page has the same frames as types.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from webchat import wire_script
-from webchat.frame_schemas import schema_of, text_of
-from webchat.frames import ANSWERS, EVENTS
-from webchat.protocol import CLIENT_FRAMES
+from webchat.protocol.client_frames import CLIENT_FRAMES
+from webchat.protocol.json_schema import schema_of, text_of
+from webchat.protocol.server_frames import ANSWERS, EVENTS
 
 PAGE = Path("docs/protocol.md")
-BEGIN = "<!-- schemas: made by `python -m webchat.schemas` -->"
+BEGIN = "<!-- schemas: made by `python -m webchat.protocol` -->"
 END = "<!-- end of schemas -->"
 
 
@@ -47,8 +46,3 @@ def _section(title: str, frames: tuple[type, ...]) -> Iterator[str]:
         yield f"#### `{schema['properties']['type']['const']}`\n"
         yield f"{text_of(frame)}\n"
         yield f'```json\n{{\n  "type": "object",\n  "properties": {{\n{fields}\n  }},\n  "required": {json.dumps(schema["required"])}\n}}\n```\n'
-
-
-if __name__ == "__main__":
-    PAGE.write_text(refresh(PAGE.read_text("utf-8")), "utf-8")
-    wire_script.SCRIPT.write_text(wire_script.render(), "utf-8")

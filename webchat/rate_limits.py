@@ -11,11 +11,11 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from webchat import sockets
+from webchat import open_sockets
 from webchat.conf import app_settings
 from webchat.exceptions import Refused
-from webchat.limits import user_rates
-from webchat.protocol import CancelTool, CancelTurn, ClientFrame
+from webchat.protocol.client_frames import CancelTool, CancelTurn, ClientFrame
+from webchat.sliding_window import user_rate_limits
 
 TOO_MANY_FRAMES = gettext_lazy("Too many frames in a minute. Wait a moment, then connect again.")
 TOO_MANY_SOCKETS = gettext_lazy(
@@ -23,22 +23,24 @@ TOO_MANY_SOCKETS = gettext_lazy(
 )
 
 
-def may_send(user_id: Any, frame: ClientFrame) -> bool:
+def may_send_frame(user_id: Any, frame: ClientFrame) -> bool:
     """Count a frame of a user's socket; return False if all of his sockets have sent too many."""
     if isinstance(frame, CancelTurn | CancelTool):
         return True
-    return user_rates.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
+    return user_rate_limits.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
 
 
-def may_open(user_id: Any) -> bool:
+def may_open_socket(user_id: Any) -> bool:
     """Return whether a user may have one more socket open here."""
-    return sockets.count_of(user_id) < app_settings.MAX_SOCKETS_PER_USER
+    return open_sockets.count_for_user(user_id) < app_settings.MAX_SOCKETS_PER_USER
 
 
-def check_posts(request: HttpRequest, user: AbstractBaseUser) -> None:
+def check_request_rate(request: HttpRequest, user: AbstractBaseUser) -> None:
     """Count a request that changes something, for its address alone. Raise `Refused` if there were too many."""
     if request.method != "POST":
         return
     address = request.resolver_match.route if request.resolver_match else ""
-    if not user_rates.allow(user.pk, f"POST {address}", limit=app_settings.MAX_POSTS_PER_MINUTE):
+    if not user_rate_limits.allow(
+        user.pk, f"POST {address}", limit=app_settings.MAX_POSTS_PER_MINUTE
+    ):
         raise Refused(429, "too_many_requests", _("Too many requests in a minute. Wait a moment."))

@@ -3,7 +3,6 @@
 Pure: no socket, no database. The shapes are also the source of the JSON Schemas in `docs/protocol.md`.
 """
 
-from enum import IntEnum
 from typing import Annotated, Literal, Self
 
 from django.utils.translation import gettext as _
@@ -19,21 +18,9 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from webchat.exceptions import ProtocolError
-from webchat.problems import sentence_for
+from webchat.validation_messages import validation_message
 
-PROTOCOL_VERSION = 1
 MAX_LIMIT_MS = 31_536_000_000  # a year: enough for everything, small enough for every database
-
-
-class CloseCode(IntEnum):
-    """Why a socket is closed; a client that comes back at once says so."""
-
-    RESTARTING = 1012
-    COMING_BACK = 4000
-    BAD_FIRST_FRAME = 4400
-    SIGNED_OUT = 4401
-    NO_SUCH_CONVERSATION = 4404
-    TOO_MANY = 4429
 
 
 def _without_nul(text: str) -> str:
@@ -218,4 +205,4 @@ def _explain(error: ValidationError) -> ProtocolError:
         )
     if kind in {"dict_type", "dataclass_type"}:
         return ProtocolError("invalid_frame", _("The frame must be a JSON object."))
-    return ProtocolError("invalid_field", sentence_for(errors, leave_out=_TYPES))
+    return ProtocolError("invalid_field", validation_message(errors, leave_out=_TYPES))

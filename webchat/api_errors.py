@@ -25,7 +25,7 @@ from turns.exceptions import (
     TurnsError,
 )
 from webchat.exceptions import CsrfFailed, Refused, SignedOut, UnsupportedMediaType
-from webchat.problems import sentence_for
+from webchat.validation_messages import validation_message
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def install(api: NinjaAPI) -> None:
     _answer(
         api,
         ValidationError,
-        lambda raised: error(422, "invalid_field", sentence_for(raised.errors)),
+        lambda raised: error(422, "invalid_field", validation_message(raised.errors)),
     )
     _answer(api, AuthenticationError, lambda _raised: signed_out("signed_out"))
     _answer(api, SignedOut, lambda raised: signed_out(raised.code))
@@ -100,7 +100,9 @@ def signed_out(code: str) -> JsonResponse:
     return response
 
 
-def in_json(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
+def with_json_errors(
+    patterns: Iterable[URLPattern | URLResolver],
+) -> list[URLPattern | URLResolver]:
     """Return the framework's URL patterns with views that say in JSON what is not found or not allowed."""
     return [
         URLPattern(known.pattern, _in_json(known.callback), known.default_args, known.name)

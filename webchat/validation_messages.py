@@ -24,7 +24,9 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
 _AROUND = {"body", "query", "path", "payload"}
 
 
-def sentence_for(errors: Iterable[Mapping[str, Any]], *, leave_out: Iterable[str] = ()) -> str:
+def validation_message(
+    errors: Iterable[Mapping[str, Any]], *, leave_out: Iterable[str] = ()
+) -> str:
     """Say in words which fields are wrong; nothing of what the client sent is repeated."""
     hidden = _AROUND | set(leave_out)
     parts = [_part(error, hidden) for error in errors]

@@ -11,7 +11,7 @@ from django.test import AsyncClient
 
 from tests.webchat.sockets import Socket
 from turns.services import ConversationSummary
-from webchat.limits import UserRates
+from webchat.sliding_window import UserRateLimits
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -114,7 +114,7 @@ async def test_every_post_is_limited_and_each_address_alone(
 
 def test_who_is_quiet_is_forgotten():
     now = 0.0
-    rates = UserRates(clock=lambda: now)
+    rates = UserRateLimits(clock=lambda: now)
     for user_id in range(100):
         assert rates.allow(user_id, "frames", limit=1)
     assert not rates.allow(7, "frames", limit=1)

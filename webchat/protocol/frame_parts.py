@@ -1,4 +1,4 @@
-"""Objects inside the frames that the server sends; described like the frames, in `webchat.frames`."""
+"""Objects inside the frames that the server sends; described like the frames, in `webchat.protocol.server_frames`."""
 
 from typing import Annotated, Literal
 

@@ -10,10 +10,10 @@ from turns.dispatch.hints import Heard
 from webchat import broadcast
 from webchat.conf import app_settings
 
-RENEWAL = 3_600.0  # seconds; a layer forgets a member of a group after a day
+MAX_LISTEN_TIME = 3_600.0  # seconds; a layer forgets a member of a group after a day
 
 
-class ChannelLayerHints:
+class ChannelLayerWakeups:
     """Sends a hint to a process's group, and hears those to this one."""
 
     @property
@@ -41,7 +41,7 @@ class ChannelLayerHints:
             async with asyncio.timeout(app_settings.LAYER_TIMEOUT):
                 await layer.group_add(group, channel)
             with suppress(TimeoutError):
-                async with asyncio.timeout(RENEWAL):
+                async with asyncio.timeout(MAX_LISTEN_TIME):
                     while True:
                         await layer.receive(channel)
                         await heard()

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from webchat import tokens
+from webchat import api_tokens
 from webchat.models import ApiToken, ApiTokenChange
 
 
@@ -30,8 +30,8 @@ def admin(db: None) -> Client:
 
 
 def test_a_token_stands_for_its_user_and_is_not_stored(user: User):
-    row, token = tokens.issue(user=user, name="script")
-    assert tokens.find_user(token) == user
+    row, token = api_tokens.issue(user=user, name="script")
+    assert api_tokens.find_user(token) == user
     row.refresh_from_db()
     assert row.sha256 == hashlib.sha256(token.encode()).hexdigest()
     assert token not in {str(value) for value in vars(row).values()}
@@ -62,35 +62,35 @@ def history() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("wrong", ["", "tk_", "tk_" + "x" * 43, "\ud800", "é"])
 def test_an_unknown_token_stands_for_nobody(user: User, wrong: str):
-    tokens.issue(user=user, name="script")
-    assert tokens.find_user(wrong) is None
+    api_tokens.issue(user=user, name="script")
+    assert api_tokens.find_user(wrong) is None
 
 
 def test_a_revoked_token_stands_for_nobody(user: User):
-    _, token = tokens.issue(user=user, name="script")
-    assert tokens.revoke(ApiToken.objects.all()) == 1
-    assert tokens.find_user(token) is None
-    assert tokens.revoke(ApiToken.objects.all()) == 0
+    _, token = api_tokens.issue(user=user, name="script")
+    assert api_tokens.revoke(ApiToken.objects.all()) == 1
+    assert api_tokens.find_user(token) is None
+    assert api_tokens.revoke(ApiToken.objects.all()) == 0
 
 
 def test_the_token_of_a_deactivated_user_stands_for_nobody(user: User):
-    _, token = tokens.issue(user=user, name="script")
+    _, token = api_tokens.issue(user=user, name="script")
     user.is_active = False
     user.save()
-    assert tokens.find_user(token) is None
+    assert api_tokens.find_user(token) is None
 
 
 def test_the_last_use_is_written_once_a_minute(user: User):
-    row, token = tokens.issue(user=user, name="script")
-    tokens.find_user(token)
+    row, token = api_tokens.issue(user=user, name="script")
+    api_tokens.find_user(token)
     row.refresh_from_db()
     first = row.last_used_at
     assert first is not None
-    tokens.find_user(token)
+    api_tokens.find_user(token)
     row.refresh_from_db()
     assert row.last_used_at == first
     ApiToken.objects.update(last_used_at=timezone.now() - timedelta(seconds=61))
-    tokens.find_user(token)
+    api_tokens.find_user(token)
     row.refresh_from_db()
     assert row.last_used_at >= first
 
@@ -106,7 +106,7 @@ def test_the_last_use_is_written_once_a_minute(user: User):
     ],
 )
 def test_the_header_is_read_as_browsers_and_programs_write_it(header: str, token: str | None):
-    assert tokens.bearer_of(header) == token
+    assert api_tokens.bearer_of(header) == token
 
 
 def test_the_admin_shows_a_new_token_once(admin: Client, user: User):
@@ -115,20 +115,20 @@ def test_the_admin_shows_a_new_token_once(admin: Client, user: User):
     )
     row = ApiToken.objects.get()
     token = shown_token(answer)
-    assert tokens.find_user(token) == user
+    assert api_tokens.find_user(token) == user
     page = admin.get(reverse("admin:webchat_apitoken_change", args=[row.pk])).content.decode()
     assert row.start in page
     assert token not in page
 
 
 def test_in_the_admin_a_token_can_be_revoked_but_not_edited_or_deleted(admin: Client, user: User):
-    row, token = tokens.issue(user=user, name="script")
+    row, token = api_tokens.issue(user=user, name="script")
     change = reverse("admin:webchat_apitoken_change", args=[row.pk])
     assert admin.post(change, {"name": "other", "user": user.pk}).status_code == 403
     assert admin.post(reverse("admin:webchat_apitoken_delete", args=[row.pk])).status_code == 403
     chosen = {"action": "revoke", "_selected_action": [row.pk]}
     admin.post(reverse("admin:webchat_apitoken_changelist"), chosen)
-    assert tokens.find_user(token) is None
+    assert api_tokens.find_user(token) is None
 
 
 def test_the_command_prints_a_token_for_a_user_and_nothing_else(
@@ -136,7 +136,7 @@ def test_the_command_prints_a_token_for_a_user_and_nothing_else(
 ):
     call_command("issue_token", "ada", "nightly report")
     printed = capsys.readouterr().out
-    assert tokens.find_user(printed.strip()) == user
+    assert api_tokens.find_user(printed.strip()) == user
     assert ApiToken.objects.get().name == "nightly report"
     for nobody in ("eve", ""):
         with pytest.raises(CommandError, match="no active user"):
@@ -152,7 +152,7 @@ def test_staff_make_tokens_for_themselves_only_whatever_they_send(
     assert "user" not in clerk.get(address).context["adminform"].form.fields
     form = {"name": "script", "user": User.objects.get(username=wanted).pk}
     answer = clerk.post(address, form, follow=True)
-    assert tokens.find_user(shown_token(answer)) == User.objects.get(username="clerk")
+    assert api_tokens.find_user(shown_token(answer)) == User.objects.get(username="clerk")
     assert ApiToken.objects.get().user.get_username() == "clerk"
 
 
@@ -161,10 +161,10 @@ def test_code_that_names_who_makes_a_token_makes_none_for_somebody_else(user: Us
     root = User.objects.create_superuser("root")
     for target in (user, root):
         with pytest.raises(PermissionDenied):
-            tokens.issue(user=target, name="x", by=other)
+            api_tokens.issue(user=target, name="x", by=other)
     assert not ApiToken.objects.exists()
     for maker, target in ((other, other), (root, other), (root, root)):
-        assert tokens.find_user(tokens.issue(user=target, name="x", by=maker)[1]) == target
+        assert api_tokens.find_user(api_tokens.issue(user=target, name="x", by=maker)[1]) == target
 
 
 def test_every_token_that_is_made_or_revoked_is_audited(admin: Client, user: User):
@@ -198,10 +198,10 @@ def test_a_token_of_the_command_is_audited_too(user: User, capsys: pytest.Captur
 def test_superusers_are_told_of_their_tokens_that_nobody_knows_who_made(admin: Client, user: User):
     root = User.objects.get(username="root")
     listed = reverse("admin:webchat_apitoken_changelist")
-    tokens.issue(user=root, name="known", by=root)
-    tokens.issue(user=user, name="of an ordinary user")
+    api_tokens.issue(user=root, name="known", by=root)
+    api_tokens.issue(user=user, name="of an ordinary user")
     assert "nobody wrote down" not in admin.get(listed).content.decode()
-    _, token = tokens.issue(user=root, name="old")
+    _, token = api_tokens.issue(user=root, name="old")
     ApiTokenChange.objects.filter(token__name__in=["old", "of an ordinary user"]).delete()
     clerk = staff("clerk", "view_apitoken", "change_apitoken")
     assert "nobody wrote down" not in clerk.get(listed).content.decode()
@@ -210,5 +210,5 @@ def test_superusers_are_told_of_their_tokens_that_nobody_knows_who_made(admin: C
     assert [row.name for row in found] == ["old"]
     chosen = {"action": "revoke", "_selected_action": [row.pk for row in found]}
     admin.post(f"{listed}?origin=unknown", chosen)
-    assert tokens.find_user(token) is None
+    assert api_tokens.find_user(token) is None
     assert "nobody wrote down" not in admin.get(listed).content.decode()

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from webchat.frame_parts import EndedBy, Late, Limit, Milliseconds, WaitsFor
-from webchat.protocol import PROTOCOL_VERSION
+from webchat.protocol.constants import PROTOCOL_VERSION
+from webchat.protocol.frame_parts import EndedBy, Late, Limit, Milliseconds, WaitsFor
 
 Outcome = Literal["accepted", "already_finished", "not_found", "denied", "not_cancellable"]
 Seq = Annotated[int, Field(ge=0)]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from ninja import Schema
 from pydantic import ConfigDict, Field, model_validator
 
-from webchat.protocol import (
+from webchat.protocol.client_frames import (
     ClientKey,
     Decision,
     LimitMs,

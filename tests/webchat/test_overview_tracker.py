@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from tests.webchat.sockets import Frame, Socket
 from turns import services
 from turns.services import ConversationSummary
-from webchat import frames, shapes
+from webchat import api_schemas
+from webchat.protocol import server_frames
 
 Connect = Callable[..., Socket]
 
@@ -23,7 +24,7 @@ def _waiting_is_asked_about(settings):
 
 async def overview(socket: Socket, when: Callable[[Frame], bool]) -> Frame:
     frame = await socket.read("overview", when)
-    TypeAdapter(frames.Overview).validate_python(frame)
+    TypeAdapter(server_frames.Overview).validate_python(frame)
     return frame
 
 
@@ -89,7 +90,7 @@ async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
         {"conversation_id": here, "standing": "asking", "asked_in": [here]}
     ]
     listed = (await browser.get("/api/conversations")).json()
-    TypeAdapter(shapes.ConversationsAnswer).validate_python(listed)
+    TypeAdapter(api_schemas.ConversationsAnswer).validate_python(listed)
     standing = {row["conversation_id"]: row for row in listed["conversations"]}
     assert (standing[here]["standing"], standing[here]["asked"]) == ("asking", 1)
     assert (standing[str(other.id)]["standing"], standing[str(other.id)]["asked"]) == (None, 0)

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from webchat import sockets
+from webchat import open_sockets
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ TRY_AGAIN = 1013
 _HARD_LIMIT = 4  # times the limits: nobody gets there who reads his answers
 
 
-class Outbox:
+class SendQueue:
     """A bounded queue of frames and, last, of a close code."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Outbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more frame may be offered; an empty outbox takes a frame of any size."""
+        """Whether one more frame may be offered; an empty send queue takes a frame of any size."""
         fits = (
             len(self._frames) < app_settings.OUTBOX_FRAMES
             and self._size < app_settings.OUTBOX_BYTES
@@ -55,7 +55,7 @@ class Outbox:
         """Queue an event if there is room; otherwise remember that this socket is behind."""
         if not self.has_room:
             if not self.is_behind:
-                sockets.fell_behind()
+                open_sockets.note_overflow()
             self.is_behind = True
             return False
         self.put(frame)

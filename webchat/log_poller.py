@@ -1,0 +1,109 @@
+"""Polls the database once for all open sockets of the process: the end of each log, the status of each conversation.
+
+The channel layer may lose messages. The next message shows the gap, but no message follows the last one of a turn.
+The heartbeat would find that gap late, because it queries for each socket and so must be rare.
+An event of this process starts a poll at once.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any, Protocol
+from uuid import UUID
+
+from turns import overviews, selectors
+from turns.overviews import Overview
+from webchat.conf import app_settings
+
+logger = logging.getLogger(__name__)
+
+MIN_INTERVAL = 0.5  # seconds between two polls
+# These events may change the status of a conversation.
+STATUS_EVENTS = frozenset(
+    {
+        "turn_queued",
+        "turn_start",
+        "turn_abort",
+        "turn_end",
+        "tool_approval",
+        "tool_decision",
+        "tool_result",
+        "conversation_parked",
+        "conversation_resumed",
+    }
+)
+
+
+class Subscriber(Protocol):
+    """An open socket."""
+
+    conversation_id: UUID
+    user_id: Any
+
+    async def catch_up_to(self, last_seq: int) -> None:
+        """Send the events up to `last_seq` that were not sent yet. Never raises."""
+        ...
+
+    def update_overview(self, overview: Overview) -> None:
+        """Send what the client does not know of this overview. Never raises."""
+        ...
+
+
+class LogPoller:
+    """Polls for the sockets of one event loop; its task lives as long as there is one."""
+
+    def __init__(self) -> None:
+        self._subscribers: set[Subscriber] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wakeup = asyncio.Event()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Add a socket, and poll now."""
+        self._subscribers.add(subscriber)
+        if self._task is None or self._task.done():
+            self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
+            self._task = asyncio.create_task(self._run(), name="log poller of the sockets")
+        self._wakeup.set()
+
+    async def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Remove a socket."""
+        self._subscribers.discard(subscriber)
+        if not self._subscribers and self._task is not None:
+            task, self._task = self._task, None
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def publish(self, _conversation_id: UUID, event: dict[str, Any]) -> None:
+        """Poll at once after an event that changes a status; this is a sink of the turns."""
+        if self._subscribers and self._loop is not None and event["type"] in STATUS_EVENTS:
+            with suppress(RuntimeError):  # the loop of the sockets is closed
+                self._loop.call_soon_threadsafe(self._wakeup.set)
+
+    async def poll(self) -> None:
+        """Query the database once, and pass the answers to all sockets."""
+        subscribers = tuple(self._subscribers)
+        conversation_ids = {subscriber.conversation_id for subscriber in subscribers}
+        seqs = await selectors.last_seqs(conversation_ids=conversation_ids)
+        for subscriber in subscribers:
+            await subscriber.catch_up_to(seqs.get(subscriber.conversation_id, 0))
+        user_ids = {subscriber.user_id for subscriber in subscribers}
+        overview = await overviews.look(owners=user_ids, conversations=conversation_ids)
+        for subscriber in subscribers:
+            subscriber.update_overview(overview)
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(app_settings.LOG_CHECK_INTERVAL):
+                    await self._wakeup.wait()
+            self._wakeup.clear()
+            try:
+                await self.poll()
+            except Exception:
+                logger.exception("What sockets have missed could not be asked for")
+            await asyncio.sleep(MIN_INTERVAL)
+
+
+log_poller = LogPoller()
