@@ -14,13 +14,8 @@ from governance.core.calls import (
     ToolCall,
     ToolOutcome,
 )
-from governance.core.cancellation import (
-    Cancellation,
-    CancellationToken,
-    Cancelled,
-    CancelReason,
-    CancelSource,
-)
+from governance.core.cancel_reasons import CancelReason, CancelSource
+from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from governance.core.checkpoints import checkpoint
 from governance.core.deadline import Deadline, DeadlineChange, Limit
 from governance.core.exceptions import (

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from governance.core.calls import CallStatus, Disposition, ErrorType
-from governance.core.cancellation import CancelReason, CancelSource
+from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.deadline import Limit
 from governance.core.policy import ApprovalRule, TimeoutSource
 
@@ -62,17 +62,6 @@ _LIMITS: Mapping[str, Any] = {
     Limit.TURN: _("the turn’s limit"),
     Limit.APPROVAL: _("the time to decide"),
 }
-_REASONS: Mapping[str, Any] = {
-    CancelReason.USER: _("a person"),
-    CancelReason.ADMIN: _("an administrator"),
-    CancelReason.PARENT: _("the turn that it worked for"),
-    CancelReason.DISCONNECT: _("nobody was connected"),
-    CancelReason.TIMEOUT: _("time limit"),
-    CancelReason.LOOP: _("went round in circles"),
-    CancelReason.SUPERSEDED: _("a newer call"),
-    CancelReason.SHUTDOWN: _("the server went down"),
-    CancelReason.ERROR: _("an error"),
-}
 _SOURCES: Mapping[str, Any] = {
     CancelSource.BUTTON: _("by button"),
     CancelSource.TYPED: _("typed"),
@@ -121,7 +110,7 @@ def limits() -> Choices:
 
 def cancel_reasons() -> Choices:
     """Return why something may have been ended."""
-    return choices(CancelReason, _REASONS)
+    return [(reason.value, _(reason.row.label)) for reason in CancelReason]
 
 
 def cancel_sources() -> Choices:

@@ -15,11 +15,11 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils.translation import gettext as _
 
-from governance import CancelReason, CancelSource, has_cancel_word, selectors
+from governance import CancelSource, has_cancel_word, selectors
 from governance.doors import database_door
 from governance.moments import ago, database_now
 from governance.storable import storable_text
-from turns import errands, log, sinks, spoken
+from turns import errands, log, sinks, spoken, wishes
 from turns.conf import app_settings
 from turns.core.events import EventType, TurnEvent
 from turns.core.turns import TurnStatus
@@ -137,7 +137,7 @@ def _has_others_open(row: Acknowledgement) -> bool:
         turn__is_detached=True,
         tool_id="",
         settled_at=None,
-        reason__in=(CancelReason.USER, CancelReason.ADMIN),
+        reason__in=wishes.BY_PEOPLE,
     )
     return others.exists()
 

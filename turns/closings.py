@@ -20,8 +20,7 @@ from governance import (
 )
 from governance.approvals import ApprovalRow
 from governance.selectors import CallRow
-from turns.core.ports import TurnEnding
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding, TurnStatus
 from turns.core.voice import in_voice
 from turns.models import Turn
 

@@ -18,12 +18,9 @@ from turns import acknowledgements, log, log_lines, messages, wishes
 from turns.calls import result_events
 from turns.closings import close_calls, owner_died
 from turns.core.events import EventType, TurnEvent
-from turns.core.ports import TurnEnding
-from turns.core.repairs import Repair, RepairCause, RepairKind
-from turns.core.runner import ending_of
-from turns.core.turns import LIVE_STATUSES, TurnStatus, check_move
-from turns.histories import repairs_event
-from turns.models import Repair as RepairRow
+from turns.core.repairs import CRASH, Cause, Repair, RepairKind
+from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, check_move, ending_of
+from turns.histories import record_repairs
 from turns.models import Turn
 from turns.news import News
 from turns.parking import park_if_deadly
@@ -110,30 +107,18 @@ def _record_repairs(
     unanswered = [call for call in closed if call.is_synthetic]
     if not unanswered or not owner_died(ending):
         return []
+    cause = Cause.of(CancelReason.ERROR) if ending.error_code else CRASH
     repairs = [
         Repair(
             tool_id=call.call_id,
             kind=RepairKind.MISSING_RESULT,
-            cause=RepairCause.ERROR if ending.error_code else RepairCause.CRASH,
+            cause=cause,
             turn_id=str(turn.pk),
             text=call.result,
         )
         for call in unanswered
     ]
-    RepairRow.objects.bulk_create(
-        RepairRow(
-            conversation_id=turn.conversation_id,
-            turn=turn,
-            tool_id=repaired.tool_id,
-            kind=repaired.kind.value,
-            cause=repaired.cause.value,
-            text=repaired.text,
-            found_when="recovery",
-            at=at,
-        )
-        for repaired in repairs
-    )
-    return [repairs_event(repairs)]
+    return [record_repairs(turn.conversation_id, repairs, found_when="recovery", at=at)]
 
 
 def _is_deadly(ending: TurnEnding) -> bool:

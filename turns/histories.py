@@ -3,20 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import pairwise
 from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
-from governance import CallStatus, Disposition, ToolCall
+from governance import CallStatus, CancelReason, Disposition, ToolCall
 from governance import repairs as call_repairs
 from governance import selectors as governance
 from turns import log
 from turns.core.events import EventType, TurnEvent
 from turns.core.history import repair, violations
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
-from turns.core.repairs import CauseOf, Repair, RepairCause, interruption_note
+from turns.core.repairs import CRASH, Cause, CauseOf, Repair, interruption_note
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.models import Conversation, Turn
 from turns.models import Message as MessageRow
@@ -71,11 +72,13 @@ def load_repaired(conversation_id: UUID, *, found_when: str) -> History:
         conversation = log.locked(conversation_id)
         ended, live = _rows(conversation)
         messages = _render(ended)
-        repaired = repair(messages, causes=_cause_of(ended))
+        repaired = repair(messages, cause_of=_cause_of(ended))
         events: list[log.WireEvent] = []
         if repaired.repairs:
             _write_back(ended, messages, repaired.messages)
-            events = _tell(conversation, ended, repaired.repairs, found_when=found_when)
+            at = timezone.now()
+            told = record_repairs(conversation_id, repaired.repairs, found_when=found_when, at=at)
+            events = log.append(conversation, ended[-1].turn_id, told, at=at)
             messages = _render(_rows(conversation)[0])
         messages += _live_part(live)
     return History(messages=tuple(messages), repairs=repaired.repairs, events=tuple(events))
@@ -167,47 +170,37 @@ def _cause_of(rows: Sequence[MessageRow]) -> CauseOf:
     causes = {
         str(row.turn_id): _cause(row.turn) for row in rows if row.turn.status not in LIVE_STATUSES
     }
-    return lambda _tool_id, turn_id: causes.get(turn_id or "")
+    return lambda turn_id: causes.get(turn_id or "", CRASH)
 
 
-def _cause(turn: Turn) -> RepairCause:
-    if turn.status == TurnStatus.INTERRUPTED and not turn.ended_by_reason:
-        return RepairCause.ERROR if turn.error_code else RepairCause.CRASH
-    try:
-        return RepairCause(turn.ended_by_reason)
-    except ValueError:
-        return RepairCause.ERROR if turn.status == TurnStatus.FAILED else RepairCause.CRASH
+def _cause(turn: Turn) -> Cause:
+    if turn.ended_by_reason:
+        return Cause.of(turn.ended_by_reason)
+    is_interrupted = turn.status == TurnStatus.INTERRUPTED
+    if turn.status == TurnStatus.FAILED or (is_interrupted and turn.error_code):
+        return Cause.of(CancelReason.ERROR)
+    return CRASH
 
 
-def _tell(
-    conversation: Conversation,
-    rows: Sequence[MessageRow],
-    repairs: Sequence[Repair],
-    *,
-    found_when: str,
-) -> list[log.WireEvent]:
-    """Write an audit row for each repair, and the event that tells of them."""
-    at = timezone.now()
+def record_repairs(
+    conversation_id: UUID, repairs: Sequence[Repair], *, found_when: str, at: datetime
+) -> TurnEvent:
+    """Write an audit row for each repair; return the event that tells clients of them."""
     RepairRow.objects.bulk_create(
         RepairRow(
-            conversation=conversation,
+            conversation_id=conversation_id,
             turn_id=UUID(repaired.turn_id) if repaired.turn_id else None,
             tool_id=repaired.tool_id[:200],
             kind=repaired.kind.value,
-            cause=repaired.cause.value,
+            cause=repaired.cause.name,
             text=repaired.text,
             found_when=found_when,
             at=at,
         )
         for repaired in repairs
     )
-    return log.append(conversation, rows[-1].turn_id, repairs_event(repairs), at=at)
-
-
-def repairs_event(repairs: Iterable[Repair]) -> TurnEvent:
-    """Return the event that tells clients of repairs."""
     listed = [
-        {"tool_id": repaired.tool_id, "kind": repaired.kind.value, "cause": repaired.cause.value}
+        {"tool_id": repaired.tool_id, "kind": repaired.kind.value, "cause": repaired.cause.name}
         for repaired in repairs
     ]
     return TurnEvent(type=EventType.HISTORY_REPAIRED, payload={"repairs": listed})

@@ -180,10 +180,9 @@ def just_cancelled(conversation_id: UUID, wish: CancelWish) -> UUID | None:
 def _ended_by_person(turns: Iterable[Turn]) -> CancelRequest | None:
     """Return the cancel of the first of these turns that a person has ended."""
     ids = [turn.pk for turn in turns]
-    by_people = (CancelReason.USER, CancelReason.ADMIN)
-    requests = CancelRequest.objects.filter(turn__in=ids, tool_id="", reason__in=by_people).exclude(
-        outcome=TurnStatus.COMPLETED
-    )
+    requests = CancelRequest.objects.filter(
+        turn__in=ids, tool_id="", reason__in=wishes.BY_PEOPLE
+    ).exclude(outcome=TurnStatus.COMPLETED)
     return min(requests, key=lambda request: ids.index(request.turn_id), default=None)
 
 

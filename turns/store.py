@@ -6,7 +6,8 @@ from uuid import UUID
 from governance import Decision, ToolOutcome, approvals, checkpoint
 from governance.doors import database_door, polling_door
 from turns import endings, scheduling, sinks, wishes
-from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
+from turns.core.ports import CancelOrder, ClaimedTurn
+from turns.core.turns import TurnEnding
 from turns.dispatch import hints
 from turns.lane import Urgency, lane
 from turns.news import tell

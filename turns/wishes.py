@@ -19,6 +19,8 @@ from turns.core.ports import CancelOrder
 from turns.models import CancelRequest, Turn
 from turns.signals import cancel_settled
 
+BY_PEOPLE = tuple(reason for reason in CancelReason if reason.row.is_by_person)
+
 
 def write(
     turn: Turn,

@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from governance.words import Choices, cancel_reasons, choices
-from turns.core.repairs import RepairCause, RepairKind
+from turns.core.repairs import CRASH, RepairKind
 from turns.core.turns import TurnStatus
 
 _STATUSES: Mapping[str, Any] = {
@@ -33,12 +33,6 @@ _KINDS: Mapping[str, Any] = {
     RepairKind.DUPLICATE_CALL: _("a second call of the same id was removed"),
     RepairKind.MOVED_CALL: _("a call was put behind the text"),
     RepairKind.EMPTY_MESSAGE: _("an empty message was removed"),
-}
-_CAUSES: Mapping[str, Any] = {
-    **dict(cancel_reasons()),
-    RepairCause.CRASH: _("its process was gone"),
-    RepairCause.SIBLING: _("another call of its step"),
-    RepairCause.NOT_STARTED: _("it was never started"),
 }
 _FOUND_WHEN: Mapping[str, Any] = {
     "recovery": _("when the process was found dead"),
@@ -69,7 +63,7 @@ def repair_kinds() -> Choices:
 
 def repair_causes() -> Choices:
     """Return why a repair may have been needed."""
-    return choices(RepairCause, _CAUSES)
+    return [(CRASH.name, _("its process was gone")), *cancel_reasons()]
 
 
 def found_when() -> Choices:

@@ -6,6 +6,8 @@ A name in braces is filled in by the script; `_one` and `_other` are chosen by t
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from governance import CancelReason
+
 CHAT_TEXTS: dict[str, Promise] = {
     # Numbers
     "seconds": _("{n} s"),
@@ -113,17 +115,9 @@ CHAT_TEXTS: dict[str, Promise] = {
     "limit_changed": _("limit changed to {limit}"),
     "limit_changed_by": _("limit changed to {limit} by {by}"),
     # Who ended it
-    "by_you": _("by you"),
+    **{f"by_{reason}": _(reason.row.on_page) for reason in CancelReason},
     "by_name": _("by {by}"),
-    "by_admin": _("by an admin"),
     "by_admin_named": _("by an admin ({by})"),
-    "by_parent": _("with the turn that asked for it"),
-    "by_disconnect": _("because nobody was connected"),
-    "by_timeout": _("it reached its time limit"),
-    "by_loop": _("because it was going round in circles"),
-    "by_superseded": _("in favour of a newer call"),
-    "by_shutdown": _("by a restart of the server"),
-    "by_error": _("after an error"),
     "by_restart": _("the server restarted; nothing more was done"),
     # The end of a turn
     "turn_cancelled": _("Turn cancelled"),

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit
 from governance.core.exceptions import IllegalTransition
 

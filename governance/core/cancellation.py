@@ -10,37 +10,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Self
 
+from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.containment import contained
 
 logger = logging.getLogger(__name__)
-
-
-class CancelReason(StrEnum):
-    """Why something was cancelled; a closed set (glossary)."""
-
-    USER = "user"
-    ADMIN = "admin"
-    PARENT = "parent"
-    DISCONNECT = "disconnect"
-    TIMEOUT = "timeout"
-    LOOP = "loop"
-    SUPERSEDED = "superseded"
-    SHUTDOWN = "shutdown"
-    ERROR = "error"
-
-
-class CancelSource(StrEnum):
-    """By what means the request was made."""
-
-    BUTTON = "button"
-    TYPED = "typed"
-    VOICE = "voice"
-    API = "api"
-    ADMIN = "admin"
-    POLICY = "policy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

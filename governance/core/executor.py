@@ -15,7 +15,8 @@ from typing import Any
 from governance.core import outcomes
 from governance.core.admission import Admission
 from governance.core.calls import CallStatus, Disposition, ToolCall, ToolOutcome
-from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.deadline import Deadline, Limit
 from governance.core.exceptions import CallNotStarted, GovernanceError, MayStillRun
 from governance.core.invokers.coroutine import CoroutineInvoker

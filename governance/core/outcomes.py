@@ -11,7 +11,8 @@ import pydantic_core
 from governance.core import texts
 from governance.core.approvals import Decision, Verdict
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
-from governance.core.cancellation import Cancellation, Cancelled, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, Cancelled
 from governance.core.containment import contained
 from governance.core.deadline import Limit
 from governance.core.exceptions import (

@@ -1,19 +1,7 @@
 """What the model reads when a call has no ordinary result: what happened, who caused it, what to do next (A1)."""
 
-from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit
-
-_WHO = {
-    CancelReason.USER: "the user",
-    CancelReason.ADMIN: "an administrator",
-    CancelReason.PARENT: "the parent turn",
-    CancelReason.DISCONNECT: "the server, because nobody was connected any more",
-    CancelReason.TIMEOUT: "the server, because the turn ran out of time",
-    CancelReason.LOOP: "the loop detector, automatically",
-    CancelReason.SUPERSEDED: "a newer call of the same tool, automatically",
-    CancelReason.SHUTDOWN: "the server, which is shutting down",
-    CancelReason.ERROR: "the server, after an error in the turn",
-}
 
 
 def timeout_text(
@@ -58,7 +46,7 @@ def cancelled_text(
     is_started: bool = True,
 ) -> str:
     """Return the result of a call that was cancelled while it ran."""
-    first = f'[CANCELLED] Tool "{tool_name}" was cancelled by {_WHO[cancellation.reason]}.'
+    first = f'[CANCELLED] Tool "{tool_name}" was cancelled by {cancellation.reason.row.who}.'
     advice = "Do not call it again unless you are asked to; go on with the results that you have."
     fate = _fate(is_settled=is_settled, side_effects=side_effects, is_started=is_started)
     return _join(first, fate, advice, partial)
@@ -71,7 +59,7 @@ def abandoned_text(tool_name: str, cancellation: Cancellation) -> str:
 
 def not_started_text(tool_name: str, cancellation: Cancellation | None) -> str:
     """Return the result of a call that was cancelled before its body ran."""
-    by = f" It was cancelled by {_WHO[cancellation.reason]}." if cancellation else ""
+    by = f" It was cancelled by {cancellation.reason.row.who}." if cancellation else ""
     return f'[CANCELLED] Tool "{tool_name}" was not started.{by} It had no effect.'
 
 

@@ -16,7 +16,8 @@ from governance.core.calls import (
     LateSettlement,
     ToolOutcome,
 )
-from governance.core.cancellation import Cancellation, CancellationToken, CancelReason, CancelSource
+from governance.core.cancel_reasons import CancelReason, CancelSource
+from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.exceptions import IllegalTransition
 from governance.core.live import LiveCall
 from governance.core.policy import Policy, TimeoutSource

@@ -10,7 +10,8 @@ import pytest
 from governance import services
 from governance.core.approvals import Decision, Verdict
 from governance.core.calls import CallStatus, ToolCall
-from governance.core.cancellation import Cancellation, CancelReason, CancelSource
+from governance.core.cancel_reasons import CancelReason, CancelSource
+from governance.core.cancellation import Cancellation
 from governance.core.exceptions import IllegalTransition
 from governance.core.executor import Host, Timing, ToolExecutor
 from governance.core.policy import ApprovalRule

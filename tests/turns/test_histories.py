@@ -9,11 +9,13 @@ from django.db import connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from governance import Cancellation, CancelReason
 from tests.support import PATIENCE
 from tests.turns.rows import Planted, contents, result, said, use
 from turns import histories, log, selectors
 from turns.core.history import violations
 from turns.core.messages import Message, TextBlock
+from turns.core.turns import ending_of
 from turns.models import Event, Repair
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -75,22 +77,16 @@ def test_a_valid_history_is_unchanged_and_nothing_is_written(planted, django_ass
     ("turn", "cause", "words"),
     [
         ({"status": "interrupted"}, "crash", "the server ended unexpectedly"),
-        (
-            {"status": "cancelled", "ended_by_reason": "user"},
-            "user",
-            "the user cancelled it",
-        ),
-        (
-            {"status": "timed_out", "ended_by_reason": "timeout"},
-            "timeout",
-            "its time limit was reached",
-        ),
         ({"status": "failed"}, "error", "an internal error ended it"),
-        (
-            {"status": "interrupted", "ended_by_reason": "shutdown"},
-            "shutdown",
-            "the server was shut down",
-        ),
+        ({"status": "cancelled", "ended_by_reason": "newer"}, "newer", "it was cancelled"),
+        *[
+            (
+                {"status": ending_of(by).status, "ended_by_reason": by.reason},
+                by.reason,
+                by.reason.row.ended,
+            )
+            for by in (Cancellation(reason=reason) for reason in CancelReason)
+        ],
     ],
 )
 def test_a_call_without_a_row_is_answered_with_the_cause(planted, turn, cause, words):

@@ -21,8 +21,7 @@ from turns import endings, processes, queue, runtime, scheduling
 from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.loop_watch import LoopWatch
-from turns.core.ports import TurnEnding
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding, TurnStatus
 from turns.journal import DatabaseJournal
 from turns.models import Process, Turn
 from turns.news import News

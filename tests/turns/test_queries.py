@@ -12,8 +12,7 @@ from governance import ToolCall
 from tests.turns.rows import Planted, said, use
 from turns import endings, processes, progress, queue, scheduling, selectors, wishes
 from turns.core.chat_model import message_of
-from turns.core.ports import TurnEnding
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding, TurnStatus
 from turns.journal import DatabaseJournal
 from turns.processes import recovery
 from turns.progress import Report

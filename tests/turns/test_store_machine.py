@@ -36,9 +36,7 @@ from turns import endings, histories, log, processes, progress, queue, requests
 from turns.core.chat_model import message_of
 from turns.core.exceptions import Fenced
 from turns.core.history import violations
-from turns.core.ports import TurnEnding
-from turns.core.runner import ending_of
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding, TurnStatus, ending_of
 from turns.journal import DatabaseJournal
 from turns.models import CancelRequest, Conversation, Process, Turn
 from turns.news import News

@@ -1,8 +1,7 @@
 """The tokens of a turn: what its requests have cost, and what is left of its limit and of its family's."""
 
 from turns.core.chat_model import Reply, StopReason, Usage
-from turns.core.ports import TurnEnding
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding, TurnStatus
 
 
 class TokenBudget:

@@ -8,14 +8,14 @@ order. Leave the messages of a turn that is still running out: its open calls ar
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from types import MappingProxyType
 
 from turns.core.claims import CallKey, FoundResult, assign
 from turns.core.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from turns.core.repairs import (
+    CRASH,
+    Cause,
     CauseOf,
     Repair,
-    RepairCause,
     RepairKind,
     RepairRecord,
     interruption_note,
@@ -24,17 +24,16 @@ from turns.core.repairs import (
 from turns.core.validity import violations
 
 __all__ = [
+    "CRASH",
+    "Cause",
     "CauseOf",
     "Repair",
-    "RepairCause",
     "RepairKind",
     "RepairedHistory",
     "interruption_note",
     "repair",
     "violations",
 ]
-
-_NO_CAUSES: Mapping[str, RepairCause] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +47,15 @@ class RepairedHistory:
 def repair(
     messages: Sequence[Message],
     *,
-    causes: Mapping[str, RepairCause] | CauseOf = _NO_CAUSES,
-    default_cause: RepairCause = RepairCause.CRASH,
+    cause_of: CauseOf = lambda _turn_id: CRASH,
 ) -> RepairedHistory:
     """Return a valid history with all that was said and every real result that has its call.
 
-    `causes` tells why a call has no result: by its id, or called with its id and its turn's id.
+    `cause_of` tells why a call of a turn has no result.
     """
     if not violations(messages):
         return RepairedHistory(messages=tuple(messages))
-    record = RepairRecord(causes, default_cause=default_cause)
+    record = RepairRecord(cause_of)
     cleaned = list(chain.from_iterable(_clean(message, record) for message in messages))
     assigned = assign(cleaned, record)
     return RepairedHistory(
@@ -169,7 +167,7 @@ def _choose(results: Sequence[FoundResult], *, record: RepairRecord) -> FoundRes
 
 
 def _synthesise(call: ToolUseBlock, message: Message, *, record: RepairRecord) -> FoundResult:
-    text = synthetic_text(call.name, record.cause(call.id, message.turn_id))
+    text = synthetic_text(call.name, record.cause_of(message.turn_id))
     record.add(RepairKind.MISSING_RESULT, call.id, turn_id=message.turn_id, text=text)
     block = ToolResultBlock(tool_use_id=call.id, content=text, is_error=True, is_synthetic=True)
     return FoundResult(block=block, turn_id=message.turn_id)

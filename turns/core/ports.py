@@ -16,7 +16,7 @@ from governance import (
 )
 from turns.core.chat_model import Notice
 from turns.core.messages import Message
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +48,6 @@ class CancelOrder:
     cancellation: Cancellation
     tool_id: str = ""
     mode: str = "now"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnding:
-    """How a turn ended. `error_code` and `error_message` (a sentence for the person) where it failed."""
-
-    status: TurnStatus
-    cancellation: Cancellation | None = None
-    error_code: str = ""
-    error_message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """Repairs: what was wrong in a history, why, and what the model reads about it (H3, H5)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
+from typing import NamedTuple
 
+from governance import CancelReason
 from turns.core.marks import INTERRUPTED
 from turns.core.messages import ToolUseBlock
 
@@ -24,21 +25,22 @@ class RepairKind(StrEnum):
     EMPTY_MESSAGE = "empty_message"  # removed
 
 
-class RepairCause(StrEnum):
-    """Why a call has no result. The names shared with the cancel reasons mean the same."""
+class Cause(NamedTuple):
+    """Why a call has no result, or a turn no end of its own: a name for rows and the wire, a clause for the model."""
 
-    CRASH = "crash"
-    USER = "user"
-    ADMIN = "admin"
-    PARENT = "parent"
-    DISCONNECT = "disconnect"
-    TIMEOUT = "timeout"
-    LOOP = "loop"
-    SUPERSEDED = "superseded"
-    SHUTDOWN = "shutdown"
-    ERROR = "error"
-    SIBLING = "sibling"
-    NOT_STARTED = "not_started"
+    name: str
+    ended: str
+
+    @classmethod
+    def of(cls, reason: str) -> "Cause":
+        """Return the cause that a cancel for a reason is; a reason of a newer version still says that it was a cancel."""
+        known = (
+            CancelReason(reason).row.ended if reason in set(CancelReason) else "it was cancelled"
+        )
+        return cls(reason, known)
+
+
+CRASH = Cause("crash", "the server ended unexpectedly")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,78 +52,47 @@ class Repair:
 
     tool_id: str
     kind: RepairKind
-    cause: RepairCause
+    cause: Cause
     turn_id: str | None = None
     text: str = ""
 
 
-# Called with a call's id and its turn's id; None falls back to the default cause.
-CauseOf = Callable[[str, str | None], RepairCause | None]
+CauseOf = Callable[[str | None], Cause]  # called with a turn's id, if it is known
 
 
 class RepairRecord:
     """Collects the repairs of one run, each with its cause."""
 
-    def __init__(
-        self, causes: Mapping[str, RepairCause] | CauseOf, *, default_cause: RepairCause
-    ) -> None:
+    def __init__(self, cause_of: CauseOf) -> None:
         self.repairs: list[Repair] = []
-        self._causes = causes
-        self._default_cause = default_cause
-
-    def cause(self, tool_id: str, turn_id: str | None) -> RepairCause:
-        if isinstance(self._causes, Mapping):
-            return self._causes.get(tool_id, self._default_cause)
-        return self._causes(tool_id, turn_id) or self._default_cause
+        self.cause_of = cause_of
 
     def add(
         self, kind: RepairKind, tool_id: str = "", *, turn_id: str | None, text: str = ""
     ) -> None:
-        cause = self.cause(tool_id, turn_id)
+        cause = self.cause_of(turn_id)
         self.repairs.append(
             Repair(tool_id=tool_id, kind=kind, cause=cause, turn_id=turn_id, text=text)
         )
 
 
-# How it ended: the same words serve a call's synthetic result and the note about a turn. Only what
-# a person did is put down to a person; what the system did by itself says so (acceptance 78).
-_ENDED: Mapping[RepairCause, str] = MappingProxyType(
-    {
-        RepairCause.CRASH: "the server ended unexpectedly",
-        RepairCause.USER: "the user cancelled it",
-        RepairCause.ADMIN: "an administrator cancelled it",
-        RepairCause.PARENT: "the turn that it belongs to was cancelled",
-        RepairCause.DISCONNECT: "it was cancelled automatically, because nobody was connected",
-        RepairCause.TIMEOUT: "its time limit was reached",
-        RepairCause.LOOP: "it was halted automatically, because the same calls were repeated",
-        RepairCause.SUPERSEDED: "it was cancelled automatically, because a newer call replaced it",
-        RepairCause.SHUTDOWN: "the server was shut down",
-        RepairCause.ERROR: "an internal error ended it",
-        RepairCause.SIBLING: "it was cancelled automatically, because a call beside it failed",
-        RepairCause.NOT_STARTED: "it was cancelled before it was started",
-    }
-)
-
-
-def synthetic_text(name: str, cause: RepairCause) -> str:
+def synthetic_text(name: str, cause: Cause) -> str:
     """Return the result that stands in for one that was never recorded."""
-    if cause is RepairCause.NOT_STARTED:
-        return f'[CANCELLED] Tool "{name}" was not started.'
     return (
-        f'[INTERRUPTED] Tool "{name}": {_ENDED[cause]}; no result was recorded; '
+        f'[INTERRUPTED] Tool "{name}": {cause.ended}; no result was recorded; '
         "it may or may not have run. Check its effects before you call it again."
     )
 
 
 def interruption_note(
-    cause: RepairCause,
+    cause: Cause,
     *,
     indeterminate: Sequence[ToolUseBlock] = (),
     settled: Sequence[ToolUseBlock] = (),
     not_started: Sequence[ToolUseBlock] = (),
 ) -> str:
     """Return what the next turn's prompt says about a turn that did not reach its end (H5)."""
-    lines = [f"{INTERRUPTED} did not reach its end: {_ENDED[cause]}."]
+    lines = [f"{INTERRUPTED} did not reach its end: {cause.ended}."]
     if indeterminate:
         lines.append(
             f"May have run in part or whole, check before repeating: {_list(indeterminate)}."

@@ -28,10 +28,10 @@ from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.marks import TIME_IS_UP
 from turns.core.messages import Message, TextBlock, ToolResultBlock
 from turns.core.places import only_waits
-from turns.core.ports import ClaimedTurn, TurnEnding, TurnJournal
+from turns.core.ports import ClaimedTurn, TurnJournal
 from turns.core.step_approver import StepApprover
 from turns.core.step_observer import StepObserver
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding, TurnStatus, ending_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +40,6 @@ REPORT_REQUEST = (
     "for: what you have done, what you have found, and what is missing."
 )
 
-_STATUS_BY_REASON = {
-    CancelReason.TIMEOUT: TurnStatus.TIMED_OUT,
-    CancelReason.SHUTDOWN: TurnStatus.INTERRUPTED,
-    CancelReason.ERROR: TurnStatus.FAILED,
-}
 _COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 
 
@@ -67,12 +62,6 @@ class Cast:
     report_grace: float = 0.0
     approval: ApprovalRule = ApprovalRule.NEVER
     notices: tuple[Notice, ...] = ()
-
-
-def ending_of(cancellation: Cancellation) -> TurnEnding:
-    """Return the ending of a turn that was cancelled for this reason."""
-    status = _STATUS_BY_REASON.get(cancellation.reason, TurnStatus.CANCELLED)
-    return TurnEnding(status=status, cancellation=cancellation)
 
 
 class TurnRunner:

@@ -95,4 +95,4 @@ class StepObserver:
 def _was_stopped(outcome: ToolOutcome) -> bool:
     """Whether something that the model cannot help ended the call: a person, a parent turn, the server."""
     by = outcome.ended_by
-    return by is not None and by.reason not in (CancelReason.TIMEOUT, CancelReason.LOOP)
+    return by is not None and not by.reason.row.is_avoidable

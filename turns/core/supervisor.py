@@ -23,10 +23,10 @@ from governance.logs import bind
 from turns.core.exceptions import Fenced, NotStored, TurnRefused
 from turns.core.live import LiveTurn
 from turns.core.places import Places
-from turns.core.ports import ClaimedTurn, TurnEnding, TurnStore
+from turns.core.ports import ClaimedTurn, TurnStore
 from turns.core.rounds import begin_rounds
-from turns.core.runner import TurnRunner, ending_of
-from turns.core.turns import TurnStatus
+from turns.core.runner import TurnRunner
+from turns.core.turns import TurnEnding, TurnStatus, ending_of
 
 logger = logging.getLogger(__name__)
 

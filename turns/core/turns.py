@@ -1,9 +1,10 @@
-"""The statuses of a turn and the moves that are allowed between them."""
+"""The statuses of a turn, the moves that are allowed between them, and how a turn ends."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
-from governance import IllegalTransition
+from governance import Cancellation, IllegalTransition
 
 
 class TurnStatus(StrEnum):
@@ -38,3 +39,19 @@ def check_move(before: TurnStatus, after: TurnStatus) -> None:
     """Raise `IllegalTransition` unless `after` may follow `before`."""
     if after not in ALLOWED_MOVES.get(before, frozenset()):
         raise IllegalTransition(f"A turn cannot go from {before!r} to {after!r}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnding:
+    """How a turn ended. `error_code` and `error_message` (a sentence for the person) where it failed."""
+
+    status: TurnStatus
+    cancellation: Cancellation | None = None
+    error_code: str = ""
+    error_message: str = ""
+
+
+def ending_of(cancellation: Cancellation) -> TurnEnding:
+    """Return the ending of a turn that was cancelled for this reason."""
+    status = TurnStatus(cancellation.reason.row.turn_status)
+    return TurnEnding(status=status, cancellation=cancellation)

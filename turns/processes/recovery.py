@@ -14,9 +14,7 @@ from django.db.models import Q, QuerySet
 from governance import Cancellation, CancelReason
 from governance.moments import ago
 from turns import acknowledgements, leftovers, processes
-from turns.core.ports import TurnEnding
-from turns.core.runner import ending_of
-from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, ending_of
 from turns.endings import end_turn
 from turns.models import Process, Turn
 from turns.news import News

@@ -115,7 +115,7 @@ def _reason(turn: Turn) -> str:
             limit = format_duration(turn.turn_timeout_ms) if turn.turn_timeout_ms else ""
             return f"ran out of its time{f' ({limit})' if limit else ''} and was ended."
         case TurnStatus.CANCELLED:
-            return f"was cancelled by {_WHO.get(turn.ended_by_reason, 'the server')}."
+            return f"was cancelled by {CancelReason(turn.ended_by_reason).row.who}."
         case TurnStatus.FAILED:
             return f"failed: {turn.error_message or 'something went wrong.'}"
         case _:
@@ -128,12 +128,3 @@ def _cancellation(turn: Turn) -> Cancellation:
         source=CancelSource(turn.ended_by_source),
         by=turn.ended_by_name,
     )
-
-
-_WHO = {
-    CancelReason.USER.value: "the user",
-    CancelReason.ADMIN.value: "an administrator",
-    CancelReason.PARENT.value: "the turn that it worked for",
-    CancelReason.DISCONNECT.value: "the server, because nobody was connected any more",
-    CancelReason.LOOP.value: "the loop detector, automatically",
-}

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from governance.core.calls import Progress
-from governance.core.cancellation import Callback, Cancellation, CancellationToken, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Callback, Cancellation, CancellationToken
 from governance.core.tools import ToolContext
 
 Send = Callable[[dict[str, Any]], None]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.core.cancellation import Cancellation, CancellationToken, Cancelled, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from tests.governance.core.support import BY_PARENT, BY_USER, settle
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.scopes import NANOSECONDS, ActiveWork, ScopeKind, ScopeRegistry
 
 BY_USER = Cancellation(reason=CancelReason.USER)

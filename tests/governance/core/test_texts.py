@@ -3,7 +3,8 @@
 import pytest
 
 from governance.core import texts
-from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit
 
 

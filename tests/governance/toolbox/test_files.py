@@ -5,7 +5,8 @@ import stat
 
 import pytest
 
-from governance.core.cancellation import Cancellation, Cancelled, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, Cancelled
 from governance.core.exceptions import GovernanceError, ToolFailed
 from governance.core.tools import Concurrency, Isolation
 from governance.toolbox.workspace import Workspace

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from governance.core.calls import CallStatus, Disposition, ErrorType, ToolCall
-from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation
 from governance.core.executor import ToolExecutor
 from governance.core.policy import TimeoutSource
 from governance.core.ports import Host

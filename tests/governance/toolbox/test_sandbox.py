@@ -18,7 +18,8 @@ import pytest
 
 from governance import toolbox
 from governance.core.calls import CallStatus, Disposition, ToolCall
-from governance.core.cancellation import Cancellation, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation
 from governance.core.exceptions import ToolFailed
 from governance.core.executor import ToolExecutor
 from governance.core.ports import Host

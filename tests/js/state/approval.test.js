@@ -113,7 +113,7 @@ test("a question is announced at once, and once", () => {
 
 test("who decided is told in words", () => {
   const texts = {
-    by_you: "by you",
+    by_user: "by you",
     by_name: "by {by}",
     verdict_approved: "Allowed {who}",
     verdict_remembered: "Allowed {who} for this conversation",

@@ -14,7 +14,7 @@ const i18n = new I18n(
     say_calls_ended_other: "{n} tools finished",
     say_slow: "{tool} since {seconds} s",
     call_cancelled_after: "cancelled {by}",
-    by_you: "by you",
+    by_user: "by you",
     turn_cancelled: "Turn cancelled",
     turn_failed: "Turn failed",
     turn_failed_detail: "sorry",

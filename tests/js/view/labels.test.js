@@ -44,7 +44,7 @@ const i18n = new I18n(
     stopping_later: "Will be cancelled when connected",
     limit_none: "no limit",
     limit_override: "admin limit for this tool",
-    by_you: "by you",
+    by_user: "by you",
     by_name: "by {by}",
     by_admin: "by an admin",
     by_admin_named: "by an admin ({by})",

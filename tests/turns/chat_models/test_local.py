@@ -25,7 +25,7 @@ from turns.core.chat_model import (
     Usage,
     message_of,
 )
-from turns.core.history import RepairCause, interruption_note, repair
+from turns.core.history import Cause, interruption_note, repair
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from turns.core.turns import TurnStatus
 from turns.testing import RecordingJournal
@@ -152,7 +152,7 @@ class TestHistories:
             said("Half an ans", role="assistant"),
             said("run c"),
         ]
-        repaired = repair(history, default_cause=RepairCause.USER)
+        repaired = repair(history)
 
         (call,) = (await reply_to(request_for(*repaired.messages))).calls(scope="")
 
@@ -227,7 +227,7 @@ class TestTalk:
 
     async def test_the_note_on_an_interrupted_turn_is_passed_on(self):
         note = interruption_note(
-            RepairCause.USER, indeterminate=[ToolUseBlock(id="call_1_1", name="exec")]
+            Cause.of(CancelReason.USER), indeterminate=[ToolUseBlock(id="call_1_1", name="exec")]
         )
 
         message = Message(role="user", content=(TextBlock(text=note), TextBlock(text="so?")))

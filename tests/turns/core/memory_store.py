@@ -5,7 +5,8 @@ from uuid import UUID
 
 from governance import Decision, ToolOutcome
 from tests.support import PATIENCE
-from turns.core.ports import CancelOrder, ClaimedTurn, TurnEnding
+from turns.core.ports import CancelOrder, ClaimedTurn
+from turns.core.turns import TurnEnding
 
 
 class MemoryStore:

@@ -24,7 +24,7 @@ def test_a_call_without_result_gets_a_flagged_error_result_directly_behind_it():
     assert (added.tool_results[0].is_synthetic, added.tool_results[0].is_error) == (True, True)
     assert repaired.messages[3] is HELLO
     (item,) = repaired.repairs
-    assert (item.tool_id, item.kind, item.cause, item.turn_id) == (
+    assert (item.tool_id, item.kind, item.cause.name, item.turn_id) == (
         "a",
         "missing_result",
         "crash",

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from governance import CancelReason
 from tests.turns.core.histories import HELLO, assistant, call, result, text, user
-from turns.core.history import RepairCause, RepairKind, repair, violations
+from turns.core.history import CRASH, Cause, RepairKind, repair, violations
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 IDS = st.sampled_from(["a", "b", "c"])
@@ -205,9 +206,9 @@ class Journal(RuleBasedStateMachine):
     def record_result_of_nothing(self):
         self.messages.append(user(result("nobody"), turn=self.turn_id))
 
-    @rule(cause=st.sampled_from(RepairCause))
+    @rule(cause=st.sampled_from([CRASH, *map(Cause.of, CancelReason)]))
     def crash_and_restart(self, cause):
-        self.messages = list(repair(self.messages, default_cause=cause).messages)
+        self.messages = list(repair(self.messages, cause_of=lambda turn: cause).messages)
 
     @invariant()
     def every_call_has_its_own_result(self):

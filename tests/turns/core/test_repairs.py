@@ -2,57 +2,55 @@
 
 import pytest
 
+from governance import CancelReason
 from tests.turns.core.histories import assistant, call
-from turns.core.history import RepairCause, interruption_note, repair
+from turns.core.history import CRASH, Cause, interruption_note, repair
+
+BY_USER = Cause.of(CancelReason.USER)
+CAUSES = [CRASH, *map(Cause.of, CancelReason)]
 
 
-@pytest.mark.parametrize("cause", set(RepairCause) - {RepairCause.NOT_STARTED})
+def text_of(cause):
+    return repair([assistant(call("a", "exec"))], cause_of=lambda turn: cause).repairs[0].text
+
+
+@pytest.mark.parametrize("cause", CAUSES)
 def test_a_synthetic_result_says_that_the_call_may_have_run(cause):
-    words = repair([assistant(call("a", "exec"))], default_cause=cause).repairs[0].text
-    assert words.startswith('[INTERRUPTED] Tool "exec"')
-    assert "no result was recorded; it may or may not have run" in words
+    assert text_of(cause).startswith('[INTERRUPTED] Tool "exec"')
+    assert "no result was recorded; it may or may not have run" in text_of(cause)
 
 
-def test_a_call_that_never_started_is_said_not_to_have_started():
-    words = (
-        repair([assistant(call("a", "exec"))], causes={"a": RepairCause.NOT_STARTED})
-        .repairs[0]
-        .text
-    )
-    assert words == '[CANCELLED] Tool "exec" was not started.'
-
-
-@pytest.mark.parametrize("cause", RepairCause)
+@pytest.mark.parametrize("cause", CAUSES)
 def test_only_what_the_user_did_is_put_down_to_the_user(cause):
-    words = repair([assistant(call("a"))], default_cause=cause).repairs[0].text
-    assert ("user" in words) == (cause is RepairCause.USER)
+    assert ("user" in text_of(cause)) == (cause == BY_USER)
 
 
-@pytest.mark.parametrize("cause", [RepairCause.SIBLING, RepairCause.LOOP, RepairCause.SUPERSEDED])
-def test_what_the_system_did_by_itself_is_worded_as_automatic(cause):
-    assert "automatically" in repair([assistant(call("a"))], default_cause=cause).repairs[0].text
+@pytest.mark.parametrize(
+    "reason", [CancelReason.DISCONNECT, CancelReason.LOOP, CancelReason.SUPERSEDED]
+)
+def test_what_the_system_did_by_itself_is_worded_as_automatic(reason):
+    assert "automatically" in text_of(Cause.of(reason))
 
 
 def test_each_cause_has_words_of_its_own():
-    words = {
-        repair([assistant(call("a"))], default_cause=cause).repairs[0].text for cause in RepairCause
-    }
-    assert len(words) == len(RepairCause)
+    assert len({text_of(cause) for cause in CAUSES}) == len(CAUSES)
 
 
-def test_causes_are_looked_up_by_id_or_by_id_and_turn():
+def test_a_reason_of_a_newer_version_is_told_as_a_cancel_and_not_as_a_crash():
+    cause = Cause.of("moon_phase")
+    assert cause.name == "moon_phase"
+    assert '"exec": it was cancelled; no result was recorded' in text_of(cause)
+
+
+def test_causes_are_looked_up_by_turn():
     history = [assistant(call("a"), turn="t1"), assistant(call("a"), call("b"), turn="t2")]
-    by_id = repair(history, causes={"a": RepairCause.USER}, default_cause=RepairCause.TIMEOUT)
-    assert [item.cause for item in by_id.repairs] == ["user", "user", "timeout"]
-    by_turn = repair(
-        history, causes=lambda id, turn: RepairCause.ADMIN if (id, turn) == ("a", "t2") else None
-    )
-    assert [item.cause for item in by_turn.repairs] == ["crash", "admin", "crash"]
+    repaired = repair(history, cause_of=lambda turn: BY_USER if turn == "t2" else CRASH)
+    assert [item.cause.name for item in repaired.repairs] == ["crash", "user", "user"]
 
 
 def test_the_note_says_why_and_which_calls_may_have_run():
     note = interruption_note(
-        RepairCause.USER,
+        BY_USER,
         indeterminate=[call("c1", "exec"), call("c2", "web_fetch")],
         settled=[call("c3", "read_file")],
         not_started=[call("c4", "write_file")],
@@ -66,7 +64,7 @@ def test_the_note_says_why_and_which_calls_may_have_run():
 
 
 def test_the_note_of_a_turn_without_calls_is_one_sentence():
-    note = interruption_note(RepairCause.CRASH)
+    note = interruption_note(CRASH)
     assert (
         note
         == "[INTERRUPTED] The previous turn did not reach its end: the server ended unexpectedly."

@@ -23,8 +23,7 @@ from tests.turns.sub_agents.stage import (
 )
 from tests.turns.support import Stage, in_database, row
 from turns import endings, log, processes, requests, runtime, services, wishes
-from turns.core.ports import TurnEnding
-from turns.core.turns import TurnStatus
+from turns.core.turns import TurnEnding, TurnStatus
 from turns.models import CancelRequest, Conversation, Turn
 from turns.processes import recovery
 from turns.requests import CancelWish

@@ -8,8 +8,7 @@ from tests.turns.rows import Planted, said
 from tests.turns.sub_agents.stage import carriers, cast, child, ended, running, spawn
 from tests.turns.support import Stage, in_database, row
 from turns import endings, processes, queue, requests, selectors
-from turns.core.ports import TurnEnding
-from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus
 from turns.models import Conversation, Message, Turn
 from turns.processes import recovery
 from turns.sub_agents import deliveries

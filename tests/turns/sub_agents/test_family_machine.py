@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from governance import Cancellation, CancelReason, CancelSource
 from tests.turns.support import TERMINAL, assert_protocol
 from turns import endings, log, processes, queue, requests
-from turns.core.ports import TurnEnding
-from turns.core.runner import ending_of
-from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
+from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnEnding, TurnStatus, ending_of
 from turns.models import CancelRequest, Conversation, Message, Process, Turn
 from turns.processes import recovery
 from turns.sub_agents import cascades, children, deliveries

@@ -62,7 +62,7 @@ export function stoppingLabel(i18n, stoppingAt, { now, frozenAt }) {
 export function verdictLabel(i18n, call, viewer) {
   const { decision = "", by = "", reason = "", remember = false } = call.approval ?? {};
   if (decision !== "approved" && decision !== "denied") return "";
-  const who = by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_you");
+  const who = by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_user");
   const said = i18n.text(remember ? "verdict_remembered" : `verdict_${decision}`, { who });
   return reason ? i18n.text("verdict_reason", { said, reason }) : said;
 }
@@ -108,7 +108,7 @@ export function byLabel(i18n, endedBy, viewer) {
     const named = reason === "admin" && by ? "by_admin_named" : `by_${reason}`;
     return i18n.has(named) ? i18n.text(named, { by }) : "";
   }
-  return by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_you");
+  return by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_user");
 }
 
 /** What a turn is told and goes on. */

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from governance.core.cancellation import Cancellation, CancellationToken, Cancelled, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from tests.governance.core.invokers.worker_calls import Call, released, run
 from tests.governance.core.process_table import runs, tagged
 from tests.support import PATIENCE, eventually

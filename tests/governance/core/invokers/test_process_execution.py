@@ -6,7 +6,8 @@ import time
 import pytest
 
 from governance.core.calls import CallStatus, Disposition, ToolCall
-from governance.core.cancellation import Cancellation, CancellationToken, CancelReason
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.executor import Host, ToolExecutor
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Isolation
