@@ -2,9 +2,9 @@
 
 import { CANCEL_REASONS } from "../net/wire.js";
 import { approvalFromWire } from "./approval.js";
+import { visible } from "./hidden_characters.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
-import { visible } from "./hidden_characters.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").EndedBy} EndedBy */

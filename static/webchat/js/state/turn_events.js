@@ -11,6 +11,7 @@ import {
   settleCall,
   waitsForFrom,
 } from "./calls.js";
+import { visible } from "./hidden_characters.js";
 import { isCallOver } from "./status.js";
 import { subAgentFrom } from "./sub_agents.js";
 import {
@@ -25,7 +26,6 @@ import {
   withNotice,
   withoutRetry,
 } from "./turns.js";
-import { visible } from "./hidden_characters.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */

@@ -1,8 +1,8 @@
 /** What the page says of a call or a turn, made from the state and the page's texts. */
 
 import { MAIN_ARGUMENTS } from "../net/wire.js";
-import { isStillStopping, tierOf } from "../state/status.js";
 import { visible } from "../state/hidden_characters.js";
+import { isStillStopping, tierOf } from "../state/status.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("../state/types.js").EndedBy} EndedBy */

@@ -1,8 +1,8 @@
 /** `<tool-call>`: the card of one tool call, with its clock, its limit, its progress and its Cancel button (V2). */
 
 import { isAsked } from "../state/approval.js";
-import { canBeCancelled, canOnlyBeLeft, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "../state/status.js";
 import { visible } from "../state/hidden_characters.js";
+import { canBeCancelled, canOnlyBeLeft, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "../state/status.js";
 import { ApprovalForm } from "./approval_form.js";
 import { element, icon, setText } from "./dom.js";
 import {
