@@ -169,6 +169,7 @@ async def test_a_page_whose_script_never_ends_is_told_and_another_one_can_be_ope
     desk.change(browser_action_timeout=0.5, browser_settle=0.2)
     server.pages["/"] = page("<script>onload = () => setTimeout(() => { for (;;) {} })</script>")
     await desk.fails("does not respond|did not work in time", "open", url=server.url())
+    desk.change(browser_action_timeout=PATIENCE)  # only the first page is slow by itself
     assert "Here you are" in await desk.call("open", url=server.url("/second"))
 
 
