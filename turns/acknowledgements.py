@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -21,8 +20,9 @@ from governance.moments import ago, database_now
 from governance.storable import storable_text
 from turns import errands, log, sinks, spoken, wishes
 from turns.conf import app_settings
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import CancelAcknowledged
 from turns.core.turns import TurnStatus
+from turns.core.wire import SaidAndAnswered
 from turns.models import Acknowledgement, CancelRequest, Turn
 
 logger = logging.getLogger(__name__)
@@ -76,9 +76,9 @@ def begin(answers: Iterable[int]) -> None:
         errands.send_off(_give(pk), name=f"acknowledgement {pk}")
 
 
-def of_turns(turn_ids: Iterable[UUID]) -> dict[UUID, list[dict[str, Any]]]:
+def of_turns(turn_ids: Iterable[UUID]) -> dict[UUID, list[SaidAndAnswered]]:
     """Return the answers that were given, by the turn that they are shown with."""
-    found: dict[UUID, list[dict[str, Any]]] = {}
+    found: dict[UUID, list[SaidAndAnswered]] = {}
     rows = Acknowledgement.objects.filter(turn__in=list(turn_ids), at__isnull=False)
     for row in rows.order_by("pk"):
         found.setdefault(row.turn_id, []).append(_payload(row))
@@ -164,9 +164,9 @@ def _store(pk: int, text: str) -> log.Batch | None:
         if not Acknowledgement.objects.filter(pk=pk, at=None).update(text=text, at=at):
             return None
         row.text, row.at = text, at
-        event = TurnEvent(type=EventType.CANCEL_ACKNOWLEDGED, payload=_payload(row))
+        event = CancelAcknowledged(**_payload(row))
         return conversation.pk, log.append(conversation, row.turn_id, event)
 
 
-def _payload(row: Acknowledgement) -> dict[str, Any]:
+def _payload(row: Acknowledgement) -> SaidAndAnswered:
     return {"text": row.text, "said": row.said, "source": row.source}

@@ -8,8 +8,9 @@ from governance import approvals as governance
 from governance.approvals import ApprovalRow
 from governance.storable import storable_json
 from turns import known_hosts
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import ToolApproval, ToolDecision, TurnEvent
 from turns.core.turns import TurnStatus
+from turns.core.wire import QuestionTerms
 from turns.models import Turn
 
 Events = list[TurnEvent]
@@ -67,30 +68,21 @@ def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
     return governance.decision_of(grant) if grant is not None else None
 
 
-def decision_event(row: ApprovalRow) -> TurnEvent:
+def decision_event(row: ApprovalRow) -> ToolDecision:
     """Return the event of a question that was decided."""
-    return TurnEvent(
-        type=EventType.TOOL_DECISION,
-        payload={
-            "tool_id": row.call_id,
-            "decision": row.decision,
-            "by": row.by_name,
-            "reason": row.reason,
-            "remember": row.remember,
-        },
+    return ToolDecision(
+        tool_id=row.call_id,
+        decision=row.decision,
+        by=row.by_name,
+        reason=row.reason,
+        remember=row.remember,
     )
 
 
 def describe(row: ApprovalRow, *, at: datetime) -> dict[str, Any]:
     """Return a question as the snapshot and the API show it with its call."""
     return {
-        "rule": row.rule,
-        "requested_at": row.requested_at.isoformat(),
-        "expires_at": row.expires_at.isoformat() if row.expires_at else None,
-        "expires_in_ms": _expires_in_ms(row, at=at),
-        "can_remember": row.rule == ApprovalRule.ONCE_PER_CONVERSATION,
-        "host": row.host,
-        "description": _description(row),
+        **_terms(row, at=at),
         "decision": row.decision or None,
         "decided_at": row.decided_at.isoformat() if row.decided_at else None,
         "by": row.by_name,
@@ -99,27 +91,26 @@ def describe(row: ApprovalRow, *, at: datetime) -> dict[str, Any]:
     }
 
 
-def _question_event(row: ApprovalRow, call: LiveCall) -> TurnEvent:
-    shown = describe(row, at=row.requested_at)
-    described = (
-        "rule",
-        "requested_at",
-        "expires_at",
-        "expires_in_ms",
-        "can_remember",
-        "host",
-        "description",
+def _question_event(row: ApprovalRow, call: LiveCall) -> ToolApproval:
+    return ToolApproval(
+        tool_id=call.id,
+        tool_name=call.call.tool_name,
+        input=storable_json(dict(call.call.input)),
+        position=call.call.position,
+        **_terms(row, at=row.requested_at),
     )
-    return TurnEvent(
-        type=EventType.TOOL_APPROVAL,
-        payload={
-            "tool_id": call.id,
-            "tool_name": call.call.tool_name,
-            "input": storable_json(dict(call.call.input)),
-            "position": call.call.position,
-            **{name: shown[name] for name in described},
-        },
-    )
+
+
+def _terms(row: ApprovalRow, *, at: datetime) -> QuestionTerms:
+    return {
+        "rule": row.rule,
+        "requested_at": row.requested_at.isoformat(),
+        "expires_at": row.expires_at.isoformat() if row.expires_at else None,
+        "expires_in_ms": _expires_in_ms(row, at=at),
+        "can_remember": row.rule == ApprovalRule.ONCE_PER_CONVERSATION,
+        "host": row.host,
+        "description": _description(row),
+    }
 
 
 def _expires_in_ms(row: ApprovalRow, *, at: datetime) -> int | None:

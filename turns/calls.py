@@ -10,13 +10,14 @@ from governance import approvals as governance_approvals
 from governance.approvals import ApprovalRow
 from governance.selectors import CallRow
 from turns import approvals
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import ToolQueued, ToolResult, ToolStart, ToolTimeout, TurnEvent
+from turns.core.wire import CallEnd, EndedBy
 from turns.models import Turn
 
 RESULT_LENGTH = 2_000
 
 
-def ended_by(row: Any) -> dict[str, str] | None:
+def ended_by(row: Any) -> EndedBy | None:
     """Return who ended a call or a turn, None where nobody did."""
     if not row.ended_by_reason:
         return None
@@ -103,10 +104,9 @@ def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None)
     return described
 
 
-def result_fields(row: CallRow) -> dict[str, Any]:
+def result_fields(row: CallRow) -> CallEnd:
     """Return how a call ended: the part that the `tool_result` event shares with the snapshot."""
     has_settled = row.late_kind not in ("", recorder.UNWATCHED)
-    late = {"kind": row.late_kind, "after_ms": row.late_after_ms} if has_settled else None
     return {
         "result": row.result[:RESULT_LENGTH],
         "is_error": row.is_error,
@@ -116,58 +116,57 @@ def result_fields(row: CallRow) -> dict[str, Any]:
         "duration_ms": row.duration_ms or 0,
         "ended_by": ended_by(row),
         "disposition": row.disposition,
-        "late": late,
+        "late": {"kind": row.late_kind, "after_ms": row.late_after_ms} if has_settled else None,
     }
 
 
-def queued_event(row: CallRow) -> TurnEvent:
+def queued_event(row: CallRow) -> ToolQueued:
     """Return the event of a call that has waited for a while, and for what."""
-    return TurnEvent(
-        type=EventType.TOOL_QUEUED,
-        payload={
-            "tool_id": row.call_id,
-            "tool_name": row.tool_name,
-            "waits_for": row.waits_for,
-            "concurrency": row.concurrency,
-        },
+    return ToolQueued(
+        tool_id=row.call_id,
+        tool_name=row.tool_name,
+        waits_for=row.waits_for,
+        concurrency=row.concurrency,
     )
 
 
-def start_event(row: CallRow) -> TurnEvent:
+def start_event(row: CallRow) -> ToolStart:
     """Return the event of a call that is about to run."""
-    return TurnEvent(
-        type=EventType.TOOL_START,
-        payload={
-            "tool_id": row.call_id,
-            "tool_name": row.tool_name,
-            "input": row.input,
-            "timeout_ms": row.timeout_ms,
-            "timeout_source": row.timeout_source,
-            "idle_timeout_ms": row.idle_timeout_ms or None,
-            "cancellable": True,
-            "interruptible": is_interruptible(row),
-            "concurrency": row.concurrency,
-            "position": row.position,
-            "expected_ms": _expected_ms(row.tool_name),
-            "asked_timeout_ms": row.asked_timeout_ms,
-        },
+    return ToolStart(
+        tool_id=row.call_id,
+        tool_name=row.tool_name,
+        input=row.input,
+        timeout_ms=row.timeout_ms,
+        timeout_source=row.timeout_source,
+        idle_timeout_ms=row.idle_timeout_ms or None,
+        cancellable=True,
+        interruptible=is_interruptible(row),
+        concurrency=row.concurrency,
+        position=row.position,
+        expected_ms=_expected_ms(row.tool_name),
+        asked_timeout_ms=row.asked_timeout_ms,
     )
 
 
 def result_events(row: CallRow) -> list[TurnEvent]:
     """Return the events of a call's end: its one `tool_result`, after a `tool_timeout` where it ran out of time."""
-    named = {"tool_id": row.call_id, "tool_name": row.tool_name}
-    events = []
-    if row.error_type == ErrorType.TIMEOUT:
-        is_idle = row.limit_reached == Limit.IDLE
-        ran_out = {
-            "timeout_ms": row.idle_timeout_ms if is_idle else row.timeout_ms,
-            "limit_reached": row.limit_reached or None,
-        }
-        events.append(TurnEvent(type=EventType.TOOL_TIMEOUT, payload={**named, **ran_out}))
-    payload = {**named, "step": row.step, "position": row.position, **result_fields(row)}
-    events.append(TurnEvent(type=EventType.TOOL_RESULT, payload=payload))
-    return events
+    result = ToolResult(
+        tool_id=row.call_id,
+        tool_name=row.tool_name,
+        step=row.step,
+        position=row.position,
+        **result_fields(row),
+    )
+    if row.error_type != ErrorType.TIMEOUT:
+        return [result]
+    is_idle = row.limit_reached == Limit.IDLE
+    timeout = ToolTimeout(
+        tool_id=row.call_id,
+        tool_name=row.tool_name,
+        timeout_ms=row.idle_timeout_ms if is_idle else row.timeout_ms,
+        limit_reached=row.limit_reached or None,
+    )
+    return [timeout, result]
 
 
 def _expected_ms(tool_name: str) -> int | None:

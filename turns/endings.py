@@ -17,7 +17,7 @@ from governance.selectors import CallRow
 from turns import acknowledgements, log, log_lines, messages, wishes
 from turns.calls import result_events
 from turns.closings import close_calls, owner_died
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import TurnEnd, TurnError, TurnEvent
 from turns.core.repairs import CRASH, Cause, Repair, RepairKind
 from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, check_move, ending_of
 from turns.histories import record_repairs
@@ -127,21 +127,20 @@ def _is_deadly(ending: TurnEnding) -> bool:
 
 
 def _last_words(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnEvent]:
-    events = []
+    events: list[TurnEvent] = []
     if ending.error_code:
-        failure = {"code": ending.error_code, "message": ending.error_message}
-        events.append(TurnEvent(type=EventType.ERROR, payload=failure))
+        events.append(TurnError(code=ending.error_code, message=ending.error_message))
     if ending.cancellation is not None:
         events.append(
             wishes.abort_event(ending.cancellation, descendants=cascades.reached(turn.pk))
         )
-    payload: dict[str, Any] = {
-        "status": ending.status.value,
-        "duration_ms": _duration_ms(turn, at=at),
-        "usage": turn.usage,
-        "error_code": ending.error_code or None,
-    }
-    return [*events, TurnEvent(type=EventType.TURN_END, payload=payload)]
+    end = TurnEnd(
+        status=ending.status.value,
+        duration_ms=_duration_ms(turn, at=at),
+        usage=turn.usage,
+        error_code=ending.error_code or None,
+    )
+    return [*events, end]
 
 
 def _write(turn: Turn, ending: TurnEnding, *, at: datetime, steps: int) -> None:

@@ -14,7 +14,7 @@ from governance import CallStatus, CancelReason, Disposition, ToolCall
 from governance import repairs as call_repairs
 from governance import selectors as governance
 from turns import log
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import HistoryRepaired
 from turns.core.history import repair, violations
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from turns.core.repairs import CRASH, Cause, CauseOf, Repair, interruption_note
@@ -184,7 +184,7 @@ def _cause(turn: Turn) -> Cause:
 
 def record_repairs(
     conversation_id: UUID, repairs: Sequence[Repair], *, found_when: str, at: datetime
-) -> TurnEvent:
+) -> HistoryRepaired:
     """Write an audit row for each repair; return the event that tells clients of them."""
     RepairRow.objects.bulk_create(
         RepairRow(
@@ -199,11 +199,12 @@ def record_repairs(
         )
         for repaired in repairs
     )
-    listed = [
-        {"tool_id": repaired.tool_id, "kind": repaired.kind.value, "cause": repaired.cause.name}
-        for repaired in repairs
-    ]
-    return TurnEvent(type=EventType.HISTORY_REPAIRED, payload={"repairs": listed})
+    return HistoryRepaired(
+        repairs=[
+            {"tool_id": repaired.tool_id, "kind": repaired.kind.value, "cause": repaired.cause.name}
+            for repaired in repairs
+        ]
+    )
 
 
 def _write_back(

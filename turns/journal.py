@@ -33,7 +33,7 @@ from turns import leftovers, log, messages, progress, sinks, wishes
 from turns.approvals import Asking, Concluding
 from turns.calls import queued_event, result_events, start_event
 from turns.core.chat_model import Notice
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import TextDelta, ToolDeadline, TurnError, TurnEvent, milliseconds
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message
 from turns.core.ports import ClaimedTurn, Prompt
@@ -105,14 +105,14 @@ class DatabaseJournal:
 
     async def publish_text(self, text: str, offset: int) -> None:
         """Push a delta: not stored, not numbered."""
-        delta = {
-            "type": EventType.TEXT_DELTA.value,
-            "turn_id": self._group,
-            "at": timezone.now().isoformat(),
-            "text": storable_text(text),
-            "offset": offset,
-        }
-        await sinks.publish(self._turn.conversation_id, [delta])
+        delta = TextDelta(
+            type="text_delta",
+            turn_id=self._group,
+            at=timezone.now().isoformat(),
+            text=storable_text(text),
+            offset=offset,
+        )
+        await sinks.publish(self._turn.conversation_id, [{**delta}])
         checkpoint("mid_stream")
 
     async def notify(self, notice: Notice) -> None:
@@ -245,10 +245,10 @@ def _save_reply(turn: Turn, step: int, message: Message, calls: Sequence[ToolCal
 
 
 def _notify(turn: Turn, notice: Notice) -> Events:
-    said: dict[str, Any] = {"code": notice.code, "message": notice.message}
-    if notice.wait is not None:
-        said |= {"reason": notice.reason, "wait_ms": round(notice.wait * 1000)}
-    return [TurnEvent(type=EventType.ERROR, payload=said)]
+    wait_ms = milliseconds(notice.wait)
+    return [
+        TurnError(code=notice.code, message=notice.message, reason=notice.reason, wait_ms=wait_ms)
+    ]
 
 
 def _note_queued(turn: Turn, items: Sequence[tuple[LiveCall, Obstacle]]) -> Events:
@@ -281,14 +281,14 @@ def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
         timeout_source=change.source.value,
         idle_timeout_ms=idle_timeout_ms,
     )
-    payload = {
-        "tool_id": call.id,
-        "timeout_ms": timeout_ms,
-        "idle_timeout_ms": idle_timeout_ms or None,
-        "timeout_source": change.source.value,
-        "changed_by": change.by,
-    }
-    return [TurnEvent(type=EventType.TOOL_DEADLINE, payload=payload)] if moved else []
+    event = ToolDeadline(
+        tool_id=call.id,
+        timeout_ms=timeout_ms,
+        idle_timeout_ms=idle_timeout_ms or None,
+        timeout_source=change.source.value,
+        changed_by=change.by,
+    )
+    return [event] if moved else []
 
 
 def _note_cancelling(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:

@@ -14,7 +14,7 @@ from governance import LateSettlement, recorder, registry, selectors
 from governance.moments import database_now
 from governance.selectors import CallRow
 from turns import log, processes
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import ToolSettled
 from turns.models import Process, Turn
 
 WATCHED_FOR = timedelta(hours=1)
@@ -101,14 +101,11 @@ def _runs_here(row: CallRow) -> bool:
     return row.tool_name in registry and registry.get(row.tool_name).raw_schema is None
 
 
-def _settled_event(row: CallRow) -> TurnEvent:
-    return TurnEvent(
-        type=EventType.TOOL_SETTLED,
-        payload={
-            "tool_id": row.call_id,
-            "tool_name": row.tool_name,
-            "status": row.status,
-            "kind": row.late_kind,
-            "after_ms": row.late_after_ms,
-        },
+def _settled_event(row: CallRow) -> ToolSettled:
+    return ToolSettled(
+        tool_id=row.call_id,
+        tool_name=row.tool_name,
+        status=row.status,
+        kind=row.late_kind,
+        after_ms=row.late_after_ms,
     )

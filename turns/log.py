@@ -82,8 +82,8 @@ def _numbered(
             conversation=conversation,
             turn_id=turn_id,
             seq=seq,
-            type=event.type.value,
-            payload=storable_json(event.payload),
+            type=event.type,
+            payload=storable_json(event.payload()),
             at=at,
         )
         for seq, event in enumerate(events, conversation.last_seq + 1)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import MessageEvent, TurnEvent
 from turns.models import Conversation, Message, Turn
 
 
@@ -45,15 +45,12 @@ def close_unfinished(turn: Turn) -> list[TurnEvent]:
     return [message_event(message)]
 
 
-def message_event(message: Message) -> TurnEvent:
+def message_event(message: Message) -> MessageEvent:
     """Return the event of a finished (or interrupted) message."""
-    return TurnEvent(
-        type=EventType.MESSAGE,
-        payload={
-            "id": message.pk,
-            "role": message.role,
-            "content": message.content,
-            "interrupted": message.interrupted,
-            "step": message.step,
-        },
+    return MessageEvent(
+        id=message.pk,
+        role=message.role,
+        content=message.content,
+        interrupted=message.interrupted,
+        step=message.step,
     )

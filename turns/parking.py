@@ -11,7 +11,7 @@ from django.db import transaction
 
 from turns import log
 from turns.conf import app_settings
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import ConversationParked, ConversationResumed, TurnEvent
 from turns.core.turns import TurnStatus
 from turns.dispatch import get_dispatcher
 from turns.identity import User, conversation_for, reload
@@ -42,7 +42,7 @@ def park_if_deadly(conversation: Conversation, turn: Turn, *, at: datetime) -> l
     conversation.parked_at, conversation.parked_reason = at, OWNER_DEATHS
     conversation.save(update_fields=["parked_at", "parked_reason"])
     logger.error("A conversation was parked", extra={"conversation_id": str(conversation.pk)})
-    return [TurnEvent(type=EventType.CONVERSATION_PARKED, payload={"reason": OWNER_DEATHS})]
+    return [ConversationParked(reason=OWNER_DEATHS)]
 
 
 def resume(conversation_id: UUID, user: User) -> list[log.WireEvent] | None:
@@ -70,5 +70,4 @@ def resume(conversation_id: UUID, user: User) -> list[log.WireEvent] | None:
         )
         if latest is None:
             return []
-        resumed = TurnEvent(type=EventType.CONVERSATION_RESUMED, payload={"by": by})
-        return log.append(conversation, latest.pk, resumed)
+        return log.append(conversation, latest.pk, ConversationResumed(by=by))

@@ -17,7 +17,7 @@ from django.db import transaction
 from governance import CallStatus, LiveCall, recorder
 from governance.doors import database_door
 from turns import log, sinks
-from turns.core.events import EventType, TurnEvent, milliseconds
+from turns.core.events import ToolProgress, milliseconds
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import LIVE_STATUSES
 from turns.lane import Urgency, lane
@@ -56,17 +56,17 @@ class Report:
         """The turn and the id of the call, as governance knows it."""
         return str(self.turn.id), self.tool_id
 
-    def event(self) -> TurnEvent:
+    def event(self) -> ToolProgress:
         """Return what clients are told."""
-        told = {name: value for name, value in self.progress.items() if value not in (None, "")}
-        payload = {
-            "tool_id": self.tool_id,
-            "tool_name": self.tool_name,
-            "elapsed_ms": self.elapsed_ms,
-            "status": "running",
-            **told,
-        }
-        return TurnEvent(type=EventType.TOOL_PROGRESS, payload=payload)
+        return ToolProgress(
+            tool_id=self.tool_id,
+            tool_name=self.tool_name,
+            elapsed_ms=self.elapsed_ms,
+            status="running",
+            progress=self.progress.get("progress"),
+            total=self.progress.get("total"),
+            message=self.progress.get("message") or None,
+        )
 
 
 class Board:

@@ -20,7 +20,7 @@ from governance.moments import database_now
 from turns import log, log_lines, messages
 from turns.agents import find_agent
 from turns.conf import app_settings
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import TurnEnd, TurnQueued, TurnStart
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.dispatch import get_dispatcher
@@ -89,10 +89,7 @@ def enqueue(
             **_terms_of(agent),
         )
         get_dispatcher().dispatch(conversation.pk, turn.pk)
-        queued = TurnEvent(
-            type=EventType.TURN_QUEUED,
-            payload={"user_message": text, "client_id": client_id, "source": source},
-        )
+        queued = TurnQueued(user_message=text, client_id=client_id, source=source)
         return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
 
 
@@ -138,10 +135,7 @@ def cancel_queued(
                 conversation,
                 turn.pk,
                 abort_event(cancellation),
-                TurnEvent(
-                    type=EventType.TURN_END,
-                    payload={"status": TurnStatus.CANCELLED.value, "duration_ms": 0, "usage": {}},
-                ),
+                TurnEnd(status=cut.value, duration_ms=0, usage={}, error_code=None),
                 at=at,
             )
     return events
@@ -205,17 +199,14 @@ def _begin(conversation: Conversation, turn: Turn, *, process: Process) -> Claim
         kind=_kind_of(turn),
     )
     checkpoint("in_claim")
-    started = TurnEvent(
-        type=EventType.TURN_START,
-        payload={
-            "user_message": turn.user_message,
-            "client_id": turn.client_id,
-            "agent": turn.agent,
-            "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
-            "turn_timeout_ms": turn.turn_timeout_ms,
-            "source": turn.source,
-            "reports": [block["sub_agent"] for block in reports],
-        },
+    started = TurnStart(
+        user_message=turn.user_message,
+        client_id=turn.client_id,
+        agent=turn.agent,
+        parent_turn_id=str(turn.parent_id) if turn.parent_id else None,
+        turn_timeout_ms=turn.turn_timeout_ms,
+        source=turn.source,
+        reports=[block["sub_agent"] for block in reports],
     )
     return claimed, log.append(conversation, turn.pk, started, at=at)
 

@@ -14,7 +14,7 @@ from governance.doors import one_moment, query_door, reading_door
 from turns import acknowledgements, calls, histories, log, overviews, processes
 from turns.agents import AgentSummary, enabled_agents, find_agent
 from turns.conf import app_settings
-from turns.core.events import EventType
+from turns.core.events import TurnError
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.identity import User, conversation_for, reload, sees_all, turn_for
 from turns.models import Conversation, Event, Message, Repair, Turn
@@ -289,7 +289,7 @@ def _notice(turn: Turn, *, at: datetime) -> Json | None:
     """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
     events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
     last = events.order_by("-seq").first()
-    if last is None or last.type != EventType.ERROR:
+    if last is None or last.type != TurnError.type:
         return None
     told: Json = dict(last.payload)
     if "wait_ms" in told:
@@ -315,7 +315,7 @@ def _ended(turns: Sequence[Turn]) -> list[Json]:
 
 def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, Json]:
     """Return the last thing that people were told in each turn, apart from requests that were repeated."""
-    told = Event.objects.filter(turn__in=list(turn_ids), type=EventType.ERROR).order_by("seq")
+    told = Event.objects.filter(turn__in=list(turn_ids), type=TurnError.type).order_by("seq")
     return {event.turn_id: event.payload for event in told if "wait_ms" not in event.payload}
 
 

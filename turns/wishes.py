@@ -14,7 +14,7 @@ from django.db import transaction
 from governance import Cancellation, CancelReason, CancelSource, selectors
 from governance.moments import database_now
 from turns import log_lines
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import TurnAbort
 from turns.core.ports import CancelOrder
 from turns.models import CancelRequest, Turn
 from turns.signals import cancel_settled
@@ -121,16 +121,13 @@ def _settle(request: CancelRequest, *, outcome: str, at: datetime) -> None:
     transaction.on_commit(partial(_tell_settled, request), robust=True)
 
 
-def abort_event(cancellation: Cancellation, *, descendants: int = 0) -> TurnEvent:
+def abort_event(cancellation: Cancellation, *, descendants: int = 0) -> TurnAbort:
     """Return the event that says why a turn is ended before its time, and how many it takes with it."""
-    return TurnEvent(
-        type=EventType.TURN_ABORT,
-        payload={
-            "reason": cancellation.reason.value,
-            "source": cancellation.source.value,
-            "by": cancellation.by,
-            "descendants": descendants,
-        },
+    return TurnAbort(
+        reason=cancellation.reason.value,
+        source=cancellation.source.value,
+        by=cancellation.by,
+        descendants=descendants,
     )
 
 

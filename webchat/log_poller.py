@@ -11,27 +11,13 @@ from contextlib import suppress
 from typing import Any, Protocol
 from uuid import UUID
 
-from turns import overviews, selectors
+from turns import EVENTS, overviews, selectors
 from turns.overviews import Overview
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
 
 MIN_INTERVAL = 0.5  # seconds between two polls
-# These events may change the status of a conversation.
-STATUS_EVENTS = frozenset(
-    {
-        "turn_queued",
-        "turn_start",
-        "turn_abort",
-        "turn_end",
-        "tool_approval",
-        "tool_decision",
-        "tool_result",
-        "conversation_parked",
-        "conversation_resumed",
-    }
-)
 
 
 class Subscriber(Protocol):
@@ -77,7 +63,9 @@ class LogPoller:
 
     async def publish(self, _conversation_id: UUID, event: dict[str, Any]) -> None:
         """Poll at once after an event that changes a status; this is a sink of the turns."""
-        if self._subscribers and self._loop is not None and event["type"] in STATUS_EVENTS:
+        declared = EVENTS.get(event["type"])
+        may_change = declared is not None and declared.changes_status
+        if may_change and self._subscribers and self._loop is not None:
             with suppress(RuntimeError):  # the loop of the sockets is closed
                 self._loop.call_soon_threadsafe(self._wakeup.set)
 

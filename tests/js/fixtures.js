@@ -43,7 +43,7 @@ export const asks = (...ids) => ({
   role: "assistant",
   content: [
     { type: "text", text: "On it." },
-    ...ids.map((id) => ({ type: "tool_use", id, name: "wait", input: { seconds: 20 } })),
+    ...ids.map((id) => ({ type: /** @type {const} */ ("tool_use"), id, name: "wait", input: { seconds: 20 } })),
   ],
   html: "<p>On it.</p>",
 });

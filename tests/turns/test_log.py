@@ -7,7 +7,7 @@ from django.db import connections, transaction
 
 from tests.turns.rows import Planted
 from turns import log
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import TurnError
 from turns.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,7 +19,7 @@ def planted(ada) -> Planted:
 
 
 def write(planted: Planted, turn, *codes: str) -> list[log.WireEvent]:
-    events = [TurnEvent(type=EventType.ERROR, payload={"code": code}) for code in codes]
+    events = [TurnError(code=code, message="") for code in codes]
     with transaction.atomic():
         return log.append(log.locked(planted.id), turn.pk, *events)
 

@@ -23,11 +23,14 @@ from turns import runtime, services
 from turns.models import Agent, Conversation, Turn
 from turns.services import ConversationSummary
 from webchat import api_tokens, broadcast, open_sockets, operations
-from webchat.protocol.server_frames import ANSWERS, EVENTS, type_of
+from webchat.protocol.json_schema import type_of
+from webchat.protocol.server_frames import ANSWERS, event_frames
 
 pytestmark = pytest.mark.usefixtures("site")
 
 Connect = Callable[..., Socket]
+EVENT_SHAPES = {type_of(frame): TypeAdapter(frame) for frame in event_frames()}
+ANSWER_SHAPES = {type_of(frame): TypeAdapter(frame) for frame in ANSWERS}
 THREE = "wait 60\nwait 60\nwait 60"
 
 
@@ -159,10 +162,9 @@ async def test_a_turn_comes_as_a_gapless_series_of_frames_that_fit_their_schemas
     assert types.count("tool_result") == types.count("turn_end") == 1
     assert socket.seqs == list(range(1, len(socket.seqs) + 1))
     assert {event["turn_id"] for event in socket.events} == {turn_id}
-    numbered = {type_of(shape): TypeAdapter(shape) for shape in EVENTS}
-    others = {type_of(shape): TypeAdapter(shape) for shape in ANSWERS}
     for frame in socket.seen:
-        (numbered if frame in socket.events else others)[frame["type"]].validate_python(frame)
+        shapes = EVENT_SHAPES if frame in socket.events else ANSWER_SHAPES
+        shapes[frame["type"]].validate_python(frame)
 
 
 async def test_streamed_text_is_the_text_of_the_message_that_follows(connect: Connect):

@@ -12,11 +12,14 @@ from pydantic import TypeAdapter
 
 from governance.doors import database_door
 from tests.webchat.sockets import Frame, Socket
+from turns import EVENTS
 from turns.services import ConversationSummary
 from webchat import api_schemas
 from webchat.protocol import server_frames
 
 Connect = Callable[..., Socket]
+TOOL_APPROVAL = server_frames.frame_of(EVENTS["tool_approval"])
+TOOL_DECISION = server_frames.frame_of(EVENTS["tool_decision"])
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +33,7 @@ async def asked(connect: Connect) -> tuple[Socket, Frame]:
     socket = await connect().open()
     await socket.send(type="message", client_id="m", text="wait 0")
     question = await socket.read("tool_approval")
-    TypeAdapter(server_frames.ToolApproval).validate_python(question)
+    TypeAdapter(TOOL_APPROVAL).validate_python(question)
     return socket, question
 
 
@@ -57,7 +60,7 @@ async def test_a_socket_approves_and_every_tab_sees_it(asked: Any, connect: Conn
     for seen in (socket, tab):
         decided = next((f for f in seen.seen if f["type"] == "tool_decision"), None)
         decided = decided or await seen.read("tool_decision")
-        TypeAdapter(server_frames.ToolDecision).validate_python(decided)
+        TypeAdapter(TOOL_DECISION).validate_python(decided)
         assert (decided["decision"], decided["by"], decided["remember"]) == (
             "approved",
             "ada",

@@ -16,7 +16,7 @@ from governance.storable import storable_text
 from turns import log, queue
 from turns.agents import enabled_agents, find_agent
 from turns.conf import app_settings
-from turns.core.events import EventType, TurnEvent
+from turns.core.events import SubAgent
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.exceptions import AgentUnavailable
 from turns.models import Agent, CancelRequest, Conversation, Turn
@@ -220,14 +220,11 @@ def _limit_ms(own_ms: int | None, time_left: float | None) -> int | None:
     return left_ms if own_ms is None else min(own_ms, left_ms)
 
 
-def _started(turn: Turn, tool_id: str, *, is_detached: bool) -> TurnEvent:
-    return TurnEvent(
-        type=EventType.SUB_AGENT,
-        payload={
-            "tool_id": tool_id,
-            "agent": turn.agent,
-            "child_turn_id": str(turn.pk),
-            "child_conversation_id": str(turn.conversation_id),
-            "is_detached": is_detached,
-        },
+def _started(turn: Turn, tool_id: str, *, is_detached: bool) -> SubAgent:
+    return SubAgent(
+        tool_id=tool_id,
+        agent=turn.agent,
+        child_turn_id=str(turn.pk),
+        child_conversation_id=str(turn.conversation_id),
+        is_detached=is_detached,
     )

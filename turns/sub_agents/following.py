@@ -16,7 +16,16 @@ from governance import selectors as governance
 from governance.doors import database_door
 from turns import log, sinks
 from turns.conf import app_settings
-from turns.core.events import EventType
+from turns.core.events import (
+    ToolApproval,
+    ToolProgress,
+    ToolResult,
+    ToolStart,
+    TurnAbort,
+    TurnEnd,
+    TurnQueued,
+    TurnStart,
+)
 from turns.core.turns import LIVE_STATUSES
 from turns.models import Message, Turn
 
@@ -24,9 +33,9 @@ logger = logging.getLogger(__name__)
 
 WRITING = "writing"
 _WORDS = {
-    EventType.TURN_QUEUED: "waits for its turn",
-    EventType.TURN_START: "thinking",
-    EventType.TURN_ABORT: "is being ended",
+    TurnQueued.type: "waits for its turn",
+    TurnStart.type: "thinking",
+    TurnAbort.type: "is being ended",
 }
 
 
@@ -91,7 +100,7 @@ class Follower:
             self._seen = event["seq"]
             if words := _in_words(event):
                 self._say(words)
-            self._is_over = self._is_over or event["type"] == EventType.TURN_END
+            self._is_over = self._is_over or event["type"] == TurnEnd.type
         if written > self._written:
             self._say(WRITING)
         self._written = written
@@ -108,13 +117,13 @@ def _in_words(event: dict[str, Any]) -> str:
     """What a turn does, as an event tells it; nothing where that says nothing new."""
     tool = event.get("tool_name", "")
     match event["type"]:
-        case EventType.TOOL_START:
+        case ToolStart.type:
             return f"running {tool}"
-        case EventType.TOOL_PROGRESS:
+        case ToolProgress.type:
             return f"{tool}: {event['message']}" if event.get("message") else f"running {tool}"
-        case EventType.TOOL_APPROVAL:
+        case ToolApproval.type:
             return f"waits for your approval of {tool}"
-        case EventType.TOOL_RESULT:
+        case ToolResult.type:
             return f"{tool} {str(event.get('status', '')).replace('_', ' ')}"
         case known:
             return _WORDS.get(known, "")

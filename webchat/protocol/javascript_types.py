@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from governance import CallStatus, CancelReason
-from turns import MAIN_ARGUMENTS, TurnStatus
+from turns import EVENTS, MAIN_ARGUMENTS, TurnStatus
 from webchat.protocol.client_frames import CLIENT_FRAMES
 from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
 from webchat.protocol.json_schema import schema_of, text_of
-from webchat.protocol.server_frames import ANSWERS, EVENTS
+from webchat.protocol.server_frames import ANSWERS, event_frames
 
 SCRIPT = Path("static/webchat/js/net/wire.js")
 _WIDTH = 120
 _HEAD = """/**
  * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.protocol` from `webchat/protocol/server_frames.py` and `webchat/protocol/client_frames.py`: change those.
+ * Made by `python -m webchat.protocol` from `turns/core/events.py` and `webchat/protocol/`: change those.
  */
 """
 _TYPES = {
@@ -42,9 +42,12 @@ def render() -> str:
             *_values("TurnStatus", "FINAL_TURN_STATUSES", TurnStatus, _final(TurnStatus)),
             *_values("CancelReason", "CANCEL_REASONS", CancelReason, CancelReason),
             _list("MAIN_ARGUMENTS", MAIN_ARGUMENTS),
+            _list(
+                "EVENTS_AFTER_END", (name for name, event in EVENTS.items() if event.follows_end)
+            ),
             *_frames("ClientFrame", "Frame", CLIENT_FRAMES),
             *_frames("AnswerFrame", "Frame", ANSWERS),
-            *_frames("EventFrame", "Event", EVENTS),
+            *_frames("EventFrame", "Event", event_frames()),
             '/** @typedef {AnswerFrame|EventFrame} ServerFrame */\n/** @typedef {EventFrame["type"]} EventType */\n',
         )
     )

@@ -15,6 +15,12 @@ def schema_of(frame: type) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def type_of(frame: type) -> str:
+    """Return the name of a frame on the wire."""
+    name: str = TypeAdapter(frame).json_schema()["properties"]["type"]["const"]
+    return name
+
+
 def text_of(frame: type) -> str:
     """Return what a frame says of itself, on one line."""
     return " ".join((frame.__doc__ or "").split())

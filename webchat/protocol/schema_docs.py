@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from webchat.protocol.client_frames import CLIENT_FRAMES
-from webchat.protocol.json_schema import schema_of, text_of
-from webchat.protocol.server_frames import ANSWERS, EVENTS
+from webchat.protocol.json_schema import schema_of, text_of, type_of
+from webchat.protocol.server_frames import ANSWERS, event_frames
 
 PAGE = Path("docs/protocol.md")
 BEGIN = "<!-- schemas: made by `python -m webchat.protocol` -->"
@@ -23,7 +23,7 @@ def render() -> str:
             BEGIN,
             *_section("Client → server", CLIENT_FRAMES),
             *_section("Server → client", ANSWERS),
-            *_section("Events", EVENTS),
+            *_section("Events", event_frames()),
             END,
         )
     )
@@ -43,6 +43,6 @@ def _section(title: str, frames: tuple[type, ...]) -> Iterator[str]:
         fields = ",\n".join(
             f'    "{name}": {json.dumps(field)}' for name, field in schema["properties"].items()
         )
-        yield f"#### `{schema['properties']['type']['const']}`\n"
+        yield f"#### `{type_of(frame)}`\n"
         yield f"{text_of(frame)}\n"
         yield f'```json\n{{\n  "type": "object",\n  "properties": {{\n{fields}\n  }},\n  "required": {json.dumps(schema["required"])}\n}}\n```\n'

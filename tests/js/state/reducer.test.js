@@ -381,9 +381,12 @@ test("the limit that an admin changes is shown with who changed it", () => {
   assert.equal(both?.idleTimeoutMs, 5_000);
 });
 
+/** @param {string} toolId */
+const missing = (toolId) => ({ tool_id: toolId, kind: "missing_result", cause: "crash" });
+
 test("a repaired call says so, a settled one keeps its result", () => {
   /** @type {import("../fixtures.js").Sketch} */
-  const repaired = { type: "history_repaired", repairs: [{ tool_id: "a" }, { tool_id: "b" }] };
+  const repaired = { type: "history_repaired", repairs: ["a", "b"].map(missing) };
   const turn = only(
     opened(...numbered([START, asks("a", "b"), starts("a"), results("b"), ends("interrupted"), repaired])),
   );

@@ -1,6 +1,6 @@
 /**
  * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.protocol` from `webchat/protocol/server_frames.py` and `webchat/protocol/client_frames.py`: change those.
+ * Made by `python -m webchat.protocol` from `turns/core/events.py` and `webchat/protocol/`: change those.
  */
 
 export const PROTOCOL_VERSION = 1;
@@ -51,6 +51,9 @@ export const CANCEL_REASONS = Object.freeze([
 
 /** @type {ReadonlyArray<string>} */
 export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", "task", "message", "seconds"]);
+
+/** @type {ReadonlyArray<string>} */
+export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowledged", "history_repaired"]);
 
 /**
  * The first frame; `after` is the last event that the client has seen.
@@ -159,7 +162,7 @@ export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", 
 /**
  * A piece of the streaming answer, counted in code points; not in the log. `offset` 0 replaces what you have.
  *
- * @typedef {Readonly<{type: "text_delta", turn_id: string, text: string, offset: number}>} TextDeltaFrame
+ * @typedef {Readonly<{type: "text_delta", turn_id: string, at?: string, text: string, offset: number}>} TextDeltaFrame
  */
 
 /** @typedef {WelcomeFrame|SnapshotFrame|MessageResultFrame|OpResultFrame|HeartbeatFrame|OverviewFrame|ProblemFrame|TextDeltaFrame} AnswerFrame */
@@ -173,13 +176,13 @@ export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", 
 /**
  * A turn begins to run; `reports` are those of sub-agents that its agent gets with the message.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_start", user_message: string, agent: string, parent_turn_id: string|null, turn_timeout_ms: number|null, source: string, reports: ReadonlyArray<Readonly<Record<string, any>>>}>} TurnStartEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_start", user_message: string, client_id: string|null, agent: string, parent_turn_id: string|null, turn_timeout_ms: number|null, source: string, reports: ReadonlyArray<Readonly<{turn_id: string, conversation_id: string, agent: string, status: string, text: string, html?: string}>>}>} TurnStartEvent
  */
 
 /**
- * A finished message; `html` is sanitised. One that is `interrupted` was cut off.
+ * A finished message; `html` is sanitised, and added where it is sent. One that is `interrupted` was cut off.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "message", id: number, step: number, interrupted: boolean, role: "user"|"assistant", content: ReadonlyArray<Readonly<Record<string, any>>>, html: string}>} MessageEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "message", id: number, step: number, interrupted: boolean, role: "user"|"assistant", content: ReadonlyArray<Readonly<{type: "text", text: string, sub_agent?: Readonly<{turn_id: string, conversation_id: string, agent: string, status: string, text: string, html?: string}>}>|Readonly<{type: "tool_use", id: string, name: string, input: unknown, is_complete?: boolean}>>, html: string}>} MessageEvent
  */
 
 /**
@@ -203,7 +206,7 @@ export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", 
 /**
  * A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time. `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit. Every call is `cancellable`; where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_start", tool_id: string, tool_name: string, input: unknown, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, cancellable: boolean, concurrency: string, position: number, expected_ms?: number|null, asked_timeout_ms?: number|null, interruptible?: boolean}>} ToolStartEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_start", tool_id: string, tool_name: string, input: unknown, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, cancellable: boolean, concurrency: string, position: number, expected_ms: number|null, asked_timeout_ms: number|null, interruptible: boolean}>} ToolStartEvent
  */
 
 /**
@@ -227,7 +230,7 @@ export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", 
 /**
  * A call is over: exactly one for every call that started; `limit_reached` is the limit that has ended it, if one did.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_result", tool_id: string, tool_name: string, result: string, is_error: boolean, error_type: string|null, status: string, limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: Readonly<{reason: string, source: string, by: string}>|null, disposition: string, late: Readonly<{kind: string, after_ms: number|null}>|null}>} ToolResultEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_result", tool_id: string, tool_name: string, step: number, position: number, result: string, is_error: boolean, error_type: string|null, status: string, limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: Readonly<{reason: string, source: string, by: string}>|null, disposition: string, late: Readonly<{kind: string, after_ms: number|null}>|null}>} ToolResultEvent
  */
 
 /**
@@ -263,7 +266,7 @@ export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", 
 /**
  * The history had calls without a result, or results without a call; it was put right.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "history_repaired", repairs: ReadonlyArray<Readonly<Record<string, any>>>}>} HistoryRepairedEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "history_repaired", repairs: ReadonlyArray<Readonly<{tool_id: string, kind: string, cause: string}>>}>} HistoryRepairedEvent
  */
 
 /**

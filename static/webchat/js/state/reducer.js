@@ -185,7 +185,7 @@ function connectionAfter(state, status, clock) {
 
 /** @param {State} state @param {Frame} frame @param {Clock} clock @returns {State} */
 function withSkew(state, frame, clock) {
-  const at = "at" in frame ? Date.parse(frame.at) : Number.NaN;
+  const at = Date.parse(("at" in frame && frame.at) || "");
   if (Number.isNaN(at)) return state;
   const skew = clock.wall - at;
   return state.skewMs !== null && state.skewMs <= skew ? state : { ...state, skewMs: skew };

@@ -1,5 +1,6 @@
 /** What each of the protocol's numbered events does to its turn. */
 
+import { EVENTS_AFTER_END } from "../net/wire.js";
 import { withDecision } from "./approval.js";
 import {
   callFromQuestion,
@@ -37,7 +38,7 @@ import {
 const CARRIER = "sub_agent";
 
 /** What may be said of a turn after its end: events of the conversation that name it. */
-export const AFTER_END = new Set(["history_repaired", "cancel_acknowledged", "tool_settled"]);
+export const AFTER_END = new Set(EVENTS_AFTER_END);
 
 /**
  * @template {EventFrame} [Frame=EventFrame]
@@ -103,7 +104,7 @@ export const TURN_CHANGES = {
   tool_settled: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, late: lateFrom(frame) })),
   cancel_acknowledged: addAcknowledgement,
   history_repaired: (turn, frame) => {
-    const repairs = /** @type {Array<{tool_id?: string}>} */ (frame.repairs ?? []);
+    const repairs = frame.repairs ?? [];
     const marked = repairs.reduce(
       (known, repair) =>
         updateCall(known, repair.tool_id, (call) =>
