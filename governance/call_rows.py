@@ -122,7 +122,8 @@ def _set(row: ToolCall, values: Mapping[str, Any]) -> None:
 
 
 def _started(call: LiveCall, *, at: datetime) -> dict[str, Any]:
-    capped_from = call.policy.capped_from if call.policy else None
+    policy = call.limits.policy
+    capped_from = policy.capped_from if policy else None
     return {
         "status": CallStatus.RUNNING.value,
         "started_at": at,

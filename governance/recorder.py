@@ -5,7 +5,6 @@ change together. Every change of status is a compare-and-set on the statuses fro
 one wins, and the other is told. `Recorder` is the executor's observer for projects that use governance alone (B8).
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -230,7 +229,6 @@ class Recorder:
     def __init__(self, *, group: str, step: int = 0) -> None:
         self._group = group
         self._step = step
-        self._moves: Counter[str] = Counter()
         self._start = database_door(transaction.atomic(self._insert_and_start))
         self._end = database_door(transaction.atomic(self._insert_and_end))
         self._move_deadline = database_door(transaction.atomic(move_deadline))
@@ -248,11 +246,8 @@ class Recorder:
         """Keep the last progress."""
         await _note_progress({(self._group, call.id): progress_fields(call.last_progress)})
 
-    async def deadline_moved(self, call: LiveCall) -> None:
-        """Keep the last change of the limit."""
-        number = self._moves[call.id]  # a second change may have come while the first one waited
-        self._moves[call.id] += 1
-        change = call.deadline_changes[number]
+    async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
+        """Keep the change of the limit."""
         await self._move_deadline(
             group=self._group,
             call_id=call.id,

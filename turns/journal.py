@@ -4,7 +4,6 @@ What a database loses that stumbles is written again, as long as the turn is our
 """
 
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +15,7 @@ from django.utils import timezone
 
 from governance import (
     CancellationToken,
+    DeadlineChange,
     Decision,
     LateSettlement,
     LiveCall,
@@ -67,7 +67,6 @@ class DatabaseJournal:
         self._lease = lease
         self._writer = Writer(turn, token=token, lease=lease)
         self._group = str(turn.id)
-        self._moves: Counter[str] = Counter()
 
     async def prompt(self) -> Prompt:
         """Return the valid history and the note on the previous turn; a repair is stored and told."""
@@ -149,11 +148,9 @@ class DatabaseJournal:
         """Let the last progress be stored and told, as soon as nothing else is in the way."""
         progress.board().note(self._turn, call, lease=self._lease)
 
-    async def deadline_moved(self, call: LiveCall) -> None:
+    async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
         """Store and tell the new limit (T9)."""
-        number = self._moves[call.id]  # a second change may have come while the first one waited
-        self._moves[call.id] += 1
-        await self._write(one_by_one(_move_deadline), call, number)
+        await self._write(one_by_one(_move_deadline), call, change)
 
     async def call_cancelling(self, call: LiveCall) -> None:
         """Let it be stored that a stop was asked for; the end of the call does not wait for that."""
@@ -270,8 +267,7 @@ def _start_calls(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
     return [start_event(row) for row in rows]
 
 
-def _move_deadline(turn: Turn, call: LiveCall, number: int) -> Events:
-    change = call.deadline_changes[number]
+def _move_deadline(turn: Turn, call: LiveCall, change: DeadlineChange) -> Events:
     timeout_ms, idle_timeout_ms = limit_ms(change.to_timeout), limit_ms(change.to_idle_timeout)
     moved = recorder.move_deadline(
         group=str(turn.pk),

@@ -39,7 +39,7 @@ async def obey(supervisor: TurnSupervisor) -> None:
 
 def is_known(call: LiveCall | None) -> TypeGuard[LiveCall]:
     """Return whether a call is in its runner's hands, so that another limit can be given to it."""
-    return call is not None and call.policy is not None
+    return call is not None and call.limits.policy is not None
 
 
 async def move(call: LiveCall, *, timeout_ms: int | None, extend_ms: int | None, by: str) -> bool:

@@ -21,7 +21,7 @@ from governance.core.exceptions import (
     ToolExecutionError,
     UnknownTool,
 )
-from governance.core.live import Clearance, LiveCall
+from governance.core.live import LiveCall
 from governance.core.policy import ApprovalRule, Policy, resolve, stricter
 from governance.core.ports import Approver, Host, PolicySource
 from governance.core.registry import ToolRegistry
@@ -52,8 +52,8 @@ class Admission:
             checked = self._checked(live, host)
             if isinstance(checked, ToolOutcome):
                 return checked
-            tool, policy = checked[0], live.policy
-            if policy is None or _is_cleared(live, tool, policy):
+            tool, policy = checked[0], live.limits.policy
+            if policy is None or live.approval.clears(tool, policy.approval):
                 return checked
             if host.approver is None:
                 return outcomes.refused(live, ApprovalUnavailable(tool.name))
@@ -70,17 +70,17 @@ class Admission:
         While it waited, its tool may have been switched off, or a person's word may have become necessary.
         """
         policy = self._take_policy(live, tool, host)
-        return policy.enabled and _is_cleared(live, tool, policy)
+        return policy.enabled and live.approval.clears(tool, policy.approval)
 
     def _take_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
-        policy = live.policy = self.policy_of(live, tool, host)
-        live.timeout_source = policy.timeout_source
+        policy = self.policy_of(live, tool, host)
+        live.limits.set_policy(policy)
         return policy
 
     def policy_of(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
         """Return the policy that the call has at this moment."""
         policy = self._tool_policy(live, tool, host)
-        if not live.unknown_host:
+        if not live.approval.unknown_host:
             return policy
         rule = stricter(policy.approval, ApprovalRule.ONCE_PER_CONVERSATION)
         return replace(policy, approval=rule)
@@ -90,7 +90,7 @@ class Admission:
         levels = self._policies.levels(tool)
         if not tool.asks(live.call.input):
             levels = replace(levels, declared=replace(levels.declared, approval=None))
-        return resolve(levels, hint=live.hint, at_least=host.approval)
+        return resolve(levels, hint=live.limits.hint, at_least=host.approval)
 
     def _checked(self, live: LiveCall, host: Host) -> Admitted | ToolOutcome:
         try:
@@ -113,8 +113,8 @@ class Admission:
             raise ToolDisabled(tool.name, reason)
         if live.call.problem:
             raise InvalidToolInput(tool.name, live.call.problem)
-        live.hint = tool.hint(live.call.input)
-        live.unknown_host = tool.host_to_ask_about(live.call.input)
+        live.limits.hint = tool.hint(live.call.input)
+        live.approval.unknown_host = tool.host_to_ask_about(live.call.input)
         if not self._take_policy(live, tool, host).enabled:
             raise ToolDisabled(tool.name)
         if tool.isolation not in self._isolations:
@@ -129,39 +129,27 @@ class Admission:
         return tool, tool.validate(arguments)
 
 
-def _is_cleared(live: LiveCall, tool: Tool, policy: Policy) -> bool:
-    """Whether the call needs nobody's word, or has it: for the tool as it is, under a rule as strict as this one."""
-    if policy.approval is ApprovalRule.NEVER:
-        return True
-    known = live.clearance
-    return (
-        known is not None
-        and known.definition == tool.definition
-        and known.rule.strictness >= policy.approval.strictness
-    )
-
-
 async def _ask(
     live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver, is_about_host: bool
 ) -> Decision:
     """Put the question, wait for its end, and let the approver say what counts: it knows who was first (D4)."""
-    question = live.question = Question(
+    question = live.approval.question = Question(
         rule=policy.approval,
         timeout=policy.approval_timeout,
         definition=tool.definition,
         description=tool.description,
-        host=live.unknown_host,
+        host=live.approval.unknown_host,
         is_about_host=is_about_host,
     )
     earlier = await approver.ask(live)
     if earlier is not None and earlier.verdict is Verdict.APPROVED:
-        live.clearance = Clearance(definition=tool.definition, rule=policy.approval)
+        live.approval.clear(tool, rule=policy.approval)
         return earlier
     live.move(CallStatus.AWAITING_APPROVAL)
     if earlier is not None:
         return earlier
     decision = await approver.conclude(live, await question.decided(live.token))
     if decision.verdict is Verdict.APPROVED:  # a word on this very call is enough under any rule
-        live.clearance = Clearance(definition=tool.definition, rule=ApprovalRule.ALWAYS)
+        live.approval.clear(tool, rule=ApprovalRule.ALWAYS)
         live.move(CallStatus.PENDING)
     return decision

@@ -1,12 +1,13 @@
 """A person's decision on one call: the question, and the first of an answer, its expiry and a cancel (D2 to D4)."""
 
 import asyncio
-import threading
 from dataclasses import dataclass
 from enum import StrEnum
 
 from governance.core.cancellation import CancellationToken
 from governance.core.policy import ApprovalRule
+from governance.core.promises import Promise
+from governance.core.tools import Tool
 
 
 class Verdict(StrEnum):
@@ -57,9 +58,7 @@ class Question:
         self.description = description
         self.host = host
         self.is_about_host = is_about_host
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._answer: asyncio.Future[Decision] = self._loop.create_future()
+        self._answer: Promise[Decision] = Promise()
 
     @property
     def is_open(self) -> bool:
@@ -68,16 +67,15 @@ class Question:
 
     def answer(self, decision: Decision) -> None:
         """Take a decision; the first one counts, and one on another question does not."""
-        if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.answer, decision)
-        elif decision.question == self.id and not self._answer.done():
-            self._answer.set_result(decision)
+        if decision.question == self.id:
+            self._answer.resolve(decision)
 
     async def decided(self, token: CancellationToken) -> Decision:
         """Wait for a decision, for the expiry or for a cancel, whichever is first."""
         expiry = None
         if self.timeout is not None:
-            expiry = self._loop.call_later(self.timeout, self._end, Verdict.EXPIRED)
+            loop = asyncio.get_running_loop()
+            expiry = loop.call_later(self.timeout, self._end, Verdict.EXPIRED)
         forget = token.on_cancel(lambda _: self._end(Verdict.CANCELLED))
         try:
             return await self._answer
@@ -88,3 +86,35 @@ class Question:
 
     def _end(self, verdict: Verdict) -> None:
         self.answer(Decision(verdict=verdict, question=self.id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearance:
+    """That a call may start: what was looked at (the tool's definition), and up to which rule that is enough (D1, D4)."""
+
+    definition: str
+    rule: ApprovalRule
+
+
+@dataclass(slots=True)
+class CallApproval:
+    """What people have to do with one call; `unknown_host` is the host that they have to know of first."""
+
+    question: Question | None = None
+    clearance: Clearance | None = None
+    unknown_host: str = ""
+
+    def clear(self, tool: Tool, *, rule: ApprovalRule) -> None:
+        """Note that a person's word lets the call start, for the tool as it is and up to this rule."""
+        self.clearance = Clearance(definition=tool.definition, rule=rule)
+
+    def clears(self, tool: Tool, rule: ApprovalRule) -> bool:
+        """Return whether the call needs nobody's word, or has it: for the tool as it is, under a rule as strict as this one."""
+        if rule is ApprovalRule.NEVER:
+            return True
+        known = self.clearance
+        return (
+            known is not None
+            and known.definition == tool.definition
+            and known.rule.strictness >= rule.strictness
+        )

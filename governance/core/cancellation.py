@@ -7,13 +7,14 @@ its parent's cancellation. A token is never un-cancelled.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.containment import contained
+from governance.core.promises import Promise
 
 logger = logging.getLogger(__name__)
 
@@ -100,20 +101,16 @@ class CancellationToken:
 
     async def wait(self) -> Cancellation:
         """Wait for the request."""
-        loop = asyncio.get_running_loop()
-        requested: asyncio.Future[Cancellation] = loop.create_future()
-
-        def resolve(cancellation: Cancellation) -> None:
-            if not requested.done():
-                requested.set_result(cancellation)
-
-        def wake(cancellation: Cancellation) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(resolve, cancellation)
-
-        forget = self.on_cancel(wake)
-        try:
+        with self.watched() as requested:
             return await requested
+
+    @contextmanager
+    def watched(self) -> "Iterator[asyncio.Future[Cancellation]]":
+        """Give a future of this loop that is done at the request."""
+        requested: Promise[Cancellation] = Promise()
+        forget = self.on_cancel(requested.resolve)
+        try:
+            yield requested
         finally:
             forget()
 

@@ -6,31 +6,29 @@ its victim longer than that; a result that comes later is recorded as late (T11)
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from governance.core import outcomes
 from governance.core.admission import Admission
+from governance.core.bodies import Body
 from governance.core.calls import CallStatus, Disposition, ToolCall, ToolOutcome
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, CancellationToken
-from governance.core.deadline import Deadline, Limit
-from governance.core.exceptions import CallNotStarted, GovernanceError, MayStillRun
+from governance.core.deadline import DeadlineChange
+from governance.core.endings import BODY_ENDED, Ending, EndingKind
+from governance.core.exceptions import GovernanceError
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
-from governance.core.live import Ending, EndingKind, LiveCall
+from governance.core.live import LiveCall
 from governance.core.masking import mask
 from governance.core.notices import Notices
 from governance.core.outliving import Outliving
-from governance.core.policy import TimeoutSource
 from governance.core.ports import Declared, Host, Invoker, PolicySource
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
-
-logger = logging.getLogger(__name__)
 
 TOLD_AFTER = 0.05  # seconds that a body may take to end before anybody is told that it was asked to
 
@@ -81,7 +79,6 @@ class ToolExecutor:
         self._result_limit = result_limit
         self._mask = mask
         self._live: dict[LiveCall, Host] = {}
-        self._policy_round = 0
         self._outliving = Outliving(result_limit=result_limit)
         self._notices = Notices(
             self._live,
@@ -139,36 +136,35 @@ class ToolExecutor:
         try:
             outcome = await self._govern(live, host)
             live.move(outcome.status)
-            await live.notices_sent()
+            await self._notices.sent(live)
             await host.observer.call_ended(live, outcome)
-        except (
-            BaseException
-        ):  # whoever has ended the call without us may want to know what it came to (T11)
-            live.outliving = live.body
+        except BaseException:
+            if live.body is not None:
+                live.body.outlives = True
             raise
         finally:
             del self._live[live]
             live.token.detach()
-            if live.outliving is not None:
-                self._outliving.await_settlement(live, live.outliving, host.observer)
+            if live.body is not None and live.body.outlives:
+                self._outliving.await_settlement(live, live.body.task, host.observer)
         return outcome
 
     def apply_policies(self) -> None:
         """Make the limits as they are now hold for the running calls too (T9)."""
-        self._policy_round += 1
         for live, host in list(self._live.items()):
-            if live.tool is not None and live.deadline is not None:
-                self._obey(live, live.tool, host)
+            if live.tool is not None and live.limits.deadline is not None:
+                self._follow_policy(live, live.tool, host)
 
     def set_deadline(self, live: LiveCall, timeout: float, *, by: str = "") -> bool:
         """Give a call another total limit (T9); one that waits gets it as it starts. Return False if it has ended."""
-        if live.deadline is None:
-            return live.wish_for(timeout, by=by)
-        host = self._live.get(live)
-        if host is None or not live.set_deadline(timeout, source=TimeoutSource.MANUAL, by=by):
+        if live.status.is_terminal:
             return False
-        self._notices.send(live, host.observer.deadline_moved(live))
-        return True
+        if live.limits.deadline is None:
+            live.limits.request_timeout(timeout, by=by)
+            return True
+        host = self._live.get(live)
+        change = live.limits.set_timeout(timeout, by=by) if host else None
+        return host is not None and self._tell_moved(live, host, change)
 
     async def aclose(self) -> None:
         """Stop watching what outlives its call, and close the invokers."""
@@ -207,10 +203,10 @@ class ToolExecutor:
             pool=tool.pool,
             concurrency=tool.concurrency,
             isolation=tool.isolation,
-            max_running=live.policy.max_running if live.policy else None,
+            max_running=live.limits.policy.max_running if live.limits.policy else None,
             max_in_scope=host.max_parallel,
             counts=not tool.only_waits,
-            call_id=live.call.id,
+            call_id=live.id,
         )
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
@@ -233,117 +229,100 @@ class ToolExecutor:
     ) -> ToolOutcome:
         if live.token.is_cancelled:
             return outcomes.not_started(live)
-        policy_round = self._policy_round
         live.move(CallStatus.RUNNING)
         await host.observer.call_started(live)
         live.token.on_cancel(
-            lambda request: live.decide(Ending(kind=EndingKind.CANCEL, cancellation=request))
+            lambda request: live.ending.resolve(
+                Ending(kind=EndingKind.CANCEL, cancellation=request)
+            )
         )
         if live.ended_by is not None:  # asked after the registration: no request falls in between
             return outcomes.not_started(live)
-        body = live.body = self._start(live, tool, arguments, host)
-        deadline = live.deadline = _deadline(live)
-        if policy_round != self._policy_round:
-            self._obey(live, tool, host)
-        if live.grant_wish():
-            self._notices.send(live, host.observer.deadline_moved(live))
-        ending = await self._watch(live, deadline, body)
+        body = self._start(live, tool, arguments, host)
+        self._follow_policy(
+            live, tool, host
+        )  # it may have been edited while the start was recorded
+        self._tell_moved(live, host, live.limits.apply_request())
+        ending = await self._watch(live, body)
         if ending.kind is EndingKind.BODY:
             return self._settled(live, body)
         return await self._end(live, body, ending, host)
 
-    def _start(
-        self, live: LiveCall, tool: Tool, arguments: Mapping[str, Any], host: Host
-    ) -> asyncio.Task[Any]:
+    def _start(self, live: LiveCall, tool: Tool, arguments: Mapping[str, Any], host: Host) -> Body:
+        body = live.body = Body(live.limits.start())
         context = ToolContext(
-            call_id=live.call.id,
+            call_id=live.id,
             tool_name=tool.name,
             scope=live.call.scope,
             token=live.token,
-            report=live.report,
+            report=live.progress.report,
             workspace=host.workspace,
             metadata=host.metadata,
-            time_left=lambda: live.deadline.time_left if live.deadline else None,
-            returned=live.note_return,
+            time_left=lambda: live.limits.time_left,
+            returned=body.note_return,
         )
         invocation = self._invokers[tool.isolation].invoke(tool, arguments, context)
-        return asyncio.create_task(
-            _timed(live, invocation), name=f"tool {tool.name} {live.call.id}"
-        )
+        body.start(invocation, name=f"tool {tool.name} {live.id}")
+        return body
 
-    async def _watch(self, live: LiveCall, deadline: Deadline, body: asyncio.Task[Any]) -> Ending:
+    async def _watch(self, live: LiveCall, body: Body) -> Ending:
         """Wait until the body has ended, a limit has run out, or somebody asked to stop: whichever is first."""
-        body.add_done_callback(lambda _: live.decide(_BODY_ENDED))
+        body.task.add_done_callback(lambda _: live.ending.resolve(BODY_ENDED))
         self._notices.watch()
         try:
-            ending = await live.ending()
+            ending = await live.ending
         except asyncio.CancelledError:  # the process goes down (invariant 6): ask, do not wait
             live.token.cancel(Cancellation(reason=CancelReason.SHUTDOWN))
-            body.cancel()
-            self._outliving.own(body)
+            body.task.cancel()
+            self._outliving.own(body.task)
             raise
         finally:
-            deadline.close()
-        if live.returned_at is not None and not body.done():  # its return is still on its way here
-            await asyncio.wait({body}, timeout=self._timing.cancel_grace)
-        if ending.kind is not EndingKind.BODY and not _has_value(body):
+            body.deadline.close()
+        if body.returned_at is not None and not body.is_done:  # its return is still on its way here
+            await asyncio.wait({body.task}, timeout=self._timing.cancel_grace)
+        if ending.kind is not EndingKind.BODY and not body.has_value:
             return ending
-        reached = deadline.reached_by(live.returned_at or deadline.moment())
+        reached = body.limit_reached
         if reached is None:  # just in time, however late that was noticed (T11)
-            return _BODY_ENDED
+            return BODY_ENDED
         if ending.kind is EndingKind.CANCEL:
             return ending
         limit, seconds = reached
         return Ending(kind=EndingKind.TIMEOUT, limit=limit, seconds=seconds)
 
-    async def _end(
-        self, live: LiveCall, body: asyncio.Task[Any], ending: Ending, host: Host
-    ) -> ToolOutcome:
+    async def _end(self, live: LiveCall, body: Body, ending: Ending, host: Host) -> ToolOutcome:
         """Signal, cancel once, wait for the grace, then call it settled or abandoned (C13)."""
         live.move(CallStatus.CANCELLING)
         live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
-        was_late = body.done()
-        body.cancel()
+        was_late = body.is_done
+        body.task.cancel()
         grace = self._timing.cancel_grace
         try:
-            _done, going_on = await asyncio.wait({body}, timeout=min(TOLD_AFTER, grace))
+            _done, going_on = await asyncio.wait({body.task}, timeout=min(TOLD_AFTER, grace))
             if going_on:
                 self._notices.send(live, host.observer.call_cancelling(live))
-                await asyncio.wait({body}, timeout=max(grace - TOLD_AFTER, 0))
+                await asyncio.wait({body.task}, timeout=max(grace - TOLD_AFTER, 0))
         finally:
-            self._outliving.own(body)
-        has_value = _has_value(body)
-        if has_value and not was_late and ending.kind is EndingKind.CANCEL:
+            self._outliving.own(body.task)
+        if body.has_value and not was_late and ending.kind is EndingKind.CANCEL:
             return self._settled(live, body)
-        disposition = _known_of(body)
-        if has_value or was_late or disposition is Disposition.INDETERMINATE:
-            live.outliving = body
+        disposition = body.disposition
+        body.outlives = body.has_value or was_late or disposition is Disposition.INDETERMINATE
         return outcomes.ended(live, ending, disposition=disposition)
 
-    def _settled(self, live: LiveCall, body: asyncio.Task[Any]) -> ToolOutcome:
-        return outcomes.settled(live, body, result_limit=self._result_limit, mask=self._mask)
+    def _settled(self, live: LiveCall, body: Body) -> ToolOutcome:
+        return outcomes.settled(live, body.task, result_limit=self._result_limit, mask=self._mask)
 
-    def _obey(self, live: LiveCall, tool: Tool, host: Host) -> None:
-        """Put a policy that was edited in force for a running call."""
-        before, after = live.policy, self._admission.policy_of(live, tool, host)
-        live.policy = after
-        if before is None:
-            return
-        is_total = before.timeout != after.timeout
-        if not is_total and before.idle_timeout == after.idle_timeout:
-            return
-        if live.change_limits(
-            after.timeout if is_total else live.timeout,  # which may have been moved by hand
-            idle_timeout=after.idle_timeout,
-            source=after.timeout_source
-            if is_total
-            else live.timeout_source or after.timeout_source,
-            by=after.changed_by,
-        ):
-            self._notices.send(live, host.observer.deadline_moved(live))
+    def _follow_policy(self, live: LiveCall, tool: Tool, host: Host) -> None:
+        """Put the policy as it is now in force for a running call."""
+        change = live.limits.follow(self._admission.policy_of(live, tool, host))
+        self._tell_moved(live, host, change)
 
-
-_BODY_ENDED = Ending(kind=EndingKind.BODY)
+    def _tell_moved(self, live: LiveCall, host: Host, change: DeadlineChange | None) -> bool:
+        """Tell of a change of a limit, if there is one."""
+        if change is not None:
+            self._notices.send(live, host.observer.deadline_moved(live, change))
+        return change is not None
 
 
 def _is_same(other: LiveCall, live: LiveCall, *, tool: Tool) -> bool:
@@ -352,44 +331,9 @@ def _is_same(other: LiveCall, live: LiveCall, *, tool: Tool) -> bool:
     return is_same_tool and other.call.scope == live.call.scope
 
 
-def _deadline(live: LiveCall) -> Deadline:
-    def expire(limit: Limit, seconds: float) -> None:
-        live.decide(Ending(kind=EndingKind.TIMEOUT, limit=limit, seconds=seconds))
-
-    assert live.policy is not None  # noqa: S101 - a call without a policy never runs
-    timeout, idle_timeout = live.policy.timeout, live.policy.idle_timeout
-    return Deadline(timeout=timeout, idle_timeout=idle_timeout, on_expire=expire)
-
-
-async def _timed(live: LiveCall, invocation: Coroutine[Any, Any, Any]) -> Any:
-    """Note when the invocation has ended, unless its invoker knows better when the body has."""
-    try:
-        return await invocation
-    finally:
-        if live.returned_at is None:
-            live.note_return()
-
-
-def _has_value(body: asyncio.Task[Any]) -> bool:
-    return body.done() and not body.cancelled() and body.exception() is None
-
-
-def _known_of(body: asyncio.Task[Any]) -> Disposition:
-    """Whether the body has ended, and all that it started with it, as far as it knows (C13)."""
-    if not body.done():
-        return Disposition.INDETERMINATE
-    match None if body.cancelled() else body.exception():
-        case MayStillRun():
-            return Disposition.INDETERMINATE
-        case CallNotStarted():
-            return Disposition.NOT_STARTED
-    return Disposition.SETTLED
-
-
 def _capacities(invokers: Mapping[Isolation, Invoker]) -> dict[Isolation, int]:
-    capacities = {
-        isolation: getattr(invoker, "capacity", None) for isolation, invoker in invokers.items()
-    }
     return {
-        isolation: capacity for isolation, capacity in capacities.items() if capacity is not None
+        isolation: capacity
+        for isolation, invoker in invokers.items()
+        if (capacity := getattr(invoker, "capacity", None)) is not None
     }

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from governance.core.cancellation import Cancellation, CancellationToken
+from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import QueueFull, QueueTimeout
+from governance.core.promises import Promise
 from governance.core.tools import Concurrency, Isolation
 
 
@@ -86,7 +87,7 @@ class Ticket:
         self.isolation = isolation
         self.max_running = max_running
         self.max_in_scope = max_in_scope
-        self.answer: asyncio.Future[Answer] | None = None
+        self.answer: Promise[Answer] | None = None
         # all that the call counts against while it runs
         self.places: tuple[tuple[str, ...], ...] = (
             ("scope", scope),
@@ -192,13 +193,9 @@ class Limiter:
 
     async def _wait(self, ticket: Ticket, *, token: CancellationToken) -> bool:
         loop = asyncio.get_running_loop()
-        answer = ticket.answer = loop.create_future()
-
-        def give_up(_: Cancellation) -> None:
-            loop.call_soon_threadsafe(_resolve, answer, Answer.CANCELLED)
-
-        timer = loop.call_later(self.limits.queue_timeout, _resolve, answer, Answer.TOO_LATE)
-        forget = token.on_cancel(give_up)
+        answer = ticket.answer = Promise[Answer]()
+        timer = loop.call_later(self.limits.queue_timeout, answer.resolve, Answer.TOO_LATE)
+        forget = token.on_cancel(lambda _: answer.resolve(Answer.CANCELLED))
         try:
             given = await answer
         except asyncio.CancelledError:
@@ -230,7 +227,7 @@ class Limiter:
                 del self._waiting[ticket]
                 self._take(ticket)
                 if ticket.answer is not None:
-                    _resolve(ticket.answer, Answer.ADMITTED)
+                    ticket.answer.resolve(Answer.ADMITTED)
             elif ticket.concurrency is Concurrency.EXCLUSIVE:
                 held.add(ticket.scope)
 
@@ -259,8 +256,3 @@ class Limiter:
             self._counts[place] += 1
         if ticket.concurrency is Concurrency.EXCLUSIVE:
             self._exclusive.add(ticket.scope)
-
-
-def _resolve(waiting: asyncio.Future[Answer], answer: Answer) -> None:
-    if not waiting.done():
-        waiting.set_result(answer)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from governance.core import outcomes
@@ -29,11 +30,22 @@ class Notices:
         self._interval = interval
         self._pause = pause
         self._patience = patience
+        self._sending: dict[LiveCall, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, live: LiveCall, notice: Coroutine[Any, Any, None]) -> None:
         """Send a notice after the earlier ones of its call, without waiting for it."""
-        live.tell(_logged(notice, live))
+        task = live.ending.get_loop().create_task(
+            _sent(notice, live, after=self._sending.get(live)),
+            name=f"notice of tool call {live.id}",
+        )
+        self._sending[live] = task
+        task.add_done_callback(partial(self._forget, live))
+
+    async def sent(self, live: LiveCall) -> None:
+        """Wait until every notice of a call has been sent, so that none comes after the outcome."""
+        if (last := self._sending.get(live)) is not None:
+            await asyncio.wait({last})
 
     @contextmanager
     def waiting(self, live: LiveCall, obstacle: Callable[[], Obstacle | None]) -> Iterator[None]:
@@ -70,20 +82,29 @@ class Notices:
         self._timer = None
         now = asyncio.get_running_loop().time()
         for live, host in self._live.items():
-            if live.deadline is None or live.status is not CallStatus.RUNNING:
+            if live.limits.deadline is None or live.status is not CallStatus.RUNNING:
                 continue
-            if live.is_being_told:  # an observer that is slow hears of what is new then
+            if live in self._sending:  # an observer that is slow hears of what is new then
                 continue
-            silent_for = min(live.elapsed, now - live.told_at)
-            if live.has_news or silent_for >= self._interval:
-                live.has_news = False
-                live.told_at = now
+            progress = live.progress
+            silent_for = min(live.elapsed, now - progress.told_at)
+            if progress.has_news or silent_for >= self._interval:
+                progress.has_news = False
+                progress.told_at = now
                 self.send(live, host.observer.call_progressed(live))
         if self._live:
             self.watch()
 
+    def _forget(self, live: LiveCall, sent: asyncio.Task[None]) -> None:
+        if self._sending.get(live) is sent:
+            del self._sending[live]
 
-async def _logged(notice: Coroutine[Any, Any, None], live: LiveCall) -> None:
+
+async def _sent(
+    notice: Coroutine[Any, Any, None], live: LiveCall, *, after: asyncio.Task[None] | None
+) -> None:
+    if after is not None:
+        await asyncio.wait({after})
     try:
         await notice
     except Exception:

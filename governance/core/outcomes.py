@@ -15,6 +15,7 @@ from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, Cancelled
 from governance.core.containment import contained
 from governance.core.deadline import Limit
+from governance.core.endings import Ending, EndingKind
 from governance.core.exceptions import (
     ApprovalExpired,
     ApprovalUnavailable,
@@ -31,12 +32,21 @@ from governance.core.exceptions import (
     ToolTimeoutError,
     UnknownTool,
 )
+from governance.core.excerpts import excerpt
 from governance.core.invokers.worker_errors import RemoteToolError
-from governance.core.live import Ending, EndingKind, LiveCall
+from governance.core.live import LiveCall
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_SAYING = 500
+_BY_REQUEST = frozenset(
+    {
+        CallStatus.CANCELLED,
+        CallStatus.NOT_STARTED,
+        CallStatus.ABANDONED,
+        CallStatus.TIMED_OUT,
+    }
+)
 
 _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
     UnknownTool: (ErrorType.UNKNOWN_TOOL, "Use one of the tools that you were given."),
@@ -151,7 +161,7 @@ def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOu
             side_effects=side_effects,
             partial=partial,
             is_started=is_started,
-            capped_from=live.policy.capped_from if live.policy else None,
+            capped_from=live.limits.policy.capped_from if live.limits.policy else None,
         )
         error = ToolTimeoutError(live.call.tool_name, ending.seconds)
         ran_out = {"limit": ending.limit.value, "seconds": ending.seconds}
@@ -205,10 +215,7 @@ def as_text(value: Any, *, limit: int) -> str:
         text = value
     else:
         text = _as_json(value)
-    if len(text) <= limit:
-        return text
-    tail = limit // 4
-    return f"{text[: limit - tail]}\n… {len(text) - limit} characters left out …\n{text[len(text) - tail :]}"
+    return excerpt(text, limit=limit)
 
 
 def _as_json(value: Any) -> str:
@@ -234,7 +241,7 @@ def facts(live: LiveCall, *, error: BaseException | None = None) -> dict[str, An
 
 def _with_cap(live: LiveCall, text: str) -> str:
     """Add that the call had asked for more time than it may have, where it had (A3)."""
-    policy = live.policy
+    policy = live.limits.policy
     if policy is None or policy.capped_from is None:
         return text
     return f"{text}\n{texts.cap_note(policy.capped_from, allowed=policy.ceiling)}"
@@ -278,7 +285,7 @@ def _raised(
         logger.warning("A tool raised", extra=facts(live, error=error), exc_info=error)
         kind = type(error).__name__
     said = ""
-    if live.policy is not None and live.policy.error_text:
+    if live.limits.policy is not None and live.limits.policy.error_text:
         said = " ".join(mask(_words_of(error)).split())
         said = said if len(said) <= _LONGEST_SAYING else f"{said[: _LONGEST_SAYING - 1]}…"
     text = texts.failed_text(
@@ -308,12 +315,6 @@ def _outcome(
     value: Any = None,
     error: Exception | None = None,
 ) -> ToolOutcome:
-    by_request = {
-        CallStatus.CANCELLED,
-        CallStatus.NOT_STARTED,
-        CallStatus.ABANDONED,
-        CallStatus.TIMED_OUT,
-    }
     source = live.timeout_source
     return ToolOutcome(
         status=status,
@@ -321,7 +322,7 @@ def _outcome(
         is_error=status is not CallStatus.SUCCEEDED,
         error_type=error_type,
         disposition=disposition,
-        ended_by=live.ended_by if status in by_request else None,
+        ended_by=live.ended_by if status in _BY_REQUEST else None,
         limit=limit,
         timeout=live.timeout,
         timeout_source=source.value if source else "",

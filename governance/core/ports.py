@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from governance.core.approvals import Decision
 from governance.core.calls import LateSettlement, ToolOutcome
+from governance.core.deadline import DeadlineChange
 from governance.core.live import LiveCall
 from governance.core.policy import ApprovalRule, PolicyLevels
 from governance.core.tools import Tool, ToolContext
@@ -36,8 +37,8 @@ class Observer(Protocol):
     async def call_progressed(self, call: LiveCall) -> None:
         """The call reported progress (`last_progress`), or has been running for another interval."""
 
-    async def deadline_moved(self, call: LiveCall) -> None:
-        """The limit of the running call was changed (T9): the last of `deadline_changes`."""
+    async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
+        """A limit of the running call was changed (T9)."""
 
     async def call_cancelling(self, call: LiveCall) -> None:
         """A stop was asked for (`ended_by`), and the body did not end at once."""
@@ -94,7 +95,7 @@ class Unobserved:
     async def call_queued(self, call: LiveCall) -> None: ...
     async def call_started(self, call: LiveCall) -> None: ...
     async def call_progressed(self, call: LiveCall) -> None: ...
-    async def deadline_moved(self, call: LiveCall) -> None: ...
+    async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None: ...
     async def call_cancelling(self, call: LiveCall) -> None: ...
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None: ...
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None: ...

@@ -9,8 +9,8 @@ from typing import Protocol
 import httpx
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import spaced
 from governance.core.tools import ToolContext
-from governance.toolbox.excerpt import spaced
 from governance.toolbox.workspace import shown
 
 _REPORT_INTERVAL = 0.2

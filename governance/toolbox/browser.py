@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import spaced
 from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
@@ -21,7 +22,6 @@ from governance.toolbox.browsing import Browsing
 from governance.toolbox.chromium import NOT_INSTALLED, explain, goes_on, load_playwright
 from governance.toolbox.client import parse
 from governance.toolbox.documents import save_new
-from governance.toolbox.excerpt import spaced
 from governance.toolbox.known_hosts import unknown_host_of
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.tabs import Tab

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import spaced
 from governance.core.tools import ToolContext
-from governance.toolbox.excerpt import spaced
 from governance.toolbox.quotas import require_room, size_on_disk
 from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import Workspace, explained, shown

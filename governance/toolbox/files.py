@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import spaced
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
 from governance.toolbox.documents import (
@@ -17,7 +18,6 @@ from governance.toolbox.documents import (
     refuse_binary,
     write_text,
 )
-from governance.toolbox.excerpt import spaced
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.workspace import explained, find_workspace, shown
 

@@ -5,8 +5,8 @@ import codecs
 import os
 import re
 
+from governance.core.excerpts import Excerpt
 from governance.core.tools import ToolContext
-from governance.toolbox.excerpt import Excerpt
 
 _PIECE = 32_000  # characters of one report
 _BURST = 4_000_000  # bytes read in one interval; a command that prints faster is slowed down by its full pipe
@@ -24,8 +24,8 @@ class Output(asyncio.Protocol):
     def __init__(self, context: ToolContext, *, limit: int, interval: float) -> None:
         self._context: ToolContext | None = context
         self._interval = interval
-        self._excerpt = Excerpt(limit)
-        self._piece = Excerpt(_PIECE)
+        self._excerpt = Excerpt.within(limit)
+        self._piece = Excerpt.within(_PIECE)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._burst = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -35,7 +35,7 @@ class Output(asyncio.Protocol):
     @property
     def text(self) -> str:
         """The beginning and the end of all that was printed."""
-        return self._excerpt.render().rstrip("\n")
+        return str(self._excerpt).rstrip("\n")
 
     async def open(self) -> int:
         """Make the pipe and return its writing end, which the caller closes once the command has it."""
@@ -58,7 +58,7 @@ class Output(asyncio.Protocol):
         """Report what has come since the last report."""
         if self._context is None or not self._piece.total:
             return
-        piece, self._piece = self._piece.render(), Excerpt(_PIECE)
+        piece, self._piece = str(self._piece), Excerpt.within(_PIECE)
         self._context.progress(last_line(piece), output=piece)
 
     async def drain(self, *, within: float) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
-from governance.toolbox.excerpt import spaced
+from governance.core.excerpts import spaced
 from governance.toolbox.settings import ToolboxSettings
 
 _FRESH = 30.0  # seconds for which a measurement counts: other processes write, too

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from governance.core.excerpts import spaced
 from governance.core.registry import make_tool
 from governance.core.tools import Tool, ToolContext
 from governance.toolbox.bodies import Body
 from governance.toolbox.client import Authorities, WebClient, parse
-from governance.toolbox.excerpt import spaced
 from governance.toolbox.known_hosts import unknown_host_of
 from governance.toolbox.pages import read_page
 from governance.toolbox.settings import SettingsSource, ToolboxSettings

@@ -71,10 +71,9 @@ async def _live(call):
 @pytest.fixture
 def live(proposed):
     live = asyncio.run(_live(proposed))
-    live.policy = Policy(
-        timeout=30.0, timeout_source=TimeoutSource.HINT, idle_timeout=5.0, capped_from=90.0
+    live.limits.set_policy(
+        Policy(timeout=30.0, timeout_source=TimeoutSource.HINT, idle_timeout=5.0, capped_from=90.0)
     )
-    live.timeout_source = TimeoutSource.HINT
     live.queued = 0.5
     return live
 
@@ -94,7 +93,7 @@ def test_a_start_stores_the_limits_and_their_source(live, django_assert_num_quer
 
 
 def test_no_limit_is_stored_as_zero(live):
-    live.policy = Policy(timeout=None, timeout_source=TimeoutSource.TOOL)
+    live.limits.set_policy(Policy(timeout=None, timeout_source=TimeoutSource.TOOL))
     recorder.start(live, group="turn")
     assert (row().timeout_ms, row().idle_timeout_ms, row().asked_timeout_ms) == (0, 0, None)
 

@@ -8,6 +8,7 @@ from governance import (
     Cancellation,
     CancellationToken,
     CancelReason,
+    DeadlineChange,
     LateSettlement,
     LiveCall,
     LoopAction,
@@ -55,9 +56,9 @@ class StepObserver:
         with suppress(Fenced):
             await self._journal.call_progressed(call)
 
-    async def deadline_moved(self, call: LiveCall) -> None:
+    async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
         with suppress(Fenced):
-            await self._journal.deadline_moved(call)
+            await self._journal.deadline_moved(call, change)
 
     async def call_cancelling(self, call: LiveCall) -> None:
         with suppress(Fenced):

@@ -128,7 +128,7 @@ def _clocks_of(context: ToolContext) -> "list[TurnClock | Deadline]":
     if live is None or live.runner is None:
         return []
     call = live.find_call(context.call_id)
-    clocks = (live.runner.clock, call.deadline if call else None)
+    clocks = (live.runner.clock, call.limits.deadline if call else None)
     return [clock for clock in clocks if clock is not None]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from governance import Decision, LateSettlement, LiveCall, ToolCall, ToolOutcome
+from governance import DeadlineChange, Decision, LateSettlement, LiveCall, ToolCall, ToolOutcome
 from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message, TextBlock, ToolResultBlock
@@ -147,7 +147,7 @@ class RecordingJournal:
         """Remember."""
         await self._write("call_progressed", call.id)
 
-    async def deadline_moved(self, call: LiveCall) -> None:
+    async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
         """Remember."""
         await self._write("deadline_moved", call.id)
 

@@ -171,7 +171,7 @@ async def test_a_token_cancels_every_call(executor):
     token = CancellationToken()
     run = governed(hang, executor=executor, token=token)
     running = [asyncio.create_task(run()) for _ in range(3)]
-    await eventually(lambda: len([live for live in executor.live if live.deadline]) == 3)
+    await eventually(lambda: len([live for live in executor.live if live.limits.deadline]) == 3)
     token.cancel(BY_ADA)
     for ended in await asyncio.gather(*running, return_exceptions=True):
         assert isinstance(ended, Cancelled)
@@ -182,7 +182,7 @@ async def test_a_token_cancels_every_call(executor):
 
 async def test_one_call_can_be_cancelled_by_itself(executor):
     running = asyncio.create_task(governed(hang, executor=executor)())
-    await eventually(lambda: any(live.deadline for live in executor.live))
+    await eventually(lambda: any(live.limits.deadline for live in executor.live))
     [live] = executor.live
     live.cancel(BY_ADA)
     with pytest.raises(Cancelled):
@@ -212,7 +212,7 @@ async def test_what_a_policy_says_counts():
     policies = Policies()
     executor = make_executor(policies=policies)
     running = asyncio.create_task(governed(hang, executor=executor, timeout=60)())
-    await eventually(lambda: any(live.deadline for live in executor.live))
+    await eventually(lambda: any(live.limits.deadline for live in executor.live))
     policies.timeout = 0.01
     executor.apply_policies()
     with pytest.raises(ToolTimeoutError):
@@ -226,7 +226,7 @@ async def test_a_full_queue_says_so():
     executor = make_executor(limits=Limits(max_running=1, max_queued=0))
     run = governed(hang, executor=executor)
     first = asyncio.create_task(run())
-    await eventually(lambda: any(live.deadline for live in executor.live))
+    await eventually(lambda: any(live.limits.deadline for live in executor.live))
     with pytest.raises(QueueFull):
         await run()
     first.cancel()
@@ -253,7 +253,7 @@ async def test_a_newer_call_supersedes_the_older_one(executor):
     release = asyncio.Event()
     run = governed(release.wait, executor=executor, scope="ada", concurrency="supersede")
     first = asyncio.create_task(run())
-    await eventually(lambda: any(live.deadline for live in executor.live))
+    await eventually(lambda: any(live.limits.deadline for live in executor.live))
     second = asyncio.create_task(run())
     with pytest.raises(Cancelled) as raised:
         await first

@@ -86,7 +86,7 @@ class Desk:
         """Wait until so many bodies run; return their live calls."""
 
         def enough():
-            live = [one for one in self.executor.live if one.deadline is not None]
+            live = [one for one in self.executor.live if one.limits.deadline is not None]
             return live if len(live) >= count else None
 
         return await eventually(enough)
@@ -347,7 +347,7 @@ class TestCallsOfOneStep:
                     [
                         one
                         for one in desk.executor.live
-                        if one.deadline and not one.status.is_terminal
+                        if one.limits.deadline and not one.status.is_terminal
                     ]
                 )
             )

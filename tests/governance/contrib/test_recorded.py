@@ -141,7 +141,7 @@ async def test_a_run_that_is_cancelled_leaves_no_open_row(executor):
     running = asyncio.create_task(
         agent.run("go", model=scripted([call("hang", "a"), call("hang", "b")]))
     )
-    await eventually(lambda: len([one for one in executor.live if one.deadline]) == 2)
+    await eventually(lambda: len([one for one in executor.live if one.limits.deadline]) == 2)
     stop.cancel(Cancellation(reason=CancelReason.USER, by="Ada"))
     with pytest.raises(RunCancelled):
         await running

@@ -137,6 +137,7 @@ class Recording:
         self.notices = []
         self.outcomes = []
         self.late = []
+        self.changes = defaultdict(list)
         self.waits = []
         self.gates = {}
         self.errors = {}
@@ -156,7 +157,8 @@ class Recording:
     async def call_progressed(self, call):
         await self._note("progressed", call)
 
-    async def deadline_moved(self, call):
+    async def deadline_moved(self, call, change):
+        self.changes[call.id].append(change)
         await self._note("moved", call)
 
     async def call_cancelling(self, call):

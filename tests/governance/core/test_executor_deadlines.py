@@ -36,7 +36,7 @@ class TestMovedDeadline:
         outcome = await call.outcome()
 
         assert (outcome.timeout, outcome.timeout_source) == (20, TimeoutSource.MANUAL)
-        (change,) = call.live.deadline_changes
+        (change,) = stage.observer.changes[call.live.id]
         assert (change.from_timeout, change.to_timeout, change.by) == (5, 20, "ada")
         assert stage.observer.names() == ["started", "moved", "ended"]
 
@@ -105,7 +105,7 @@ class TestMovedDeadline:
         await advance(69)
 
         assert not waiting.task.done()
-        (change,) = waiting.live.deadline_changes
+        (change,) = stage.observer.changes[waiting.live.id]
         assert (change.from_timeout, change.to_timeout, change.by) == (5, 70, "eve")
         assert stage.observer.names("B") == ["queued", "started", "moved"]
         await advance(2)
@@ -139,7 +139,7 @@ class TestMovedDeadline:
         await call.outcome()
 
         assert not stage.executor.set_deadline(call.live, 10)
-        assert call.live.deadline_changes == []
+        assert stage.observer.changes[call.live.id] == []
 
     @on_manual_clock
     async def test_is_refused_once_the_end_is_decided(self):
@@ -168,7 +168,7 @@ class TestMovedDeadline:
         outcome = await call.outcome()
 
         assert (outcome.status, outcome.duration) == (CallStatus.TIMED_OUT, 12)
-        (change,) = call.live.deadline_changes
+        (change,) = stage.observer.changes[call.live.id]
         assert (change.from_timeout, change.to_timeout) == (60, 12)
         assert change.source is TimeoutSource.OVERRIDE
 
@@ -196,7 +196,7 @@ class TestMovedDeadline:
         policies.edit(default=ToolLimits(ceiling=60))
         stage.executor.apply_policies()
 
-        assert (call.live.timeout, call.live.policy.capped_from) == (60, 300)
+        assert (call.live.timeout, call.live.limits.policy.capped_from) == (60, 300)
         call.body.release()
         await call.outcome()
 
@@ -223,9 +223,9 @@ class TestMovedDeadline:
         stage.executor.apply_policies()
 
         assert call.live.timeout == 20
-        assert len(call.live.deadline_changes) == 1
         call.body.release()
         await call.outcome()
+        assert len(stage.observer.changes["A"]) == 1
 
     @on_manual_clock
     async def test_by_a_policy_that_is_edited_while_the_start_is_recorded(self):
@@ -244,7 +244,7 @@ class TestMovedDeadline:
         outcome = await call.outcome()
 
         assert (outcome.status, outcome.timeout) == (CallStatus.TIMED_OUT, 5)
-        assert [change.from_timeout for change in call.live.deadline_changes] == [60]
+        assert [change.from_timeout for change in stage.observer.changes[call.live.id]] == [60]
         assert stage.observer.names() == ["started", "moved", "ended"]
 
     @on_manual_clock
@@ -262,7 +262,7 @@ class TestMovedDeadline:
         await waiting.running()
 
         assert waiting.live.timeout == 5
-        assert waiting.live.deadline_changes == []
+        assert stage.observer.changes[waiting.live.id] == []
         waiting.body.release()
         await waiting.outcome()
 
@@ -282,5 +282,5 @@ class TestMovedDeadline:
         stage.observer.gates["ended"].set()
         outcome = await call.outcome()
 
-        assert (outcome.timeout, call.live.deadline_changes) == (60, [])
+        assert (outcome.timeout, stage.observer.changes[call.live.id]) == (60, [])
         assert stage.observer.names() == ["started", "ended"]

@@ -181,7 +181,7 @@ class GovernedCalls(RuleBasedStateMachine):
         return [
             act
             for act in self.acts
-            if not act.task.done() and not (held and act.live.deadline is None)
+            if not act.task.done() and not (held and act.live.limits.deadline is None)
         ]
 
     @invariant()

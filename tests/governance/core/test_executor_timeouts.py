@@ -187,7 +187,7 @@ class TestTimeout:
         stage.gated()
         (call,) = await started(stage, "A", input=asking_for(7_200_000))
 
-        assert (call.live.policy.capped_from, call.live.timeout) == (7200, 60)
+        assert (call.live.limits.policy.capped_from, call.live.timeout) == (7200, 60)
         await advance(60)
         outcome = await call.outcome()
 

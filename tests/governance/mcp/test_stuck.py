@@ -154,7 +154,7 @@ async def test_a_call_that_finds_no_way_to_the_server_was_not_started(scene):
             visitor.setblocking(False)
             visitor.connect_ex(("127.0.0.1", port))
         live, outcome = scene.call("odd_tool")
-        await eventually(lambda: live.deadline)
+        await eventually(lambda: live.limits.deadline)
         live.cancel(BY_USER)
         assert (await outcome).disposition is Disposition.NOT_STARTED
         await scene.tools.aclose()

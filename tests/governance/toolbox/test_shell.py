@@ -177,7 +177,7 @@ async def test_tree_that_ignores_the_request_is_gone_after_the_grace(bench):
 
 async def test_second_cancel_during_the_grace_still_ends_it(bench):
     bench.change(kill_grace=30)
-    command = "echo $$; trap 'echo asked' TERM; while :; do sleep 0.01; done"
+    command = "trap 'echo asked' TERM; echo $$; while :; do sleep 0.01; done"
     task = asyncio.create_task(bench.call("exec", command=command))
     await bench.until(lambda: pids(bench.output))
     pid = pids(bench.output)[0]

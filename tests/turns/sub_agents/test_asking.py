@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -240,9 +241,7 @@ async def test_a_sub_agent_whose_call_is_out_of_time_reports_and_that_is_deliver
     )
     turn_id = await stage.say()
     await stage.listener.until("tool_start", tool_id="c1")
-    runtime.find_turn(turn_id).find_call("a1").change_limits(
-        0.001, idle_timeout=None, source=TimeoutSource.OVERRIDE
-    )
+    follow_policy(turn_id, timeout=0.001)
     turn = await stage.ended(turn_id)
 
     result = (await stage.calls(turn_id))["a1"]
@@ -289,9 +288,14 @@ async def test_a_sub_agent_that_shows_no_sign_of_life_is_out_of_time(stage: Stag
 async def running_with_idle_limit(stage: Stage, turn_id: UUID, seconds: float) -> None:
     """Wait until the sub-agent is at work, then give the call that waits for it an idle limit."""
     await stage.listener.until("tool_start", tool_id="c1")
-    runtime.find_turn(turn_id).find_call("a1").change_limits(
-        None, idle_timeout=seconds, source=TimeoutSource.OVERRIDE
-    )
+    follow_policy(turn_id, idle_timeout=seconds)
+
+
+def follow_policy(turn_id: UUID, **limits: float) -> None:
+    """Put other limits in force for the call that waits for a sub-agent."""
+    call = runtime.find_turn(turn_id).find_call("a1")
+    edited = {"timeout_source": TimeoutSource.OVERRIDE, **limits}
+    assert call.limits.follow(replace(call.limits.policy, **edited))
 
 
 def longest_progress(stage: Stage, tool_id: str) -> float:

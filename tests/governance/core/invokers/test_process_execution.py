@@ -64,7 +64,9 @@ async def test_process_tool_that_returned_in_time_succeeds_however_late_that_is_
     live = executor.prepare(call)
     running = asyncio.create_task(executor.execute(live, host=Host(workspace=tmp_path)))
     await eventually(lambda: live.partial_output or running.done())
-    block_until(lambda: tmp_path.joinpath("returns").exists() and not live.deadline.time_left)
+    block_until(
+        lambda: tmp_path.joinpath("returns").exists() and not live.limits.deadline.time_left
+    )
     outcome = await running
     assert (outcome.status, len(outcome.result)) == (CallStatus.SUCCEEDED, size)
 

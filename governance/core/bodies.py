@@ -1,0 +1,67 @@
+"""The body of one call while it runs: the tool's own code, in a task of its own."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from governance.core.calls import Disposition
+from governance.core.deadline import Deadline, Limit
+from governance.core.exceptions import CallNotStarted, MayStillRun
+
+
+class Body:
+    """One run of a tool. `returned_at`, by the clock of `deadline`, may be before its task knows (T11).
+
+    `outlives` = its call ends before it, or without a word on what it came to.
+    """
+
+    __slots__ = ("deadline", "outlives", "returned_at", "task")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.outlives = False
+        self.returned_at: float | None = None
+        self.task: asyncio.Task[Any]
+        self.deadline = deadline
+
+    def start(self, invocation: Coroutine[Any, Any, Any], *, name: str) -> None:
+        """Begin to run."""
+        self.task = asyncio.create_task(self._run(invocation), name=name)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its task has ended."""
+        return self.task.done()
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it has returned something."""
+        return self.is_done and not self.task.cancelled() and self.task.exception() is None
+
+    @property
+    def disposition(self) -> Disposition:
+        """Whether it has ended, and all that it started with it, as far as it knows (C13)."""
+        if not self.is_done:
+            return Disposition.INDETERMINATE
+        match None if self.task.cancelled() else self.task.exception():
+            case MayStillRun():
+                return Disposition.INDETERMINATE
+            case CallNotStarted():
+                return Disposition.NOT_STARTED
+        return Disposition.SETTLED
+
+    @property
+    def limit_reached(self) -> tuple[Limit, float] | None:
+        """The limit that had run out when it returned, and its seconds; None if there was time left."""
+        return self.deadline.reached_by(self.returned_at or self.deadline.moment())
+
+    def note_return(self, monotonic: float | None = None) -> None:
+        """Note that it has returned, now or at a `time.monotonic()`; from any thread, the last word counts (T11)."""
+        now = self.deadline.moment()
+        self.returned_at = now if monotonic is None else min(self.deadline.moment(monotonic), now)
+
+    async def _run(self, invocation: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await invocation
+        finally:
+            if self.returned_at is None:  # else its invoker knows better when it returned
+                self.note_return()

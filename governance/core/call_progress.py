@@ -1,0 +1,65 @@
+"""What a running tool says of itself: that it is alive, how far it is, what it has put out (T6, V1)."""
+
+import asyncio
+import threading
+
+from governance.core.call_limits import CallLimits
+from governance.core.calls import Progress
+from governance.core.endings import Ending
+from governance.core.excerpts import Excerpt
+from governance.core.promises import Promise
+
+OUTPUT_HEAD = 4_000
+OUTPUT_TAIL = 12_000
+
+
+class CallProgress:
+    """The progress of one call; `last` and `has_news` are for its observer, which heard of it at `told_at`."""
+
+    __slots__ = (
+        "_ending",
+        "_is_closed",
+        "_limits",
+        "_loop",
+        "_output",
+        "_thread",
+        "has_news",
+        "last",
+        "told_at",
+    )
+
+    def __init__(self, limits: CallLimits, ending: Promise[Ending]) -> None:
+        self.last: Progress | None = None
+        self.has_news = False
+        self.told_at = 0.0
+        self._limits = limits
+        self._ending = ending
+        self._output: Excerpt | None = None
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    @property
+    def output(self) -> str:
+        """What the tool has put out so far, its middle left out if it is long."""
+        return "" if self._output is None else str(self._output)
+
+    def close(self) -> None:
+        """Take nothing more: the call has its outcome."""
+        self._is_closed = True
+
+    def report(self, progress: Progress) -> None:
+        """Take a sign of life from the tool, from any thread."""
+        if threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.report, progress)
+            return
+        deadline = self._limits.deadline
+        if deadline is None or self._is_closed:
+            return
+        if progress.output:
+            self._output = self._output or Excerpt(head=OUTPUT_HEAD, tail=OUTPUT_TAIL)
+            self._output.add(progress.output)
+        if not self._ending.done():
+            deadline.touch()
+            self.last = progress
+            self.has_news = True

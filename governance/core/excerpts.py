@@ -1,0 +1,62 @@
+"""The beginning and the end of a long text, in bounded memory."""
+
+from collections import deque
+from typing import Self
+
+_MARKER_ROOM = 60
+
+
+class Excerpt:
+    """Takes a text piece by piece; keeps its first `head` and its last `tail` characters."""
+
+    def __init__(self, *, head: int, tail: int) -> None:
+        self._head_room = head
+        self._tail_room = tail
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._tail_length = 0
+        self.total = 0
+
+    @classmethod
+    def within(cls, limit: int) -> Self:
+        """Return an excerpt that is no longer than `limit`, with the line that says how much it leaves out."""
+        room = max(limit - _MARKER_ROOM, 2)
+        return cls(head=room // 2, tail=room - room // 2)
+
+    def add(self, text: str) -> None:
+        """Take the next piece."""
+        self.total += len(text)
+        head, text = text[: self._head_room], text[self._head_room :]
+        if head:
+            self._head.append(head)
+            self._head_room -= len(head)
+        if text and self._tail_room:
+            self._add_to_tail(text)
+
+    def __str__(self) -> str:
+        head, tail = "".join(self._head), "".join(self._tail)
+        tail = tail[max(len(tail) - self._tail_room, 0) :]
+        left_out = self.total - len(head) - len(tail)
+        gap = f"\n… {spaced(left_out)} characters left out …\n" if left_out else ""
+        return f"{head}{gap}{tail}"
+
+    def _add_to_tail(self, text: str) -> None:
+        self._tail.append(text[-self._tail_room :])
+        self._tail_length += len(self._tail[-1])
+        while self._tail_length - len(self._tail[0]) >= self._tail_room:
+            self._tail_length -= len(self._tail.popleft())
+
+
+def excerpt(text: str, *, limit: int) -> str:
+    """Return the text, its middle left out if it is longer than `limit`; more of its beginning is kept."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 4
+    shown = Excerpt(head=limit - tail, tail=tail)
+    shown.add(text)
+    return str(shown)
+
+
+def spaced(number: int) -> str:
+    """Return a number in groups of three digits: 9 950 000."""
+    return f"{number:,}".replace(",", " ")
