@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+from django.test import TransactionTestCase
+from pytest_django import DjangoDbBlocker
 
 from governance.core import procfs
+from tests.clean_database import CleanDatabase
 from tests.faulty_database import FaultyDatabase
 from tests.support import browser_path
 
@@ -25,6 +28,16 @@ def _blocking_calls_fail(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with blockbuster_ctx(list(_PACKAGES)) as blockbuster:
         _allow_short_reads(blockbuster)
+        yield
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Make the database once, and take each test's rows out of it again."""
+    with django_db_blocker.unblock():
+        database = CleanDatabase()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: database.restore())
         yield
 
 
