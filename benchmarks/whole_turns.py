@@ -18,7 +18,7 @@ from benchmarks.rows import Bar, Row, amount, latency
 from benchmarks.site import StatementCounter
 from benchmarks.watching import PATIENCE, EventWatch
 from governance import CancelSource, registry
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.runtime import workspace_of
 from turns import runtime, services, sinks
 
@@ -151,17 +151,17 @@ def _counts(row_id: str, what: str, counts: list[int]) -> Row:
     return amount(row_id, what, spread([float(count) for count in counts]))
 
 
-@database_door
+@run_in_db_thread
 def create_user(name: str) -> AbstractBaseUser:
     """Make somebody who chats."""
     return get_user_model()._default_manager.create(username=name)
 
 
-@database_door
+@run_in_db_thread
 def _wrap(counter: StatementCounter) -> None:
     connection.execute_wrappers.append(counter)
 
 
-@database_door
+@run_in_db_thread
 def _unwrap(counter: StatementCounter) -> None:
     connection.execute_wrappers.remove(counter)

@@ -14,6 +14,7 @@ from governance.core.calls import (
     ToolCall,
     ToolOutcome,
 )
+from governance.core.cancel_intent import has_cancel_word, is_cancel_intent, is_cancel_phrase
 from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from governance.core.checkpoints import checkpoint
@@ -35,10 +36,16 @@ from governance.core.exceptions import (
     UnknownTool,
 )
 from governance.core.executor import Timing, ToolExecutor
-from governance.core.intents import has_cancel_word, is_cancel_intent, is_cancel_phrase
 from governance.core.limiter import Limiter, Limits, Obstacle, WaitsFor
-from governance.core.live import LiveCall
-from governance.core.loops import LoopAction, LoopDetector
+from governance.core.live_call import LiveCall
+from governance.core.loop_detector import LoopAction, LoopDetector
+from governance.core.model_messages import (
+    abandoned_text,
+    denied_text,
+    expired_text,
+    interrupted_text,
+    not_started_text,
+)
 from governance.core.policy import (
     ApprovalRule,
     Hint,
@@ -53,13 +60,6 @@ from governance.core.policy import (
 from governance.core.ports import Approver, Declared, Host, Observer, PolicySource, Unobserved
 from governance.core.registry import ToolRegistry, make_tool, registry, tool
 from governance.core.scopes import ScopeKind, ScopeRegistry
-from governance.core.texts import (
-    abandoned_text,
-    denied_text,
-    expired_text,
-    interrupted_text,
-    not_started_text,
-)
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
 
 __all__ = [

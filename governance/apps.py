@@ -4,7 +4,7 @@ from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy as _
 
-from governance import checks, lost_connections, toolbox
+from governance import checks, connection_health, toolbox
 from governance.conf import toolbox_settings
 from governance.core.registry import registry
 
@@ -19,6 +19,6 @@ class GovernanceConfig(AppConfig):
     def ready(self) -> None:
         """Load what needs the app registry."""
         checks.register_all()
-        lost_connections.watch()
+        connection_health.watch()
         toolbox.register(registry, settings=toolbox_settings)
         autodiscover_modules("tools")

@@ -66,16 +66,16 @@ class Change(models.Model):
         last = len(labels)
         places = {name: place for place, name in enumerate(labels)}
         return "; ".join(
-            f"{labels.get(name, name)}: {self.in_words(name, old)} → {self.in_words(name, new)}"
+            f"{labels.get(name, name)}: {self.describe_value(name, old)} → {self.describe_value(name, new)}"
             for name, (old, new) in sorted(
                 self.changes.items(), key=lambda change: places.get(change[0], last)
             )
         )
 
     @classmethod
-    def in_words(cls, name: str, value: object) -> str:
+    def describe_value(cls, name: str, value: object) -> str:
         """Return a field's value as people read it."""
-        return in_words(name, value)
+        return describe_value(name, value)
 
 
 class _Audited(Protocol):
@@ -85,7 +85,7 @@ class _Audited(Protocol):
     def summary(self) -> str: ...
 
 
-def in_words(name: str, value: object) -> str:
+def describe_value(name: str, value: object) -> str:
     """Return a field's value as people read it: durations with units, yes and no, long texts by their beginning."""
     if name.endswith("_ms") and (value is None or isinstance(value, int)):
         return format_limit(value)

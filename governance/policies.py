@@ -14,7 +14,7 @@ from governance.conf import setting_limits, tool_setting_limits
 from governance.core.exceptions import GovernanceError
 from governance.core.policy import PolicyLevels, ToolLimits
 from governance.core.tools import Tool
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
 from governance.signals import policy_changed
 
@@ -154,11 +154,11 @@ class DatabasePolicySource:
 
     async def aload(self) -> None:
         """Read the limits, from a coroutine."""
-        await database_door(self.reload)()
+        await run_in_db_thread(self.reload)()
 
     async def arefresh(self) -> bool:
         """Follow the database, from a coroutine; return whether the version moved."""
-        return await database_door(self.refresh)()
+        return await run_in_db_thread(self.refresh)()
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of the limits in memory."""

@@ -12,8 +12,9 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from governance import call_rows
-from governance.core import calls as core
+from governance import call_store
+from governance.bulk_updates import update_each
+from governance.core import calls as core_calls
 from governance.core.calls import (
     CallStatus,
     LateSettlement,
@@ -23,17 +24,16 @@ from governance.core.calls import (
 from governance.core.deadline import DeadlineChange
 from governance.core.exceptions import IllegalTransition
 from governance.core.limiter import Obstacle
-from governance.core.live import LiveCall
-from governance.doors import database_door
+from governance.core.live_call import LiveCall
+from governance.db import run_in_db_thread
 from governance.durations import limit_ms, to_ms
 from governance.models import Approval, ToolCall
-from governance.row_updates import update_each
-from governance.storable import storable_json, storable_text
+from governance.sanitize import sanitize_json, sanitize_text
 
 CallKey = tuple[str, str]  # the group and the id of a call
 
 UNWATCHED = "unwatched"  # instead of what a body did late: its end cannot be seen
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 _RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
 _GIVEN_UP = (
     CallStatus.TIMED_OUT,
@@ -43,12 +43,12 @@ _GIVEN_UP = (
 )
 
 
-def propose(calls: Sequence[core.ToolCall], *, group: str, step: int) -> None:
+def insert_pending(calls: Sequence[core_calls.ToolCall], *, group: str, step: int) -> None:
     """Insert the calls of one step as pending, known before any of them runs (invariant 10)."""
-    ToolCall.objects.bulk_create(call_rows.pending(calls, group=group, step=step))
+    ToolCall.objects.bulk_create(call_store.pending_rows(calls, group=group, step=step))
 
 
-def forget(group: str, *, with_decisions: bool = False) -> None:
+def delete_calls(group: str, *, with_decisions: bool = False) -> None:
     """Delete the calls of a group, and what they asked for from their approvals; who decided what is kept."""
     ToolCall.objects.filter(group=group).delete()
     approvals = Approval.objects.filter(group=group)
@@ -58,13 +58,13 @@ def forget(group: str, *, with_decisions: bool = False) -> None:
         approvals.exclude(decision="").update(input={}, reason="")
 
 
-def note_asked(*, group: str, call_id: str) -> bool:
+def record_question(*, group: str, call_id: str) -> bool:
     """Note that the call waits for a person's decision; False if it was closed meanwhile."""
     waits = CallStatus.AWAITING_APPROVAL
-    return call_rows.that_may_become(waits, call_id, group=group).update(status=waits) == 1
+    return call_store.eligible_for(waits, call_id, group=group).update(status=waits) == 1
 
 
-def note_approved(*, group: str, call_id: str) -> bool:
+def record_approval(*, group: str, call_id: str) -> bool:
     """Note that a person let the waiting call go on; False if it does not wait for one."""
     waiting = ToolCall.objects.filter(
         group=group, call_id=call_id, status=CallStatus.AWAITING_APPROVAL
@@ -72,12 +72,12 @@ def note_approved(*, group: str, call_id: str) -> bool:
     return waiting.update(status=CallStatus.PENDING) == 1
 
 
-def note_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[ToolCall]:
+def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[ToolCall]:
     """Note what calls wait for, by their ids; return those as rows that wait."""
     waiting = ToolCall.objects.filter(
         group=group, call_id__in=list(obstacles), status=CallStatus.PENDING
     )
-    rows = call_rows.locked(waiting)
+    rows = call_store.lock(waiting)
     for row in rows:
         row.waits_for = obstacle_fields(obstacles[row.call_id])
     update_each(rows, ["waits_for"])
@@ -87,26 +87,26 @@ def note_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[ToolCa
 def start(*calls: LiveCall, group: str) -> list[ToolCall]:
     """Note that calls are about to run, with the limits they run under; return them as rows, but those closed meanwhile."""
     wanted = {call.id: call for call in calls}
-    rows = call_rows.locked(call_rows.that_may_become(CallStatus.RUNNING, *wanted, group=group))
-    call_rows.start(rows, wanted)
+    rows = call_store.lock(call_store.eligible_for(CallStatus.RUNNING, *wanted, group=group))
+    call_store.start(rows, wanted)
     return rows
 
 
-def note_cancelling(*call_ids: str, group: str) -> int:
+def record_cancelling(*call_ids: str, group: str) -> int:
     """Note that running calls were asked to stop; return how many of them run."""
-    running = call_rows.that_may_become(CallStatus.CANCELLING, *call_ids, group=group)
+    running = call_store.eligible_for(CallStatus.CANCELLING, *call_ids, group=group)
     return running.update(status=CallStatus.CANCELLING)
 
 
-def note_progress(progress: Mapping[CallKey, Mapping[str, Any]]) -> set[CallKey]:
+def record_progress(progress: Mapping[CallKey, Mapping[str, Any]]) -> set[CallKey]:
     """Keep the last progress of calls, by group and id; return which of them run."""
     groups, call_ids = {group for group, _ in progress}, {call_id for _, call_id in progress}
     found = ToolCall.objects.filter(
         group__in=groups, call_id__in=call_ids, status__in=_RUNNING
     ).only("group", "call_id", "progress")
-    rows = [row for row in call_rows.locked(found) if (row.group, row.call_id) in progress]
+    rows = [row for row in call_store.lock(found) if (row.group, row.call_id) in progress]
     for row in rows:
-        row.progress = storable_json(dict(progress[row.group, row.call_id]))
+        row.progress = sanitize_json(dict(progress[row.group, row.call_id]))
     update_each(rows, ["progress"])
     return {(row.group, row.call_id) for row in rows}
 
@@ -138,11 +138,11 @@ def move_deadline(
 
 def end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
     """Give calls their one outcome, by id; return those as rows that had none and are open."""
-    wanted = call_rows.open_in(group).filter(call_id__in=list(outcomes))
+    wanted = call_store.open_in(group).filter(call_id__in=list(outcomes))
     rows = [
-        row for row in call_rows.locked(wanted) if call_rows.may_end(row, outcomes[row.call_id])
+        row for row in call_store.lock(wanted) if call_store.may_end(row, outcomes[row.call_id])
     ]
-    call_rows.end(rows, outcomes)
+    call_store.end(rows, outcomes)
     return rows
 
 
@@ -153,16 +153,16 @@ def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
     )
     return (
         ended.update(
-            late_kind=late.kind, late_text=storable_text(late.text), late_after_ms=to_ms(late.after)
+            late_kind=late.kind, late_text=sanitize_text(late.text), late_after_ms=to_ms(late.after)
         )
         == 1
     )
 
 
-def watch_no_more(calls: Sequence[ToolCall], *, kind: str = UNWATCHED) -> None:
+def stop_watching(calls: Sequence[ToolCall], *, kind: str = UNWATCHED) -> None:
     """Note of given-up calls that nobody watches for their ends any more: how they ended, or that it was not seen."""
-    for start in range(0, len(calls), _AT_ONCE):
-        ids = [call.pk for call in calls[start : start + _AT_ONCE]]
+    for start in range(0, len(calls), _BATCH_SIZE):
+        ids = [call.pk for call in calls[start : start + _BATCH_SIZE]]
         ToolCall.objects.filter(pk__in=ids, late_kind="").update(late_kind=kind)
 
 
@@ -179,15 +179,15 @@ def close_open(
     Raises:
         IllegalTransition: `close` chose a status that may not follow; nothing was written.
     """
-    rows = call_rows.locked(call_rows.open_in(group))
+    rows = call_store.lock(call_store.open_in(group))
     outcomes = dict(known or {})
     for row in rows:
-        if row.call_id in outcomes and call_rows.may_end(row, outcomes[row.call_id]):
+        if row.call_id in outcomes and call_store.may_end(row, outcomes[row.call_id]):
             continue
         outcomes[row.call_id] = closing = close(row)
-        core.check_move(CallStatus(row.status), closing.status)
+        core_calls.check_transition(CallStatus(row.status), closing.status)
         row.is_synthetic = True
-    call_rows.end(rows, outcomes)
+    call_store.end(rows, outcomes)
     return rows
 
 
@@ -229,9 +229,9 @@ class Recorder:
     def __init__(self, *, group: str, step: int = 0) -> None:
         self._group = group
         self._step = step
-        self._start = database_door(transaction.atomic(self._insert_and_start))
-        self._end = database_door(transaction.atomic(self._insert_and_end))
-        self._move_deadline = database_door(transaction.atomic(move_deadline))
+        self._start = run_in_db_thread(transaction.atomic(self._insert_and_start))
+        self._end = run_in_db_thread(transaction.atomic(self._insert_and_end))
+        self._move_deadline = run_in_db_thread(transaction.atomic(move_deadline))
 
     async def call_queued(self, call: LiveCall) -> None:
         """Keep what the call waits for, if it has a row by now."""
@@ -277,17 +277,19 @@ class Recorder:
     def _insert_and_end(self, call: LiveCall, outcome: ToolOutcome) -> None:
         if outcome.status in (CallStatus.DENIED, CallStatus.EXPIRED):
             self._insert(call)
-            note_asked(group=self._group, call_id=call.id)
+            record_question(group=self._group, call_id=call.id)
         if not end({call.id: outcome}, group=self._group):
             self._insert(call)
             end({call.id: outcome}, group=self._group)
 
     def _insert(self, call: LiveCall) -> None:
-        rows = call_rows.pending([call.call], group=self._group, step=self._step, tool=call.tool)
+        rows = call_store.pending_rows(
+            [call.call], group=self._group, step=self._step, tool=call.tool
+        )
         ToolCall.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-_note_queued = database_door(transaction.atomic(note_queued))
-_note_progress = database_door(transaction.atomic(note_progress))
-_note_cancelling = database_door(note_cancelling)
-_settle_late = database_door(settle_late)
+_note_queued = run_in_db_thread(transaction.atomic(record_queued))
+_note_progress = run_in_db_thread(transaction.atomic(record_progress))
+_note_cancelling = run_in_db_thread(record_cancelling)
+_settle_late = run_in_db_thread(settle_late)

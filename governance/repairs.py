@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from governance.core.calls import CallStatus, Disposition, ErrorType, ToolCall
 from governance.models import ToolCall as ToolCallRow
-from governance.recorder import propose
-from governance.storable import storable_text
+from governance.recorder import insert_pending
+from governance.sanitize import sanitize_text
 
 
 class SettledResult(Protocol):
@@ -40,7 +40,7 @@ def settle(
     known = {
         row.call_id: row for row in ToolCallRow.objects.select_for_update().filter(group=group)
     }
-    propose([call for call in calls if call.id not in known], group=group, step=step)
+    insert_pending([call for call in calls if call.id not in known], group=group, step=step)
     for row in ToolCallRow.objects.filter(group=group, call_id__in=[call.id for call in calls]):
         result = results.get(row.call_id)
         is_open = not CallStatus(row.status).is_terminal
@@ -67,7 +67,7 @@ def _fields(result: SettledResult) -> dict[str, object]:
         "status": status,
         "error_type": error_type,
         "disposition": disposition,
-        "result": storable_text(result.content),
+        "result": sanitize_text(result.content),
         "is_error": result.is_error,
         "is_synthetic": result.is_synthetic,
         "ended_at": timezone.now(),

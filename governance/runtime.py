@@ -48,9 +48,9 @@ async def get_executor() -> ToolExecutor:
     return executor
 
 
-def why_off(tool: Tool) -> str:
+def disabled_reason(tool: Tool) -> str:
     """Return in sentences why calls of the tool are refused now, whoever makes them; empty where they are not."""
-    if (reason := tool.why_off()) or _policies.policies.is_enabled(tool.name):
+    if (reason := tool.disabled_reason()) or _policies.policies.is_enabled(tool.name):
         return reason
     return str(ToolDisabled(tool.name))
 

@@ -13,16 +13,16 @@ from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.policy import Policy, ToolLimits, cap, resolve
 from governance.core.registry import registry
 from governance.core.tools import Tool, estimated_tokens
-from governance.mcp.rows import readable_spec
+from governance.mcp.server_store import readable_spec
 from governance.mcp.specs import ServerSpec
 from governance.models import McpServer, ToolCall
 from governance.policies import Policies, read_policies
-from governance.storable import storable_text
+from governance.sanitize import sanitize_text
 
 # The row of a call, for the types of those who may read it but not import the models.
 CallRow = ToolCall
 
-_GROUPS_AT_ONCE = 1_000
+_BATCH_SIZE = 1_000
 
 
 class CallResult(NamedTuple):
@@ -60,7 +60,7 @@ class OfferedTool:
 
     `server` names the MCP server that it comes from; `isolation` is empty where this process is not connected to it.
     `tokens` is about what it takes of each request.
-    `why_off` says in sentences why nobody can use it now, as far as the settings of this process tell.
+    `disabled_reason` says in sentences why nobody can use it now, as far as the settings of this process tell.
     """
 
     name: str
@@ -69,7 +69,7 @@ class OfferedTool:
     isolation: str = ""
     server: str = ""
     tokens: int = 0
-    why_off: str = ""
+    disabled_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +100,8 @@ def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
 def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
     """Yield the results of the calls of several groups that have ended, in no order; many at a time."""
     wanted = list(groups)
-    for start in range(0, len(wanted), _GROUPS_AT_ONCE):
-        ended = ToolCall.objects.filter(group__in=wanted[start : start + _GROUPS_AT_ONCE])
+    for start in range(0, len(wanted), _BATCH_SIZE):
+        ended = ToolCall.objects.filter(group__in=wanted[start : start + _BATCH_SIZE])
         rows = ended.exclude(status__in=OPEN_STATUSES).order_by()
         yield from starmap(CallResult, rows.values_list(*CallResult._fields))
 
@@ -125,7 +125,7 @@ def may_still_run(group: str) -> list[str]:
 
 def has_call(group: str, call_id: str) -> bool:
     """Return whether a group has a call of this id."""
-    if call_id != storable_text(call_id):  # PostgreSQL would not even compare it
+    if call_id != sanitize_text(call_id):  # PostgreSQL would not even compare it
         return False
     return ToolCall.objects.filter(group=group, call_id=call_id).exists()
 
@@ -225,7 +225,7 @@ def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
         isolation=tool.isolation.value,
         server=server,
         tokens=tool.tokens,
-        why_off=tool.why_off(),
+        disabled_reason=tool.disabled_reason(),
     )
 
 

@@ -15,9 +15,9 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, has_cancel_word, selectors
-from governance.doors import database_door
-from governance.moments import ago, database_now
-from governance.storable import storable_text
+from governance.db import run_in_db_thread
+from governance.db_clock import database_now, now_minus
+from governance.sanitize import sanitize_text
 from turns import errands, log, sinks, spoken, wishes
 from turns.conf import app_settings
 from turns.core.events import CancelAcknowledged
@@ -50,7 +50,7 @@ def note(request: CancelRequest, turn: Turn, *, said: str, source: CancelSource)
     """
     row, _is_new = Acknowledgement.objects.get_or_create(
         request=request,
-        defaults={"turn": turn, "said": storable_text(said, limit=200), "source": source.value},
+        defaults={"turn": turn, "said": sanitize_text(said, limit=200), "source": source.value},
     )
     return int(row.pk)
 
@@ -66,7 +66,7 @@ def after(turn: Turn) -> list[int]:
 
 def overdue() -> list[int]:
     """Return the answers that nobody has given although all has ended for a while: who should have, has gone."""
-    left = Acknowledgement.objects.filter(at=None, request__settled_at__lt=ago(LEFT_AFTER))
+    left = Acknowledgement.objects.filter(at=None, request__settled_at__lt=now_minus(LEFT_AFTER))
     return list(left.order_by().values_list("pk", flat=True)[:AT_ONCE])
 
 
@@ -108,7 +108,7 @@ async def _in_own_words(due: _Due) -> str:
     return "" if is_risky or len(text) > TEXT_LENGTH else text
 
 
-@database_door
+@run_in_db_thread
 def _look(pk: int) -> _Due | None:
     """Return the answer if it is due: its request has come true, and those that were made with it."""
     rows = Acknowledgement.objects.select_related("request__turn__parent", "turn")
@@ -153,14 +153,14 @@ def _fixed(*, is_spoken: bool, was_cancelled: bool, left: list[str]) -> str:
     return _("Cancelled.") if was_cancelled else _("It has ended.")
 
 
-@database_door
+@run_in_db_thread
 def _store(pk: int, text: str) -> log.Batch | None:
     """Give the answer, unless somebody else has."""
     with transaction.atomic():
         row = Acknowledgement.objects.select_related("turn").get(pk=pk)
         conversation = log.locked(row.turn.conversation_id)
         at = database_now()
-        text = storable_text(text, limit=TEXT_LENGTH)
+        text = sanitize_text(text, limit=TEXT_LENGTH)
         if not Acknowledgement.objects.filter(pk=pk, at=None).update(text=text, at=at):
             return None
         row.text, row.at = text, at

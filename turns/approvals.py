@@ -3,10 +3,9 @@
 from datetime import datetime
 from typing import Any
 
-from governance import ApprovalRule, Decision, LiveCall, Question, Verdict, registry
-from governance import approvals as governance
-from governance.approvals import ApprovalRow
-from governance.storable import storable_json
+from governance import ApprovalRule, Decision, LiveCall, Question, Verdict, approval_store, registry
+from governance.approval_store import ApprovalRow
+from governance.sanitize import sanitize_json
 from turns import known_hosts
 from turns.core.events import ToolApproval, ToolDecision, TurnEvent
 from turns.core.turns import TurnStatus
@@ -33,7 +32,7 @@ class Asking:
         if (earlier := _earlier(call, question, turn)) is not None:
             self.earlier = earlier
             return []
-        row = governance.ask(call, group=str(turn.pk))
+        row = approval_store.open_question(call, group=str(turn.pk))
         if row is None:
             return []
         question.id = str(row.pk)
@@ -48,11 +47,11 @@ class Concluding:
 
     def __call__(self, turn: Turn) -> Events:
         """Store it and return its event; a cancel is told with the call's result."""
-        row = governance.find(self.decision.question)
+        row = approval_store.find_question(self.decision.question)
         if row is None:  # nobody was asked
             return []
-        is_ours = governance.end(row, self.decision.verdict)
-        self.decision = governance.decision_of(row)
+        is_ours = approval_store.close_question(row, self.decision.verdict)
+        self.decision = approval_store.decision_of(row)
         if is_ours and self.decision.verdict is Verdict.EXPIRED:
             return [decision_event(row)]
         return []
@@ -64,8 +63,8 @@ def _earlier(call: LiveCall, question: Question, turn: Turn) -> Decision | None:
         return None
     if question.host and question.is_about_host:
         return Decision(verdict=Verdict.APPROVED, remember=True)
-    grant = governance.grant_for(call)
-    return governance.decision_of(grant) if grant is not None else None
+    grant = approval_store.grant_for(call)
+    return approval_store.decision_of(grant) if grant is not None else None
 
 
 def decision_event(row: ApprovalRow) -> ToolDecision:
@@ -95,7 +94,7 @@ def _question_event(row: ApprovalRow, call: LiveCall) -> ToolApproval:
     return ToolApproval(
         tool_id=call.id,
         tool_name=call.call.tool_name,
-        input=storable_json(dict(call.call.input)),
+        input=sanitize_json(dict(call.call.input)),
         position=call.call.position,
         **_terms(row, at=row.requested_at),
     )

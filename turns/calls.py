@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from governance import CallStatus, ErrorType, Isolation, Limit, recorder, registry, selectors
-from governance import approvals as governance_approvals
-from governance.approvals import ApprovalRow
+from governance import approval_store as approval_store
+from governance.approval_store import ApprovalRow
 from governance.selectors import CallRow
 from turns import approvals
 from turns.core.events import ToolQueued, ToolResult, ToolStart, ToolTimeout, TurnEvent
@@ -43,7 +43,7 @@ class DescribedCalls:
 
     def __init__(self, turn_ids: Iterable[UUID], *, at: datetime) -> None:
         groups = [str(turn_id) for turn_id in turn_ids]
-        questions = governance_approvals.of_groups(groups)
+        questions = approval_store.latest_by_call(groups)
         sub_agents = _sub_agents(groups)
         self._by_group: dict[str, list[dict[str, Any]]] = {}
         for row in selectors.calls_of_groups(groups):

@@ -11,14 +11,14 @@ from governance import (
     ToolOutcome,
     Verdict,
     abandoned_text,
-    approvals,
+    approval_store,
     denied_text,
     expired_text,
     interrupted_text,
     not_started_text,
     recorder,
 )
-from governance.approvals import ApprovalRow
+from governance.approval_store import ApprovalRow
 from governance.selectors import CallRow
 from turns.core.turns import TurnEnding, TurnStatus
 from turns.core.voice import in_voice
@@ -52,8 +52,10 @@ class _Closing:
     def close(self) -> list[CallRow]:
         closed = recorder.close_open(group=self._group, close=self._outcome, known=self._outcomes)
         if self._has_asked:
-            decision = approvals.INTERRUPTED if self._cause is None else Verdict.CANCELLED.value
-            approvals.close_open(group=self._group, decision=decision)
+            decision = (
+                approval_store.INTERRUPTED if self._cause is None else Verdict.CANCELLED.value
+            )
+            approval_store.close_open_questions(group=self._group, decision=decision)
         return closed
 
     def _outcome(self, call: CallRow) -> ToolOutcome:
@@ -115,7 +117,7 @@ class _Closing:
 
     @cached_property
     def _questions(self) -> dict[tuple[str, str], ApprovalRow]:
-        return approvals.of_groups([self._group])
+        return approval_store.latest_by_call([self._group])
 
 
 def _seconds(question: ApprovalRow) -> float:

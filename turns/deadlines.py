@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from governance import CallStatus, TimeoutSource, selectors
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.durations import limit_ms
 from turns import operations, orders, runtime
 from turns.core.turns import LIVE_STATUSES
@@ -93,7 +93,7 @@ async def set_deadline(
     )
 
 
-@database_door
+@run_in_db_thread
 def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _Asked:
     """Return who asks for what.
 
@@ -107,7 +107,7 @@ def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _
     return _Asked(turn=turn, tool_id=tool_id, by=by, op_id=op_id)
 
 
-@database_door
+@run_in_db_thread
 def _store_order(
     asked: _Asked, timeout_ms: int | None, extend_ms: int | None
 ) -> tuple[DeadlineReceipt, bool]:

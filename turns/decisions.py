@@ -6,10 +6,10 @@ from uuid import UUID
 
 from django.db import transaction
 
-from governance import Verdict, approvals, selectors
-from governance.approvals import ApprovalRow, Word
-from governance.doors import database_door
-from governance.moments import database_now
+from governance import Verdict, approval_store, selectors
+from governance.approval_store import ApprovalRow, HumanDecision
+from governance.db import run_in_db_thread
+from governance.db_clock import database_now
 from turns import log, operations, runtime, sinks
 from turns.approvals import decision_event
 from turns.core.turns import TurnStatus
@@ -65,7 +65,7 @@ async def decide_tool(
     return receipt
 
 
-@database_door
+@run_in_db_thread
 def _decide(
     turn_id: UUID,
     tool_id: str,
@@ -79,12 +79,18 @@ def _decide(
         turn = turn_for(user, turn_id, permission=PERMISSION)
     except TurnNotFound:
         return DecisionReceipt(outcome=OpOutcome.NOT_FOUND)
-    word = Word(verdict=_VERDICTS[decision], by=reload(user), reason=reason, remember=remember)
+    word = HumanDecision(
+        verdict=_VERDICTS[decision], by=reload(user), reason=reason, remember=remember
+    )
     with transaction.atomic():
         conversation = log.locked(turn.conversation_id)
         turn.refresh_from_db(fields=["status", "owner"])
         known = None if op_id is None else operations.begin(turn, op_id)
-        row = approvals.latest(group=str(turn.pk), call_id=tool_id) if known is None else None
+        row = (
+            approval_store.latest_question(group=str(turn.pk), call_id=tool_id)
+            if known is None
+            else None
+        )
         changed: list[ApprovalRow] = []
         if row is not None:
             outcome, changed = _apply(turn, row, word)
@@ -107,26 +113,30 @@ def _unasked(turn: Turn, tool_id: str) -> OpOutcome:
     return OpOutcome.ALREADY_FINISHED if is_known else OpOutcome.NOT_FOUND
 
 
-def _apply(turn: Turn, row: ApprovalRow, word: Word) -> tuple[OpOutcome, list[ApprovalRow]]:
+def _apply(
+    turn: Turn, row: ApprovalRow, word: HumanDecision
+) -> tuple[OpOutcome, list[ApprovalRow]]:
     """Let a person's word count if the question is open; return the questions that were decided by it."""
     if row.decision:
         if row.decision == Verdict.EXPIRED and word.verdict is Verdict.DENIED:
-            approvals.note_late_denial(row, word)
+            approval_store.record_late_denial(row, word)
         return OpOutcome.ALREADY_FINISHED, []
     if _is_being_cancelled(turn, row):
         return OpOutcome.ALREADY_FINISHED, []
     if word.verdict is Verdict.APPROVED and _has_expired(row):
-        return OpOutcome.ALREADY_FINISHED, [row] if approvals.end(row, Verdict.EXPIRED) else []
-    if not approvals.say(row, word):
+        return OpOutcome.ALREADY_FINISHED, [row] if approval_store.close_question(
+            row, Verdict.EXPIRED
+        ) else []
+    if not approval_store.decide(row, word):
         return OpOutcome.ALREADY_FINISHED, []
     return OpOutcome.ACCEPTED, [row, *_covered(row, word)]
 
 
-def _covered(row: ApprovalRow, word: Word) -> list[ApprovalRow]:
+def _covered(row: ApprovalRow, word: HumanDecision) -> list[ApprovalRow]:
     """The other calls that wait for the same decision: what holds for the conversation lets them through too."""
     if not row.remember:
         return []
-    return [other for other in approvals.waiting_like(row) if approvals.say(other, word)]
+    return [other for other in approval_store.open_alike(row) if approval_store.decide(other, word)]
 
 
 def _is_being_cancelled(turn: Turn, row: ApprovalRow) -> bool:
@@ -141,7 +151,7 @@ def _has_expired(row: ApprovalRow) -> bool:
 
 
 def _status(turn: Turn, tool_id: str) -> str:
-    row = approvals.latest(group=str(turn.pk), call_id=tool_id)
+    row = approval_store.latest_question(group=str(turn.pk), call_id=tool_id)
     if row is not None and row.decision:
         return row.decision
     if row is not None:

@@ -12,14 +12,14 @@ from django.db import transaction
 from django.db.models import F
 
 from governance import Cancellation, CancelReason, ToolOutcome, checkpoint
-from governance.moments import database_now
+from governance.db_clock import database_now
 from governance.selectors import CallRow
 from turns import acknowledgements, log, log_lines, messages, wishes
 from turns.calls import result_events
 from turns.closings import close_calls, owner_died
 from turns.core.events import TurnEnd, TurnError, TurnEvent
 from turns.core.repairs import CRASH, Cause, Repair, RepairKind
-from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, check_move, ending_of
+from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, check_transition, ending_of
 from turns.histories import record_repairs
 from turns.models import Turn
 from turns.news import News
@@ -52,7 +52,7 @@ def end_turn(
         if conversation is None or row is None:
             return None
         ending = _as_wished(row, ending)
-        check_move(TurnStatus(row.status), ending.status)
+        check_transition(TurnStatus(row.status), ending.status)
         row.usage = row.usage if usage is None else usage
         closed = close_calls(row, ending, known=outcomes or {})
         events = [event for call in closed for event in result_events(call)]

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from governance import CallStatus, CancelReason, Disposition, ToolCall
 from governance import repairs as call_repairs
-from governance import selectors as governance
+from governance import selectors as governance_selectors
 from turns import log
 from turns.core.events import HistoryRepaired
 from turns.core.history import repair, violations
@@ -92,7 +92,7 @@ def note_on_previous(turn: Turn) -> str:
     previous = ended.order_by("-number").first()
     if previous is None or previous.status == TurnStatus.COMPLETED:
         return ""
-    calls = governance.calls_of_group(str(previous.pk))
+    calls = governance_selectors.calls_of_group(str(previous.pk))
     by_disposition: dict[str, list[ToolUseBlock]] = defaultdict(list)
     for call in calls:
         by_disposition[call.disposition].append(ToolUseBlock(id=call.call_id, name=call.tool_name))
@@ -120,7 +120,7 @@ def _live_part(rows: Sequence[MessageRow]) -> list[Message]:
         return []
     open_steps = {
         call.step
-        for call in governance.calls_of_group(str(rows[0].turn_id))
+        for call in governance_selectors.calls_of_group(str(rows[0].turn_id))
         if not CallStatus(call.status).is_terminal
     }
     settled = _render([row for row in rows if row.role == "user" or row.step not in open_steps])
@@ -144,7 +144,7 @@ def _with_results(said: Sequence[Message]) -> list[Message]:
             is_error=call.is_error,
             is_synthetic=call.is_synthetic,
         )
-        for call in governance.results_of_groups(with_calls)
+        for call in governance_selectors.results_of_groups(with_calls)
     }
     messages = []
     for message in said:

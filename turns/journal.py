@@ -26,9 +26,9 @@ from governance import (
     checkpoint,
     recorder,
 )
-from governance.doors import database_door, reading_door
+from governance.db import run_in_db_thread, run_in_pool_thread
 from governance.durations import limit_ms
-from governance.storable import storable_json, storable_text
+from governance.sanitize import sanitize_json, sanitize_text
 from turns import leftovers, log, messages, progress, sinks, wishes
 from turns.approvals import Asking, Concluding
 from turns.calls import queued_event, result_events, start_event
@@ -108,7 +108,7 @@ class DatabaseJournal:
             type="text_delta",
             turn_id=self._group,
             at=timezone.now().isoformat(),
-            text=storable_text(text),
+            text=sanitize_text(text),
             offset=offset,
         )
         await sinks.publish(self._turn.conversation_id, [{**delta}])
@@ -180,14 +180,14 @@ class DatabaseJournal:
             raise Fenced(f"the owner of turn {self._turn.id} has lost its lease")
 
 
-@reading_door
+@run_in_pool_thread
 def _read_prompt(turn: ClaimedTurn) -> Prompt | None:
     """Return the prompt unless something has to be repaired; a long history holds up nobody else's writes."""
     history = read(turn.conversation_id)
     return None if history is None else _prompt(turn, history)
 
 
-@database_door
+@run_in_db_thread
 def _repair_prompt(turn: ClaimedTurn) -> tuple[Prompt, list[log.WireEvent]]:
     history = load_repaired(turn.conversation_id, found_when="before_model_call")
     return _prompt(turn, history), list(history.events)
@@ -197,7 +197,7 @@ def _prompt(turn: ClaimedTurn, history: History) -> Prompt:
     return Prompt(messages=history.messages, note=note_on_previous(Turn.objects.get(pk=turn.id)))
 
 
-_settle_late = database_door(leftovers.settle)
+_settle_late = run_in_db_thread(leftovers.settle)
 
 
 def _open_reply(turn: Turn, step: int) -> Events:
@@ -214,12 +214,12 @@ def _open_reply(turn: Turn, step: int) -> Events:
     return []
 
 
-@database_door
+@run_in_db_thread
 def _save_text(turn: ClaimedTurn, step: int, text: str) -> bool:
     """Fenced by the statement itself, without a lock: nobody else writes the text of a message that is not complete."""
     ours = Turn.objects.filter(pk=turn.id, epoch=turn.epoch, status=TurnStatus.RUNNING)
     streaming = MessageRow.objects.filter(Exists(ours), turn=turn.id, step=step, is_streaming=True)
-    return bool(streaming.update(content=[{"type": "text", "text": storable_text(text)}]))
+    return bool(streaming.update(content=[{"type": "text", "text": sanitize_text(text)}]))
 
 
 def _nothing(_turn: Turn, _items: Sequence[Any]) -> Events:
@@ -232,11 +232,11 @@ def _save_reply(turn: Turn, step: int, message: Message, calls: Sequence[ToolCal
         streaming.delete()
         return []
     row = streaming.get()
-    row.content = storable_json([block.to_json() for block in message.content])
+    row.content = sanitize_json([block.to_json() for block in message.content])
     row.is_streaming, row.interrupted = False, message.interrupted
     row.save(update_fields=["content", "is_streaming", "interrupted"])
     if calls:
-        recorder.propose(calls, group=str(turn.pk), step=step)
+        recorder.insert_pending(calls, group=str(turn.pk), step=step)
         Turn.objects.filter(pk=turn.pk).update(tool_call_count=F("tool_call_count") + len(calls))
     return [messages.message_event(row)]
 
@@ -250,7 +250,7 @@ def _notify(turn: Turn, notice: Notice) -> Events:
 
 def _note_queued(turn: Turn, items: Sequence[tuple[LiveCall, Obstacle]]) -> Events:
     obstacles = {call.id: obstacle for call, obstacle in items}
-    rows = recorder.note_queued(obstacles, group=str(turn.pk))
+    rows = recorder.record_queued(obstacles, group=str(turn.pk))
     return [queued_event(row) for row in rows]
 
 
@@ -288,7 +288,7 @@ def _move_deadline(turn: Turn, call: LiveCall, change: DeadlineChange) -> Events
 
 
 def _note_cancelling(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
-    recorder.note_cancelling(*(call.id for (call,) in items), group=str(turn.pk))
+    recorder.record_cancelling(*(call.id for (call,) in items), group=str(turn.pk))
     return []
 
 

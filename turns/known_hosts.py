@@ -2,7 +2,7 @@
 
 import re
 
-from governance import approvals
+from governance import approval_store
 from turns.models import Turn
 
 _BY_A_PERSON = ("typed", "voice")
@@ -12,7 +12,7 @@ def is_known(host: str, *, turn: Turn) -> bool:
     """Whether the person has allowed `host` here, or has named it; for a sub-agent, in the conversation of its root."""
     conversation_id = (turn.root or turn).conversation_id
     scopes = {str(turn.conversation_id), str(conversation_id)}
-    if approvals.has_allowed(host, scopes=scopes):
+    if approval_store.has_allowed(host, scopes=scopes):
         return True
     said = Turn.objects.filter(
         conversation_id=conversation_id,

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 
 from governance import LateSettlement, recorder, registry, selectors
-from governance.moments import database_now
+from governance.db_clock import database_now
 from governance.selectors import CallRow
 from turns import log, processes
 from turns.core.events import ToolSettled
@@ -63,8 +63,8 @@ def settle_gone() -> list[log.Batch]:
             batches += [batch] if batch else []
         elif is_old and not (_runs_here(row) and _is_alive(turn.owner)):
             unwatched.append(row)
-    recorder.watch_no_more(ended, kind=PROCESS_ENDED)
-    recorder.watch_no_more(unwatched)
+    recorder.stop_watching(ended, kind=PROCESS_ENDED)
+    recorder.stop_watching(unwatched)
     return batches
 
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
-from governance.row_updates import update_each
-from governance.storable import storable_json
+from governance.bulk_updates import update_each
+from governance.sanitize import sanitize_json
 from turns.core.events import TurnEvent
 from turns.models import Conversation, Event
 
@@ -83,7 +83,7 @@ def _numbered(
             turn_id=turn_id,
             seq=seq,
             type=event.type,
-            payload=storable_json(event.payload()),
+            payload=sanitize_json(event.payload()),
             at=at,
         )
         for seq, event in enumerate(events, conversation.last_seq + 1)

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from governance import Disposition
 from governance import registry as tools
-from governance.doors import database_door
-from governance.moments import database_now
+from governance.db import run_in_db_thread
+from governance.db_clock import database_now
 from governance.runtime import load
 from turns import runtime, sinks
 from turns.core.turns import ACTIVE_STATUSES
@@ -143,7 +143,7 @@ def serve(port: int, *, host: str) -> WSGIServer:
     return server
 
 
-@database_door
+@run_in_db_thread
 def look() -> None:
     """Read what the database knows of now: a few short queries, none of which looks at history."""
     active = Turn.objects.filter(status__in=ACTIVE_STATUSES).order_by().values_list("status")

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from django.db.models.functions import Now
 
 from governance import CallStatus, LiveCall, selectors
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.runtime import get_executor
 from turns.core.supervisor import TurnSupervisor
 from turns.models import DeadlineOrder
@@ -57,12 +57,12 @@ async def move(call: LiveCall, *, timeout_ms: int | None, extend_ms: int | None,
     return executor.set_deadline(call, call.timeout + (extend_ms or 0) / 1000, by=by)
 
 
-@database_door
+@run_in_db_thread
 def _open(turn_ids: Sequence[UUID]) -> list[DeadlineOrder]:
     return list(DeadlineOrder.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by("pk"))
 
 
-@database_door
+@run_in_db_thread
 def _is_too_late(order: DeadlineOrder) -> bool:
     group = str(order.turn_id)
     if not selectors.has_call(group, order.tool_id):
@@ -70,6 +70,6 @@ def _is_too_late(order: DeadlineOrder) -> bool:
     return CallStatus(selectors.call(group, order.tool_id).status).is_terminal
 
 
-@database_door
+@run_in_db_thread
 def _settle(pk: int) -> None:
     DeadlineOrder.objects.filter(pk=pk, settled_at=None).update(settled_at=Now())

@@ -16,9 +16,9 @@ from django.contrib.auth import get_user_model
 from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
-from governance import approvals as governance
-from governance.approvals import ApprovalRow
-from governance.doors import query_door
+from governance import approval_store
+from governance.approval_store import ApprovalRow
+from governance.db import run_in_query_thread
 from turns import approvals
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import Conversation, Turn
@@ -68,7 +68,7 @@ def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) 
     """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
     overview = Overview(latest={row.owner_id: row for row in _latest(owners)})
     lines = _Lines({*owners, *_owners_of(conversations)})
-    questions = governance.open_questions(str(turn.pk) for turn in lines.active)
+    questions = approval_store.open_questions(str(turn.pk) for turn in lines.active)
     for conversation, standing in _left_behind(owners):
         overview.add(conversation, standing)
     for turn in lines.active:
@@ -89,7 +89,7 @@ def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) 
     return overview
 
 
-look = query_door(read)
+look = run_in_query_thread(read)
 
 
 def _owners_of(conversations: Collection[UUID]) -> Iterable[Any]:

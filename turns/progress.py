@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from django.db import transaction
 
 from governance import CallStatus, LiveCall, recorder
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from turns import log, sinks
 from turns.core.events import ToolProgress, milliseconds
 from turns.core.ports import ClaimedTurn
@@ -145,7 +145,7 @@ def store(reports: Sequence[Report]) -> list[log.Batch]:
             if report.turn.conversation_id in conversations
             and (report.turn.id, report.turn.epoch) in ours
         }
-        running = recorder.note_progress({key: it.progress for key, it in written.items()})
+        running = recorder.record_progress({key: it.progress for key, it in written.items()})
         told: dict[UUID, list[Report]] = {}
         for key in running:
             told.setdefault(written[key].turn.conversation_id, []).append(written[key])
@@ -155,7 +155,7 @@ def store(reports: Sequence[Report]) -> list[log.Batch]:
         )
 
 
-_store = database_door(store)
+_store = run_in_db_thread(store)
 
 
 def _free(conversation_ids: Sequence[UUID]) -> dict[UUID, Conversation]:

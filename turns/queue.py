@@ -15,8 +15,8 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from governance import Cancellation, CancelSource, ScopeKind, checkpoint
+from governance.db_clock import database_now
 from governance.durations import limit_ms
-from governance.moments import database_now
 from turns import log, log_lines, messages
 from turns.agents import find_agent
 from turns.conf import app_settings

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from governance.moments import database_now
+from governance.db_clock import database_now
 from turns.conf import app_settings
 from turns.exceptions import TooManyMessages
 from turns.models import MessageTally

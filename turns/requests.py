@@ -8,8 +8,8 @@ from uuid import UUID
 from django.db import transaction
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
-from governance.moments import ago, database_now
-from governance.storable import storable_text
+from governance.db_clock import database_now, now_minus
+from governance.sanitize import sanitize_text
 from turns import acknowledgements, log, operations, wishes
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.exceptions import TurnNotFound
@@ -158,11 +158,11 @@ def active_turn(conversation_id: UUID) -> Turn | None:
 
 
 def just_cancelled(conversation_id: UUID, wish: CancelWish) -> UUID | None:
-    """Return the turn that a person's cancel has ended a moment ago, if nothing was said since; None if there is none.
+    """Return the turn that a person's cancel has ended a moment now_minus, if nothing was said since; None if there is none.
 
     Who is in a hurry says "stop" twice. The second one has the answer of the first, also when it is sent again.
     """
-    recent = Turn.objects.filter(ended_at__gte=ago(SAID_AGAIN_WITHIN))
+    recent = Turn.objects.filter(ended_at__gte=now_minus(SAID_AGAIN_WITHIN))
     own = recent.filter(conversation=conversation_id).order_by("-number")
     detached = recent.filter(parent__conversation=conversation_id, is_detached=True)
     request = _ended_by_person(own) or _ended_by_person(detached.order_by("queued_at", "pk"))
@@ -194,7 +194,7 @@ def cancellation_by(wish: CancelWish, *, owner_id: object) -> Cancellation:
         reason=reason,
         source=wish.source,
         by=fresh.get_username()[:150],
-        note=storable_text(wish.note, limit=500),
+        note=sanitize_text(wish.note, limit=500),
     )
 
 

@@ -14,7 +14,7 @@ from django.db import models, transaction
 from django.db.models import Exists, OuterRef, Q
 
 from governance import recorder, selectors
-from governance.moments import database_now
+from governance.db_clock import database_now
 from turns import log
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import (
@@ -146,7 +146,7 @@ def _empty(turn: Turn) -> None:
         if log.locked_of(turn.pk) is None:
             return
         Message.objects.filter(turn=turn).delete()
-        recorder.forget(str(turn.pk))
+        recorder.delete_calls(str(turn.pk))
         Operation.objects.filter(turn=turn).delete()
         Acknowledgement.objects.filter(turn=turn).delete()
         DeadlineOrder.objects.filter(turn=turn).delete()
@@ -164,6 +164,6 @@ def _delete_conversation(conversation_id: UUID, *, before: datetime) -> bool:
         if is_active or conversation.updated_at >= before:
             return False
         for turn_id in conversation.turns.values_list("pk", flat=True):
-            recorder.forget(str(turn_id), with_decisions=True)
+            recorder.delete_calls(str(turn_id), with_decisions=True)
         conversation.delete()
         return True

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from django.db import connections
 
 from governance import CancellationToken, LiveCall, LoopDetector
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.runtime import close_executor, get_executor, refresh_policies
 from turns import dispatch, errands, orders, processes, progress
 from turns.agents.casting import cast_of
@@ -109,7 +109,7 @@ async def ensure_started() -> Runtime:
 async def unheard() -> list[str]:
     """Return what other processes use the same database and do not hear this one, nor are heard: one line for each."""
     process = (await ensure_started()).process
-    return [str(other) for other in await database_door(processes.unheard)(process)]
+    return [str(other) for other in await run_in_db_thread(processes.unheard)(process)]
 
 
 async def wake(conversation_id: UUID) -> None:
@@ -240,7 +240,7 @@ async def _tell_draining(process: Process) -> None:
     """Let others see that this process starts nothing more; it drains whether they do or not."""
     try:
         async with asyncio.timeout(TELL_BOUND):
-            await database_door(processes.note_draining)(process)
+            await run_in_db_thread(processes.note_draining)(process)
     except Exception:
         logger.exception("It could not be noted that the process drains")
 
@@ -251,7 +251,7 @@ async def _start() -> Runtime:
     if max_live:
         warm(app_settings.CHAT_MODEL)
     register = partial(processes.register, role=role, turn_limit=max_live)
-    ownership = Ownership(lambda: database_door(register)(has_shared_layer=hints.are_shared()))
+    ownership = Ownership(lambda: run_in_db_thread(register)(has_shared_layer=hints.are_shared()))
     await ownership.begin()
     attendance = Attendance(ownership.process, nudge=nudge)
 
@@ -276,8 +276,8 @@ async def _start() -> Runtime:
         ear.listen_for(process.pk)
 
     ownership.cover(supervisor, moved=moved)
-    recovered, waiting = await database_door(recovery.recover)()
-    if await database_door(processes.are_deaf)():
+    recovered, waiting = await run_in_db_thread(recovery.recover)()
+    if await run_in_db_thread(processes.are_deaf)():
         logger.error("Several processes are alive that do not hear each other: set REDIS_URL")
     await tell(recovered, nudge=hints.send)
     supervisor.start()

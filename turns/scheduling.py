@@ -14,7 +14,7 @@ from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from governance import CallStatus, selectors
-from governance.moments import ago
+from governance.db_clock import now_minus
 from turns import log, queue
 from turns.core.places import only_waits
 from turns.core.turns import LIVE_STATUSES, TurnStatus
@@ -67,7 +67,7 @@ def dispatch_again(*, limit: int = 100) -> int:
 
     The database's clock decides; of several processes one does it.
     """
-    patience = Q(dispatched_at=None) | Q(dispatched_at__lt=ago(DISPATCH_PATIENCE))
+    patience = Q(dispatched_at=None) | Q(dispatched_at__lt=now_minus(DISPATCH_PATIENCE))
     overdue = _startable().filter(patience).order_by("queued_at")
     count = 0
     for turn in overdue.only("conversation_id", "dispatched_at")[:limit]:

@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from governance import CallStatus
-from governance.doors import one_moment, query_door, reading_door
+from governance.db import read_snapshot, run_in_pool_thread, run_in_query_thread
 from turns import acknowledgements, calls, histories, log, overviews, processes
 from turns.agents import AgentSummary, enabled_agents, find_agent
 from turns.conf import app_settings
@@ -25,14 +25,14 @@ EVENTS_LENGTH = 1_000
 Json = dict[str, Any]
 
 
-@query_door
+@run_in_query_thread
 def list_agents(*, user: User) -> list[AgentSummary]:
     """Return the agents that are switched on, the default one first."""
     reload(user)
     return enabled_agents()
 
 
-@query_door
+@run_in_query_thread
 def list_conversations(*, user: User) -> list[ConversationSummary]:
     """Return the user's conversations, the latest first; not those in which sub-agents work."""
     owner_id = reload(user).pk
@@ -48,7 +48,7 @@ def list_conversations(*, user: User) -> list[ConversationSummary]:
     ]
 
 
-@query_door
+@run_in_query_thread
 def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummary:
     """Return one conversation. Raise `ConversationNotFound`."""
     row = conversation_for(user, conversation_id, permission="turns.view_all")
@@ -58,7 +58,7 @@ def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummar
     return replace(summary, parent_id=row.parent.pk, parent_title=row.parent.title)
 
 
-@query_door
+@run_in_query_thread
 def active_turns(*, user: User) -> list[Json]:
     """Return the turns that wait or run, with what their tools are doing (V5)."""
     turns = Turn.objects.filter(status__in=ACTIVE_STATUSES).select_related("owner")
@@ -72,7 +72,7 @@ def active_turns(*, user: User) -> list[Json]:
     return [_active(row, running.of(row.pk), at=at) for row in rows]
 
 
-@query_door
+@run_in_query_thread
 def get_turn(*, turn_id: UUID, user: User) -> Json:
     """Return one turn with its calls. Raise `TurnNotFound`."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
@@ -86,7 +86,7 @@ def get_turn(*, turn_id: UUID, user: User) -> Json:
     }
 
 
-@query_door
+@run_in_query_thread
 def turn_events(*, turn_id: UUID, user: User, after: int) -> tuple[list[log.WireEvent], int]:
     """Return a turn's events above `after`, and the number to ask `after` next: a long turn takes several answers."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
@@ -95,7 +95,7 @@ def turn_events(*, turn_id: UUID, user: User, after: int) -> tuple[list[log.Wire
     return events, events[-1]["seq"] if has_more else turn.conversation.last_seq
 
 
-@query_door
+@run_in_query_thread
 def conversation_events(
     *, conversation_id: UUID, after: int, limit: int = 1000
 ) -> list[log.WireEvent]:
@@ -103,20 +103,20 @@ def conversation_events(
     return log.read(conversation_id, after=after, limit=limit)
 
 
-@query_door
+@run_in_query_thread
 def last_seq(*, conversation_id: UUID) -> int:
     """Return the number of a conversation's last event."""
     return Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
 
 
-@query_door
+@run_in_query_thread
 def last_seqs(*, conversation_ids: Iterable[UUID]) -> dict[UUID, int]:
     """Return the numbers of the last events of several conversations; the caller has checked who asks."""
     rows = Conversation.objects.filter(pk__in=conversation_ids)
     return dict(rows.values_list("pk", "last_seq"))
 
 
-@query_door
+@run_in_query_thread
 def reaches_back(*, conversation_id: UUID, after: int) -> bool:
     """Return whether the log still has every event above `after`, and `after` is a number it has given."""
     last = Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
@@ -125,14 +125,14 @@ def reaches_back(*, conversation_id: UUID, after: int) -> bool:
     return Event.objects.filter(conversation_id=conversation_id, seq=after + 1).exists()
 
 
-@query_door
+@run_in_query_thread
 def active_turn_ids(*, conversation_id: UUID) -> list[str]:
     """Return the ids of the turns that wait or run in a conversation."""
     active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
     return [str(pk) for pk in active.order_by("number").values_list("pk", flat=True)]
 
 
-@query_door
+@run_in_query_thread
 def partial_text(*, turn_id: UUID, user: User) -> str:
     """Return what the unfinished message of a turn says so far, as stored."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
@@ -140,15 +140,15 @@ def partial_text(*, turn_id: UUID, user: User) -> str:
     return _text(message.content) if message else ""
 
 
-@query_door
+@run_in_query_thread
 def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> Json:
     """Return all that a page needs to show a conversation as it is now, or `before` a message's position."""
     conversation_for(user, conversation_id, permission="turns.view_all")
-    with one_moment():  # nothing is both in the snapshot and an event after it
+    with read_snapshot():  # nothing is both in the snapshot and an event after it
         return _snapshot(log.locked(conversation_id), before=before)
 
 
-@reading_door
+@run_in_pool_thread
 def history(*, conversation_id: UUID, user: User) -> Json:
     """Return the history as a model would get it: always valid (H1), with the repairs that were ever made."""
     conversation = conversation_for(user, conversation_id, permission="turns.view_all")

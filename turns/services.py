@@ -11,8 +11,8 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, checkpoint, is_cancel_intent
-from governance.doors import database_door
-from governance.storable import storable_text
+from governance.db import run_in_db_thread
+from governance.sanitize import sanitize_text
 from turns import continuations, operations, parking, queue, requests, runtime, sinks
 from turns.agents import find_agent
 from turns.conf import app_settings
@@ -84,7 +84,7 @@ async def create_conversation(
         AgentUnavailable: there is none of this name, or it is switched off.
     """
     return await _create_conversation(
-        user, storable_text(title.strip(), limit=200), storable_text(agent.strip(), limit=64)
+        user, sanitize_text(title.strip(), limit=200), sanitize_text(agent.strip(), limit=64)
     )
 
 
@@ -229,16 +229,16 @@ async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
     return replace(receipt, descendants=max(receipt.descendants, cascade.count))
 
 
-_continue = database_door(continuations.continue_turn)
-_resume = database_door(parking.resume)
-_request_turn_cancel = database_door(requests.request_turn_cancel)
-_cancel_left_out = database_door(requests.cancel_left_out)
-_request_detached_cancel = database_door(requests.request_detached_cancel)
-_just_cancelled = database_door(requests.just_cancelled)
-_request_call_cancel = database_door(requests.request_call_cancel)
+_continue = run_in_db_thread(continuations.continue_turn)
+_resume = run_in_db_thread(parking.resume)
+_request_turn_cancel = run_in_db_thread(requests.request_turn_cancel)
+_cancel_left_out = run_in_db_thread(requests.cancel_left_out)
+_request_detached_cancel = run_in_db_thread(requests.request_detached_cancel)
+_just_cancelled = run_in_db_thread(requests.just_cancelled)
+_request_call_cancel = run_in_db_thread(requests.request_call_cancel)
 
 
-@database_door
+@run_in_db_thread
 def _create_conversation(user: User, title: str, agent: str) -> ConversationSummary:
     chosen = find_agent(agent)
     row = Conversation.objects.create(owner_id=reload(user).pk, title=title, agent=agent)
@@ -247,7 +247,7 @@ def _create_conversation(user: User, title: str, agent: str) -> ConversationSumm
     )
 
 
-@database_door
+@run_in_db_thread
 def _turn_meant(
     user: User, conversation_id: UUID, client_id: str | None
 ) -> tuple[UUID, bool | None] | None:
@@ -259,7 +259,7 @@ def _turn_meant(
     return (turn.pk, None) if turn else None
 
 
-@database_door
+@run_in_db_thread
 def _enqueue(
     user: User, conversation_id: UUID, text: str, source: str, client_id: str | None
 ) -> queue.Enqueued:
@@ -275,7 +275,7 @@ def _enqueue(
         raise MessageRejected(_("client_id must have 1 to 64 characters."))
     return queue.enqueue(
         conversation.pk,
-        text=storable_text(text),
+        text=sanitize_text(text),
         source=source,
         client_id=client_id,
         writer_id=user.pk,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from turns.agents import find_agent
 from turns.chat_models import get_chat_model
 from turns.conf import app_settings
@@ -28,7 +28,7 @@ async def acknowledge(said: str, *, agent: str) -> str:
     Raises:
         AgentUnavailable, ChatModelError: nobody can say it.
     """
-    chosen = await database_door(find_agent)(agent)
+    chosen = await run_in_db_thread(find_agent)(agent)
     chat_model = get_chat_model(chosen.chat_model or app_settings.CHAT_MODEL)
     asked = Message(role="user", content=(TextBlock(text=f"{HAS_ENDED} The person said: {said}"),))
     request = ChatRequest(instructions=_INSTRUCTIONS, messages=(asked,), max_tokens=MAX_TOKENS)

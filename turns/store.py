@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
-from governance import Decision, ToolOutcome, approvals, checkpoint
-from governance.doors import database_door, polling_door
+from governance import Decision, ToolOutcome, approval_store, checkpoint
+from governance.db import run_in_db_thread, run_in_poll_thread
 from turns import endings, scheduling, sinks, wishes
 from turns.core.ports import CancelOrder, ClaimedTurn
 from turns.core.turns import TurnEnding
@@ -15,15 +15,15 @@ from turns.processes import recovery
 from turns.processes.ownership import Ownership
 from turns.sub_agents import deliveries
 
-_claim_next = database_door(scheduling.claim_next)
+_claim_next = run_in_db_thread(scheduling.claim_next)
 # A cancel waits behind nothing (C12); nor does what is read in the same round, or it would hold up the next one.
-_open_orders = polling_door(wishes.open_orders)
-_decisions = polling_door(approvals.decided)
-_end_turn = database_door(endings.end_turn)
-_sweep = database_door(recovery.sweep)
-_deliver_after = database_door(deliveries.after)
-_dispatch_again = database_door(scheduling.dispatch_again)
-_waiting_conversations = database_door(scheduling.waiting_conversations)
+_open_orders = run_in_poll_thread(wishes.open_orders)
+_decisions = run_in_poll_thread(approval_store.decisions_on)
+_end_turn = run_in_db_thread(endings.end_turn)
+_sweep = run_in_db_thread(recovery.sweep)
+_deliver_after = run_in_db_thread(deliveries.after)
+_dispatch_again = run_in_db_thread(scheduling.dispatch_again)
+_waiting_conversations = run_in_db_thread(scheduling.waiting_conversations)
 
 
 class DatabaseStore:

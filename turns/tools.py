@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from governance import CallStatus, ErrorType, ToolContext, selectors, tool
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.durations import format_duration
 from governance.selectors import CallRow, ScopeHealth
 from turns.calls import elapsed_ms
@@ -36,7 +36,7 @@ async def session_status(context: ToolContext) -> str:
     return "\n".join(lines)
 
 
-@database_door
+@run_in_db_thread
 def _read(scope: str, group: str) -> tuple[Sequence[CallRow], ScopeHealth, Sequence[Turn]]:
     return selectors.calls_of_group(group), selectors.health(scope), _sub_agents(scope, group)
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import transaction
 
 from governance import Cancellation, CancelReason, CancelSource, selectors
-from governance.moments import database_now
+from governance.db_clock import database_now
 from turns import log_lines
 from turns.core.events import TurnAbort
 from turns.core.ports import CancelOrder

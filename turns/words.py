@@ -1,11 +1,11 @@
-"""Choices of turns in words, as in `governance.words`."""
+"""Choices of turns in words, as in `governance.labels`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from governance.words import Choices, cancel_reasons, choices
+from governance.labels import Choices, cancel_reasons, choices
 from turns.core.repairs import CRASH, RepairKind
 from turns.core.turns import TurnStatus
 

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from governance import Cancellation, CancellationToken
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from turns import log, sinks, wishes
 from turns.core.events import TurnEvent
 from turns.core.exceptions import Fenced
@@ -115,7 +115,7 @@ class Writer:
         while self._waiting:
             batch = _Batch(self._turn, self._waiting)
             try:
-                cancellation = await until_done(batch.carry_out, lease=self._lease)
+                cancellation = await until_done(batch.trigger, lease=self._lease)
             except Exception as error:  # noqa: BLE001 - raised where it is waited for
                 batch.fail(error)
                 continue
@@ -139,7 +139,7 @@ class _Batch:
         """What is to be published."""
         return self._write.events
 
-    async def carry_out(self) -> Cancellation | None:
+    async def trigger(self) -> Cancellation | None:
         """Pass the lane and write."""
         urgency = min(entry.urgency for entry in self._entries or self._waiting)
         async with lane().passing(urgency):
@@ -171,4 +171,4 @@ def _look_at(done: "asyncio.Future[None]") -> None:
         done.exception()
 
 
-_carry_out = database_door(Write.__call__)
+_carry_out = run_in_db_thread(Write.__call__)

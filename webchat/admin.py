@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from governance.admin.cells import moment
+from governance.admin.formatting import format_time
 from governance.admin.readonly import ReadOnlyAdmin
 from webchat import api_tokens
 from webchat.models import ApiToken, ApiTokenChange
@@ -114,17 +114,17 @@ class ApiTokenAdmin(Base):
     @admin.display(description=gettext_lazy("created"), ordering="created_at")
     def created(self, obj: ApiToken) -> str:
         """When it was made."""
-        return moment(obj.created_at)
+        return format_time(obj.created_at)
 
     @admin.display(description=gettext_lazy("last used"), ordering="last_used_at")
     def last_used(self, obj: ApiToken) -> str:
         """When it was used last, to the minute or so."""
-        return moment(obj.last_used_at)
+        return format_time(obj.last_used_at)
 
     @admin.display(description=gettext_lazy("revoked"), ordering="revoked_at")
     def revoked(self, obj: ApiToken) -> str:
         """When it was revoked."""
-        return moment(obj.revoked_at)
+        return format_time(obj.revoked_at)
 
     @admin.display(description=gettext_lazy("made by"), ordering="maker")
     def made_by(self, obj: ApiToken) -> str:
@@ -147,7 +147,7 @@ class ApiTokenChangeAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("at"), ordering="at")
     def when(self, obj: ApiTokenChange) -> str:
         """When it happened."""
-        return moment(obj.at)
+        return format_time(obj.at)
 
     @admin.display(description=gettext_lazy("what"), ordering="action")
     def what(self, obj: ApiTokenChange) -> str:

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from governance import audit
 from governance.audit import Changes, Editor
-from governance.doors import query_door, without_waiting
+from governance.db import run_in_query_thread, without_lock_wait
 from webchat.conf import app_settings
 from webchat.models import ApiToken, ApiTokenChange
 
@@ -85,7 +85,7 @@ def find_user(token: str) -> AbstractBaseUser | None:
     return user
 
 
-find_user_async = query_door(find_user)
+find_user_async = run_in_query_thread(find_user)
 
 
 def bearer_of(header: str) -> str | None:
@@ -99,7 +99,7 @@ def _touch(row: ApiToken) -> None:
     stale = now - timedelta(seconds=app_settings.TOKEN_TOUCH_INTERVAL)
     if row.last_used_at is None or row.last_used_at < stale:
         unseen = Q(last_used_at=None) | Q(last_used_at__lt=stale)
-        with suppress(OperationalError), without_waiting():  # the next use notes it
+        with suppress(OperationalError), without_lock_wait():  # the next use notes it
             ApiToken.objects.filter(unseen, pk=row.pk).update(last_used_at=now)
 
 

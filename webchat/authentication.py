@@ -8,13 +8,13 @@ from django.utils.translation import gettext as _
 from ninja.security.base import AuthBase
 from ninja.utils import check_csrf
 
-from governance.doors import query_door
+from governance.db import run_in_query_thread
 from webchat import api_tokens
 from webchat.exceptions import CsrfFailed, SignedOut
 from webchat.rate_limits import check_request_rate
 
 # Through the door, as the token may be kept in the session, and that in the database.
-_check_csrf = query_door(check_csrf)
+_check_csrf = run_in_query_thread(check_csrf)
 
 
 class TokenAuth(AuthBase):

@@ -11,7 +11,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-from governance.doors import probing_door
+from governance.db import run_in_probe_thread
 from turns import runtime
 from webchat.conf import app_settings
 
@@ -69,7 +69,7 @@ class _Probe:
         return True
 
 
-@probing_door
+@run_in_probe_thread
 def _check_database() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")

@@ -10,7 +10,7 @@ from django.contrib import auth
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
-from governance.doors import query_door
+from governance.db import run_in_query_thread
 from webchat import api_tokens
 from webchat.exceptions import SignedOut
 
@@ -23,7 +23,7 @@ def user_of_session(session_key: str) -> AbstractBaseUser | None:
     return user if isinstance(user, AbstractBaseUser) and user.is_active else None
 
 
-@query_door
+@run_in_query_thread
 def current_user(scope: Mapping[str, Any]) -> AbstractBaseUser:
     """Return the user of a socket as the database knows them now; raise `SignedOut` if there is none."""
     user = (

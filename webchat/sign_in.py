@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
 
-from governance.doors import reading_door
+from governance.db import run_in_pool_thread
 from governance.durations import format_duration
 from webchat.conf import app_settings
 
@@ -94,7 +94,7 @@ class SignInBackend(ModelBackend):
         **kwargs: Any,
     ) -> "User | None":
         """Do so in a thread of its own: Django would hash on the event loop."""
-        check = reading_door(self.authenticate)
+        check = run_in_pool_thread(self.authenticate)
         return await check(request, username=username, password=password, **kwargs)
 
 

@@ -6,8 +6,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.calls import preformatted
-from governance.admin.cells import NOTHING, moment, span
 from governance.admin.filters import ConditionFilter, ToolFilter
+from governance.admin.formatting import NOTHING, format_span, format_time
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.models import Approval
 
@@ -73,7 +73,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("requested at"), ordering="requested_at")
     def requested(self, obj: Approval) -> str:
         """When a person was asked."""
-        return moment(obj.requested_at)
+        return format_time(obj.requested_at)
 
     @admin.display(description=gettext_lazy("decision"), ordering="decision")
     def state(self, obj: Approval) -> str:
@@ -90,7 +90,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
         """How long the question waited."""
         if obj.decided_at is None:
             return NOTHING
-        return span(round((obj.decided_at - obj.requested_at).total_seconds() * 1000))
+        return format_span(round((obj.decided_at - obj.requested_at).total_seconds() * 1000))
 
     @admin.display(description=gettext_lazy("input"))
     def input_text(self, obj: Approval) -> str:

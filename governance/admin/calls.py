@@ -10,8 +10,15 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.cells import NOTHING, by_whom, call_status, moment, source, span
 from governance.admin.filters import DurationFilter, HappeningFilter, LimitFilter, ToolFilter
+from governance.admin.formatting import (
+    NOTHING,
+    call_status,
+    format_actor,
+    format_source,
+    format_span,
+    format_time,
+)
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.durations import format_limit
 from governance.models import ToolCall
@@ -112,7 +119,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("requested at"), ordering="requested_at")
     def requested(self, obj: ToolCall) -> str:
         """When it was asked for."""
-        return moment(obj.requested_at)
+        return format_time(obj.requested_at)
 
     @admin.display(description=gettext_lazy("status"), ordering="status")
     def outcome(self, obj: ToolCall) -> str:
@@ -125,19 +132,19 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: ToolCall) -> str:
         """How long it ran."""
-        return span(obj.duration_ms)
+        return format_span(obj.duration_ms)
 
     @admin.display(description=gettext_lazy("waited for a slot"), ordering="queued_ms")
     def waited(self, obj: ToolCall) -> str:
         """How long it waited."""
-        return span(obj.queued_ms)
+        return format_span(obj.queued_ms)
 
     @admin.display(description=gettext_lazy("limit (from)"), ordering="timeout_ms")
     def limit(self, obj: ToolCall) -> str:
         """The limit in force and where it came from (T2)."""
         if obj.timeout_ms is None:
             return NOTHING
-        return f"{format_limit(obj.timeout_ms)} ({source(obj.timeout_source)})"
+        return f"{format_limit(obj.timeout_ms)} ({format_source(obj.timeout_source)})"
 
     @admin.display(description=gettext_lazy("limit asked for, before the ceiling"))
     def asked_limit(self, obj: ToolCall) -> str:
@@ -171,7 +178,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
     def ended_by(self, obj: ToolCall) -> str:
         """Who ended it, by what means, and why; or which limit did."""
-        return obj.get_limit_reached_display() or by_whom(obj)
+        return obj.get_limit_reached_display() or format_actor(obj)
 
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:
@@ -189,7 +196,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
             return _("its end was not seen")
         words = _("%(kind)s %(after)s after the outcome") % {
             "kind": obj.late_kind.replace("_", " "),
-            "after": span(obj.late_after_ms),
+            "after": format_span(obj.late_after_ms),
         }
         return format_html("{}<pre>{}</pre>", words, obj.late_text) if obj.late_text else words
 
@@ -223,7 +230,7 @@ def _moved(change: dict[str, Any]) -> list[str]:
 
 
 def _origin(change: dict[str, Any]) -> str:
-    return ", ".join(part for part in (source(change["source"]), change["by"]) if part)
+    return ", ".join(part for part in (format_source(change["source"]), change["by"]) if part)
 
 
 def preformatted(value: Any) -> str:

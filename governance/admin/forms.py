@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from governance import selectors
 from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
-from governance.audit import in_words
+from governance.audit import describe_value
 from governance.durations import format_limit, limit_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS
@@ -65,8 +65,8 @@ class LimitsForm(LimitsModelForm):
             _("%(field)s: yours %(yours)s, now %(now)s")
             % {
                 "field": self.fields[name].label or name,
-                "yours": in_words(name, self.cleaned_data.get(name)),
-                "now": in_words(name, getattr(self.instance, name)),
+                "yours": describe_value(name, self.cleaned_data.get(name)),
+                "now": describe_value(name, getattr(self.instance, name)),
             }
             for name in self.edited
         )

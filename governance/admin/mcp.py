@@ -15,8 +15,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.cells import NOTHING
 from governance.admin.fields import UNITS_HELP, DurationField, LinesField
+from governance.admin.formatting import NOTHING
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.durations import format_limit
 from governance.mcp import edits

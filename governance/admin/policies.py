@@ -14,18 +14,18 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors, services
-from governance.admin.cells import NOTHING
+from governance.admin.formatting import NOTHING
 from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicyRowForm
 from governance.admin.limits import LimitsAdmin, editor_of, values_of
 from governance.core.policy import ApprovalRule, Policy, resolve
 from governance.core.registry import registry
 from governance.durations import format_limit, limit_ms
+from governance.labels import approval_rules, label_for, timeout_sources
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies
 from governance.selectors import OfferedTool
 from governance.services import PolicyConflict
 from governance.toolbox import described
-from governance.words import approval_rules, in_words, timeout_sources
 
 
 @admin.register(DefaultPolicy)
@@ -116,7 +116,7 @@ class ToolPolicyAdmin(LimitsAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show every tool of the site beside the rows; answer a lost race with words."""
         tools = [
-            (tool, _limits_in_words(tool.policy, why_off=tool.tool.why_off))
+            (tool, _limits_in_words(tool.policy, disabled_reason=tool.tool.disabled_reason))
             for tool in selectors.tools_in_force()
         ]
         others = [(tool, words) for tool, words in tools if not tool.has_override]
@@ -188,7 +188,7 @@ class ToolPolicyAdmin(LimitsAdmin):
             return _("not installed")
         policies: Policies = getattr(obj, "policies", None) or read_policies()
         policy = resolve(policies.levels_of(tool.name, declared=tool.limits))
-        words = _limits_in_words(policy, why_off=tool.why_off)
+        words = _limits_in_words(policy, disabled_reason=tool.disabled_reason)
         if not tool.isolation:
             words += ", " + _("not connected here")
         return words if obj.is_active else words + ", " + _("this row is out of force")
@@ -239,17 +239,17 @@ class ToolPolicyAdmin(LimitsAdmin):
             self.message_user(request, _("Nothing to change."), messages.INFO)
 
 
-def _limits_in_words(policy: Policy, *, why_off: str) -> str:
+def _limits_in_words(policy: Policy, *, disabled_reason: str) -> str:
     words = _("%(limit)s (from: %(source)s)") % {
         "limit": format_limit(limit_ms(policy.timeout)),
-        "source": in_words(policy.timeout_source, timeout_sources()),
+        "source": label_for(policy.timeout_source, timeout_sources()),
     }
     if policy.idle_timeout:
         words += ", " + _("idle %(limit)s") % {"limit": format_limit(limit_ms(policy.idle_timeout))}
     if policy.approval is not ApprovalRule.NEVER:
         words += ", " + _("approval %(rule)s") % {
-            "rule": in_words(policy.approval, approval_rules())
+            "rule": label_for(policy.approval, approval_rules())
         }
     if not policy.enabled:
         words += ", " + _("switched off")
-    return f"{words}. {why_off}" if why_off else words
+    return f"{words}. {disabled_reason}" if disabled_reason else words

@@ -21,8 +21,8 @@ from governance import (
 )
 from governance.contrib.execution import (
     ExecutorSource,
-    execute_to_the_end,
-    executor_of,
+    execute_to_end,
+    executor_for,
     with_body,
 )
 
@@ -89,11 +89,11 @@ def governed(
                 return function(*args, **kwargs)
             return function(**given, **{parameter: context})
 
-        chosen = await executor_of(executor)
+        chosen = await executor_for(executor)
         call = _call(tool, given, scope=scope)
         made = tool if tool.isolation is Isolation.PROCESS else with_body(tool, body)
         live = chosen.prepare(call, token=token, tool=made)
-        return _value(await execute_to_the_end(chosen, live, host=host))
+        return _value(await execute_to_end(chosen, live, host=host))
 
     run.__signature__ = signature  # type: ignore[attr-defined]
     return run

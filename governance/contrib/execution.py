@@ -28,7 +28,7 @@ _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakK
 _context: ContextVar[ToolContext] = ContextVar("context of the governed call")
 
 
-async def executor_of(source: ExecutorSource) -> ToolExecutor:
+async def executor_for(source: ExecutorSource) -> ToolExecutor:
     """Return the executor that is meant: the one given, the one that a function returns, or the loop's own.
 
     With Django give `governance.runtime.get_executor`. None means an executor of the running loop with the built-in
@@ -40,7 +40,7 @@ async def executor_of(source: ExecutorSource) -> ToolExecutor:
     return source if isinstance(source, ToolExecutor) else await source()
 
 
-async def execute_to_the_end(
+async def execute_to_end(
     executor: ToolExecutor, live: LiveCall, *, host: Host | None = None
 ) -> ToolOutcome:
     """Execute the call; if the surrounding task is cancelled, the call is too, and has its outcome before that goes on.

@@ -89,7 +89,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clearance:
+class ApprovalGrant:
     """That a call may start: what was looked at (the tool's definition), and up to which rule that is enough (D1, D4)."""
 
     definition: str
@@ -101,18 +101,18 @@ class CallApproval:
     """What people have to do with one call; `unknown_host` is the host that they have to know of first."""
 
     question: Question | None = None
-    clearance: Clearance | None = None
+    approval_grant: ApprovalGrant | None = None
     unknown_host: str = ""
 
     def clear(self, tool: Tool, *, rule: ApprovalRule) -> None:
         """Note that a person's word lets the call start, for the tool as it is and up to this rule."""
-        self.clearance = Clearance(definition=tool.definition, rule=rule)
+        self.approval_grant = ApprovalGrant(definition=tool.definition, rule=rule)
 
     def clears(self, tool: Tool, rule: ApprovalRule) -> bool:
         """Return whether the call needs nobody's word, or has it: for the tool as it is, under a rule as strict as this one."""
         if rule is ApprovalRule.NEVER:
             return True
-        known = self.clearance
+        known = self.approval_grant
         return (
             known is not None
             and known.definition == tool.definition

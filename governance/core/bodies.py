@@ -54,7 +54,7 @@ class Body:
         """The limit that had run out when it returned, and its seconds; None if there was time left."""
         return self.deadline.reached_by(self.returned_at or self.deadline.moment())
 
-    def note_return(self, monotonic: float | None = None) -> None:
+    def mark_returned(self, monotonic: float | None = None) -> None:
         """Note that it has returned, now or at a `time.monotonic()`; from any thread, the last word counts (T11)."""
         now = self.deadline.moment()
         self.returned_at = now if monotonic is None else min(self.deadline.moment(monotonic), now)
@@ -64,4 +64,4 @@ class Body:
             return await invocation
         finally:
             if self.returned_at is None:  # else its invoker knows better when it returned
-                self.note_return()
+                self.mark_returned()

@@ -14,7 +14,7 @@ OUTPUT_TAIL = 12_000
 
 
 class CallProgress:
-    """The progress of one call; `last` and `has_news` are for its observer, which heard of it at `told_at`."""
+    """The progress of one call; `last` and `has_pending_progress` are for its observer, which heard of it at `last_notified_at`."""
 
     __slots__ = (
         "_ending",
@@ -23,15 +23,15 @@ class CallProgress:
         "_loop",
         "_output",
         "_thread",
-        "has_news",
+        "has_pending_progress",
         "last",
-        "told_at",
+        "last_notified_at",
     )
 
     def __init__(self, limits: CallLimits, ending: Promise[Ending]) -> None:
         self.last: Progress | None = None
-        self.has_news = False
-        self.told_at = 0.0
+        self.has_pending_progress = False
+        self.last_notified_at = 0.0
         self._limits = limits
         self._ending = ending
         self._output: Excerpt | None = None
@@ -62,4 +62,4 @@ class CallProgress:
         if not self._ending.done():
             deadline.touch()
             self.last = progress
-            self.has_news = True
+            self.has_pending_progress = True

@@ -51,7 +51,7 @@ _ENDED_RUNNING = frozenset(
 _NEVER_RAN = frozenset(
     {CallStatus.NOT_STARTED, CallStatus.FAILED, CallStatus.CANCELLED, CallStatus.REPAIRED}
 )
-ALLOWED_MOVES: Mapping[CallStatus, frozenset[CallStatus]] = {
+ALLOWED_TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
     CallStatus.PENDING: frozenset({CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING}) | _NEVER_RAN,
     CallStatus.AWAITING_APPROVAL: frozenset(
         {CallStatus.PENDING, CallStatus.RUNNING, CallStatus.DENIED, CallStatus.EXPIRED}
@@ -63,9 +63,9 @@ ALLOWED_MOVES: Mapping[CallStatus, frozenset[CallStatus]] = {
 }
 
 
-def check_move(before: CallStatus, after: CallStatus) -> None:
+def check_transition(before: CallStatus, after: CallStatus) -> None:
     """Raise `IllegalTransition` unless `after` may follow `before`."""
-    if after not in ALLOWED_MOVES.get(before, frozenset()):
+    if after not in ALLOWED_TRANSITIONS.get(before, frozenset()):
         raise IllegalTransition(f"A tool call cannot go from {before!r} to {after!r}.")
 
 

@@ -3,7 +3,7 @@
 `TURNKEEPER_CRASH` holds orders, parted by commas: `after_claim:3` kills the process (SIGKILL) when it passes that place
 for the third time, `after_claim` alone the first time. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20`
 holds up its thread for 20 seconds, `after_claim:raise` raises; `after_claim:raise:3` does so the third time. `@` and the
-path of a file takes the orders from there, as they are at each pass. Without that variable a checkpoint is one truth test.
+path of a file takes the failpoints from there, as they are at each pass. Without that variable a checkpoint is one truth test.
 """
 
 import itertools
@@ -25,51 +25,51 @@ class CheckpointFailure(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Failpoint:
     """What to do at a place, at which of its passes."""
 
     place: str
-    act: Callable[[], None]
+    action: Callable[[], None]
     at_pass: int = 1
     passes: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
-def read_orders(text: str) -> tuple[Order, ...]:
-    """Read the orders of the variable. Raise `ValueError` if they cannot be understood."""
+def parse_failpoints(text: str) -> tuple[Failpoint, ...]:
+    """Read the failpoints of the variable. Raise `ValueError` if they cannot be understood."""
     return tuple(_read(part.strip()) for part in text.split(",") if part.strip())
 
 
 def checkpoint(place: str) -> None:
     """Do here what the environment asks for; nothing, where it asks for nothing."""
     if _source is not None:
-        carry_out(_source(), place)
+        trigger(_source(), place)
 
 
-def carry_out(orders: tuple[Order, ...], place: str) -> None:
+def trigger(failpoints: tuple[Failpoint, ...], place: str) -> None:
     """Do what is ordered for this pass of a place."""
-    for order in orders:
-        if order.place == place and next(order.passes) == order.at_pass:
+    for failpoint in failpoints:
+        if failpoint.place == place and next(failpoint.passes) == failpoint.at_pass:
             logger.warning("Failing on purpose at a checkpoint", extra={"place": place})
-            order.act()
+            failpoint.action()
 
 
-def _read(text: str) -> Order:
+def _read(text: str) -> Failpoint:
     place, _, rest = text.partition(":")
     word, _, number = rest.partition(":")
     if word.isdecimal() and not number:
         word, number = "", word
     if not place or (number and not number.isdecimal()):
         raise ValueError(f"{VARIABLE} is not understood: {text!r}")
-    return Order(place=place, act=_act_of(word), at_pass=int(number or 1))
+    return Failpoint(place=place, action=_action_for(word), at_pass=int(number or 1))
 
 
-def _act_of(word: str) -> Callable[[], None]:
+def _action_for(word: str) -> Callable[[], None]:
     verb, _, argument = word.partition("=")
     match verb:
         case "" | "kill":
             return lambda: os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            return _stand_still
+            return _stop_process
         case "sleep":
             seconds = float(argument)
             return lambda: time.sleep(seconds)
@@ -79,7 +79,7 @@ def _act_of(word: str) -> Callable[[], None]:
             raise ValueError(f"{VARIABLE} does not know {word!r}")
 
 
-def _stand_still() -> None:
+def _stop_process() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(0.2)  # the other threads may stand still first; this one shall not get any further
 
@@ -88,29 +88,29 @@ def _fail() -> None:
     raise CheckpointFailure("a checkpoint was told to fail")
 
 
-class _OrderFile:
+class _FailpointFile:
     """Orders that may change while the process runs; passes are counted from the change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._text = ""
-        self._orders: tuple[Order, ...] = ()
+        self._failpoints: tuple[Failpoint, ...] = ()
 
-    def __call__(self) -> tuple[Order, ...]:
+    def __call__(self) -> tuple[Failpoint, ...]:
         try:
             text = self._path.read_text("utf-8")
         except FileNotFoundError:
             text = ""
         if text != self._text:
-            self._text, self._orders = text, read_orders(text)
-        return self._orders
+            self._text, self._failpoints = text, parse_failpoints(text)
+        return self._failpoints
 
 
-def _find_source(text: str) -> Callable[[], tuple[Order, ...]] | None:
+def _find_source(text: str) -> Callable[[], tuple[Failpoint, ...]] | None:
     if text.startswith("@"):
-        return _OrderFile(Path(text[1:]))
-    orders = read_orders(text)
-    return (lambda: orders) if orders else None
+        return _FailpointFile(Path(text[1:]))
+    failpoints = parse_failpoints(text)
+    return (lambda: failpoints) if failpoints else None
 
 
 _source = _find_source(os.environ.get(VARIABLE, ""))

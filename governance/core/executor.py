@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from governance.core import outcomes
-from governance.core.admission import Admission
+from governance.core.abandoned import AbandonedBodies
 from governance.core.bodies import Body
 from governance.core.calls import CallStatus, Disposition, ToolCall, ToolOutcome
 from governance.core.cancel_reasons import CancelReason
@@ -22,15 +22,17 @@ from governance.core.endings import BODY_ENDED, Ending, EndingKind
 from governance.core.exceptions import GovernanceError
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
-from governance.core.live import LiveCall
+from governance.core.live_call import LiveCall
 from governance.core.masking import mask
-from governance.core.notices import Notices
-from governance.core.outliving import Outliving
+from governance.core.notifier import Notifier
 from governance.core.ports import Declared, Host, Invoker, PolicySource
+from governance.core.preflight import Preflight
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
 
-TOLD_AFTER = 0.05  # seconds that a body may take to end before anybody is told that it was asked to
+NOTIFY_AFTER = (
+    0.05  # seconds that a body may take to end before anybody is told that it was asked to
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +74,15 @@ class ToolExecutor:
             Isolation.ASYNC: CoroutineInvoker(),
             **(invokers or {}),
         }
-        self._admission = Admission(
+        self._preflight = Preflight(
             registry=registry, policies=policies or Declared(), isolations=self._invokers
         )
         self._limiter = Limiter(limits or Limits(), capacities=_capacities(self._invokers))
         self._result_limit = result_limit
         self._mask = mask
         self._live: dict[LiveCall, Host] = {}
-        self._outliving = Outliving(result_limit=result_limit)
-        self._notices = Notices(
+        self._abandoned = AbandonedBodies(result_limit=result_limit)
+        self._notifier = Notifier(
             self._live,
             interval=self._timing.progress_interval,
             pause=self._timing.notice_interval,
@@ -100,7 +102,7 @@ class ToolExecutor:
     @property
     def abandoned(self) -> int:
         """How many bodies go on although their calls have their outcome."""
-        return len(self._outliving)
+        return len(self._abandoned)
 
     @property
     def limiter(self) -> Limiter:
@@ -135,8 +137,8 @@ class ToolExecutor:
         self._live[live] = host
         try:
             outcome = await self._govern(live, host)
-            live.move(outcome.status)
-            await self._notices.sent(live)
+            live.change_status(outcome.status)
+            await self._notifier.sent(live)
             await host.observer.call_ended(live, outcome)
         except BaseException:
             if live.body is not None:
@@ -146,7 +148,7 @@ class ToolExecutor:
             del self._live[live]
             live.token.detach()
             if live.body is not None and live.body.outlives:
-                self._outliving.await_settlement(live, live.body.task, host.observer)
+                self._abandoned.watch_settlement(live, live.body.task, host.observer)
         return outcome
 
     def apply_policies(self) -> None:
@@ -168,8 +170,8 @@ class ToolExecutor:
 
     async def aclose(self) -> None:
         """Stop watching what outlives its call, and close the invokers."""
-        self._notices.close()
-        await self._outliving.aclose(timeout=self._timing.cancel_grace)
+        self._notifier.close()
+        await self._abandoned.aclose(timeout=self._timing.cancel_grace)
         for invoker in self._invokers.values():
             if (close := getattr(invoker, "aclose", None)) is not None:
                 await close()
@@ -177,10 +179,10 @@ class ToolExecutor:
     async def _govern(self, live: LiveCall, host: Host) -> ToolOutcome:
         """Let the call in, let it wait for a slot, run it; it begins anew if it may not start as it was let in."""
         while not live.token.is_cancelled:
-            admitted = await self._admission.admit(live, host)
-            if isinstance(admitted, ToolOutcome):
-                return admitted
-            tool, arguments = admitted
+            checked = await self._preflight.check(live, host)
+            if isinstance(checked, ToolOutcome):
+                return checked
+            tool, arguments = checked
             self._supersede(live, tool)
             try:
                 ticket = await self._queue(live, tool, host)
@@ -189,7 +191,7 @@ class ToolExecutor:
             if ticket is None:
                 break
             try:
-                if self._admission.still_admits(live, tool, host):
+                if self._preflight.still_allows(live, tool, host):
                     return await self._run(live, tool, arguments, host)
             finally:
                 self._limiter.leave(ticket)
@@ -211,7 +213,7 @@ class ToolExecutor:
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
-            with self._notices.waiting(live, partial(self._limiter.obstacle, ticket)):
+            with self._notifier.waiting(live, partial(self._limiter.obstacle, ticket)):
                 return ticket if await self._limiter.enter(ticket, token=live.token) else None
         finally:
             live.queued += loop.time() - asked_at
@@ -229,7 +231,7 @@ class ToolExecutor:
     ) -> ToolOutcome:
         if live.token.is_cancelled:
             return outcomes.not_started(live)
-        live.move(CallStatus.RUNNING)
+        live.change_status(CallStatus.RUNNING)
         await host.observer.call_started(live)
         live.token.on_cancel(
             lambda request: live.ending.resolve(
@@ -259,7 +261,7 @@ class ToolExecutor:
             workspace=host.workspace,
             metadata=host.metadata,
             time_left=lambda: live.limits.time_left,
-            returned=body.note_return,
+            returned=body.mark_returned,
         )
         invocation = self._invokers[tool.isolation].invoke(tool, arguments, context)
         body.start(invocation, name=f"tool {tool.name} {live.id}")
@@ -268,13 +270,13 @@ class ToolExecutor:
     async def _watch(self, live: LiveCall, body: Body) -> Ending:
         """Wait until the body has ended, a limit has run out, or somebody asked to stop: whichever is first."""
         body.task.add_done_callback(lambda _: live.ending.resolve(BODY_ENDED))
-        self._notices.watch()
+        self._notifier.watch()
         try:
             ending = await live.ending
         except asyncio.CancelledError:  # the process goes down (invariant 6): ask, do not wait
             live.token.cancel(Cancellation(reason=CancelReason.SHUTDOWN))
             body.task.cancel()
-            self._outliving.own(body.task)
+            self._abandoned.add(body.task)
             raise
         finally:
             body.deadline.close()
@@ -292,18 +294,18 @@ class ToolExecutor:
 
     async def _end(self, live: LiveCall, body: Body, ending: Ending, host: Host) -> ToolOutcome:
         """Signal, cancel once, wait for the grace, then call it settled or abandoned (C13)."""
-        live.move(CallStatus.CANCELLING)
+        live.change_status(CallStatus.CANCELLING)
         live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
         was_late = body.is_done
         body.task.cancel()
         grace = self._timing.cancel_grace
         try:
-            _done, going_on = await asyncio.wait({body.task}, timeout=min(TOLD_AFTER, grace))
+            _done, going_on = await asyncio.wait({body.task}, timeout=min(NOTIFY_AFTER, grace))
             if going_on:
-                self._notices.send(live, host.observer.call_cancelling(live))
-                await asyncio.wait({body.task}, timeout=max(grace - TOLD_AFTER, 0))
+                self._notifier.send(live, host.observer.call_cancelling(live))
+                await asyncio.wait({body.task}, timeout=max(grace - NOTIFY_AFTER, 0))
         finally:
-            self._outliving.own(body.task)
+            self._abandoned.add(body.task)
         if body.has_value and not was_late and ending.kind is EndingKind.CANCEL:
             return self._settled(live, body)
         disposition = body.disposition
@@ -315,13 +317,13 @@ class ToolExecutor:
 
     def _follow_policy(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Put the policy as it is now in force for a running call."""
-        change = live.limits.follow(self._admission.policy_of(live, tool, host))
+        change = live.limits.follow(self._preflight.policy_for(live, tool, host))
         self._tell_moved(live, host, change)
 
     def _tell_moved(self, live: LiveCall, host: Host, change: DeadlineChange | None) -> bool:
         """Tell of a change of a limit, if there is one."""
         if change is not None:
-            self._notices.send(live, host.observer.deadline_moved(live, change))
+            self._notifier.send(live, host.observer.deadline_moved(live, change))
         return change is not None
 
 

@@ -22,7 +22,7 @@ class Limits:
     queue_timeout: float = 300.0
 
 
-class Answer(Enum):
+class QueueResult(Enum):
     """What a waiting call is told, once."""
 
     ADMITTED = "admitted"
@@ -48,21 +48,21 @@ class Obstacle:
 
 
 class Ticket:
-    """One call's place: waiting until `answer` is resolved, then running until it leaves.
+    """One call's slot: waiting until `answer` is resolved, then running until it leaves.
 
     One that does not count takes no slot of the process: it only waits for other calls, which need one.
     """
 
     __slots__ = (
-        "answer",
         "call_id",
         "concurrency",
         "counts",
         "isolation",
         "max_in_scope",
         "max_running",
-        "places",
+        "result",
         "scope",
+        "slots",
         "tool_name",
     )
 
@@ -87,9 +87,9 @@ class Ticket:
         self.isolation = isolation
         self.max_running = max_running
         self.max_in_scope = max_in_scope
-        self.answer: Promise[Answer] | None = None
+        self.result: Promise[QueueResult] | None = None
         # all that the call counts against while it runs
-        self.places: tuple[tuple[str, ...], ...] = (
+        self.slots: tuple[tuple[str, ...], ...] = (
             ("scope", scope),
             ("pool", pool) if pool else ("tool", tool_name),
             ("isolation", isolation),
@@ -97,9 +97,9 @@ class Ticket:
         )
 
     @property
-    def is_answered(self) -> bool:
+    def is_resolved(self) -> bool:
         """Whether it was told its answer, or nobody waits for one any more, and its task will see that next."""
-        return self.answer is not None and self.answer.done()
+        return self.result is not None and self.result.done()
 
 
 class Limiter:
@@ -141,7 +141,7 @@ class Limiter:
         if token.is_cancelled:
             return False
         if not self._waiting and self._fits(ticket):
-            self._take(ticket)
+            self._occupy(ticket)
             return True
         self._waiting[ticket] = None
         self._admit()
@@ -154,15 +154,15 @@ class Limiter:
 
     def obstacle(self, ticket: Ticket) -> Obstacle | None:
         """Return what keeps a waiting call from starting now; None if it does not wait any more."""
-        if ticket not in self._waiting or ticket.is_answered:
+        if ticket not in self._waiting or ticket.is_resolved:
             return None
-        if (other := self._in_the_way(ticket)) is not None:
+        if (other := self._blocking_ticket(ticket)) is not None:
             return Obstacle(kind=WaitsFor.CALL, call_id=other.call_id, tool_name=other.tool_name)
-        running = self._counts[ticket.places[0]]
+        running = self._counts[ticket.slots[0]]
         most = min(ticket.max_in_scope or running + 1, self.limits.max_running_per_scope)
         return Obstacle(kind=WaitsFor.SCOPE if running >= most else WaitsFor.SLOT)
 
-    def _in_the_way(self, ticket: Ticket) -> Ticket | None:
+    def _blocking_ticket(self, ticket: Ticket) -> Ticket | None:
         """The call of its scope that must end first, or that has waited longer to run alone."""
         here = [other for other in self._inside if other.scope == ticket.scope]
         is_alone = ticket.concurrency is Concurrency.EXCLUSIVE
@@ -182,10 +182,10 @@ class Limiter:
         """Give the slot back."""
         self._inside.pop(ticket, None)
         self._running -= ticket.counts
-        for place in ticket.places:
-            self._counts[place] -= 1
-            if not self._counts[place]:
-                del self._counts[place]
+        for slot in ticket.slots:
+            self._counts[slot] -= 1
+            if not self._counts[slot]:
+                del self._counts[slot]
         if ticket.concurrency is Concurrency.EXCLUSIVE:
             self._exclusive.discard(ticket.scope)
         if self._waiting:
@@ -193,22 +193,22 @@ class Limiter:
 
     async def _wait(self, ticket: Ticket, *, token: CancellationToken) -> bool:
         loop = asyncio.get_running_loop()
-        answer = ticket.answer = Promise[Answer]()
-        timer = loop.call_later(self.limits.queue_timeout, answer.resolve, Answer.TOO_LATE)
-        forget = token.on_cancel(lambda _: answer.resolve(Answer.CANCELLED))
+        answer = ticket.result = Promise[QueueResult]()
+        timer = loop.call_later(self.limits.queue_timeout, answer.resolve, QueueResult.TOO_LATE)
+        forget = token.on_cancel(lambda _: answer.resolve(QueueResult.CANCELLED))
         try:
             given = await answer
         except asyncio.CancelledError:
-            if not answer.cancelled() and answer.result() is Answer.ADMITTED:
+            if not answer.cancelled() and answer.result() is QueueResult.ADMITTED:
                 self.leave(ticket)
             raise
         finally:
             timer.cancel()
             forget()
             self._forget(ticket)
-        if given is Answer.TOO_LATE:
+        if given is QueueResult.TOO_LATE:
             raise QueueTimeout(f"No slot came free within {self.limits.queue_timeout:g}s.")
-        return given is Answer.ADMITTED
+        return given is QueueResult.ADMITTED
 
     def _forget(self, ticket: Ticket) -> None:
         if ticket in self._waiting:
@@ -221,18 +221,18 @@ class Limiter:
         for ticket in list(self._waiting):
             if ticket.counts and self._running >= self.limits.max_running:
                 continue
-            if ticket.scope in held or ticket.is_answered:
+            if ticket.scope in held or ticket.is_resolved:
                 continue
             if self._fits(ticket):
                 del self._waiting[ticket]
-                self._take(ticket)
-                if ticket.answer is not None:
-                    ticket.answer.resolve(Answer.ADMITTED)
+                self._occupy(ticket)
+                if ticket.result is not None:
+                    ticket.result.resolve(QueueResult.ADMITTED)
             elif ticket.concurrency is Concurrency.EXCLUSIVE:
                 held.add(ticket.scope)
 
     def _fits(self, ticket: Ticket) -> bool:
-        scope, tool, isolation, tool_in_scope = (self._counts[place] for place in ticket.places)
+        scope, tool, isolation, tool_in_scope = (self._counts[slot] for slot in ticket.slots)
         if ticket.scope in self._exclusive or (
             scope and ticket.concurrency is Concurrency.EXCLUSIVE
         ):
@@ -249,10 +249,10 @@ class Limiter:
         has_slot = not ticket.counts or self._running < self.limits.max_running
         return has_slot and scope < self.limits.max_running_per_scope
 
-    def _take(self, ticket: Ticket) -> None:
+    def _occupy(self, ticket: Ticket) -> None:
         self._inside[ticket] = None
         self._running += ticket.counts
-        for place in ticket.places:
-            self._counts[place] += 1
+        for slot in ticket.slots:
+            self._counts[slot] += 1
         if ticket.concurrency is Concurrency.EXCLUSIVE:
             self._exclusive.add(ticket.scope)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pydantic_core
 
-from governance.core import texts
+from governance.core import model_messages
 from governance.core.approvals import Decision, Verdict
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
 from governance.core.cancel_reasons import CancelReason
@@ -34,7 +34,7 @@ from governance.core.exceptions import (
 )
 from governance.core.excerpts import excerpt
 from governance.core.invokers.worker_errors import RemoteToolError
-from governance.core.live import LiveCall
+from governance.core.live_call import LiveCall
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def refused(live: LiveCall, error: GovernanceError) -> ToolOutcome:
     return _outcome(
         live,
         CallStatus.FAILED,
-        texts.refused_text(str(error), advice),
+        model_messages.refused_text(str(error), advice),
         error_type=error_type,
         disposition=Disposition.NOT_STARTED,
         error=error,
@@ -85,7 +85,7 @@ def not_started(live: LiveCall) -> ToolOutcome:
     return _outcome(
         live,
         CallStatus.NOT_STARTED,
-        texts.not_started_text(live.call.tool_name, live.ended_by),
+        model_messages.not_started_text(live.call.tool_name, live.ended_by),
         error_type=ErrorType.NOT_STARTED,
         disposition=Disposition.NOT_STARTED,
         error=Cancelled(live.ended_by) if live.ended_by else None,
@@ -98,15 +98,15 @@ def not_allowed(live: LiveCall, decision: Decision) -> ToolOutcome:
     error: Exception | None
     if decision.verdict is Verdict.DENIED:
         status, error_type = CallStatus.DENIED, ErrorType.DENIED
-        text = texts.denied_text(name, reason=decision.reason)
+        text = model_messages.denied_text(name, reason=decision.reason)
         error = ToolCallDenied(name, decision.reason)
     elif decision.verdict is Verdict.EXPIRED:
         seconds = (live.question.timeout if live.question else None) or 0.0
         status, error_type = CallStatus.EXPIRED, ErrorType.EXPIRED
-        text = texts.expired_text(name, seconds=seconds)
+        text = model_messages.expired_text(name, seconds=seconds)
         error = ApprovalExpired(name, seconds)
     else:
-        status, text = CallStatus.CANCELLED, texts.not_started_text(name, live.ended_by)
+        status, text = CallStatus.CANCELLED, model_messages.not_started_text(name, live.ended_by)
         error = Cancelled(live.ended_by or Cancellation(reason=CancelReason.ERROR))
     return _outcome(
         live, status, text, error_type=error_type, disposition=Disposition.NOT_STARTED, error=error
@@ -131,13 +131,13 @@ def settled(
     except Exception as unserialisable:  # rendering is the tool's code, too
         logger.warning(
             "A tool's result cannot be written",
-            extra=facts(live, error=unserialisable),
+            extra=log_fields(live, error=unserialisable),
             exc_info=True,
         )
         return _outcome(
             live,
             CallStatus.FAILED,
-            texts.unserialisable_text(live.call.tool_name),
+            model_messages.unserialisable_text(live.call.tool_name),
             error_type=ErrorType.EXECUTION_ERROR,
             error=ToolExecutionError(live.call.tool_name, unserialisable),
         )
@@ -153,7 +153,7 @@ def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOu
     is_timeout = ending.kind is EndingKind.TIMEOUT
     if is_timeout:
         status, error_type = CallStatus.TIMED_OUT, ErrorType.TIMEOUT
-        text = texts.timeout_text(
+        text = model_messages.timeout_text(
             live.call.tool_name,
             seconds=ending.seconds,
             limit=ending.limit,
@@ -165,12 +165,12 @@ def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOu
         )
         error = ToolTimeoutError(live.call.tool_name, ending.seconds)
         ran_out = {"limit": ending.limit.value, "seconds": ending.seconds}
-        logger.warning("A tool call timed out", extra={**facts(live), **ran_out})
+        logger.warning("A tool call timed out", extra={**log_fields(live), **ran_out})
     else:
         assert ending.cancellation is not None  # noqa: S101 - a cancel carries its request
         status, error_type = CallStatus.CANCELLED, ErrorType.CANCELLED
         error = Cancelled(ending.cancellation)
-        text = texts.cancelled_text(
+        text = model_messages.cancelled_text(
             live.call.tool_name,
             ending.cancellation,
             is_settled=is_settled,
@@ -229,7 +229,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"JSON has no {constant}")
 
 
-def facts(live: LiveCall, *, error: BaseException | None = None) -> dict[str, Any]:
+def log_fields(live: LiveCall, *, error: BaseException | None = None) -> dict[str, Any]:
     """Return the ids that belong in every log line about a call."""
     return {
         "tool_name": live.call.tool_name,
@@ -244,7 +244,7 @@ def _with_cap(live: LiveCall, text: str) -> str:
     policy = live.limits.policy
     if policy is None or policy.capped_from is None:
         return text
-    return f"{text}\n{texts.cap_note(policy.capped_from, allowed=policy.ceiling)}"
+    return f"{text}\n{model_messages.cap_note(policy.capped_from, allowed=policy.ceiling)}"
 
 
 def _failed(
@@ -255,7 +255,9 @@ def _failed(
     if isinstance(error, ToolFailed):
         text, detail, raised = str(error)[:result_limit], "", error
     elif isinstance(error, GovernanceError) and not isinstance(error, RemoteToolError):
-        text = texts.lost_text(str(error), is_known=not is_unknown, partial=live.partial_output)
+        text = model_messages.lost_text(
+            str(error), is_known=not is_unknown, partial=live.partial_output
+        )
         detail, raised = repr(error), error
     else:
         text, raised = _raised(live, error, mask=mask)
@@ -278,17 +280,17 @@ def _raised(
     name = live.call.tool_name
     if isinstance(error, RemoteToolError):
         logger.warning(
-            "A tool raised in its process: %s", error.traceback, extra=facts(live, error=error)
+            "A tool raised in its process: %s", error.traceback, extra=log_fields(live, error=error)
         )
         kind = error.type_name
     else:
-        logger.warning("A tool raised", extra=facts(live, error=error), exc_info=error)
+        logger.warning("A tool raised", extra=log_fields(live, error=error), exc_info=error)
         kind = type(error).__name__
     said = ""
     if live.limits.policy is not None and live.limits.policy.error_text:
         said = " ".join(mask(_words_of(error)).split())
         said = said if len(said) <= _LONGEST_SAYING else f"{said[: _LONGEST_SAYING - 1]}…"
-    text = texts.failed_text(
+    text = model_messages.failed_text(
         name, kind, code=ErrorType.EXECUTION_ERROR, said=said, partial=live.partial_output
     )
     return text, ToolExecutionError(name, error)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from governance.core.approvals import Decision
 from governance.core.calls import LateSettlement, ToolOutcome
 from governance.core.deadline import DeadlineChange
-from governance.core.live import LiveCall
+from governance.core.live_call import LiveCall
 from governance.core.policy import ApprovalRule, PolicyLevels
 from governance.core.tools import Tool, ToolContext
 

@@ -45,7 +45,7 @@ def is_tagged(pid: int, *, tag: str) -> bool:
     return tag.encode() in environment.split(b"\0")
 
 
-def end_tagged(pid: int, *, tag: str) -> bool:
+def kill_tagged(pid: int, *, tag: str) -> bool:
     """Send SIGKILL to `pid` if it carries `tag`; the pid cannot pass to another process in between."""
     try:
         handle = os.pidfd_open(pid)
@@ -62,9 +62,9 @@ def end_tagged(pid: int, *, tag: str) -> bool:
         os.close(handle)
 
 
-def end_all_tagged(tag: str) -> int:
+def kill_all_tagged(tag: str) -> int:
     """Send SIGKILL to every process that carries `tag`, in one go; return how many there were."""
-    return sum(end_tagged(pid, tag=tag) for pid in pids())
+    return sum(kill_tagged(pid, tag=tag) for pid in pids())
 
 
 def resident_bytes() -> int:

@@ -180,7 +180,7 @@ class Tool:
             raise InvalidToolInput(self.name, _problems(error)) from None
         return {name: getattr(model, _field_name(name)) for name in self._parameters}
 
-    def asks(self, call_input: Mapping[str, Any]) -> bool:
+    def needs_approval(self, call_input: Mapping[str, Any]) -> bool:
         """Return whether what the tool declares of approval is meant for a call with this input (D1)."""
         if self.asks_for is None:
             return True
@@ -191,11 +191,11 @@ class Tool:
             logger.exception("A tool could not tell whether it asks", extra={"tool": self.name})
             return True
 
-    def host_to_ask_about(self, call_input: Mapping[str, Any]) -> str:
+    def unapproved_host(self, call_input: Mapping[str, Any]) -> str:
         """Return the host that a person has to know of before a call with this input reaches it; empty = none."""
         return self.unknown_host(call_input) if self.unknown_host else ""
 
-    def why_off(self) -> str:
+    def disabled_reason(self) -> str:
         """Return in sentences why the tool can be used by nobody now; empty where it can."""
         try:
             return self.off() if self.off else ""

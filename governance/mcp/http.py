@@ -13,12 +13,12 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from governance.core.exceptions import ToolFailed
-from governance.mcp.answers import Answer, last_event
-from governance.mcp.faults import explain, status_clause
-from governance.mcp.gone import FORGOTTEN, NeverSent, ServerGone
-from governance.mcp.handover import Handover, Handovers
+from governance.mcp.error_messages import explain, status_clause
+from governance.mcp.errors import FORGOTTEN, RequestNotSent, ServerUnavailable
+from governance.mcp.message_filter import Streams
+from governance.mcp.request_state import RequestState, RequestStates
+from governance.mcp.response import ResponseStream, last_event
 from governance.mcp.specs import McpTiming, ServerSpec
-from governance.mcp.wire import Streams
 from governance.toolbox.addresses import is_public, resolve
 from governance.toolbox.settings import ToolboxSettings
 
@@ -44,12 +44,17 @@ class HttpServer:
     """
 
     def __init__(
-        self, spec: ServerSpec, *, timing: McpTiming, handovers: Handovers, allow_private: bool
+        self,
+        spec: ServerSpec,
+        *,
+        timing: McpTiming,
+        request_states: RequestStates,
+        allow_private: bool,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
         self.stuck: asyncio.Future[str] = loop.create_future()
-        self._handovers = handovers
+        self._request_states = request_states
         self.status: int | None = None
         self._spec = spec
         self._timing = timing
@@ -58,7 +63,7 @@ class HttpServer:
             web_connect_timeout=_CONNECT_TIMEOUT,
         )
 
-    def give_up(self, reason: str) -> None:
+    def abort(self, reason: str) -> None:
         """Say once why the streams are no use any more."""
         if not self.ended.done():
             self.ended.set_result(reason)
@@ -75,7 +80,7 @@ class HttpServer:
                 self._settings,
                 tls=tls,
                 timing=self._timing,
-                handovers=self._handovers,
+                request_states=self._request_states,
                 on_error=self._note,
                 on_stuck=self._note_stuck,
             ),
@@ -97,14 +102,16 @@ class HttpServer:
         found = {}
         for header, variable in self._spec.headers:
             if not (value := os.environ.get(variable, "").strip()):
-                raise ServerGone(f"the environment variable {variable} is not set on this server")
+                raise ServerUnavailable(
+                    f"the environment variable {variable} is not set on this server"
+                )
             found[header] = value
         return found
 
     def _note(self, request: httpx2.Request, status: int) -> None:
         self.status = status
         if _SESSION in request.headers and request.method == "POST" and status in _LOST:
-            self.give_up(FORGOTTEN)
+            self.abort(FORGOTTEN)
         elif status == _UNAUTHORISED:  # what was let in may still be answered
             self._note_stuck(status_clause(status))
 
@@ -116,20 +123,20 @@ class HttpServer:
 class OpenCall:
     """One call of a tool on its way: not sent yet, without an answer, or with the beginning of one."""
 
-    def __init__(self, handover: Handover) -> None:
-        self.handover = handover
+    def __init__(self, request_state: RequestState) -> None:
+        self.request_state = request_state
         self.waiting = asyncio.timeout(None)
-        self.answer: Answer | None = None
+        self.answer: ResponseStream | None = None
 
     async def going_out(self, event: str, _: Mapping[str, Any]) -> None:
         """Note the moment from which on the server may hear of it."""
-        if event.endswith("send_request_headers.started") and not self.handover.send():
-            raise NeverSent
+        if event.endswith("send_request_headers.started") and not self.request_state.send():
+            raise RequestNotSent
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """End it here, so that nothing of it stays open."""
         if self.answer is not None:
-            self.answer.give_up()
+            self.answer.abort()
         else:
             self.waiting.reschedule(asyncio.get_running_loop().time())
 
@@ -148,13 +155,13 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         *,
         tls: ssl.SSLContext,
         timing: McpTiming,
-        handovers: Handovers,
+        request_states: RequestStates,
         on_error: Callable[[httpx2.Request, int], None],
         on_stuck: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._timing = timing
-        self._handovers = handovers
+        self._request_states = request_states
         self._on_error = on_error
         self._on_stuck = on_stuck
         self._calls: dict[Any, OpenCall] = {}
@@ -176,7 +183,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return await self._call(request, request_id)
         if method == "notifications/cancelled":
             # The SDK sends nothing else until this is answered.
-            work = self._give_up(request, message["params"].get("requestId"))
+            work = self._abort(request, message["params"].get("requestId"))
             task = asyncio.create_task(work, name="giving up an MCP call")
             self._giving_up.add(task)
             task.add_done_callback(self._giving_up.discard)
@@ -199,31 +206,31 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def _call(self, request: httpx2.Request, request_id: Any) -> httpx2.Response:
         """Ask for a tool; answer ourselves if the call is given up meanwhile."""
-        handover = self._handovers.pop(request_id, Handover())
-        call = OpenCall(handover)
+        request_state = self._request_states.pop(request_id, RequestState())
+        call = OpenCall(request_state)
         self._calls[request_id] = call
         request.extensions = {**request.extensions, "trace": call.going_out}
         try:
             async with call.waiting:
                 response = await self._answered(request, read=None)
-        except (TimeoutError, NeverSent, ServerGone, httpx2.TransportError) as error:
+        except (TimeoutError, RequestNotSent, ServerUnavailable, httpx2.TransportError) as error:
             del self._calls[request_id]
-            self._note_failure(handover, error)
+            self._note_failure(request_state, error)
             return httpx2.Response(200, headers=_EVENTS, content=last_event(request_id))
         except BaseException:
             del self._calls[request_id]
             raise
         if response.is_error:
-            handover.status = response.status_code
+            request_state.status = response.status_code
         forget = partial(self._calls.pop, request_id, None)
         return self._read(response, request_id=request_id, on_close=forget, call=call)
 
-    def _note_failure(self, handover: Handover, error: Exception) -> None:
+    def _note_failure(self, request_state: RequestState, error: Exception) -> None:
         """Note why a call gets no answer. It alone is lost, for others may be answered; without a way, none is begun."""
-        if isinstance(error, ServerGone | httpx2.TransportError):
-            handover.failure = explain(error)
-            if not handover.is_sent:
-                self._on_stuck(handover.failure)
+        if isinstance(error, ServerUnavailable | httpx2.TransportError):
+            request_state.failure = explain(error)
+            if not request_state.is_sent:
+                self._on_stuck(request_state.failure)
 
     def _read(
         self,
@@ -235,10 +242,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
     ) -> httpx2.Response:
         """Return the response with a body that is bounded, and can be given up."""
         longest = self._timing.longest_message
-        answer = Answer(response, longest=longest, request_id=request_id, on_close=on_close)
+        answer = ResponseStream(response, longest=longest, request_id=request_id, on_close=on_close)
         if call is not None:
             call.answer = answer
-            answer.on_break = partial(self._note_failure, call.handover)
+            answer.on_break = partial(self._note_failure, call.request_state)
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
@@ -246,18 +253,18 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             extensions=response.extensions,
         )
 
-    async def _give_up(self, request: httpx2.Request, request_id: Any) -> None:
+    async def _abort(self, request: httpx2.Request, request_id: Any) -> None:
         """Tell the server that nobody waits for a call any more, if it has heard of it; then end the call here."""
         call = self._calls.get(request_id)
-        handover = call.handover if call else self._handovers.get(request_id)
+        request_state = call.request_state if call else self._request_states.get(request_id)
         try:
-            if handover is None or not handover.is_withdrawn:
+            if request_state is None or not request_state.is_withdrawn:
                 moved = await self._told(request)
                 if moved is not None:
                     await self._told(moved)
         finally:
             if call is not None:
-                call.give_up()
+                call.abort()
 
     async def _told(self, request: httpx2.Request) -> httpx2.Request | None:
         """Send it; return the request to send in its place if the server has its address elsewhere on its origin."""
@@ -292,7 +299,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", _PLAIN).lower() != _PLAIN:
             # What it would unfold to is bounded by nothing; it was asked not to.
             await response.aclose()
-            raise ServerGone("it sends compressed answers, which are not read")
+            raise ServerUnavailable("it sends compressed answers, which are not read")
         return response
 
     async def _send(self, request: httpx2.Request, extensions: dict[str, Any]) -> httpx2.Response:
@@ -321,9 +328,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         try:
             addresses = await resolve(url.host, port, settings=everywhere)
         except ToolFailed:
-            raise ServerGone("its host was not found") from None
+            raise ServerUnavailable("its host was not found") from None
         if not self._settings.web_allow_private and not all(map(is_public, addresses)):
-            raise ServerGone(_PRIVATE)
+            raise ServerUnavailable(_PRIVATE)
         return addresses
 
 

@@ -19,7 +19,7 @@ _TAG_NAME = "TURNKEEPER_MCP"
 def main() -> None:
     """Leave a guard in the group, arm the kernel's signal, become the program."""
     lifeline, parent, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    leave_guard(lifeline)
+    start_guard(lifeline)
     os.close(lifeline)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -33,7 +33,7 @@ def main() -> None:
         sys.exit(_NOT_STARTED)
 
 
-def leave_guard(lifeline: int) -> None:
+def start_guard(lifeline: int) -> None:
     """Fork twice, so that the program does not meet a child that it never started."""
     child = os.fork()
     if child:

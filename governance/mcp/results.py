@@ -20,8 +20,8 @@ from mcp.types import (
 )
 
 from governance.core.exceptions import ToolFailed
-from governance.mcp.faults import status_clause
-from governance.mcp.gone import AnswerLost
+from governance.mcp.error_messages import status_clause
+from governance.mcp.errors import ResponseLost
 
 LONGEST_RESULT = (
     1_000_000  # characters; the executor keeps fewer, this bounds what is copied on the way
@@ -49,24 +49,24 @@ def render(result: CallToolResult) -> str:
 
 def failure_of(
     server_name: str, error: MCPError, *, status: int | None = None
-) -> ToolFailed | AnswerLost:
+) -> ToolFailed | ResponseLost:
     """Return what an error of the protocol means for the call; the server's own words are meant for the caller.
 
     `status` is the HTTP status of an answer that had no words of the protocol. Only where the server refused the call as such is it known that the tool did not run (C13).
     """
     if error.code == CONNECTION_CLOSED:
-        return AnswerLost(f"The MCP server {server_name!r} broke off before it had answered.")
+        return ResponseLost(f"The MCP server {server_name!r} broke off before it had answered.")
     if error.code == PARSE_ERROR:  # as the SDK puts it, with its own words for the log
-        return AnswerLost(f"The answer of the MCP server {server_name!r} could not be read.")
+        return ResponseLost(f"The answer of the MCP server {server_name!r} could not be read.")
     if status is not None:
         words = f"The MCP server {server_name!r} did not take the call: {status_clause(status)}."
-        return ToolFailed(words) if status in _TURNED_AWAY else AnswerLost(words)
+        return ToolFailed(words) if status in _TURNED_AWAY else ResponseLost(words)
     said = (error.message.strip()[:_LONGEST_ERROR] or "no reason given").rstrip(".") + "."
     if error.code in _DID_NOT_RUN:
         return ToolFailed(
             f"The MCP server {server_name!r} refused the call (error {error.code}): {said}"
         )
-    return AnswerLost(
+    return ResponseLost(
         f"The MCP server {server_name!r} answered with an error ({error.code}): {said}"
     )
 

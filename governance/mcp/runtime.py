@@ -14,8 +14,8 @@ from django.db.models.signals import post_delete, post_save
 from governance.conf import app_settings
 from governance.core.cancellation import CancellationToken
 from governance.core.registry import registry
-from governance.doors import database_door
-from governance.mcp.rows import RowHealth, read_specs
+from governance.db import run_in_db_thread
+from governance.mcp.server_store import RowHealth, read_specs
 from governance.mcp.tools import McpTools
 from governance.models import McpServer
 
@@ -91,7 +91,7 @@ def _get() -> _Servers:
 async def _follow(servers: _Servers) -> None:
     async with servers.looking:  # so that an older reading never replaces a newer one
         servers.looked_at = time.monotonic()
-        servers.tools.apply(await database_door(read_specs)())
+        servers.tools.apply(await run_in_db_thread(read_specs)())
 
 
 def _edited(**_: Any) -> None:

@@ -17,19 +17,19 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from governance.mcp.calls import Calls, Report
-from governance.mcp.faults import explain, status_clause
-from governance.mcp.gone import ServerGone
-from governance.mcp.handover import Handovers
+from governance.mcp.error_messages import explain, status_clause
+from governance.mcp.errors import ServerUnavailable
 from governance.mcp.http import HttpServer
+from governance.mcp.message_filter import MessageFilter, Streams, filtered
+from governance.mcp.pending_calls import PendingCalls, Report
+from governance.mcp.request_state import RequestStates
 from governance.mcp.schemas import schema_problem
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.stdio import StdioServer
-from governance.mcp.wire import Streams, Wire, watched
 
 logger = logging.getLogger(__name__)
 
-_MISSHAPEN = "its definition does not follow the protocol"
+_INVALID = "its definition does not follow the protocol"
 _MOST_PAGES = 100
 _LISTEN_AGAIN = 5.0
 
@@ -58,27 +58,29 @@ class McpSession:
         self._timing = timing
         self._is_cautious = is_cautious
         self._on_tools = on_tools
-        handovers: Handovers = {}
-        self._way: StdioServer | HttpServer
+        request_states: RequestStates = {}
+        self._transport: StdioServer | HttpServer
         if spec.transport is Transport.STDIO:
-            self._way = StdioServer(spec, timing=timing, handovers=handovers)
+            self._transport = StdioServer(spec, timing=timing, request_states=request_states)
         else:
-            self._way = HttpServer(
-                spec, timing=timing, handovers=handovers, allow_private=allow_private
+            self._transport = HttpServer(
+                spec, timing=timing, request_states=request_states, allow_private=allow_private
             )
-        self._wire = Wire(timing=timing, handovers=handovers, on_flood=self._way.give_up)
+        self._filter = MessageFilter(
+            timing=timing, request_states=request_states, on_flood=self._transport.abort
+        )
         self._wake = asyncio.Event()
-        self._way.ended.add_done_callback(lambda _: self._wake.set())
+        self._transport.ended.add_done_callback(lambda _: self._wake.set())
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._calls = Calls(spec.name, ended=self.ended)
+        self._calls = PendingCalls(spec.name, ended=self.ended)
         self._closed_because = ""
 
     @property
     def late_answers(self) -> int:
         """Answers that came after their callers had left."""
-        return self._wire.late_answers
+        return self._filter.late_answers
 
     @property
     def live_calls(self) -> int:
@@ -88,7 +90,7 @@ class McpSession:
     @property
     def stuck(self) -> "asyncio.Future[str]":
         """Why the server takes nothing new, once that is so."""
-        return self._way.stuck
+        return self._transport.stuck
 
     async def unused(self) -> None:
         """Wait until no call is left, or the session is over."""
@@ -122,20 +124,22 @@ class McpSession:
 
         Raises:
             MayStillRun: it was cancelled; whether the tool stops is the server's affair.
-            NeverSent: it was cancelled, or the session ended, before the server could hear of the call.
-            ServerGone: the session is over, or ended before the answer came.
-            AnswerLost: what came is no answer, or an error that does not say whether the tool ran.
+            RequestNotSent: it was cancelled, or the session ended, before the server could hear of the call.
+            ServerUnavailable: the session is over, or ended before the answer came.
+            ResponseLost: what came is no answer, or an error that does not say whether the tool ran.
             ToolFailed: the tool answered with an error, or the server refused the call.
         """
         if self._client is None or self.ended.done():
-            raise ServerGone(self.ended.result() if self.ended.done() else "it is not connected")
-        return await self._calls.ask(self._client, tool_name, arguments, report=report)
+            raise ServerUnavailable(
+                self.ended.result() if self.ended.done() else "it is not connected"
+            )
+        return await self._calls.send(self._client, tool_name, arguments, report=report)
 
     async def _own(self) -> None:
         reason = "it closed the connection"
         try:
             async with Client(
-                watched(self._open(), self._wire),
+                filtered(self._open(), self._filter),
                 mode="legacy" if self._is_cautious else "auto",
                 cache=None,
                 read_timeout_seconds=self._timing.request_timeout,
@@ -144,7 +148,7 @@ class McpSession:
             ) as client:
                 try:
                     await self._serve(client)
-                except ServerGone as gone:
+                except ServerUnavailable as gone:
                     self._settle(gone.reason)  # before all the closing
                     raise
         except asyncio.CancelledError:
@@ -158,14 +162,16 @@ class McpSession:
             try:
                 await self._await_rest()
             finally:
-                self._wire.close()
+                self._filter.close()
 
     def _open(self) -> AbstractAsyncContextManager[Streams]:
-        return self._way if isinstance(self._way, StdioServer) else self._way.open()
+        return (
+            self._transport if isinstance(self._transport, StdioServer) else self._transport.open()
+        )
 
     async def _serve(self, client: Client) -> None:
         """Know the tools, and know them anew whenever the server says that they have changed; until it is gone."""
-        self._wire.protocol_version = client.protocol_version
+        self._filter.protocol_version = client.protocol_version
         self._on_tools(await self._list(client))
         self._client = client
         if not self.ready.done():
@@ -176,25 +182,25 @@ class McpSession:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if self._way.ended.done():
-                raise ServerGone(self._way.ended.result())
+            if self._transport.ended.done():
+                raise ServerUnavailable(self._transport.ended.result())
             self._on_tools(await self._list(client))
-            await asyncio.wait({self._way.ended}, timeout=self._timing.relist_pause)
+            await asyncio.wait({self._transport.ended}, timeout=self._timing.relist_pause)
 
     async def _list(self, client: Client) -> list[FoundTool]:
         """Return the tools, each name once; those that do not follow the protocol with nothing but that."""
         found: dict[str, types.Tool] = {}
         cursor: str | None = None
-        most, misshapen = self._timing.most_tools, self._wire.misshapen
-        misshapen.clear()
+        most, invalid_tools = self._timing.most_tools, self._filter.invalid_tools
+        invalid_tools.clear()
         for _ in range(_MOST_PAGES):
-            known = len(found) + len(misshapen)
+            known = len(found) + len(invalid_tools)
             page = await client.list_tools(cursor=cursor)
             found = {tool.name: tool for tool in page.tools} | found
             cursor = page.next_cursor
-            if cursor is None or not known < len(found) + len(misshapen) < most:
+            if cursor is None or not known < len(found) + len(invalid_tools) < most:
                 break
-        refused = [FoundTool(name=name, problem=_MISSHAPEN) for name in misshapen]
+        refused = [FoundTool(name=name, problem=_INVALID) for name in invalid_tools]
         usable = await asyncio.to_thread(lambda: list(map(_found, found.values())))
         return [*usable, *refused][:most]
 
@@ -209,14 +215,14 @@ class McpSession:
                 async with client.listen(tools_list_changed=True) as subscription:
                     async for _ in subscription:
                         self._wake.set()
-            await asyncio.wait({self._way.ended}, timeout=_LISTEN_AGAIN)
-            if self._way.ended.done():
+            await asyncio.wait({self._transport.ended}, timeout=_LISTEN_AGAIN)
+            if self._transport.ended.done():
                 return
 
     def _why(self, error: BaseException) -> str:
-        if self._way.ended.done():
-            return self._way.ended.result()
-        status = self._way.status if isinstance(self._way, HttpServer) else None
+        if self._transport.ended.done():
+            return self._transport.ended.result()
+        status = self._transport.status if isinstance(self._transport, HttpServer) else None
         if status is not None and not self.ready.done():
             return status_clause(status)
         return explain(error)

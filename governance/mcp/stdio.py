@@ -19,12 +19,12 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
-from governance.core.processes import Ending, end_group, exited
-from governance.mcp.gone import ServerGone
-from governance.mcp.handover import Handover, Handovers
+from governance.core.process_groups import GroupEnding, terminate_group, wait_for_exit
+from governance.mcp.errors import ServerUnavailable
+from governance.mcp.message_filter import Streams
+from governance.mcp.request_state import RequestState, RequestStates
 from governance.mcp.specs import McpTiming, ServerSpec
-from governance.mcp.wire import Streams
-from governance.storable import storable_json
+from governance.sanitize import sanitize_json
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,13 @@ class StdioServer:
     `stuck` gets one when the process does not read what it is sent.
     """
 
-    def __init__(self, spec: ServerSpec, *, timing: McpTiming, handovers: Handovers) -> None:
+    def __init__(
+        self, spec: ServerSpec, *, timing: McpTiming, request_states: RequestStates
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
         self.stuck: asyncio.Future[str] = loop.create_future()
-        self._handovers = handovers
+        self._request_states = request_states
         self._spec = spec
         self._timing = timing
         self._tag = f"{TAG_NAME}={uuid.uuid4()}"
@@ -83,7 +85,7 @@ class StdioServer:
     ) -> None:
         await self._to_the_end(self._close())
 
-    def give_up(self, reason: str) -> None:
+    def abort(self, reason: str) -> None:
         """Say once why the streams are no use any more, and let the reader of the session see their end."""
         if not self.ended.done() and not self._is_closing:
             self.ended.set_result(reason)
@@ -92,13 +94,13 @@ class StdioServer:
     async def _start(self) -> None:
         environment = self._environment()
         if not self._spec.command:
-            raise ServerGone("it has no command")
+            raise ServerUnavailable("it has no command")
         # In a thread, as it looks at the disk.
         program = await asyncio.to_thread(
             shutil.which, self._spec.command[0], path=environment["PATH"]
         )
         if program is None:
-            raise ServerGone("its command was not found on this server")
+            raise ServerUnavailable("its command was not found on this server")
         ours, theirs = socket.socketpair()
         errors, their_errors = os.pipe()
         lifeline, self._lifeline = os.pipe()
@@ -115,7 +117,7 @@ class StdioServer:
             await self._connect(ours, errors)
         except (OSError, ValueError) as error:
             ours.close()
-            raise ServerGone("its command could not be started") from error
+            raise ServerUnavailable("its command could not be started") from error
         finally:
             theirs.close()
             os.close(their_errors)
@@ -128,7 +130,9 @@ class StdioServer:
     def _environment(self) -> dict[str, str]:
         """Return a few harmless variables of ours and those that the row names, nothing else."""
         if missing := [name for name in self._spec.environment if name not in os.environ]:
-            raise ServerGone(f"the environment variable {missing[0]} is not set on this server")
+            raise ServerUnavailable(
+                f"the environment variable {missing[0]} is not set on this server"
+            )
         passed = (*_HARMLESS, *self._spec.environment)
         tag_name, tag = self._tag.split("=")
         given = {name: os.environ[name] for name in passed if name in os.environ}
@@ -160,12 +164,12 @@ class StdioServer:
                     searched = 0
                     await self._take(line)
                 if len(buffer) > self._timing.longest_message:
-                    self.give_up("it sent a message that is too long")
+                    self.abort("it sent a message that is too long")
                     return
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the other side is gone, or we are closing
         if await self._exit_status(within=_LAST_WORDS) is None:
-            self.give_up("it closed its output")
+            self.abort("it closed its output")
 
     async def _take(self, line: bytes) -> None:
         if not line.strip():
@@ -178,7 +182,7 @@ class StdioServer:
                 facts = {"server": self._spec.name}
                 logger.warning("An MCP server writes other things than messages", extra=facts)
             if self._garbage > self._timing.most_garbage:
-                self.give_up("it writes other things than messages of the protocol")
+                self.abort("it writes other things than messages of the protocol")
             return
         self._garbage = 0
         await self._incoming.send(SessionMessage(message))
@@ -187,15 +191,15 @@ class StdioServer:
         try:
             async for item in self._outgoing:
                 request_id = getattr(item.message, "id", None)
-                handover = self._handovers.pop(request_id, Handover())
-                if not handover.send():
+                request_state = self._request_states.pop(request_id, RequestState())
+                if not request_state.send():
                     continue
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 writer.write(text.encode() + b"\n")
                 await self._drained(writer)
         except OSError:
             if await self._exit_status(within=_LAST_WORDS) is None:
-                self.give_up("it closed its input")
+                self.abort("it closed its input")
 
     async def _drained(self, writer: asyncio.StreamWriter) -> None:
         """Wait until the server has read enough for more; say so if it takes too long."""
@@ -211,18 +215,18 @@ class StdioServer:
     async def _watch(self) -> None:
         """Notice the end of the process, even while a child of it holds the streams open."""
         assert self._process is not None  # noqa: S101 - it was started
-        status = await exited(self._process)
+        status = await wait_for_exit(self._process)
         await asyncio.wait(
             {self._tasks[0]}, timeout=_LAST_WORDS
         )  # what it said last may be an answer
         how = f"with exit code {status}" if status >= 0 else f"by signal {-status}"
-        self.give_up(f"it ended {how}")
+        self.abort(f"it ended {how}")
 
     async def _exit_status(self, *, within: float) -> int | None:
         """Return the exit status if the process is gone or goes in a moment; else None."""
         if self._process is None:
             return None
-        ending = asyncio.ensure_future(exited(self._process))
+        ending = asyncio.ensure_future(wait_for_exit(self._process))
         await asyncio.wait({ending}, timeout=within)
         ending.cancel()
         return self._process.poll()
@@ -250,8 +254,8 @@ class StdioServer:
             if self._writer.can_write_eof():
                 self._writer.write_eof()
             await self._exit_status(within=self._timing.close_grace)
-        ending = await end_group(process, grace=self._timing.end_grace, sweep_tag=self._tag)
-        if ending in {Ending.SURVIVED, Ending.NOT_OURS}:
+        ending = await terminate_group(process, grace=self._timing.end_grace, sweep_tag=self._tag)
+        if ending in {GroupEnding.SURVIVED, GroupEnding.NOT_OURS}:
             facts = {"server": self._spec.name, "ending": ending}
             logger.warning("An MCP server outlived its connection", extra=facts)
 
@@ -273,7 +277,7 @@ def _read_message(line: bytes) -> JSONRPCMessage | None:
         pass
     try:
         return jsonrpc_message_adapter.validate_python(
-            storable_json(json.loads(line)), by_name=False
+            sanitize_json(json.loads(line)), by_name=False
         )
     except (ValueError, RecursionError):
         return None

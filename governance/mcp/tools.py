@@ -13,7 +13,7 @@ from governance.core.exceptions import UnknownTool
 from governance.core.policy import ApprovalRule
 from governance.core.registry import ToolRegistry, make_tool
 from governance.core.tools import Isolation, Tool, ToolContext
-from governance.mcp.link import ServerLink
+from governance.mcp.connection import ServerConnection
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class McpTools:
         self._health = health
         self._allow_private = allow_private
         self._timing = timing or McpTiming()
-        self._links: dict[int, ServerLink] = {}
+        self._connections: dict[int, ServerConnection] = {}
         self._registered: dict[int, dict[str, Tool]] = {}
         self._crowded_out: set[int] = set()  # servers with a tool whose name was taken
         self._first_marked: dict[int, frozenset[str]] = {}  # what each said of its tools first
@@ -63,24 +63,24 @@ class McpTools:
         self._is_closed = False
 
     @property
-    def links(self) -> tuple[ServerLink, ...]:
+    def connections(self) -> tuple[ServerConnection, ...]:
         """The servers that are in use."""
-        return tuple(self._links.values())
+        return tuple(self._connections.values())
 
     def apply(self, specs: Iterable[ServerSpec]) -> None:
         """Use exactly these servers. What was changed or is not among them is disconnected, its tools are taken out."""
         if self._is_closed:
             return
         wanted = {spec.id: spec for spec in specs}
-        for server_id, link in list(self._links.items()):
+        for server_id, connection in list(self._connections.items()):
             spec = wanted.get(server_id)
-            if spec is None or spec != link.spec:
+            if spec is None or spec != connection.spec:
                 self._take_out(server_id)
-            elif spec.read_only_tools != link.spec.read_only_tools:
-                link.spec = spec
-                self._offer(link, link.tools)
+            elif spec.read_only_tools != connection.spec.read_only_tools:
+                connection.spec = spec
+                self._offer(connection, connection.tools)
         for server_id, spec in wanted.items():
-            if server_id not in self._links:
+            if server_id not in self._connections:
                 self._put_in(spec)
 
     async def ready(self, *, token: CancellationToken | None = None) -> None:
@@ -88,7 +88,11 @@ class McpTools:
 
         A request to cancel ends the wait, not the attempts.
         """
-        attempts = {attempt for link in self.links if (attempt := link.connect_soon()) is not None}
+        attempts = {
+            attempt
+            for connection in self.connections
+            if (attempt := connection.connect_soon()) is not None
+        }
         if not attempts:
             return
         waits: set[asyncio.Task[Any]] = {
@@ -107,29 +111,29 @@ class McpTools:
     async def aclose(self) -> None:
         """Disconnect every server; return when their processes are gone."""
         self._is_closed = True
-        for server_id in list(self._links):
+        for server_id in list(self._connections):
             self._take_out(server_id)
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def tools_found(self, link: ServerLink, tools: Sequence[FoundTool]) -> None:
+    def tools_found(self, connection: ServerConnection, tools: Sequence[FoundTool]) -> None:
         """Put the server's tools into the registry in place of the ones that it named before."""
-        if self._links.get(link.spec.id) is link:
-            problem = self._offer(link, tools)
-            self._health.connected(link.spec.id, tools=tools, problem=problem)
+        if self._connections.get(connection.spec.id) is connection:
+            problem = self._offer(connection, tools)
+            self._health.connected(connection.spec.id, tools=tools, problem=problem)
 
-    def _offer(self, link: ServerLink, tools: Sequence[FoundTool]) -> str:
+    def _offer(self, connection: ServerConnection, tools: Sequence[FoundTool]) -> str:
         """Register the tools; return a clause on those that are left out, if any."""
-        server_id = link.spec.id
+        server_id = connection.spec.id
         marked = frozenset(found.name for found in tools if found.is_read_only)
-        believed = link.spec.read_only_tools
+        believed = connection.spec.read_only_tools
         if believed is None:
             believed = self._first_marked.setdefault(server_id, marked)
         made: dict[str, Tool] = {}
         left_out: dict[str, str] = {}
-        for found in filter(lambda found: link.spec.allows(found.name), tools):
+        for found in filter(lambda found: connection.spec.allows(found.name), tools):
             is_read_only = found.is_read_only and found.name in believed
-            tool = _make(link, replace(found, is_read_only=is_read_only))
+            tool = _make(connection, replace(found, is_read_only=is_read_only))
             if found.problem or tool.name in made:
                 left_out[found.name] = found.problem or _TAKEN
             else:
@@ -139,26 +143,28 @@ class McpTools:
         left_out |= dict.fromkeys(taken, _TAKEN)
         return _sentence(left_out)
 
-    def failed(self, link: ServerLink, reason: str) -> None:
+    def failed(self, connection: ServerConnection, reason: str) -> None:
         """Note it. The tools stay: a call says clearly what is wrong, and the server may be back by then."""
-        self._health.failed(link.spec.id, reason=reason)
+        self._health.failed(connection.spec.id, reason=reason)
 
     def _put_in(self, spec: ServerSpec) -> None:
         if not is_installed():
             self._health.failed(spec.id, reason=NOT_INSTALLED)
             return
-        self._links[spec.id] = ServerLink(
+        self._connections[spec.id] = ServerConnection(
             spec, timing=self._timing, allow_private=self._allow_private, observer=self
         )
 
     def _take_out(self, server_id: int) -> None:
-        link = self._links.pop(server_id)
+        connection = self._connections.pop(server_id)
         self._first_marked.pop(server_id, None)
         self._register(server_id, {})
         self._crowded_out.discard(server_id)
-        for other in [self._links[other_id] for other_id in self._crowded_out]:
+        for other in [self._connections[other_id] for other_id in self._crowded_out]:
             self.tools_found(other, other.tools)  # its names may be free now
-        task = asyncio.create_task(link.aclose(), name=f"closing MCP server {link.spec.name}")
+        task = asyncio.create_task(
+            connection.aclose(), name=f"closing MCP server {connection.spec.name}"
+        )
         self._closing.add(task)
         task.add_done_callback(self._closed)
 
@@ -202,12 +208,12 @@ def _input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return input_problems(schema, given)
 
 
-def _make(link: ServerLink, found: FoundTool) -> Tool:
+def _make(connection: ServerConnection, found: FoundTool) -> Tool:
     # Its own parameter has a name that no tool of a server has: the others are the server's.
     async def call_server(*, _turnkeeper_context: ToolContext, **arguments: Any) -> str:
-        return await link.call(found, arguments, _turnkeeper_context)
+        return await connection.call(found, arguments, _turnkeeper_context)
 
-    spec = link.spec
+    spec = connection.spec
     return make_tool(
         call_server,
         name=spec.local_name(found.name),

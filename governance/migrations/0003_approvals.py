@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import governance.words
+import governance.labels
 
 
 class Migration(migrations.Migration):
@@ -79,7 +79,7 @@ class Migration(migrations.Migration):
             name="disposition",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.dispositions,
+                choices=governance.labels.dispositions,
                 max_length=20,
                 verbose_name="disposition",
             ),
@@ -89,7 +89,7 @@ class Migration(migrations.Migration):
             name="ended_by_reason",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.cancel_reasons,
+                choices=governance.labels.cancel_reasons,
                 max_length=16,
                 verbose_name="ended by",
             ),
@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
             name="ended_by_source",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.cancel_sources,
+                choices=governance.labels.cancel_sources,
                 max_length=16,
                 verbose_name="means",
             ),
@@ -109,7 +109,7 @@ class Migration(migrations.Migration):
             name="error_type",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.error_types,
+                choices=governance.labels.error_types,
                 max_length=20,
                 verbose_name="error type",
             ),
@@ -118,7 +118,7 @@ class Migration(migrations.Migration):
             model_name="toolcall",
             name="status",
             field=models.CharField(
-                choices=governance.words.call_statuses,
+                choices=governance.labels.call_statuses,
                 default="pending",
                 max_length=20,
                 verbose_name="status",
@@ -129,7 +129,7 @@ class Migration(migrations.Migration):
             name="timeout_source",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.timeout_sources,
+                choices=governance.labels.timeout_sources,
                 max_length=16,
                 verbose_name="limit from",
             ),
@@ -152,7 +152,7 @@ class Migration(migrations.Migration):
                 (
                     "rule",
                     models.CharField(
-                        choices=governance.words.approval_rules,
+                        choices=governance.labels.approval_rules,
                         default="always",
                         max_length=24,
                         verbose_name="rule",
@@ -164,7 +164,7 @@ class Migration(migrations.Migration):
                     "decision",
                     models.CharField(
                         blank=True,
-                        choices=governance.words.decisions,
+                        choices=governance.labels.decisions,
                         max_length=16,
                         verbose_name="decision",
                     ),

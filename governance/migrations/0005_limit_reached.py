@@ -2,7 +2,7 @@ from typing import Any
 
 from django.db import migrations, models
 
-import governance.words
+import governance.labels
 
 
 def name_known_limits(apps: Any, schema_editor: Any) -> None:
@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
             name="limit_reached",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.limits,
+                choices=governance.labels.limits,
                 default="",
                 max_length=16,
                 verbose_name="limit that ran out",

@@ -5,7 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from governance import words
+from governance import labels
 from governance.core.policy import ApprovalRule
 
 
@@ -30,7 +30,7 @@ class Approval(models.Model):
         _("rule"),
         max_length=24,
         default=ApprovalRule.ALWAYS.value,
-        choices=words.approval_rules,
+        choices=labels.approval_rules,
     )
     requested_at = models.DateTimeField(_("requested at"))
     expires_at = models.DateTimeField(_("expires at"), null=True)
@@ -38,7 +38,7 @@ class Approval(models.Model):
         _("decision"),
         max_length=16,
         blank=True,
-        choices=words.decisions,
+        choices=labels.decisions,
     )
     decided_at = models.DateTimeField(_("decided at"), null=True)
     by = models.ForeignKey(

@@ -3,7 +3,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from governance import words
+from governance import labels
 from governance.core.calls import CallStatus
 
 
@@ -30,16 +30,16 @@ class ToolCall(models.Model):
         _("status"),
         max_length=20,
         default=CallStatus.PENDING.value,
-        choices=words.call_statuses,
+        choices=labels.call_statuses,
     )
     error_type = models.CharField(
-        _("error type"), max_length=20, blank=True, choices=words.error_types
+        _("error type"), max_length=20, blank=True, choices=labels.error_types
     )
     disposition = models.CharField(
         _("disposition"),
         max_length=20,
         blank=True,
-        choices=words.dispositions,
+        choices=labels.dispositions,
     )
     result = models.TextField(_("result"), blank=True)
     is_error = models.BooleanField(_("is error"), default=False)
@@ -57,12 +57,12 @@ class ToolCall(models.Model):
         _("limit from"),
         max_length=16,
         blank=True,
-        choices=words.timeout_sources,
+        choices=labels.timeout_sources,
     )
     asked_timeout_ms = models.PositiveBigIntegerField(_("limit asked for (ms)"), null=True)
     idle_timeout_ms = models.PositiveBigIntegerField(_("idle limit (ms)"), null=True)
     limit_reached = models.CharField(
-        _("limit that ran out"), max_length=16, blank=True, choices=words.limits
+        _("limit that ran out"), max_length=16, blank=True, choices=labels.limits
     )
     deadline_changes = models.JSONField(_("limit changes"), default=list)
 
@@ -71,13 +71,13 @@ class ToolCall(models.Model):
     )
     progress = models.JSONField(_("last progress"), default=dict)
     ended_by_reason = models.CharField(
-        _("ended by"), max_length=16, blank=True, choices=words.cancel_reasons
+        _("ended by"), max_length=16, blank=True, choices=labels.cancel_reasons
     )
     ended_by_source = models.CharField(
         _("means"),
         max_length=16,
         blank=True,
-        choices=words.cancel_sources,
+        choices=labels.cancel_sources,
     )
     ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
 

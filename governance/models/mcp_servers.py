@@ -5,8 +5,8 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
-from governance.mcp.rules import check_server
 from governance.mcp.specs import Transport
+from governance.mcp.validation import check_server
 from governance.models.limit_fields import calls_at_once, span
 
 

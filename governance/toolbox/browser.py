@@ -18,13 +18,13 @@ from governance.core.excerpts import spaced
 from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
-from governance.toolbox.browsing import Browsing
+from governance.toolbox.browser_page import BrowserPage
+from governance.toolbox.browser_process import BrowserProcess
 from governance.toolbox.chromium import NOT_INSTALLED, explain, goes_on, load_playwright
 from governance.toolbox.client import parse
-from governance.toolbox.documents import save_new
 from governance.toolbox.known_hosts import unknown_host_of
 from governance.toolbox.settings import SettingsSource
-from governance.toolbox.tabs import Tab
+from governance.toolbox.text_files import save_new
 from governance.toolbox.workspace import find_workspace, shown
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class Browser:
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Browsing] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, BrowserProcess] = (
+            WeakKeyDictionary()
+        )
 
     async def browser(
         self,
@@ -97,7 +99,7 @@ class Browser:
             )
         except browsing.playwright.Error as error:
             tab = browsing.find(context.scope)
-            problems = tab.gateway.problems if tab else {}
+            problems = tab.proxy.problems if tab else {}
             raise ToolFailed(explain(error, browsing.playwright, problems=problems)) from error
         except asyncio.CancelledError:
             closing = browsing.close(context.scope)
@@ -112,17 +114,17 @@ class Browser:
         if browsing is not None:
             await browsing.aclose()
 
-    async def _browsing(self) -> Browsing:
+    async def _browsing(self) -> BrowserProcess:
         playwright = await load_playwright()
         loop = asyncio.get_running_loop()
         browsing = self._by_loop.get(loop)
         if browsing is None:
-            browsing = self._by_loop[loop] = Browsing(playwright, settings=self._settings)
+            browsing = self._by_loop[loop] = BrowserProcess(playwright, settings=self._settings)
         return browsing
 
     async def _act(
         self,
-        browsing: Browsing,
+        browsing: BrowserProcess,
         context: ToolContext,
         *,
         action: Action,
@@ -148,7 +150,7 @@ class Browser:
                     return await self._screenshot(tab, context)
             return await self._describe(tab, browsing)
 
-    async def _open(self, browsing: Browsing, scope: str, address: str) -> str:
+    async def _open(self, browsing: BrowserProcess, scope: str, address: str) -> str:
         """Lead the scope's page to the address and read it; one that does not let itself be led gives way to a new one."""
         errors, left = browsing.playwright, browsing.find(scope)
         if left is not None:
@@ -164,21 +166,21 @@ class Browser:
             await asyncio.wait({browsing.close(scope)})
         return await self._visit(await browsing.open(scope), address, browsing)
 
-    async def _visit(self, tab: Tab, address: str, browsing: Browsing) -> str:
+    async def _visit(self, tab: BrowserPage, address: str, browsing: BrowserProcess) -> str:
         with tab.used():
-            tab.gateway.problems.clear()
-            tab.gateway.allow(address)
+            tab.proxy.problems.clear()
+            tab.proxy.allow(address)
             # How long that may take is the executor's to say.
             await tab.page.goto(address, wait_until="domcontentloaded", timeout=0)
             return await self._describe(tab, browsing)
 
-    async def _describe(self, tab: Tab, browsing: Browsing) -> str:
+    async def _describe(self, tab: BrowserPage, browsing: BrowserProcess) -> str:
         """Return the page as text, once it has come to rest; it may have led itself somewhere else."""
         page, settings = tab.page, self._settings()
         with suppress(browsing.playwright.TimeoutError):  # what is there can be read
             await page.wait_for_load_state("load", timeout=settings.browser_settle * 1000)
         if page.url != _BLANK and not page.url.startswith(("http://", "https://")):
-            problems = list(tab.gateway.problems.values())
+            problems = list(tab.proxy.problems.values())
             raise ToolFailed(problems[-1] if problems else "The page could not be loaded.")
         title = await self._look(tab)
         said = await page.aria_snapshot(mode="ai")
@@ -193,7 +195,7 @@ class Browser:
             lines.append(f"… {spaced(left_out)} characters left out …")
         return "\n".join(lines).replace("\0", "\ufffd")
 
-    async def _look(self, tab: Tab) -> str:
+    async def _look(self, tab: BrowserPage) -> str:
         """Return the page's title. Raise `ToolFailed` for a page that cannot be read."""
         try:
             async with asyncio.timeout(self._settings().browser_action_timeout):
@@ -203,7 +205,7 @@ class Browser:
                 "The page does not respond: a script keeps it busy. Open another one, or use web_fetch."
             ) from None
 
-    async def _screenshot(self, tab: Tab, context: ToolContext) -> str:
+    async def _screenshot(self, tab: BrowserPage, context: ToolContext) -> str:
         settings = self._settings()
         workspace = await asyncio.to_thread(find_workspace, context, settings)
         picture = await tab.page.screenshot(type="png")
@@ -223,7 +225,7 @@ class Browser:
         )
 
 
-def _require(browsing: Browsing, context: ToolContext) -> Tab:
+def _require(browsing: BrowserProcess, context: ToolContext) -> BrowserPage:
     tab = browsing.find(context.scope)
     if tab is None:
         raise ToolFailed("No page is open in this conversation. Open one first: action=open.")

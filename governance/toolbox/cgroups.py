@@ -11,7 +11,7 @@ import time
 import uuid
 from pathlib import Path
 
-from governance.toolbox.limits import Limits
+from governance.toolbox.resource_limits import ResourceLimits
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def find_group() -> str:
     return str(own)
 
 
-def open_group(limits: Limits) -> "CommandGroup | None":
+def open_group(limits: ResourceLimits) -> "CommandGroup | None":
     """Make a group for a command, where there is one to make it in; call it in a thread."""
     if not limits.group:
         return None
@@ -58,7 +58,7 @@ def open_group(limits: Limits) -> "CommandGroup | None":
 class CommandGroup:
     """The group of one command, made below the server's. Raises `OSError` if that cannot be done."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ResourceLimits) -> None:
         self._path = Path(limits.group, f"command-{uuid.uuid4().hex}")
         self._path.mkdir()
         for name, value in (

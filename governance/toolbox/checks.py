@@ -14,8 +14,8 @@ from governance import setting_rules
 from governance.conf import app_settings, toolbox_settings
 from governance.setting_rules import WEEK, Rule, seconds, switch, whole
 from governance.toolbox.commands import SEARCH_PATH
-from governance.toolbox.providers import PROVIDERS
 from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox
+from governance.toolbox.search_engines import PROVIDERS
 from governance.toolbox.settings import BrowserSandbox, SandboxChoice
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from governance.core.exceptions import ToolFailed
-from governance.core.processes import sweep
+from governance.core.process_groups import kill_tagged_processes
 from governance.toolbox.settings import BrowserSandbox, ToolboxSettings
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIt
         with suppress(playwright.Error, TimeoutError):
             async with asyncio.timeout(settings.browser_close_timeout):
                 await driver.stop()
-        await sweep(f"{_TAG}={tag}")
+        await kill_tagged_processes(f"{_TAG}={tag}")
         await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
 

@@ -14,7 +14,7 @@ import httpx
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
 from governance.toolbox.addresses import Unreachable, resolve
-from governance.toolbox.bodies import Body, read_body
+from governance.toolbox.http_body import HttpBody, read_body
 from governance.toolbox.known_hosts import canonical, host_of, refuse_unknown
 from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import shown
@@ -63,7 +63,7 @@ class WebClient:
 
     async def fetch(
         self, url: httpx.URL, *, headers: Mapping[str, str] | None = None, limit: int | None = None
-    ) -> Body:
+    ) -> HttpBody:
         """Return the body found at the address, redirects followed; `limit` in bytes instead of the usual.
 
         Raises:
@@ -94,21 +94,21 @@ class WebClient:
 
     async def _follow(
         self, client: httpx.AsyncClient, url: httpx.URL, *, settings: ToolboxSettings
-    ) -> Body:
+    ) -> HttpBody:
         asked_for = canonical(host_of(url))
         for _ in range(settings.web_max_redirects + 1):
             if canonical(host_of(url)) != asked_for:
                 refuse_unknown(host_of(url), settings)
             self._context.progress(f"Asking {shown(url.host)}")
             answer = await self._ask(client, url, settings=settings)
-            if isinstance(answer, Body):
+            if isinstance(answer, HttpBody):
                 return answer
             url = check(answer)
         raise ToolFailed(f"The address redirects more than {settings.web_max_redirects} times.")
 
     async def _ask(
         self, client: httpx.AsyncClient, url: httpx.URL, *, settings: ToolboxSettings
-    ) -> Body | httpx.URL:
+    ) -> HttpBody | httpx.URL:
         """Return the body, or where a redirect leads."""
         async with client.stream("GET", url) as response:
             if response.next_request is not None:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
-from governance.core.processes import Ending, end_group, exited
+from governance.core.process_groups import GroupEnding, terminate_group, wait_for_exit
 from governance.core.tools import ToolContext
 from governance.toolbox.cgroups import CommandGroup
 from governance.toolbox.output import Output
+from governance.toolbox.parent_guard import ParentGuard
 from governance.toolbox.sandbox import Mode, Sandbox, read_child
 from governance.toolbox.settings import ToolboxSettings
-from governance.toolbox.tether import Tether
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +52,12 @@ class _Running:
         *,
         told: int | None,
         tag: str | None,
-        tether: Tether | None,
+        guard: ParentGuard | None,
     ) -> None:
         self.process = process
         self.tag = tag
         self._told = told
-        self._tether = tether
+        self._guard = guard
 
     def find_inner(self) -> int | None:
         """Return the leader of the session inside the sandbox, if there is one and it is known yet."""
@@ -70,9 +70,9 @@ class _Running:
 
     def close(self) -> None:
         """Give up what was opened for it; what it has put in the background goes on."""
-        if self._tether is not None:
-            self._tether.cut(spare=True)
-            self._tether = None
+        if self._guard is not None:
+            self._guard.cut(spare=True)
+            self._guard = None
         if self._told is not None:
             os.close(self._told)
             self._told = None
@@ -95,7 +95,7 @@ async def run(
     """Run the program to its end and return its exit status; when cancelled, end its process group first."""
     running = await _start(launch, output)
     try:
-        status = await exited(running.process)
+        status = await wait_for_exit(running.process)
         # A child in the background may hold the pipe for ever, so its end is not waited for.
         await output.drain(within=settings.exec_drain)
     except asyncio.CancelledError:
@@ -124,15 +124,15 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
         inner = running.find_inner()
         if inner is not None:
             # First what runs inside, so that it has its grace: the sandbox around it has none to give.
-            await end_group(inner, grace=grace)
+            await terminate_group(inner, grace=grace)
         # A sandbox that is ended while it is being set up may leave a part of itself behind: hence the tag.
-        ending = await end_group(running.process, grace=grace, sweep_tag=running.tag)
+        ending = await terminate_group(running.process, grace=grace, sweep_tag=running.tag)
     except asyncio.CancelledError:  # once more: SIGKILL is out already, the process is left to reap
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                await exited(running.process)
+                await wait_for_exit(running.process)
         raise
-    if ending in {Ending.SURVIVED, Ending.NOT_OURS}:
+    if ending in {GroupEnding.SURVIVED, GroupEnding.NOT_OURS}:
         facts = {"call_id": context.call_id, "ending": ending}
         logger.warning("A command outlived its call", extra=facts)
 
@@ -149,7 +149,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
         identities=launch.identities,
     )
     environment, tag = launch.environment, None
-    tether = Tether() if launch.sandbox.mode is Mode.NONE else None
+    guard = ParentGuard() if launch.sandbox.mode is Mode.NONE else None
     if telling is not None:
         arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
         if launch.group is not None:
@@ -158,8 +158,8 @@ async def _start(launch: Launch, output: Output) -> _Running:
         tag = f"{_TAG}={environment[_TAG]}"
     try:
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - takes a millisecond; running commands is the purpose
-            arguments if tether is None else tether.wrap(arguments),
-            stdin=subprocess.DEVNULL if tether is None else tether.input,
+            arguments if guard is None else guard.wrap(arguments),
+            stdin=subprocess.DEVNULL if guard is None else guard.input,
             stdout=writable,
             stderr=subprocess.STDOUT,
             cwd=launch.directory,
@@ -172,17 +172,17 @@ async def _start(launch: Launch, output: Output) -> _Running:
         output.close()
         if told is not None:
             os.close(told)
-        if tether is not None:
-            tether.cut(spare=False)
+        if guard is not None:
+            guard.cut(spare=False)
         reason = getattr(error, "strerror", None) or "it holds a character that is not allowed"
         raise ToolFailed(f"The command could not be started: {reason}.") from error
     finally:
         os.close(writable)
         if telling is not None:
             os.close(telling)
-        if tether is not None:
-            tether.started()
-    return _Running(process, told=told, tag=tag, tether=tether)
+        if guard is not None:
+            guard.started()
+    return _Running(process, told=told, tag=tag, guard=guard)
 
 
 def _require(launch: Launch) -> None:

@@ -10,7 +10,8 @@ from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import spaced
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
-from governance.toolbox.documents import (
+from governance.toolbox.settings import SettingsSource
+from governance.toolbox.text_files import (
     not_text,
     open_for_reading,
     read_whole,
@@ -18,7 +19,6 @@ from governance.toolbox.documents import (
     refuse_binary,
     write_text,
 )
-from governance.toolbox.settings import SettingsSource
 from governance.toolbox.workspace import explained, find_workspace, shown
 
 _TIMEOUT = 30.0

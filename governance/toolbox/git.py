@@ -10,16 +10,16 @@ from pydantic import Field
 from governance.core.exceptions import ToolFailed
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
-from governance.toolbox.changes import (
+from governance.toolbox.git_changes import (
     commit,
     read_changes,
     read_staged,
     render_status,
     write_tree,
 )
-from governance.toolbox.repositories import paths_inside
+from governance.toolbox.git_repository import paths_inside
+from governance.toolbox.git_shadow import ShadowRepository, open_shadow_repository
 from governance.toolbox.settings import SettingsSource
-from governance.toolbox.standins import StandIn, open_stand_in
 
 _TIMEOUT = 60.0
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./^~{}:+-]*")
@@ -133,11 +133,11 @@ class GitTools:
 
     def _open(
         self, context: ToolContext, directory: str, *, init: bool = False
-    ) -> AbstractAsyncContextManager[StandIn]:
-        return open_stand_in(context, self._settings(), directory=directory, init=init)
+    ) -> AbstractAsyncContextManager[ShadowRepository]:
+        return open_shadow_repository(context, self._settings(), directory=directory, init=init)
 
 
-async def _inside(found: StandIn, paths: tuple[str, ...]) -> tuple[str, ...]:
+async def _inside(found: ShadowRepository, paths: tuple[str, ...]) -> tuple[str, ...]:
     return await asyncio.to_thread(paths_inside, found.repository, paths)
 
 

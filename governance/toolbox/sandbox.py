@@ -17,7 +17,7 @@ from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
 from governance.toolbox.cgroups import find_group
-from governance.toolbox.limits import SHARED_MEMORY, Limits, find_limiter
+from governance.toolbox.resource_limits import SHARED_MEMORY, ResourceLimits, find_limiter
 from governance.toolbox.settings import SandboxChoice, ToolboxSettings
 
 _PROGRAM = "bwrap"
@@ -98,7 +98,7 @@ class Sandbox:
     problem: str = ""
     is_demanded: bool = False
     is_roots: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
 
     @property
     def is_trusted(self) -> bool:
@@ -176,7 +176,7 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
         readable=settings.exec_readable,
         is_demanded=is_demanded,
         is_roots=os.geteuid() == 0,
-        limits=Limits(
+        limits=ResourceLimits(
             processes=settings.exec_max_processes,
             memory=settings.exec_memory,
             file_size=settings.exec_file_size,
@@ -216,9 +216,14 @@ def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
     if limits.tmp_size and not limits.can_size:
         gaps = ("the size of /tmp",)
     tried = (
-        ("the number of processes", limits.processes, Limits(processes=1), "(:)"),
-        ("memory", limits.memory, Limits(memory=1 << 16), ":"),
-        ("the size of files", limits.file_size, Limits(file_size=1), "echo too much >/tmp/x"),
+        ("the number of processes", limits.processes, ResourceLimits(processes=1), "(:)"),
+        ("memory", limits.memory, ResourceLimits(memory=1 << 16), ":"),
+        (
+            "the size of files",
+            limits.file_size,
+            ResourceLimits(file_size=1),
+            "echo too much >/tmp/x",
+        ),
     )
     for name, value, tight, script in tried[2:] if limits.group else tried:
         tight = replace(tight, program=limits.program)
@@ -227,7 +232,7 @@ def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
     return gaps
 
 
-def _is_stopped(sandbox: Sandbox, limits: Limits, script: str) -> bool:
+def _is_stopped(sandbox: Sandbox, limits: ResourceLimits, script: str) -> bool:
     try:
         return _run(sandbox, limits, script).returncode != 0
     except (subprocess.TimeoutExpired, OSError):
@@ -238,7 +243,7 @@ def _is_stopped(sandbox: Sandbox, limits: Limits, script: str) -> bool:
 def _try(sandbox: Sandbox) -> str:
     """Run nothing in the sandbox; return why that does not work, or an empty text."""
     try:
-        ended = _run(sandbox, Limits(), ":")
+        ended = _run(sandbox, ResourceLimits(), ":")
     except subprocess.TimeoutExpired:
         return f"bubblewrap did not end within {_PROBE_TIMEOUT:g} s"
     except OSError as error:
@@ -249,7 +254,9 @@ def _try(sandbox: Sandbox) -> str:
     return said[-1] if said else f"bubblewrap ended with exit code {ended.returncode}"
 
 
-def _run(sandbox: Sandbox, limits: Limits, script: str) -> subprocess.CompletedProcess[bytes]:
+def _run(
+    sandbox: Sandbox, limits: ResourceLimits, script: str
+) -> subprocess.CompletedProcess[bytes]:
     command = limits.wrap(("/bin/sh", "-c", script))
     return subprocess.run(  # noqa: S603 - the program was found on the server's own path
         (*sandbox.prefix, "--info-fd", "1", "--", *command),

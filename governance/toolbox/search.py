@@ -13,7 +13,7 @@ from governance.core.registry import make_tool
 from governance.core.tools import Tool, ToolContext
 from governance.toolbox.addresses import Unreachable
 from governance.toolbox.client import Authorities, WebClient
-from governance.toolbox.providers import PROVIDERS, SearchProvider, SearchResult
+from governance.toolbox.search_engines import PROVIDERS, SearchProvider, SearchResult
 from governance.toolbox.settings import SettingsSource
 from governance.toolbox.workspace import shown
 

@@ -8,10 +8,10 @@ from pydantic import Field
 from governance.core.excerpts import spaced
 from governance.core.registry import make_tool
 from governance.core.tools import Tool, ToolContext
-from governance.toolbox.bodies import Body
 from governance.toolbox.client import Authorities, WebClient, parse
+from governance.toolbox.html_text import html_to_text
+from governance.toolbox.http_body import HttpBody
 from governance.toolbox.known_hosts import unknown_host_of
-from governance.toolbox.pages import read_page
 from governance.toolbox.settings import SettingsSource, ToolboxSettings
 
 _TIMEOUT = 60.0
@@ -48,11 +48,13 @@ class Web:
         )
 
 
-def _render(body: Body, context: ToolContext, *, settings: ToolboxSettings, max_chars: int) -> str:
+def _render(
+    body: HttpBody, context: ToolContext, *, settings: ToolboxSettings, max_chars: int
+) -> str:
     """Return the text for the model. Runs in a thread: a page takes long to parse."""
     text, title, whole = body.decode(), "", body.is_whole
     if body.is_html:
-        page, parsed = read_page(
+        page, parsed = html_to_text(
             text,
             body.url,
             is_cancelled=lambda: context.is_cancelled,

@@ -18,7 +18,7 @@ import turns.signals
 from governance import CancelSource, make_tool, registry
 from governance import services as governance_services
 from governance.core.policy import PolicyLevels, ToolLimits
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.docs.pages import DOCS, ROOT, python_blocks, section
 from tests.support import LONG_PATIENCE, eventually
 from turns import runtime, selectors, services, sinks
@@ -71,10 +71,10 @@ async def order_status(order: int) -> str:
 async def site(transactional_db):
     """A site that runs turns, and its user."""
     registry.register(make_tool(order_status))
-    yield await database_door(User.objects.create_superuser)("ada")
+    yield await run_in_db_thread(User.objects.create_superuser)("ada")
     await runtime.stop(grace=0)
     registry.unregister("order_status")
-    await database_door(connections.close_all)()
+    await run_in_db_thread(connections.close_all)()
 
 
 async def test_the_chat_model_asks_for_a_tool_and_the_sink_hears_of_it(site, load):
@@ -101,7 +101,7 @@ async def test_the_receivers_hear_of_an_edit_and_of_a_cancel(site, load, caplog)
     receivers = load("@receiver(policy_changed)")
     try:
         with caplog.at_level(logging.INFO, receivers.__name__):
-            await database_door(governance_services.save_tool_policy)(
+            await run_in_db_thread(governance_services.save_tool_policy)(
                 tool_name="order_status",
                 values=governance_services.ToolLimitValues(timeout_ms=5_000),
                 by=site,

@@ -11,7 +11,7 @@ from governance import runtime
 from governance.core.calls import CallStatus, ToolCall
 from governance.core.executor import Host
 from governance.core.registry import make_tool, registry
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import ToolCall as Row
 from governance.models import ToolPolicy
 from governance.recorder import Recorder
@@ -26,7 +26,7 @@ async def executor():
     await runtime.close_executor()
 
 
-@database_door
+@run_in_db_thread
 def _sign_in():
     browser = Client()
     browser.force_login(
@@ -35,7 +35,7 @@ def _sign_in():
     return browser
 
 
-@database_door
+@run_in_db_thread
 def _edit(browser, **values):
     """Add or change the limits of `endless` as a person does."""
     row = ToolPolicy.objects.filter(tool_name="endless").first()
@@ -60,7 +60,7 @@ def _edit(browser, **values):
     assert browser.post(url, fields | limits | values).status_code == 302
 
 
-@database_door
+@run_in_db_thread
 def _row(call_id):
     return Row.objects.get(call_id=call_id)
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from governance import recorder
-from governance.core import calls as core
+from governance.core import calls as core_calls
 from governance.core.calls import (
-    ALLOWED_MOVES,
+    ALLOWED_TRANSITIONS,
     CallStatus,
     Disposition,
     ErrorType,
@@ -19,7 +19,7 @@ from governance.core.calls import (
 from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.exceptions import IllegalTransition
-from governance.core.live import LiveCall
+from governance.core.live_call import LiveCall
 from governance.core.policy import Policy, TimeoutSource
 from governance.models import ToolCall
 
@@ -41,18 +41,20 @@ def row(**values):
 
 @pytest.fixture
 def proposed(db, probe):
-    call = core.ToolCall(id="a", tool_name="probe", input={"text": "hi"}, scope="conversation")
-    recorder.propose([call], group="turn", step=3)
+    call = core_calls.ToolCall(
+        id="a", tool_name="probe", input={"text": "hi"}, scope="conversation"
+    )
+    recorder.insert_pending([call], group="turn", step=3)
     return call
 
 
 def test_a_step_is_proposed_in_one_query(db, probe, django_assert_num_queries):
     calls = [
-        core.ToolCall(id="a", tool_name="probe", input={"text": "hi"}, scope="conversation"),
-        core.ToolCall(id="b", tool_name="unheard_of", scope="conversation", position=1),
+        core_calls.ToolCall(id="a", tool_name="probe", input={"text": "hi"}, scope="conversation"),
+        core_calls.ToolCall(id="b", tool_name="unheard_of", scope="conversation", position=1),
     ]
     with django_assert_num_queries(1):
-        recorder.propose(calls, group="turn", step=3)
+        recorder.insert_pending(calls, group="turn", step=3)
     known, unknown = ToolCall.objects.order_by("position")
     assert (known.status, known.input, known.step, known.scope) == (
         "pending",
@@ -126,8 +128,8 @@ def test_of_two_ends_the_first_wins(live, django_assert_num_queries):
 
 
 def test_many_calls_start_and_end_with_as_few_queries_as_one(db, probe, django_assert_num_queries):
-    calls = [core.ToolCall(id=f"c{n}", tool_name="probe", position=n) for n in range(300)]
-    recorder.propose(calls, group="turn", step=1)
+    calls = [core_calls.ToolCall(id=f"c{n}", tool_name="probe", position=n) for n in range(300)]
+    recorder.insert_pending(calls, group="turn", step=1)
     live = [asyncio.run(_live(call)) for call in calls]
     with django_assert_num_queries(2):
         assert len(recorder.start(*live, group="turn")) == 300
@@ -167,7 +169,7 @@ def test_a_call_that_never_ran_has_no_duration(proposed):
 def test_an_end_happens_exactly_where_the_table_of_moves_has_an_arrow(make_call, before, after):
     make_call(call_id="a", status=before)
     moved = recorder.end({"a": ToolOutcome(status=after, result="")}, group="turn")
-    assert bool(moved) == (after in ALLOWED_MOVES.get(before, ()))
+    assert bool(moved) == (after in ALLOWED_TRANSITIONS.get(before, ()))
     assert row().status == (after if moved else before)
 
 
@@ -177,24 +179,24 @@ def test_an_open_status_is_no_end(proposed):
 
 
 def test_only_a_running_call_is_cancelling(live):
-    assert not recorder.note_cancelling("a", group="turn")
+    assert not recorder.record_cancelling("a", group="turn")
     recorder.start(live, group="turn")
-    assert recorder.note_cancelling("a", group="turn")
-    assert not recorder.note_cancelling("a", group="turn")
+    assert recorder.record_cancelling("a", group="turn")
+    assert not recorder.record_cancelling("a", group="turn")
     assert row().status == "cancelling"
     recorder.end({"a": DONE}, group="turn")
-    assert not recorder.note_cancelling("a", group="turn")
+    assert not recorder.record_cancelling("a", group="turn")
 
 
 def test_progress_is_kept_while_the_call_runs(live):
     progress = recorder.progress_fields(
-        core.Progress(message="half", progress=1, total=2, output="ignored")
+        core_calls.Progress(message="half", progress=1, total=2, output="ignored")
     )
-    assert not recorder.note_progress({("turn", "a"): progress})
+    assert not recorder.record_progress({("turn", "a"): progress})
     recorder.start(live, group="turn")
-    assert recorder.note_progress({("turn", "a"): progress})
+    assert recorder.record_progress({("turn", "a"): progress})
     recorder.end({"a": DONE}, group="turn")
-    assert not recorder.note_progress({("turn", "a"): {}})
+    assert not recorder.record_progress({("turn", "a"): {}})
     assert row().progress == {"message": "half", "progress": 1, "total": 2}
     assert recorder.progress_fields(None) == {}
 
@@ -286,8 +288,10 @@ def test_closing_with_an_illegal_status_writes_nothing(make_call):
 
 def test_text_that_a_database_would_refuse_is_stored_with_replacements(db, probe):
     bad = "nul \x00, half a pair \ud800"
-    call = core.ToolCall(id="a", tool_name="x" * 300, input={"text": bad, "n": [float("nan"), 1.5]})
-    recorder.propose([call], group="turn", step=0)
+    call = core_calls.ToolCall(
+        id="a", tool_name="x" * 300, input={"text": bad, "n": [float("nan"), 1.5]}
+    )
+    recorder.insert_pending([call], group="turn", step=0)
     recorder.end({"a": ToolOutcome(status=CallStatus.FAILED, result=bad, detail=bad)}, group="turn")
     stored = row()
     assert stored.result == stored.detail == stored.input["text"] == "nul \ufffd, half a pair ?"

@@ -17,7 +17,7 @@ from governance.core.executor import Host, Timing, ToolExecutor
 from governance.core.policy import ApprovalRule
 from governance.core.registry import ToolRegistry, tool
 from governance.core.tools import ToolContext
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import ToolCall as Row
 from governance.models import ToolPolicy
 from governance.policies import DatabasePolicySource
@@ -71,7 +71,7 @@ class Bench:
         return next(iter(self.executor.live))
 
 
-@database_door
+@run_in_db_thread
 def row(call_id="a"):
     return Row.objects.filter(call_id=call_id).first()
 
@@ -179,8 +179,8 @@ async def test_a_timeout_that_nobody_heard_is_abandoned_and_its_late_result_kept
 async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench, source):
     loop = asyncio.get_running_loop()
     source.on_change(lambda: loop.call_soon_threadsafe(bench.executor.apply_policies))
-    await database_door(ToolPolicy.objects.create)(tool_name="wait")
-    save = database_door(services.save_tool_policy)
+    await run_in_db_thread(ToolPolicy.objects.create)(tool_name="wait")
+    save = run_in_db_thread(services.save_tool_policy)
     running = asyncio.create_task(bench.run("wait"))
     await bench.started.wait()
     await save(tool_name="wait", values={"timeout_ms": 20_000}, by=None)

@@ -6,7 +6,7 @@ import pytest
 
 from governance import services
 from governance.core.calls import ToolCall
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.runtime import close_executor, get_executor
 
 
@@ -39,5 +39,5 @@ async def test_without_such_limits_it_says_nothing(caplog):
 
 
 async def set_limit(tool_name, timeout_ms):
-    save = database_door(services.save_tool_policy)
+    save = run_in_db_thread(services.save_tool_policy)
     await save(tool_name=tool_name, values={"timeout_ms": timeout_ms}, by=None)

@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser, Permission
 from django.db import connections
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.turns.support import CHAT_MODEL, Listener, Props, Stage, listening, props_on_stage
 from turns import runtime, services
 
@@ -52,7 +52,7 @@ async def site(transactional_db: None, settings: Any, tmp_path: Any) -> AsyncIte
     settings.GOVERNANCE_WORKSPACE_ROOT = str(tmp_path)
     yield
     await runtime.stop(grace=0)
-    await database_door(connections.close_all)()
+    await run_in_db_thread(connections.close_all)()
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.utils import timezone
 
+from governance.db_clock import now_minus
 from governance.models import ToolCall
-from governance.moments import ago
 from turns.models import Conversation, Message, Process, Turn
 
 _count = count(1)
@@ -98,9 +98,9 @@ def contents(conversation: Conversation) -> tuple[Any, ...]:
 
 
 def make_process(*, age: float = 0.0, **fields: Any) -> Process:
-    """A process of another host that renewed its lease `age` seconds ago, by the database's clock."""
+    """A process of another host that renewed its lease `age` seconds now_minus, by the database's clock."""
     process = Process.objects.create(
         **{"host": "elsewhere", "boot_id": "there", "pid_namespace": "pid:[1]", "pid": 1, **fields}
     )
-    Process.objects.filter(pk=process.pk).update(seen_at=ago(timedelta(seconds=age)))
+    Process.objects.filter(pk=process.pk).update(seen_at=now_minus(timedelta(seconds=age)))
     return process

@@ -14,8 +14,8 @@ from django.contrib.auth.models import AbstractUser
 from django.db.models import Model
 
 from governance import CancelSource, ToolContext, make_tool, registry
-from governance import selectors as governance
-from governance.doors import database_door
+from governance import selectors as governance_selectors
+from governance.db import run_in_db_thread
 from governance.models import Approval
 from governance.selectors import CallRow
 from tests.support import PATIENCE, eventually, with_room
@@ -138,7 +138,7 @@ class Stage:
             await self.listener.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
 
     async def calls(self, turn_id: UUID) -> dict[str, CallRow]:
-        rows = await database_door(governance.calls_of_group)(str(turn_id))
+        rows = await run_in_db_thread(governance_selectors.calls_of_group)(str(turn_id))
         return {call.call_id: call for call in rows}
 
     async def decide(self, turn_id: UUID, tool_id: str, **how: Any) -> services.DecisionReceipt:
@@ -153,7 +153,7 @@ class Stage:
     async def questions(self, turn_id: UUID) -> list[Any]:
         """The questions of a turn as rows, oldest first."""
         rows = Approval.objects.filter(group=str(turn_id)).order_by("pk")
-        return list(await database_door(lambda: list(rows))())
+        return list(await run_in_db_thread(lambda: list(rows))())
 
     async def request(self, turn_id: UUID, tool_id: str = "") -> CancelRequest:
         request: CancelRequest = await row(CancelRequest, turn_id=turn_id, tool_id=tool_id)
@@ -306,12 +306,12 @@ def props_on_stage() -> Iterator[Props]:
 
 async def row(model: type[Model], **fields: Any) -> Any:
     """Return one row."""
-    return await database_door(partial(model._default_manager.get, **fields))()
+    return await run_in_db_thread(partial(model._default_manager.get, **fields))()
 
 
 async def in_database(function: Callable[[], Any]) -> Any:
     """Run a function with the ORM from a coroutine."""
-    return await database_door(function)()
+    return await run_in_db_thread(function)()
 
 
 def assert_protocol(log: Iterable[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.utils import timezone
 
 from governance import make_tool, recorder, registry, selectors
-from governance import services as governance
+from governance import services as governance_services
 from governance.models import Approval
 from tests.support import PATIENCE, eventually
 from tests.turns.rows import Planted, said, use
@@ -367,7 +367,7 @@ async def test_an_earlier_yes_does_not_count_for_a_tool_that_has_changed(
 
 
 async def test_an_administrators_rule_is_live_and_wins(stage: Stage, props: Props, operator):
-    save = partial(governance.save_tool_policy, by=operator)
+    save = partial(governance_services.save_tool_policy, by=operator)
     await in_database(lambda: save(tool_name="quick", values={"approval": "always"}))
     turn_id, _ = await waiting(stage, call("a", "quick"))
     await stage.decide(turn_id, "a", decision="deny")
@@ -380,7 +380,7 @@ async def test_an_administrators_rule_is_live_and_wins(stage: Stage, props: Prop
 
 async def test_the_approval_limit_is_the_administrators_too(stage: Stage, operator):
     await in_database(
-        lambda: governance.save_default_policy(
+        lambda: governance_services.save_default_policy(
             values={"approval_timeout_ms": 40, "approval": "always"}, by=operator
         )
     )
@@ -413,7 +413,7 @@ async def test_a_decision_without_a_nudge_is_obeyed_at_the_next_poll(
     def elsewhere():
         row = Approval.objects.get()
         Approval.objects.update(decision="approved", by_name="bob", decided_at=timezone.now())
-        recorder.note_approved(group=row.group, call_id=row.call_id)
+        recorder.record_approval(group=row.group, call_id=row.call_id)
 
     await in_database(elsewhere)
     await stage.listener.until("tool_start", tool_id="a")
@@ -554,7 +554,9 @@ async def test_the_model_is_told_which_tools_an_administrator_has_switched_off(
     stage: Stage, props: Props
 ):
     off = {"tool_enabled": False}
-    await in_database(partial(governance.save_tool_policy, tool_name="asked", values=off, by=None))
+    await in_database(
+        partial(governance_services.save_tool_policy, tool_name="asked", values=off, by=None)
+    )
     model = stage.play([call("a", "asked", text="x")], [text("Not here.")])
     turn_id = await stage.say()
     assert (await stage.ended(turn_id)).status == "completed"

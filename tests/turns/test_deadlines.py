@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from governance import services as governance
+from governance import services as governance_services
 from tests.support import eventually
 from tests.turns.rows import Planted
 from tests.turns.support import Props, Stage, in_database, row
@@ -111,7 +111,9 @@ def silent_for(operator):
 
     async def limit(tool_name: str, idle_timeout_ms: int) -> None:
         values = {"timeout_ms": 600_000, "idle_timeout_ms": idle_timeout_ms}
-        save = partial(governance.save_tool_policy, tool_name=tool_name, values=values, by=operator)
+        save = partial(
+            governance_services.save_tool_policy, tool_name=tool_name, values=values, by=operator
+        )
         await in_database(save)
 
     return limit
@@ -304,7 +306,7 @@ async def test_an_edit_of_an_administrator_is_obeyed_by_the_running_call_and_the
     turn_id = await stage.say()
     await stage.running(turn_id, "a")
     await in_database(
-        lambda: governance.save_tool_policy(
+        lambda: governance_services.save_tool_policy(
             tool_name="held", values={"timeout_ms": 80}, by=operator
         )
     )
@@ -324,12 +326,12 @@ async def test_a_deleted_override_gives_way_to_the_next_level(stage: Stage, prop
     def edit(function, **values):
         return in_database(lambda: function(tool_name="held", by=operator, **values))
 
-    await edit(governance.save_tool_policy, values={"timeout_ms": 77_000})
+    await edit(governance_services.save_tool_policy, values={"timeout_ms": 77_000})
     stage.play([call("a", "held")], [text("Fine.")])
     turn_id = await stage.say()
     await stage.running(turn_id, "a")
     assert (await stage.calls(turn_id))["a"].timeout_source == "override"
-    await edit(governance.delete_tool_policy)
+    await edit(governance_services.delete_tool_policy)
     told = await stage.listener.until("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["timeout_source"]) == (120_000, "built_in")
     assert told["changed_by"] == "olga"

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from governance import CancellationToken
-from governance.doors import database_door
-from governance.moments import ago, database_now
+from governance.db import run_in_db_thread
+from governance.db_clock import database_now, now_minus
 from tests.support import PATIENCE, eventually, with_room
 from tests.turns.rows import Planted, make_process, said
 from tests.turns.support import Stage, in_database, row
@@ -49,7 +49,7 @@ async def hold(transactional_db):
     async def begin(timing: LeaseTiming = QUICK) -> tuple[Lease, asyncio.Event]:
         lost = asyncio.Event()
         registered_at = time.monotonic()
-        process = await database_door(processes.register)()
+        process = await run_in_db_thread(processes.register)()
         lease = Lease(process, timing=timing, registered_at=registered_at, on_lost=lost.set)
         held.append(lease)
         lease.start()
@@ -58,7 +58,7 @@ async def hold(transactional_db):
     yield begin
     for lease in held:
         await lease.close()
-    await database_door(connections.close_all)()
+    await run_in_db_thread(connections.close_all)()
 
 
 async def seen_at(process: Process) -> datetime:
@@ -80,7 +80,7 @@ class TestLease:
     async def test_is_renewed_although_the_database_thread_of_the_process_is_busy(self, hold):
         lease, lost = await hold()
         go_on = threading.Event()
-        busy = asyncio.create_task(database_door(go_on.wait)())
+        busy = asyncio.create_task(run_in_db_thread(go_on.wait)())
         await asyncio.sleep(QUICK.fence_after * 2)
         assert lease.is_held
         assert not lost.is_set()
@@ -89,7 +89,7 @@ class TestLease:
 
     async def test_is_lost_once_somebody_has_ended_the_row(self, hold):
         lease, lost = await hold()
-        await database_door(processes.retire)(lease.process)
+        await run_in_db_thread(processes.retire)(lease.process)
         await asyncio.wait_for(lost.wait(), PATIENCE)
         assert not lease.is_held
         ended = await row(Process, pk=lease.process.pk)
@@ -131,7 +131,7 @@ class TestLease:
         lease, lost = await hold()
         block_the_loop(QUICK.ttl * 2)
         before = Process.objects.filter(
-            pk=lease.process.pk, seen_at__lt=ago(timedelta(seconds=0.5))
+            pk=lease.process.pk, seen_at__lt=now_minus(timedelta(seconds=0.5))
         )
         assert await in_database(before.exists)
         await asyncio.wait_for(lost.wait(), PATIENCE)

@@ -3,7 +3,7 @@
 import pytest
 
 from governance import make_tool, registry
-from governance import services as governance
+from governance import services as governance_services
 from tests.turns.support import Props, Stage, in_database
 from turns.testing import call, text
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 async def limit(tool_name, by, **values):
     await in_database(
-        lambda: governance.save_tool_policy(tool_name=tool_name, values=values, by=by)
+        lambda: governance_services.save_tool_policy(tool_name=tool_name, values=values, by=by)
     )
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from governance import registry
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import McpServer
 from governance.runtime import prepare_tools
 from tests.governance.mcp.support import HERE
@@ -14,7 +14,7 @@ from tests.support import PATIENCE, eventually
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@database_door
+@run_in_db_thread
 def add_server(*habits):
     program = f"{sys.executable} {HERE / 'unruly_server.py'} {' '.join(habits)}"
     McpServer.objects.create(name="unruly", command=program)

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import Approval
 from tests.turns.rows import Planted
 from turns import overviews, selectors
@@ -174,7 +174,7 @@ def test_what_was_interrupted_is_marked_without_a_look_at_what_was_said(
 
 
 async def test_the_list_of_conversations_says_how_each_stands(person):
-    await database_door(lambda: ask(Planted(person).turn("running")))()
-    await database_door(lambda: Planted(person))()
+    await run_in_db_thread(lambda: ask(Planted(person).turn("running")))()
+    await run_in_db_thread(lambda: Planted(person))()
     listed = await selectors.list_conversations(user=person)
     assert sorted((row.standing, row.asked) for row in listed) == [("", 0), ("asking", 1)]

@@ -11,7 +11,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import Approval, ToolCall
 from tests.past import Past, plant
 from tests.turns.support import Stage, in_database
@@ -44,11 +44,11 @@ class Readings:
             self._is_reading = False
         return execute(sql, params, many, context)
 
-    @database_door
+    @run_in_db_thread
     def begin(self) -> None:
         connection.execute_wrappers.append(self)
 
-    @database_door
+    @run_in_db_thread
     def end(self) -> None:
         connection.execute_wrappers.remove(self)
 

@@ -19,7 +19,7 @@ from governance import (
     recorder,
     registry,
 )
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import ToolCall as ToolCallRow
 from turns.tools import LISTED_CALLS, session_status
 
@@ -55,12 +55,12 @@ class Conversation:
         self.turn_id = str(uuid4())
 
     async def record(self, *calls, turn_id=None):
-        await database_door(self._record)(calls, turn_id or self.turn_id)
+        await run_in_db_thread(self._record)(calls, turn_id or self.turn_id)
 
     def _record(self, calls, group):
         for position, (id, tool_name, outcome) in enumerate(calls):
             call = ToolCall(id=id, tool_name=tool_name, scope=self.scope, position=position)
-            recorder.propose([call], group=group, step=1)
+            recorder.insert_pending([call], group=group, step=1)
             if outcome is not None:
                 row = ToolCallRow.objects.filter(group=group, call_id=id)
                 row.update(status=CallStatus.RUNNING, timeout_ms=5_000)

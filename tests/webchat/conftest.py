@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db import connections
 from django.test import AsyncClient
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.webchat.sockets import Socket
 from turns import runtime, services
 from webchat.sliding_window import user_rate_limits
@@ -30,7 +30,7 @@ async def site(transactional_db: None) -> AsyncIterator[None]:
     user_rate_limits.clear()
     yield
     await runtime.stop(grace=0)
-    await database_door(connections.close_all)()
+    await run_in_db_thread(connections.close_all)()
 
 
 @pytest.fixture

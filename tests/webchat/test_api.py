@@ -14,7 +14,7 @@ from django.test import AsyncClient, Client
 from django.utils import timezone
 from pydantic import TypeAdapter
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.support import eventually
 from turns import runtime
 from turns.models import Agent, Conversation, Turn
@@ -108,7 +108,7 @@ async def test_a_session_needs_the_csrf_token_for_unsafe_methods(person: User):
 
 
 async def test_a_token_needs_no_csrf_token(person: User):
-    _, token = await database_door(api_tokens.issue)(user=person, name="script")
+    _, token = await run_in_db_thread(api_tokens.issue)(user=person, name="script")
     program = AsyncClient(enforce_csrf_checks=True)
     status, body = await post(
         program, "/api/conversations", {"title": "t"}, Authorization=f"Bearer {token}"
@@ -156,7 +156,7 @@ async def test_what_belongs_to_somebody_else_does_not_exist(
 async def test_staff_with_the_permissions_see_and_cancel_the_turns_of_others(
     running: Json, stranger: User
 ):
-    @database_door
+    @run_in_db_thread
     def promote() -> None:
         stranger.is_staff = True
         stranger.save()
@@ -467,13 +467,13 @@ async def _event(client: AsyncClient, turn_id: str, kind: str) -> Json | None:
 
 @pytest.fixture
 async def librarian(site: None) -> Agent:
-    return await database_door(Agent.objects.create)(
+    return await run_in_db_thread(Agent.objects.create)(
         name="librarian", description="Knows books.", chat_model="some.module.factory"
     )
 
 
 async def test_the_agents_that_may_be_chosen_are_listed(browser: AsyncClient, librarian: Agent):
-    await database_door(Agent.objects.create)(name="retired", is_enabled=False)
+    await run_in_db_thread(Agent.objects.create)(name="retired", is_enabled=False)
 
     status, body = await get(browser, "/api/agents")
 
@@ -507,7 +507,7 @@ async def test_an_agent_that_is_not_there_is_refused_with_words(
     assert "“nobody”" in body["error"]
 
     _, made = await post(browser, "/api/conversations", {"agent": "librarian"})
-    await database_door(librarian.delete)()
+    await run_in_db_thread(librarian.delete)()
     path = f"/api/conversations/{made['conversation_id']}/messages"
     status, body = await post(browser, path, {"text": "hello"})
     assert (status, body["code"]) == (422, "agent_unavailable")
@@ -519,7 +519,7 @@ async def test_an_agent_that_is_not_there_is_refused_with_words(
 async def interrupt(conversation: ConversationSummary) -> str:
     """Plant a turn that lost its process; return its id."""
 
-    @database_door
+    @run_in_db_thread
     def plant() -> str:
         turn = Turn.objects.create(
             conversation_id=conversation.id,
@@ -561,7 +561,7 @@ async def test_a_parked_conversation_says_so_until_a_person_lets_it_go_on(
     browser: AsyncClient, conversation: ConversationSummary, stranger: User
 ):
     parked = Conversation.objects.filter(pk=conversation.id)
-    await database_door(parked.update)(parked_at=timezone.now(), parked_reason="owner_deaths")
+    await run_in_db_thread(parked.update)(parked_at=timezone.now(), parked_reason="owner_deaths")
     path = f"/api/conversations/{conversation.id}"
     status, body = await post(browser, f"{path}/messages", {"text": "hello"})
     assert (status, body["code"]) == (409, "conversation_parked")
@@ -570,7 +570,7 @@ async def test_a_parked_conversation_says_so_until_a_person_lets_it_go_on(
     other = AsyncClient()
     await other.aforce_login(stranger)
     assert (await post(other, f"{path}/resume"))[0] == 404
-    await database_door(Turn.objects.create)(
+    await run_in_db_thread(Turn.objects.create)(
         conversation_id=conversation.id, number=1, user_message="x", queued_at=timezone.now()
     )
     status, body = await post(browser, f"{path}/resume")

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission, User
 from django.db.models import F
 from django.test import AsyncClient
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import Socket
 from turns import attendance, runtime, selectors, services
@@ -23,7 +23,7 @@ from webchat import open_sockets
 pytestmark = pytest.mark.usefixtures("site")
 
 Connect = Callable[..., Socket]
-set_policy = database_door(disconnects.save)
+set_policy = run_in_db_thread(disconnects.save)
 
 
 async def begin(socket: Socket, text: str = "wait 60") -> str:
@@ -159,7 +159,7 @@ async def test_a_turn_of_a_program_is_nobodys_page(conversation: ConversationSum
 async def test_an_operator_who_looks_and_leaves_changes_nothing(
     connect: Connect, conversation: ConversationSummary, person: User, stranger: User
 ):
-    @database_door
+    @run_in_db_thread
     def promote() -> None:
         stranger.is_staff = True
         stranger.save()

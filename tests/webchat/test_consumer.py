@@ -16,7 +16,7 @@ from django.utils import timezone
 from pydantic import TypeAdapter
 
 from governance import make_tool, registry
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import TIMEOUT, Frame, Socket
 from turns import runtime, services
@@ -82,7 +82,7 @@ async def test_what_is_not_ones_own_does_not_exist(connect: Connect, stranger: U
 
 
 async def test_staff_who_may_see_all_may_look(connect: Connect, stranger: User):
-    @database_door
+    @run_in_db_thread
     def promote() -> None:
         stranger.is_staff = True
         stranger.save()
@@ -105,7 +105,7 @@ async def test_a_browser_of_another_site_is_refused(connect: Connect, origin: st
 
 
 async def test_a_program_needs_a_token_and_no_origin(connect: Connect, person: User):
-    _, token = await database_door(api_tokens.issue)(user=person, name="script")
+    _, token = await run_in_db_thread(api_tokens.issue)(user=person, name="script")
     program = await connect(session=None, token=token, origin=None).open()
     assert (await program.next())["type"] == "snapshot"
     assert await connect(session=None, token=token, origin="http://evil.example").connect() is False
@@ -230,7 +230,7 @@ async def test_streamed_text_waits_for_no_database(
         held.set()
         assert may_go.wait(TIMEOUT)
 
-    standing = asyncio.create_task(database_door(stand_still)())
+    standing = asyncio.create_task(run_in_db_thread(stand_still)())
     try:
         await eventually(held.is_set)
         delta = {"type": "text_delta", "turn_id": str(uuid4()), "text": "At once.", "offset": 0}
@@ -500,7 +500,7 @@ async def test_a_message_to_an_agent_that_was_switched_off_says_what_to_do(
         Agent.objects.create(name="librarian", is_enabled=False)
         Conversation.objects.filter(pk=conversation.id).update(agent="librarian")
 
-    await database_door(switch_off)()
+    await run_in_db_thread(switch_off)()
     socket = await connect().open()
     await socket.send(type="message", client_id="c", text="hello")
 
@@ -584,7 +584,7 @@ async def test_a_session_that_was_deleted_is_noticed_by_the_heartbeat(
 async def test_who_may_not_look_any_more_is_let_go_by_the_heartbeat(
     connect: Connect, stranger: User, settings: Any
 ):
-    @database_door
+    @run_in_db_thread
     def set_staff(is_staff: bool) -> None:
         stranger.is_staff = is_staff
         stranger.save()
@@ -672,7 +672,7 @@ async def test_what_was_said_in_another_conversation_is_not_heard_here(
 async def test_a_socket_continues_what_was_interrupted_and_lets_a_parked_conversation_go_on(
     connect: Connect, conversation: ConversationSummary
 ):
-    @database_door
+    @run_in_db_thread
     def plant() -> str:
         now = timezone.now()
         turn = Turn.objects.create(

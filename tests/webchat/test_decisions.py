@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import AsyncClient
 from pydantic import TypeAdapter
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.webchat.sockets import Frame, Socket
 from turns import EVENTS
 from turns.services import ConversationSummary
@@ -113,7 +113,7 @@ async def test_strangers_and_unknown_calls_are_not_found(
 async def test_staff_may_decide_with_the_permission(asked: Any, stranger: User):
     _socket, question = asked
 
-    @database_door
+    @run_in_db_thread
     def promote() -> None:
         stranger.is_staff = True
         stranger.save()

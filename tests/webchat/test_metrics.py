@@ -12,7 +12,7 @@ from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.turns.rows import Planted
 from tests.webchat.sockets import Socket
 from turns import metrics as numbers
@@ -31,7 +31,7 @@ Samples = dict[tuple[Any, ...], float]
 async def watcher(stranger: User) -> str:
     """Return the token of staff who may see everything."""
 
-    @database_door
+    @run_in_db_thread
     def promote() -> str:
         stranger.is_staff = True
         stranger.save()

@@ -12,7 +12,7 @@ from django.contrib.staticfiles import finders
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from turns import services
 from turns.models import Agent
 from webchat.page_texts import CHAT_TEXTS
@@ -107,7 +107,7 @@ async def test_a_new_conversation_is_opened_and_listed(browser: AsyncClient) -> 
 
 @pytest.fixture
 async def librarian(browser: AsyncClient) -> Agent:
-    return await database_door(Agent.objects.create)(
+    return await run_in_db_thread(Agent.objects.create)(
         name="librarian", description="Knows <b>books</b>."
     )
 
@@ -148,7 +148,7 @@ async def test_the_agent_that_was_chosen_answers_and_its_name_is_shown(
 async def test_an_agent_that_went_meanwhile_is_a_sentence_on_the_page(
     browser: AsyncClient, librarian: Agent
 ) -> None:
-    await database_door(librarian.delete)()
+    await run_in_db_thread(librarian.delete)()
 
     answer = await browser.post(reverse("webchat:new_conversation"), {"agent": "librarian"})
 

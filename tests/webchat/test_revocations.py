@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import AsyncClient
 from django.urls import reverse
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.webchat.sockets import Frame, Socket
 from turns.models import Turn
 from turns.services import ConversationSummary
@@ -42,7 +42,7 @@ def frame_of(kind: str) -> Frame:
 async def operator(connect: Connect, stranger: User, watchers: Group) -> Socket:
     """Return the open socket of staff who sees everything by way of a group."""
 
-    @database_door
+    @run_in_db_thread
     def promote() -> None:
         stranger.is_staff = True
         stranger.save()
@@ -63,7 +63,7 @@ def watchers(transactional_db: None) -> Group:
 
 @pytest.fixture
 async def program(connect: Connect, person: User) -> Socket:
-    _, token = await database_door(api_tokens.issue)(user=person, name="script")
+    _, token = await run_in_db_thread(api_tokens.issue)(user=person, name="script")
     return await connect(session=None, token=token, origin=None).open()
 
 
@@ -78,17 +78,17 @@ async def test_every_kind_of_frame_asks_anew_who_sends_it(
     assert not await Turn.objects.aexists()
 
 
-@database_door
+@run_in_db_thread
 def lose_rank(user: User, group: Group) -> None:
     User.objects.filter(pk=user.pk).update(is_staff=False)
 
 
-@database_door
+@run_in_db_thread
 def lose_membership(user: User, group: Group) -> None:
     User.groups.through.objects.filter(user=user).delete()
 
 
-@database_door
+@run_in_db_thread
 def lose_permissions(user: User, group: Group) -> None:
     Group.permissions.through.objects.filter(group=group).delete()
 
@@ -105,7 +105,7 @@ async def test_a_right_that_is_lost_without_a_signal_is_lost_at_the_next_action(
     """The heartbeat would find it, too; nothing that is asked for before that is done."""
     settings.WEBCHAT_HEARTBEAT_INTERVAL = 600
     may_cancel = Permission.objects.filter(codename="cancel_any")
-    await database_door(lambda: watchers.permissions.add(*may_cancel))()
+    await run_in_db_thread(lambda: watchers.permissions.add(*may_cancel))()
     owner = await connect().open()
     await owner.send(type="message", client_id="c", text="wait 60")
     turn_id = (await owner.read("tool_start"))["turn_id"]
@@ -151,7 +151,7 @@ async def test_what_takes_no_right_away_closes_nothing(
     person.first_name = "Ada"
     await person.asave()
     await AsyncClient().aforce_login(person)
-    await database_door(lambda: person.groups.add(Group.objects.create(name="any")))()
+    await run_in_db_thread(lambda: person.groups.add(Group.objects.create(name="any")))()
     await socket.ping()
 
 
@@ -195,7 +195,7 @@ async def test_staff_who_may_not_look_any_more_is_let_go_at_once(
 
 
 async def test_a_permission_of_one_s_own_counts_too(connect: Connect, stranger: User):
-    @database_door
+    @run_in_db_thread
     def grant() -> None:
         stranger.is_staff = True
         stranger.save()
@@ -212,7 +212,7 @@ async def test_a_permission_of_one_s_own_counts_too(connect: Connect, stranger: 
 async def test_a_token_that_is_revoked_in_the_admin_ends_its_sockets_at_once(
     program: Socket, connect: Connect
 ):
-    @database_door
+    @run_in_db_thread
     def revoke() -> None:
         from django.test import Client
 
@@ -242,7 +242,7 @@ async def test_a_change_that_is_rolled_back_tells_nobody(
     told: list[Any] = []
     monkeypatch.setattr(revocations, "_send", lambda user_id, _message: told.append(user_id))
 
-    @database_door
+    @run_in_db_thread
     def try_it() -> None:
         with transaction.atomic():
             person.is_active = False

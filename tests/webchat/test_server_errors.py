@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.faulty_database import FaultyDatabase
 from tests.webchat.sockets import Frame, Socket
 from turns.models import Conversation, Event, Operation, Turn
@@ -22,7 +22,7 @@ def is_for(op_id: str) -> Callable[[Frame], bool]:
 
 
 async def count(model: Any, **fields: Any) -> int:
-    return int(await database_door(model.objects.filter(**fields).count)())
+    return int(await run_in_db_thread(model.objects.filter(**fields).count)())
 
 
 @pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
@@ -94,9 +94,9 @@ async def test_going_on_meets_a_server_error_and_is_asked_for_again(
     socket = await connect().open()
     await socket.send(type="message", client_id="c", text="say hi")
     turn_id = (await socket.read("turn_end"))["turn_id"]
-    await database_door(Turn.objects.filter(pk=turn_id).update)(status="interrupted")
+    await run_in_db_thread(Turn.objects.filter(pk=turn_id).update)(status="interrupted")
     rows = Conversation.objects.filter(pk=conversation.id)
-    await database_door(rows.update)(parked_at="2026-01-01T00:00Z")
+    await run_in_db_thread(rows.update)(parked_at="2026-01-01T00:00Z")
     resume = {"type": "resume_conversation", "op_id": "r"}
     go_on = {"type": "continue_turn", "op_id": "c", "turn_id": turn_id}
     for asked, lost in ((resume, 'UPDATE "turns_conversation"'), (go_on, MESSAGE)):

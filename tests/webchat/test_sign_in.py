@@ -18,7 +18,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from config.asgi import application
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.hashers import Workshop, workshop
 from webchat import api_tokens
@@ -65,7 +65,7 @@ def sign_in(name: str, password: str = "wrong", *, page: str = "/login/", **meta
 @pytest.fixture
 async def api(site: None, person: User) -> AsyncIterator[httpx.AsyncClient]:
     """Return a program that has the person's token."""
-    _, token = await database_door(api_tokens.issue)(user=person, name="test")
+    _, token = await run_in_db_thread(api_tokens.issue)(user=person, name="test")
     headers = {"Authorization": f"Bearer {token}"}
     transport = httpx.ASGITransport(app=application)
     async with httpx.AsyncClient(

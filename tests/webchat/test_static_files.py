@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import path
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.support import PATIENCE
 from webchat.static_files import StaticFilesMiddleware
 
@@ -52,7 +52,7 @@ def test_threads_get_the_same_file():
     assert answer.content == b"next"
 
 
-@database_door
+@run_in_db_thread
 def pass_through_the_databases_thread() -> None:
     """Do nothing there."""
 

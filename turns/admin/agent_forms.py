@@ -182,7 +182,7 @@ def _choices(
         label = format_html(
             "<code>{}</code> {}",
             tool.name,
-            tool.why_off or Truncator(tool.description).chars(DESCRIPTION_SHOWN),
+            tool.disabled_reason or Truncator(tool.description).chars(DESCRIPTION_SHOWN),
         )
         groups.setdefault(tool.server, []).append((tool.name, label))
     for server, tools in groups.items():

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
-from governance.admin.cells import NOTHING
+from governance.admin.formatting import NOTHING
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.durations import format_duration, format_limit
 from governance.selectors import OfferedTool
@@ -197,7 +197,7 @@ class AgentAdmin(AgentModelAdmin):
     @admin.display(description=gettext_lazy("tools"))
     def tool_list(self, obj: Agent) -> str:
         """The tools that it may use."""
-        return AgentChange.in_words("tools", obj.tools)
+        return AgentChange.describe_value("tools", obj.tools)
 
     @admin.display(description=gettext_lazy("in each request"))
     def tool_weight(self, obj: Agent) -> str:

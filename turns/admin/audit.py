@@ -5,8 +5,8 @@ from django.db.models import Q
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from governance.admin.cells import NOTHING, moment, span
 from governance.admin.filters import ConditionFilter
+from governance.admin.formatting import NOTHING, format_span, format_time
 from turns.admin.rows import outcome_words, turn_link
 from turns.admin.search import IdSearchAdmin
 from turns.models import Acknowledgement, CancelRequest, Repair
@@ -56,7 +56,7 @@ class CancelRequestAdmin(IdSearchAdmin):
     @admin.display(description=_("requested at"), ordering="requested_at")
     def requested(self, obj: CancelRequest) -> str:
         """When it was made."""
-        return moment(obj.requested_at)
+        return format_time(obj.requested_at)
 
     @admin.display(description=_("by"), ordering="by_name")
     def whose(self, obj: CancelRequest) -> str:
@@ -84,7 +84,7 @@ class CancelRequestAdmin(IdSearchAdmin):
     @admin.display(description=_("requested → settled"), ordering="settled_ms")
     def took(self, obj: CancelRequest) -> str:
         """How long it took to come true."""
-        return span(obj.settled_ms)
+        return format_span(obj.settled_ms)
 
     @admin.display(description=_("what was running"))
     def tools(self, obj: CancelRequest) -> str:
@@ -114,7 +114,7 @@ class RepairAdmin(IdSearchAdmin):
     @admin.display(description=_("at"), ordering="at")
     def found(self, obj: Repair) -> str:
         """When it was made."""
-        return moment(obj.at)
+        return format_time(obj.at)
 
     @admin.display(description=_("turn"))
     def turn_link(self, obj: Repair) -> SafeString | str:

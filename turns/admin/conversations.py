@@ -7,8 +7,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from governance.admin.cells import moment
 from governance.admin.filters import ConditionFilter
+from governance.admin.formatting import format_time
 from turns import services
 from turns.admin.search import NAME, IdSearchAdmin
 from turns.models import Conversation
@@ -38,7 +38,7 @@ class ConversationAdmin(IdSearchAdmin):
     @admin.display(description=_("updated at"), ordering="updated_at")
     def updated(self, obj: Conversation) -> str:
         """When something happened in it last."""
-        return moment(obj.updated_at)
+        return format_time(obj.updated_at)
 
     @admin.display(description=_("turns"), ordering="last_number")
     def turns_so_far(self, obj: Conversation) -> int:
@@ -48,7 +48,7 @@ class ConversationAdmin(IdSearchAdmin):
     @admin.display(description=_("parked at"), ordering="parked_at")
     def parked(self, obj: Conversation) -> str:
         """Since when it begins no turn."""
-        return moment(obj.parked_at)
+        return format_time(obj.parked_at)
 
     def has_resume_permission(self, request: HttpRequest) -> bool:
         """Whether the action is offered at all."""

@@ -11,8 +11,8 @@ from django.utils.text import Truncator
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
-from governance.admin.cells import NOTHING
-from governance.words import call_statuses, in_words
+from governance.admin.formatting import NOTHING
+from governance.labels import call_statuses, label_for
 from turns.models import CancelRequest, Turn
 from turns.words import turn_statuses
 
@@ -46,7 +46,7 @@ def table(heads: Sequence[Any], lines: Iterable[Sequence[Any]]) -> SafeString | 
 def outcome_words(request: CancelRequest) -> str:
     """Return in words what has become of a request to cancel: the status that its turn or call ended with."""
     known = [*turn_statuses(), *call_statuses()]
-    return in_words(request.outcome, known) if request.outcome else _("not yet")
+    return label_for(request.outcome, known) if request.outcome else _("not yet")
 
 
 def turn_link(turn: Turn) -> SafeString:

@@ -16,8 +16,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from governance import CancelSource
-from governance import selectors as governance
-from governance.admin.cells import NOTHING
+from governance import selectors as governance_selectors
+from governance.admin.formatting import NOTHING
 from turns import services
 from turns.admin.rows import link
 from turns.admin.search import NAME, IdSearchAdmin
@@ -88,7 +88,7 @@ class RunningTurnAdmin(IdSearchAdmin):
         """Read the calls of all turns of the page at once."""
         changelist = super().get_changelist_instance(request)
         rows = list(changelist.result_list)
-        calls = governance.open_calls_of_groups(str(row.pk) for row in rows)
+        calls = governance_selectors.open_calls_of_groups(str(row.pk) for row in rows)
         at, may_cancel = timezone.now(), self.has_cancel_permission(request)
         for row in rows:
             row.seen = Seen(row, calls.get(str(row.pk), []), at=at, may_cancel=may_cancel)

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from governance import CallStatus, WaitsFor
-from governance.admin.cells import NO_BREAK, NOTHING, span
+from governance.admin.formatting import NO_BREAK, NOTHING, format_span
 from governance.selectors import CallRow
 from turns.admin.rows import link
 from turns.calls import is_interruptible
@@ -118,7 +118,7 @@ def _left(limit_ms: int, started_at: datetime | None, at: datetime) -> str:
 
 def _whole(milliseconds: int) -> str:
     """A span in whole seconds: it moves while one looks."""
-    return span(milliseconds // 1_000 * 1_000) if milliseconds >= 1_000 else f"0{NO_BREAK}s"
+    return format_span(milliseconds // 1_000 * 1_000) if milliseconds >= 1_000 else f"0{NO_BREAK}s"
 
 
 def _ms(passed: timedelta) -> int:

@@ -12,10 +12,17 @@ from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from governance import CancelSource, approvals
-from governance import selectors as governance
-from governance.admin.cells import NOTHING, by_whom, call_status, moment, source, span
+from governance import CancelSource, approval_store
+from governance import selectors as governance_selectors
 from governance.admin.filters import ConditionFilter
+from governance.admin.formatting import (
+    NOTHING,
+    call_status,
+    format_actor,
+    format_source,
+    format_span,
+    format_time,
+)
 from turns import log, services
 from turns.admin.rows import link, outcome_words, table
 from turns.admin.search import NAME, IdSearchAdmin
@@ -150,7 +157,7 @@ class TurnAdmin(IdSearchAdmin):
     @admin.display(description=gettext_lazy("queued at"), ordering="queued_at")
     def queued(self, obj: Turn) -> str:
         """When its message came."""
-        return moment(obj.queued_at)
+        return format_time(obj.queued_at)
 
     @admin.display(description=gettext_lazy("user"), ordering="conversation__owner")
     def who(self, obj: Turn) -> str:
@@ -165,17 +172,17 @@ class TurnAdmin(IdSearchAdmin):
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: Turn) -> str:
         """How long it ran."""
-        return span(obj.duration_ms)
+        return format_span(obj.duration_ms)
 
     @admin.display(description=gettext_lazy("limit"))
     def limit(self, obj: Turn) -> str:
         """The turn's own deadline (T10)."""
-        return span(obj.turn_timeout_ms) if obj.turn_timeout_ms else _("no limit")
+        return format_span(obj.turn_timeout_ms) if obj.turn_timeout_ms else _("no limit")
 
     @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
     def ended_by(self, obj: Turn) -> str:
         """Who or what ended it before its time."""
-        return by_whom(obj)
+        return format_actor(obj)
 
     @admin.display(description=gettext_lazy("tool calls"))
     def calls(self, obj: Turn) -> SafeString | str:
@@ -196,14 +203,14 @@ class TurnAdmin(IdSearchAdmin):
                     call.step,
                     link("governance_toolcall", call.pk, call.tool_name),
                     call_status(call),
-                    span(call.duration_ms),
-                    f"{span(call.timeout_ms)} ({source(call.timeout_source)})"
+                    format_span(call.duration_ms),
+                    f"{format_span(call.timeout_ms)} ({format_source(call.timeout_source)})"
                     if call.timeout_ms
                     else _("no limit"),
-                    by_whom(call),
+                    format_actor(call),
                     call.get_disposition_display() or NOTHING,
                 )
-                for call in governance.calls_of_group(str(obj.pk))
+                for call in governance_selectors.calls_of_group(str(obj.pk))
             ],
         )
 
@@ -233,8 +240,8 @@ class TurnAdmin(IdSearchAdmin):
                     child.queued_at,
                     link("turns_turn", child.pk, child.agent or child.pk),
                     child.get_status_display(),
-                    by_whom(child),
-                    span(child.duration_ms),
+                    format_actor(child),
+                    format_span(child.duration_ms),
                     (child.delivered_at or _("not yet")) if child.is_detached else NOTHING,
                 )
                 for child in obj.children.order_by("queued_at")
@@ -256,7 +263,7 @@ class TurnAdmin(IdSearchAdmin):
                     question.decided_at or NOTHING,
                     question.reason or NOTHING,
                 )
-                for question in approvals.all_of(str(obj.pk))
+                for question in approval_store.questions_of_group(str(obj.pk))
             ],
         )
 
@@ -281,7 +288,7 @@ class TurnAdmin(IdSearchAdmin):
                     request.get_reason_display(),
                     request.get_source_display(),
                     request.by_name,
-                    span(request.settled_ms),
+                    format_span(request.settled_ms),
                     outcome_words(request),
                 )
                 for request in obj.cancel_requests.all()

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from governance import ApprovalRule, CancellationToken, Tool, registry
-from governance.doors import database_door
-from governance.runtime import make_workspace, prepare_tools, why_off, workspace_of
+from governance.db import run_in_db_thread
+from governance.runtime import disabled_reason, make_workspace, prepare_tools, workspace_of
 from turns.agents import enabled_agents, find_agent
 from turns.agents.offers import notices_of, offer
 from turns.chat_models import get_chat_model
@@ -64,7 +64,7 @@ async def _workspace_of(turn: ClaimedTurn) -> Path | None:
     """A sub-agent works in a directory of its own within the workspace of the conversation that it works for."""
     if turn.parent_id is None:
         return workspace_of(str(turn.conversation_id))
-    top, *below = await database_door(line_of)(turn.conversation_id)
+    top, *below = await run_in_db_thread(line_of)(turn.conversation_id)
     workspace = workspace_of(str(top))
     return workspace and workspace.joinpath(*(f"{SUB_AGENTS}/{pk.hex[:12]}" for pk in below))
 
@@ -73,21 +73,21 @@ async def _approval_of(agent: Agent, turn: ClaimedTurn) -> ApprovalRule:
     """What the agent asks for at least; a sub-agent is bound by those that it works for, too (D1)."""
     rules = [agent.approval]
     if turn.parent_id is not None:
-        rules += await database_door(rules_above)(turn.parent_id)
+        rules += await run_in_db_thread(rules_above)(turn.parent_id)
     said = [ApprovalRule(rule) for rule in rules if rule]
     return max(said, key=lambda rule: rule.strictness, default=ApprovalRule.NEVER)
 
 
 async def _agent_of(turn: ClaimedTurn) -> Agent:
     try:
-        return await database_door(find_agent)(turn.agent)
+        return await run_in_db_thread(find_agent)(turn.agent)
     except AgentUnavailable as gone:
         raise TurnRefused(gone.code, gone.sentence) from gone
 
 
 async def _instructions(agent: Agent, *, may_ask: bool) -> str:
     """The project's word to every agent, the agent's own, and who may be asked to work for it."""
-    others = await database_door(enabled_agents)() if may_ask else []
+    others = await run_in_db_thread(enabled_agents)() if may_ask else []
     listed = "\n".join(
         f"- {other.name}: {other.description}" if other.description else f"- {other.name}"
         for other in others
@@ -107,5 +107,5 @@ def _specs(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
 
 def _told(tool: Tool) -> str:
     """What the chat model is told of a tool; one that is switched off stays in the list, so that it can say why."""
-    reason = why_off(tool)
+    reason = disabled_reason(tool)
     return f"Do not use it now. {reason} {tool.description}" if reason else tool.description

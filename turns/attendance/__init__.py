@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from turns.attendance import viewers
 from turns.models import Process
 from turns.news import News, tell
@@ -79,11 +79,11 @@ class Attendance:
         await tell(news, nudge=self._nudge)
 
 
-_arrive = database_door(viewers.arrive)
-_depart = database_door(viewers.depart)
+_arrive = run_in_db_thread(viewers.arrive)
+_depart = run_in_db_thread(viewers.depart)
 
 
-@database_door
+@run_in_db_thread
 def _sweep(process: Process, present: dict[str, UUID]) -> News:
     news = News()
     if process.role != "runner":  # which nobody can come back to

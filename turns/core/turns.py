@@ -28,16 +28,16 @@ class TurnStatus(StrEnum):
 LIVE_STATUSES = (TurnStatus.RUNNING, TurnStatus.CANCELLING)
 ACTIVE_STATUSES = (TurnStatus.QUEUED, *LIVE_STATUSES)
 _ENDED = frozenset(status for status in TurnStatus if status not in ACTIVE_STATUSES)
-ALLOWED_MOVES: Mapping[TurnStatus, frozenset[TurnStatus]] = {
+ALLOWED_TRANSITIONS: Mapping[TurnStatus, frozenset[TurnStatus]] = {
     TurnStatus.QUEUED: frozenset({TurnStatus.RUNNING, TurnStatus.CANCELLED, TurnStatus.FAILED}),
     TurnStatus.RUNNING: frozenset({TurnStatus.CANCELLING}) | _ENDED,
     TurnStatus.CANCELLING: _ENDED - {TurnStatus.COMPLETED},
 }
 
 
-def check_move(before: TurnStatus, after: TurnStatus) -> None:
+def check_transition(before: TurnStatus, after: TurnStatus) -> None:
     """Raise `IllegalTransition` unless `after` may follow `before`."""
-    if after not in ALLOWED_MOVES.get(before, frozenset()):
+    if after not in ALLOWED_TRANSITIONS.get(before, frozenset()):
         raise IllegalTransition(f"A turn cannot go from {before!r} to {after!r}.")
 
 

@@ -6,7 +6,7 @@ import django.db.models.functions.datetime
 from django.conf import settings
 from django.db import migrations, models
 
-import governance.words
+import governance.labels
 import turns.core.turns
 import turns.words
 
@@ -450,14 +450,14 @@ class Migration(migrations.Migration):
             model_name="cancelrequest",
             name="reason",
             field=models.CharField(
-                choices=governance.words.cancel_reasons, max_length=16, verbose_name="reason"
+                choices=governance.labels.cancel_reasons, max_length=16, verbose_name="reason"
             ),
         ),
         migrations.AlterField(
             model_name="cancelrequest",
             name="source",
             field=models.CharField(
-                choices=governance.words.cancel_sources, max_length=16, verbose_name="means"
+                choices=governance.labels.cancel_sources, max_length=16, verbose_name="means"
             ),
         ),
         migrations.AlterField(
@@ -540,7 +540,7 @@ class Migration(migrations.Migration):
             name="ended_by_reason",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.cancel_reasons,
+                choices=governance.labels.cancel_reasons,
                 max_length=16,
                 verbose_name="ended by",
             ),
@@ -550,7 +550,7 @@ class Migration(migrations.Migration):
             name="ended_by_source",
             field=models.CharField(
                 blank=True,
-                choices=governance.words.cancel_sources,
+                choices=governance.labels.cancel_sources,
                 max_length=16,
                 verbose_name="means",
             ),

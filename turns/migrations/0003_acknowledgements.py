@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import governance.words
+import governance.labels
 
 
 class Migration(migrations.Migration):
@@ -25,7 +25,9 @@ class Migration(migrations.Migration):
                 (
                     "source",
                     models.CharField(
-                        choices=governance.words.cancel_sources, max_length=16, verbose_name="means"
+                        choices=governance.labels.cancel_sources,
+                        max_length=16,
+                        verbose_name="means",
                     ),
                 ),
                 ("text", models.CharField(blank=True, max_length=300, verbose_name="answer")),

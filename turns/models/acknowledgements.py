@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from governance import words as governance_words
+from governance import labels as governance_words
 
 
 class Acknowledgement(models.Model):

@@ -110,6 +110,10 @@ class AgentChange(Change):
         return f"{self.agent_name} {self.at:%Y-%m-%d %H:%M}"
 
     @classmethod
-    def in_words(cls, name: str, value: object) -> str:
+    def describe_value(cls, name: str, value: object) -> str:
         """Return a field's value as people read it; an agent without a list of tools may use them all."""
-        return str(_("all")) if name == "tools" and value is None else super().in_words(name, value)
+        return (
+            str(_("all"))
+            if name == "tools" and value is None
+            else super().describe_value(name, value)
+        )

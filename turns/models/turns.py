@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from governance import words as governance_words
+from governance import labels as governance_words
 from turns import words
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 

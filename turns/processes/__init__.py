@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from governance.moments import ago
+from governance.db_clock import now_minus
 from turns.conf import app_settings
 from turns.models import Process
 
@@ -103,7 +103,7 @@ def _doubtful() -> QuerySet[Process]:
 
 
 def _lease_has_run_out() -> Q:
-    return Q(seen_at=None) | Q(seen_at__lt=ago(timedelta(seconds=app_settings.LEASE_TTL)))
+    return Q(seen_at=None) | Q(seen_at__lt=now_minus(timedelta(seconds=app_settings.LEASE_TTL)))
 
 
 @cache

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from turns import processes
 from turns.core.supervisor import TurnSupervisor
 from turns.dispatch import hints
@@ -114,5 +114,5 @@ class Ownership:
                 self._supervisor.wake(conversation_id)
 
 
-_retire = database_door(processes.retire)
-_recover = database_door(recovery.recover)
+_retire = run_in_db_thread(processes.retire)
+_recover = run_in_db_thread(recovery.recover)

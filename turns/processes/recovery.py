@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from governance import Cancellation, CancelReason
-from governance.moments import ago
+from governance.db_clock import now_minus
 from turns import acknowledgements, leftovers, processes
 from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, ending_of
 from turns.endings import end_turn
@@ -46,7 +46,7 @@ def end_lost(process: Process, live: Collection[UUID]) -> News:
     That happens where a commit came through and its answer did not. A turn that was claimed a moment ago may not be in
     `live` yet, so it is left alone.
     """
-    lost = _live_of(process).filter(started_at__lt=ago(CLAIM_GRACE)).exclude(pk__in=live)
+    lost = _live_of(process).filter(started_at__lt=now_minus(CLAIM_GRACE)).exclude(pk__in=live)
     return _end(lost, "A turn was lost by its owner")
 
 

@@ -14,7 +14,7 @@ from django.db import DatabaseError, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from governance import Cancellation, CancelReason
-from governance.moments import database_now
+from governance.db_clock import database_now
 from turns import log, wishes
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import CancelRequest, Conversation, Turn

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 from django.db import transaction
 
 from governance import Cancellation, CancelReason
-from governance.moments import database_now
-from governance.storable import storable_text
+from governance.db_clock import database_now
+from governance.sanitize import sanitize_text
 from turns import log, queue
 from turns.agents import enabled_agents, find_agent
 from turns.conf import app_settings
@@ -172,7 +172,7 @@ def _checked(message: str) -> str:
         raise ChildRefused("The message to the sub-agent is empty: say what it shall do.")
     if len(message) > limit:
         raise ChildRefused(f"The message to the sub-agent is longer than {limit} characters.")
-    return storable_text(message)
+    return sanitize_text(message)
 
 
 def _is_ending(parent: Turn, tool_id: str) -> bool:
@@ -205,7 +205,7 @@ def _find(name: str) -> Agent:
             f"{agent.name} ({agent.description})" if agent.description else agent.name
             for agent in known
         )
-        shown = storable_text(name, limit=64)
+        shown = sanitize_text(name, limit=64)
         raise ChildRefused(
             f'There is no agent named "{shown}", or it is switched off. You may ask: {listed or "none"}.'
         ) from None

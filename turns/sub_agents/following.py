@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.db import Error as DatabaseError
 
-from governance import selectors as governance
-from governance.doors import database_door
+from governance import selectors as governance_selectors
+from governance.db import run_in_db_thread
 from turns import log, sinks
 from turns.conf import app_settings
 from turns.core.events import (
@@ -129,7 +129,7 @@ def _in_words(event: dict[str, Any]) -> str:
             return _WORDS.get(known, "")
 
 
-@database_door
+@run_in_db_thread
 def _read(
     turn_id: UUID, conversation_id: UUID, after: int
 ) -> tuple[list[log.WireEvent], int, bool, bool]:
@@ -145,7 +145,7 @@ def _asks_a_person(turn_id: UUID) -> bool:
     """Whether a call of the turn, or of a sub-agent that it waits for, needs somebody's decision."""
     turns = [turn_id]
     while turns:
-        if governance.awaits_approval(str(pk) for pk in turns):
+        if governance_selectors.awaits_approval(str(pk) for pk in turns):
             return True
         waited_for = Turn.objects.filter(
             parent__in=turns, is_detached=False, status__in=LIVE_STATUSES

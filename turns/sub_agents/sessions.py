@@ -18,7 +18,7 @@ from governance import (
     ToolFailed,
     tool,
 )
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from turns import runtime, sinks
 from turns.core.clock import TurnClock
 from turns.core.turns import TurnStatus
@@ -175,13 +175,13 @@ def _answer(context: ToolContext, report: Report | None) -> str:
     raise ToolFailed(f"{_FAULTS.get(report.status, '[ERROR]')} {words}")
 
 
-_start_child = database_door(children.start)
-_cancel_session = database_door(children.cancel_session)
-_wind_up_started_by = database_door(children.wind_up_started_by)
-_cancel_started_by = database_door(children.cancel_started_by)
+_start_child = run_in_db_thread(children.start)
+_cancel_session = run_in_db_thread(children.cancel_session)
+_wind_up_started_by = run_in_db_thread(children.wind_up_started_by)
+_cancel_started_by = run_in_db_thread(children.cancel_started_by)
 
 
-@database_door
+@run_in_db_thread
 def _report(child: Child) -> Report | None:
     turn = Turn.objects.filter(pk=child.turn_id).first()
     return None if turn is None else reports.report_of(turn)

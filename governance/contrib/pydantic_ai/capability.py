@@ -18,8 +18,8 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
 from governance import CancellationToken, Host
-from governance.contrib.execution import ExecutorSource, execute_to_the_end, executor_of
-from governance.contrib.pydantic_ai.bodies import Body, call_of, handed_over, shown_part
+from governance.contrib.execution import ExecutorSource, execute_to_end, executor_for
+from governance.contrib.pydantic_ai.tool_body import ToolBody, call_of, handed_over, shown_part
 
 
 def conversation_of(ctx: RunContext[Any]) -> str:
@@ -115,13 +115,13 @@ class GovernedToolset(WrapperToolset[Any]):
         """Run the call; return what the body returned, or tell the model what happened instead."""
         if isinstance(self.wrapped, GovernedToolset):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        executor = await executor_of(self.governance.executor)
+        executor = await executor_for(self.governance.executor)
         call = call_of(name, tool_args, ctx, scope=self.governance.scope(ctx))
-        body = Body(name, tool_args, ctx, tool, toolset=self.wrapped)
+        body = ToolBody(name, tool_args, ctx, tool, toolset=self.wrapped)
         live = executor.prepare(
             call,
             token=self.governance.token,
             tool=body.as_tool(call.tool_name, registry=executor.registry),
         )
         host = self.governance.host(ctx) if self.governance.host else None
-        return handed_over(await execute_to_the_end(executor, live, host=host))
+        return handed_over(await execute_to_end(executor, live, host=host))

@@ -12,8 +12,8 @@ import pydantic_core
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
 from governance.core.invokers import frames
-from governance.core.invokers.connection import WorkerConnection, WorkerSettings
 from governance.core.invokers.restart_budget import RestartBudget
+from governance.core.invokers.worker_connection import WorkerConnection, WorkerSettings
 from governance.core.invokers.worker_errors import (
     CallRefused,
     InputRefused,
@@ -151,7 +151,7 @@ class ProcessInvoker:
         worker: WorkerConnection | None = None
         try:
             async with self._slots:
-                worker = await self._pool.take(function)
+                worker = await self._pool.acquire(function)
                 if token is not None:
                     token.raise_if_cancelled()
                 answer = await worker.call(
@@ -167,7 +167,7 @@ class ProcessInvoker:
             raise
         finally:
             if worker is not None:
-                self._pool.give_back(worker)
+                self._pool.release(worker)
         return value_of(answer)
 
     async def warm(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from governance.core import procfs
 from governance.core.exceptions import ToolFailed
 from governance.core.invokers import frames
-from governance.core.invokers.lifeline import TAG_NAME, die_with_parent, guard_group
+from governance.core.invokers.parent_guard import TAG_NAME, die_with_parent, guard_group
 from governance.core.invokers.worker_context import Reports, WorkerToken, make_context
 from governance.core.invokers.worker_output import BoundedOutput, redirect_output
 from governance.core.tools import Tool, ToolContext

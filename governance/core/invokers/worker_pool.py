@@ -3,10 +3,10 @@
 import asyncio
 import logging
 
-from governance.core.invokers.connection import WorkerConnection, WorkerSettings
 from governance.core.invokers.restart_budget import RestartBudget
+from governance.core.invokers.worker_connection import WorkerConnection, WorkerSettings
 from governance.core.invokers.worker_errors import WorkerDied, WorkerPoolBroken, WorkerPoolClosed
-from governance.core.processes import Ending
+from governance.core.process_groups import GroupEnding
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +27,9 @@ class WorkerPool:
         self._idle: list[WorkerConnection] = []
         self._busy: set[WorkerConnection] = set()
         self._starting: set[asyncio.Task[None]] = set()
-        self._ending: set[asyncio.Task[Ending]] = set()
+        self._ending: set[asyncio.Task[GroupEnding]] = set()
         self._survivors: list[int] = []
-        self._takers = 0
+        self._waiting = 0
         self._is_closed = False
 
     @property
@@ -57,7 +57,7 @@ class WorkerPool:
         """Process ids of workers whose group was still there after SIGKILL (B4)."""
         return tuple(self._survivors)
 
-    async def take(self, function: str) -> WorkerConnection:
+    async def acquire(self, function: str) -> WorkerConnection:
         """Return an idle worker, or the first that becomes ready.
 
         Raises:
@@ -66,17 +66,17 @@ class WorkerPool:
             WorkerDied: the worker did not come up this time.
         """
         self._refuse_unless_usable(function)
-        self._takers += 1
+        self._waiting += 1
         try:
             while (worker := self._pop_idle()) is None:
                 await self._await_start()
         finally:
-            self._takers -= 1
+            self._waiting -= 1
         self._busy.add(worker)
         self._replenish()
         return worker
 
-    def give_back(self, worker: WorkerConnection) -> None:
+    def release(self, worker: WorkerConnection) -> None:
         """Make the worker idle again; end it if it is in the middle of a call, dead, or has done enough."""
         if worker not in self._busy:
             return
@@ -86,7 +86,7 @@ class WorkerPool:
             self._busy.discard(worker)
             self._idle.append(worker)
 
-    def end(self, worker: WorkerConnection) -> "asyncio.Task[Ending]":
+    def end(self, worker: WorkerConnection) -> "asyncio.Task[GroupEnding]":
         """Begin to end the worker. It holds no place from now on: the next call need not wait for its end."""
         self._busy.discard(worker)
         task = worker.end()
@@ -141,7 +141,7 @@ class WorkerPool:
 
     async def _await_start(self) -> None:
         """Wait until some worker is up; each taker has one on its way."""
-        while len(self._starting) < self._takers:
+        while len(self._starting) < self._waiting:
             self._start()
         done, _ = await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
         if self._is_closed:
@@ -180,12 +180,12 @@ class WorkerPool:
         while len(self._idle) + len(self._starting) < self._spare and self.live < self._max_live:
             self._start()
 
-    def _ended(self, task: "asyncio.Task[Ending]", pid: int) -> None:
+    def _ended(self, task: "asyncio.Task[GroupEnding]", pid: int) -> None:
         self._ending.discard(task)
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
             logger.error("Ending a worker process failed", exc_info=error, extra={"pid": pid})
-        elif task.result() is Ending.SURVIVED:
+        elif task.result() is GroupEnding.SURVIVED:
             self._survivors.append(pid)
             logger.error("A worker process is still there after SIGKILL", extra={"pid": pid})

@@ -12,7 +12,7 @@ from pydantic_ai.exceptions import RunCancelled
 from governance import Cancellation, CancellationToken, CancelReason, Host, registry, tool
 from governance.contrib.callables import governed
 from governance.contrib.pydantic_ai import Governance
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import ToolCall as Row
 from governance.recorder import Recorder
 from governance.runtime import close_executor, get_executor
@@ -42,19 +42,19 @@ def known():
         registry.unregister(name)
 
 
-@database_door
+@run_in_db_thread
 def rows():
     return list(Row.objects.order_by("group", "step", "call_id"))
 
 
-@database_door
+@run_in_db_thread
 def signed_in():
     browser = Client()
     browser.force_login(get_user_model().objects.create_superuser("boss"))
     return browser
 
 
-@database_door
+@run_in_db_thread
 def limit(browser, tool_name, timeout):
     """Add limits as a person does."""
     fields = {
@@ -72,7 +72,7 @@ def limit(browser, tool_name, timeout):
     assert added.status_code == 302, added.content.decode()
 
 
-@database_door
+@run_in_db_thread
 def listed(browser):
     return browser.get(reverse("admin:governance_toolcall_changelist")).content.decode()
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from governance.core import checkpoints
-from governance.core.checkpoints import CheckpointFailure, carry_out, checkpoint, read_orders
+from governance.core.checkpoints import CheckpointFailure, checkpoint, parse_failpoints, trigger
 from tests.support import LONG_PATIENCE
 
 SCRIPT = """
@@ -44,13 +44,13 @@ def test_the_process_dies_at_the_pass_that_was_named():
 def test_orders_in_a_file_may_change_while_the_process_runs(tmp_path):
     file = tmp_path / "orders"
     orders = checkpoints._find_source(f"@{file}")
-    carry_out(orders(), "here")
+    trigger(orders(), "here")
     file.write_text("here:raise:2")
-    carry_out(orders(), "here")
+    trigger(orders(), "here")
     with pytest.raises(CheckpointFailure):
-        carry_out(orders(), "here")
+        trigger(orders(), "here")
     file.write_text("there:raise")
-    carry_out(orders(), "here")
+    trigger(orders(), "here")
 
 
 def test_what_is_not_understood_is_refused_at_the_start():
@@ -58,16 +58,16 @@ def test_what_is_not_understood_is_refused_at_the_start():
 
 
 def test_a_failure_comes_once_and_only_at_its_place():
-    orders = read_orders("here:raise:2, there:sleep=0")
-    carry_out(orders, "here")
-    carry_out(orders, "elsewhere")
-    carry_out(orders, "there")
+    orders = parse_failpoints("here:raise:2, there:sleep=0")
+    trigger(orders, "here")
+    trigger(orders, "elsewhere")
+    trigger(orders, "there")
     with pytest.raises(CheckpointFailure):
-        carry_out(orders, "here")
-    carry_out(orders, "here")
+        trigger(orders, "here")
+    trigger(orders, "here")
 
 
 @pytest.mark.parametrize("text", [":3", "here:raise:x", "here:sleep=long"])
 def test_orders_that_make_no_sense_are_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - float() has words of its own
-        read_orders(text)
+        parse_failpoints(text)

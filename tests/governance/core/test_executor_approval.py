@@ -336,8 +336,8 @@ async def test_a_tool_may_ask_for_some_inputs_only():
     await people.asked.wait()
     people.say(act.live, Verdict.DENIED)
     assert (await act.outcome()).status is CallStatus.DENIED
-    assert not made.asks({"path": "safe"})
-    assert made.asks({})  # it cannot tell: a person is asked
+    assert not made.needs_approval({"path": "safe"})
+    assert made.needs_approval({})  # it cannot tell: a person is asked
 
 
 async def test_a_host_can_make_the_rule_stricter():
@@ -389,7 +389,7 @@ def test_which_approval_limit_counts():
 
 async def test_a_tool_that_cannot_tell_whether_it_is_off_is_run(caplog):
     made = make_tool(lambda: "ran", name="odd", isolation="thread", off=lambda: 1 / 0)
-    assert made.why_off() == ""
+    assert made.disabled_reason() == ""
     assert "A tool could not tell whether it is off" in caplog.text
 
 

@@ -15,7 +15,7 @@ from governance.core import outcomes
 from governance.core.calls import CallStatus, Disposition, ToolCall
 from governance.core.cancellation import CancellationToken
 from governance.core.invokers.worker_errors import RemoteToolError, WorkerDied, WorkerPoolClosed
-from governance.core.live import LiveCall
+from governance.core.live_call import LiveCall
 from governance.core.outcomes import as_text
 
 ENOUGH = 100_000

@@ -26,7 +26,7 @@ async def main():
         token=CancellationToken(),
         report=lambda progress: None,
     )
-    pids = await tools.links[0].call(FoundTool(name="children"), {}, context)
+    pids = await tools.connections[0].call(FoundTool(name="children"), {}, context)
     sys.stdout.write(pids + "\n")
     sys.stdout.flush()
     await asyncio.Event().wait()

@@ -60,7 +60,7 @@ class Scene:
     async def begin(self, *specs):
         self.tools.apply(specs)
         await self.tools.ready()
-        return self.tools.links[0] if self.tools.links else None
+        return self.tools.connections[0] if self.tools.connections else None
 
     async def aclose(self):
         await self.executor.aclose()

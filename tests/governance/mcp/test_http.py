@@ -8,7 +8,7 @@ import pytest
 from governance import Cancellation, CancelReason, CancelSource
 from governance.core.calls import CallStatus, Disposition, ErrorType
 from governance.mcp import http
-from governance.mcp.answers import Answer
+from governance.mcp.response import ResponseStream
 from governance.mcp.tools import McpTools
 from tests.governance.mcp.support import QUICK, address
 from tests.support import eventually, with_room
@@ -53,7 +53,7 @@ async def test_progress_over_http_is_progress_of_its_call(scene, everything_url)
 async def test_an_older_server_is_told_and_its_open_answer_is_given_up(
     scene, everything_url, transports
 ):
-    link = await scene.begin(address("all", everything_url))
+    connection = await scene.begin(address("all", everything_url))
     for _ in range(3):
         live, outcome = await scene.begun(LONG, duration=60, steps=600)
         assert transports[0].open_calls == 1
@@ -62,7 +62,7 @@ async def test_an_older_server_is_told_and_its_open_answer_is_given_up(
         assert cancelled.status is CallStatus.ABANDONED  # nothing proves that it has stopped
         await eventually(lambda: transports[0].open_calls == 0)
     assert "echo" in (await scene.run("all_echo", message="echo")).result
-    assert link.starts == 1
+    assert connection.starts == 1
 
 
 async def test_the_newest_protocol_counts_and_reports(scene, counting, token):
@@ -102,7 +102,7 @@ async def test_a_changed_list_over_http_changes_the_registry(scene, counting, to
 async def test_a_server_that_goes_away_fails_its_calls_at_once_and_is_found_again(
     scene, mortal, token
 ):
-    link = await scene.begin(counter(mortal))
+    connection = await scene.begin(counter(mortal))
     _, outcome = await scene.begun("counter_endless")
     await asyncio.to_thread(mortal.stop)
     lost = await outcome
@@ -111,7 +111,7 @@ async def test_a_server_that_goes_away_fails_its_calls_at_once_and_is_found_agai
     refused = await scene.run("counter_count", to=1)
     assert "it cannot be reached" in refused.result
     await asyncio.to_thread(mortal.start)
-    await eventually(lambda: link.connect_soon() or link.is_connected)
+    await eventually(lambda: connection.connect_soon() or connection.is_connected)
     assert (await scene.run("counter_count", to=1)).result.startswith("counted to 1")
 
 
@@ -152,7 +152,7 @@ async def test_an_endless_document_is_cut_off():
                 yield b"x" * 1000
 
     response = httpx2.Response(200, stream=Endless())
-    answer = Answer(response, longest=10_000, request_id=1, on_close=lambda: None)
+    answer = ResponseStream(response, longest=10_000, request_id=1, on_close=lambda: None)
     with pytest.raises(httpx2.ReadError):
         async for _ in answer:
             pass

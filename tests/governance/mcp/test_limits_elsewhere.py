@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.urls import reverse
 
 from governance import ToolCall, registry, runtime, services
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from governance.models import McpServer, ToolPolicy
 from tests.governance.mcp.support import HERE, MARK
 
@@ -88,7 +88,7 @@ async def test_limits_that_were_saved_elsewhere_count_where_the_server_is_connec
     assert asked.error_type == "no_approver"
 
 
-@database_door
+@run_in_db_thread
 def save_limits():
     found = [{"name": "echo", "text": ""}, {"name": "crash", "text": ""}]
     McpServer.objects.create(name="unruly", command=COMMAND, environment=[MARK], tools_found=found)

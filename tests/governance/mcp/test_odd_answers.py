@@ -21,7 +21,7 @@ from tests.support import eventually, with_room
 )
 async def test_an_answer_that_is_none_is_told_at_once_and_honestly(scene, habit, words):
     async with OddServer(habit) as server:
-        link = await scene.begin(address("odd", server.url))
+        connection = await scene.begin(address("odd", server.url))
         outcome = await scene.run("odd_tool")
         assert outcome.status is CallStatus.FAILED
         assert outcome.disposition is Disposition.INDETERMINATE
@@ -30,7 +30,7 @@ async def test_an_answer_that_is_none_is_told_at_once_and_honestly(scene, habit,
         assert "pydantic" not in outcome.result
         assert outcome.duration < with_room(5)
         server.habit = ""
-        await eventually(lambda: link.connect_soon() or link.is_connected)
+        await eventually(lambda: connection.connect_soon() or connection.is_connected)
         assert (await scene.run("odd_tool")).result == "fine"
         await scene.tools.aclose()
 
@@ -38,7 +38,7 @@ async def test_an_answer_that_is_none_is_told_at_once_and_honestly(scene, habit,
 @pytest.mark.parametrize("habit", ["breaks", "stops halfway"])
 async def test_a_connection_that_breaks_takes_no_other_call_with_it(scene, habit):
     async with OddServer("waits") as server:
-        link = await scene.begin(address("odd", server.url))
+        connection = await scene.begin(address("odd", server.url))
         _, other = scene.call("odd_tool")
         await eventually(lambda: "tools/call" in server.asked)
         server.habit = habit
@@ -47,14 +47,14 @@ async def test_a_connection_that_breaks_takes_no_other_call_with_it(scene, habit
         assert "The MCP server 'odd': the connection broke. It may have been" in broken.result
         server.answer_waiting()
         assert (await other).result == "fine"
-        assert (link.starts, scene.health.failures) == (1, [])
+        assert (connection.starts, scene.health.failures) == (1, [])
         await scene.tools.aclose()
 
 
 async def test_a_server_that_cannot_be_reached_any_more_takes_no_other_call_with_it(scene):
     server = OddServer("waits")
     async with server:
-        link = await scene.begin(address("odd", server.url))
+        connection = await scene.begin(address("odd", server.url))
         _, other = scene.call("odd_tool")
         await eventually(lambda: "tools/call" in server.asked)
         server.stop_listening()
@@ -63,7 +63,7 @@ async def test_a_server_that_cannot_be_reached_any_more_takes_no_other_call_with
         assert "it cannot be reached" in refused.result
         server.answer_waiting()
         assert (await other).result == "fine"
-        assert not link.is_connected
+        assert not connection.is_connected
         await scene.tools.aclose()
 
 

@@ -40,5 +40,5 @@ def test_what_the_text_says_is_not_said_again(texts, structured, shown):
     ],
 )
 def test_a_link_that_leads_nowhere_says_so(uri, shown):
-    link = ResourceLink(type="resource_link", name="one", uri=uri)
-    assert render(CallToolResult(content=[link])) == shown
+    connection = ResourceLink(type="resource_link", name="one", uri=uri)
+    assert render(CallToolResult(content=[connection])) == shown

@@ -82,7 +82,7 @@ async def test_pictures_and_structured_content_are_described(scene, everything):
 
 
 async def test_a_cancelled_call_tells_the_server_and_returns_at_once(scene):
-    link = await scene.begin(unruly())
+    connection = await scene.begin(unruly())
     live, outcome = await scene.begun("unruly_deaf")
     live.cancel(BY_USER)
     cancelled = await outcome
@@ -95,7 +95,7 @@ async def test_a_cancelled_call_tells_the_server_and_returns_at_once(scene):
         return json.loads((await scene.run("unruly_cancelled")).result)
 
     assert len(await eventually(told)) == 1
-    await eventually(lambda: link.late_answers == 1)
+    await eventually(lambda: connection.late_answers == 1)
     await eventually(lambda: scene.observer.late)
     ((call_id, late),) = scene.observer.late
     assert (call_id, late.kind) == (live.call.id, "returned")
@@ -103,12 +103,12 @@ async def test_a_cancelled_call_tells_the_server_and_returns_at_once(scene):
 
 
 async def test_the_end_of_a_server_proves_nothing_of_a_call_that_was_given_up(scene):
-    link = await scene.begin(unruly("silent"))
+    connection = await scene.begin(unruly("silent"))
     live, outcome = await scene.begun("unruly_deaf")
     live.cancel(BY_USER)
     await outcome
     await scene.run("unruly_crash")
-    await eventually(lambda: not link.is_connected)
+    await eventually(lambda: not connection.is_connected)
     await eventually(lambda: settling() == [])
     assert scene.observer.late == []
 
@@ -118,12 +118,12 @@ def settling():
 
 
 async def test_the_limit_of_the_row_ends_a_call_and_the_session_lives_on(scene):
-    link = await scene.begin(unruly(timeout=0.3))
+    connection = await scene.begin(unruly(timeout=0.3))
     timed_out = await scene.run("unruly_deaf")
     assert timed_out.error_type is ErrorType.TIMEOUT
     assert timed_out.timeout == 0.3
     assert (await scene.run("unruly_echo", text="still here")).result == "still here"
-    assert link.starts == 1
+    assert connection.starts == 1
 
 
 async def test_a_turn_that_is_cancelled_leaves_all_its_calls(scene):

@@ -70,7 +70,7 @@ class Proxy:
 
 async def test_a_server_is_well_again_as_soon_as_its_proxy_is(scene, everything_url):
     async with Proxy(everything_url) as proxy:
-        link = await scene.begin(address("all", proxy.url))
+        connection = await scene.begin(address("all", proxy.url))
         proxy.is_hung = True
         live, outcome = scene.call("all_echo", message="x")
         assert scene.executor.set_deadline(live, 0.3)
@@ -79,7 +79,9 @@ async def test_a_server_is_well_again_as_soon_as_its_proxy_is(scene, everything_
         assert "It has ended" not in lost.result
         await eventually(lambda: scene.health.failures == ["it did not answer in time"])
         proxy.is_hung = False
-        await eventually(lambda: link.connect_soon() or link.is_connected, timeout=LONG_PATIENCE)
+        await eventually(
+            lambda: connection.connect_soon() or connection.is_connected, timeout=LONG_PATIENCE
+        )
         for number in range(5):
             assert str(number) in (await scene.run("all_echo", message=f"{number}")).result
         await scene.tools.aclose()
@@ -109,18 +111,18 @@ async def test_an_unanswered_cancel_holds_up_nobody(monkeypatch):
 
 async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(scene):
     async with OddServer("") as server:
-        link = await scene.begin(address("odd", server.url))
+        connection = await scene.begin(address("odd", server.url))
         server.is_hung = True
         _, other = scene.call("odd_tool")
         await eventually(lambda: "tools/call" in server.asked)
         await cancelled(scene, "odd_tool", when=lambda: server.asked.count("tools/call") == 2)
         await eventually(lambda: scene.health.failures)
         assert scene.health.failures == ["it did not answer in time"]
-        assert not link.is_connected
+        assert not connection.is_connected
         assert not other.done()  # it may still be answered
         server.is_hung = False
-        await eventually(lambda: link.connect_soon() or link.is_connected)
-        assert link.starts == 2
+        await eventually(lambda: connection.connect_soon() or connection.is_connected)
+        assert connection.starts == 2
         assert (await scene.run("odd_tool")).result == "fine"
         await scene.tools.aclose()
         assert (await other).disposition is Disposition.INDETERMINATE
@@ -128,12 +130,12 @@ async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(scene):
 
 async def test_a_call_that_waits_for_a_connection_was_not_started(scene):
     async with OddServer("") as server:
-        link = await scene.begin(address("odd", server.url))
+        connection = await scene.begin(address("odd", server.url))
         server.is_hung = True
         await cancelled(scene, "odd_tool", when=lambda: "tools/call" in server.asked)
         await eventually(lambda: scene.health.failures)
         known = len(server.asked)
-        await eventually(lambda: link.connect_soon() is not None)
+        await eventually(lambda: connection.connect_soon() is not None)
         outcome = await cancelled(scene, "odd_tool", when=lambda: len(server.asked) > known)
         assert outcome.status is CallStatus.CANCELLED
         assert outcome.disposition is Disposition.NOT_STARTED
@@ -166,7 +168,7 @@ async def test_a_command_that_stops_reading_is_replaced_and_what_it_never_read_w
     monkeypatch,
 ):
     scene = Scene(monkeypatch, timing=replace(QUICK, request_timeout=4))
-    link = await scene.begin(unruly("asleep"))
+    connection = await scene.begin(unruly("asleep"))
     _, first = scene.call("unruly_echo", text="x" * 2_000_000)
     waiting = [scene.call("unruly_echo", text="y") for _ in range(3)]
     await eventually(lambda: scene.health.failures)
@@ -179,6 +181,6 @@ async def test_a_command_that_stops_reading_is_replaced_and_what_it_never_read_w
         settled = await outcome
         assert settled.disposition is Disposition.NOT_STARTED
         assert "It was not run" in settled.result
-    assert link.starts >= 1
+    assert connection.starts >= 1
     await scene.aclose()
     assert scene.processes == []

@@ -29,11 +29,11 @@ async def test_the_word_of_a_command_counts_only_where_it_is_trusted(scene):
 
 async def test_the_word_of_an_address_counts_only_where_it_is_trusted(scene, everything_url):
     spec = address("all", everything_url)
-    link = await scene.begin(spec)
+    connection = await scene.begin(spec)
     assert await asks(scene, "all_echo", message="hello")
     scene.tools.apply([replace(spec, read_only_tools=None)])
     assert not await asks(scene, "all_echo", message="hello")
-    assert link.starts == 1  # another answer to that needs no other connection
+    assert connection.starts == 1  # another answer to that needs no other connection
 
 
 @pytest.mark.parametrize("believed", [None, frozenset({"echo", "rename"})])

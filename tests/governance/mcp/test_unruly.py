@@ -44,24 +44,24 @@ async def test_a_server_that_breaks_fails_every_pending_call_at_once(monkeypatch
 
 
 async def test_a_server_that_died_is_started_again_by_the_next_call(scene):
-    link = await scene.begin(unruly())
+    connection = await scene.begin(unruly())
     await scene.run("unruly_crash")
-    await eventually(lambda: link.connect_soon() or link.is_connected)
+    await eventually(lambda: connection.connect_soon() or connection.is_connected)
     assert (await scene.run("unruly_echo", text="back")).result == "back"
-    assert link.starts == 2
+    assert connection.starts == 2
 
 
 async def test_a_crash_loop_is_slowed_down_and_calls_in_between_fail_without_a_start(monkeypatch):
     scene = Scene(monkeypatch, timing=replace(QUICK, first_backoff=500, longest_backoff=1000))
     try:
-        link = await scene.begin(unruly())
+        connection = await scene.begin(unruly())
         await scene.run("unruly_crash")
         for _ in range(20):
             outcome = await scene.run("unruly_echo", text="there?")
             assert outcome.disposition is Disposition.NOT_STARTED
             assert "it ended with exit code 3; try again in 500 s" in outcome.result
         await scene.tools.ready()
-        assert link.starts == 1
+        assert connection.starts == 1
     finally:
         await scene.aclose()
 
@@ -76,9 +76,11 @@ async def test_a_server_that_says_nothing_delays_a_turn_only_for_a_moment(monkey
     timing = replace(QUICK, ready_timeout=0.05, connect_timeout=0.4)
     scene = Scene(monkeypatch, timing=timing)
     try:
-        link = await scene.begin(unruly("mute"))
-        assert not link.is_connected
-        assert link.connect_soon() is None  # it is under way; the next turn does not wait for it
+        connection = await scene.begin(unruly("mute"))
+        assert not connection.is_connected
+        assert (
+            connection.connect_soon() is None
+        )  # it is under way; the next turn does not wait for it
         await eventually(lambda: scene.health.failures)
         assert scene.health.failures == ["it did not answer in time"]
         await eventually(lambda: scene.processes == [])
@@ -88,21 +90,21 @@ async def test_a_server_that_says_nothing_delays_a_turn_only_for_a_moment(monkey
 
 async def test_a_cancel_ends_the_wait_for_servers_but_not_the_attempts(scene):
     scene.tools.apply([unruly("mute")])
-    (link,) = scene.tools.links
+    (connection,) = scene.tools.connections
     token = CancellationToken()
     waiting = asyncio.create_task(scene.tools.ready(token=token), name="waiting")
-    await eventually(lambda: link.starts)
+    await eventually(lambda: connection.starts)
     token.cancel(Cancellation(reason=CancelReason.USER))
     done, _ = await asyncio.wait({waiting}, timeout=1)
     assert done
-    assert link.connect_soon() is None
+    assert connection.connect_soon() is None
 
 
 async def test_a_call_that_waits_for_a_connection_can_be_cancelled(scene):
     scene.tools.apply([unruly("mute")])
-    (link,) = scene.tools.links
-    asking = asyncio.create_task(link.call(FoundTool(name="echo"), {}, None), name="asking")
-    await eventually(lambda: link.starts)
+    (connection,) = scene.tools.connections
+    asking = asyncio.create_task(connection.call(FoundTool(name="echo"), {}, None), name="asking")
+    await eventually(lambda: connection.starts)
     asking.cancel()
     with pytest.raises(CallNotStarted):
         await asyncio.wait_for(asking, timeout=1)
@@ -114,9 +116,9 @@ async def test_a_greeting_before_the_first_message_is_forgiven(scene):
 
 
 async def test_a_server_that_does_not_survive_new_questions_is_asked_in_the_old_way(scene):
-    link = await scene.begin(unruly("old"))
+    connection = await scene.begin(unruly("old"))
     assert scene.health.failures == ["it ended with exit code 5"]
-    await eventually(lambda: link.connect_soon() or link.is_connected)
+    await eventually(lambda: connection.connect_soon() or connection.is_connected)
     assert (await scene.run("unruly_echo", text="hello")).result == "hello"
 
 
@@ -130,18 +132,18 @@ async def test_half_characters_in_an_answer_are_replaced(scene):
 
 
 async def test_an_answer_that_makes_no_sense_leaves_open_what_the_tool_did(scene):
-    link = await scene.begin(unruly())
+    connection = await scene.begin(unruly())
     outcome = await scene.run("unruly_riddle")
     assert outcome.status is CallStatus.FAILED
     assert outcome.disposition is Disposition.INDETERMINATE
     assert "it does not follow the protocol" in outcome.result
-    assert link.is_connected
+    assert connection.is_connected
 
 
 async def test_what_is_no_tool_is_left_out_alone_and_named(scene):
-    link = await scene.begin(unruly("shapeless"))
+    connection = await scene.begin(unruly("shapeless"))
     assert (await scene.run("unruly_echo", text="hello")).result == "hello"
-    assert (link.starts, scene.health.failures) == (1, [])
+    assert (connection.starts, scene.health.failures) == (1, [])
     shapeless = "its definition does not follow the protocol"
     assert scene.health.connections[-1][1] == (
         f"left out: crooked (its schema is not valid), shapeless ({shapeless}), "

@@ -407,7 +407,7 @@ async def test_a_host_that_does_not_answer_is_a_sentence(desk, server):
 
 async def test_what_is_no_proxy_request_is_cut_off(desk, server):
     await desk.call("open", url=server.url())
-    port = desk.browsing.find(desk.scope).gateway._server.sockets[0].getsockname()[1]
+    port = desk.browsing.find(desk.scope).proxy._server.sockets[0].getsockname()[1]
     for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x05\x01\x00\x05\x02\x00\x01", b"\x05"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(said)
@@ -418,7 +418,7 @@ async def test_what_is_no_proxy_request_is_cut_off(desk, server):
 
 
 async def ask_gateway(desk, request):
-    port = desk.browsing.find(desk.scope).gateway._server.sockets[0].getsockname()[1]
+    port = desk.browsing.find(desk.scope).proxy._server.sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x05\x01\x00" + request)
     writer.write_eof()

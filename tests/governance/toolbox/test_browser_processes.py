@@ -58,9 +58,9 @@ async def test_without_playwright_it_says_what_to_install(monkeypatch):
 
 
 def test_without_playwright_nobody_is_asked(monkeypatch):
-    assert make_browser(ToolboxSettings).why_off() == ""
+    assert make_browser(ToolboxSettings).disabled_reason() == ""
     monkeypatch.setitem(sys.modules, "playwright", None)
-    assert "the extra `browser`" in make_browser(ToolboxSettings).why_off()
+    assert "the extra `browser`" in make_browser(ToolboxSettings).disabled_reason()
 
 
 async def test_without_chromium_it_says_what_to_install(monkeypatch, tmp_path):

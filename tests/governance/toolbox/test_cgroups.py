@@ -6,7 +6,7 @@ import pytest
 
 from governance.toolbox import cgroups
 from governance.toolbox.cgroups import CommandGroup, find_group, open_group
-from governance.toolbox.limits import Limits
+from governance.toolbox.resource_limits import ResourceLimits
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _no_waiting(monkeypatch):
 
 @pytest.fixture
 def limits(tmp_path):
-    return Limits(memory=5_000_000, processes=7, group=str(tmp_path))
+    return ResourceLimits(memory=5_000_000, processes=7, group=str(tmp_path))
 
 
 def test_a_command_enters_a_group_with_its_limits(limits, tmp_path):
@@ -45,15 +45,15 @@ def test_what_was_met_is_told(limits, tmp_path):
 
 
 def test_without_limits_the_files_stay_as_they_are(tmp_path):
-    CommandGroup(Limits(group=str(tmp_path)))
+    CommandGroup(ResourceLimits(group=str(tmp_path)))
     [place] = tmp_path.iterdir()
     assert not (place / "memory.max").exists()
     assert not (place / "pids.max").exists()
 
 
 def test_where_none_can_be_made_commands_run_without(tmp_path):
-    assert open_group(Limits()) is None
-    assert open_group(Limits(group=str(tmp_path / "missing"))) is None
+    assert open_group(ResourceLimits()) is None
+    assert open_group(ResourceLimits(group=str(tmp_path / "missing"))) is None
 
 
 def test_a_group_that_was_not_handed_over_is_left_alone(monkeypatch, tmp_path):
@@ -69,7 +69,7 @@ def test_a_group_that_was_not_handed_over_is_left_alone(monkeypatch, tmp_path):
 
 
 def test_memory_is_said_to_be_of_all_together(tmp_path):
-    alone = Limits(memory=10**9, program="/usr/bin/prlimit")
+    alone = ResourceLimits(memory=10**9, program="/usr/bin/prlimit")
     assert alone.words == "1 GB of memory for each"
-    together = Limits(memory=10**9, program="/usr/bin/prlimit", group=str(tmp_path))
+    together = ResourceLimits(memory=10**9, program="/usr/bin/prlimit", group=str(tmp_path))
     assert together.words == "1 GB of memory"

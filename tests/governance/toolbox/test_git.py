@@ -662,7 +662,7 @@ async def test_cancel_ends_git_and_leaves_no_lock(bench, repository):
 
 
 async def test_without_git_it_is_a_sentence(bench, repository, monkeypatch, tmp_path):
-    monkeypatch.setattr("governance.toolbox.standins.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr("governance.toolbox.git_shadow.SEARCH_PATH", str(tmp_path))
     await fails(bench, "could not be started: it is not installed")
 
 

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from governance.core.exceptions import InvalidToolInput, ToolFailed
-from governance.toolbox.providers import SearchResult
+from governance.toolbox.search_engines import SearchResult
 from tests.governance.toolbox.http_server import HttpServer, answer
 
 FOUND = """<!DOCTYPE html><html><head><title>django at DuckDuckGo</title></head><body>

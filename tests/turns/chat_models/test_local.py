@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from governance import Cancellation, CancelReason, Isolation, ToolExecutor, ToolRegistry, toolbox
-from governance.core import texts
+from governance.core import model_messages
 from governance.core.invokers.thread import ThreadInvoker
 from governance.toolbox import ToolboxSettings
 from tests.support import Unasked
@@ -110,7 +110,7 @@ class TestHistories:
         def answer(call):
             if call.input.get("command") != "slow":
                 return result(call)
-            content = texts.timeout_text(
+            content = model_messages.timeout_text(
                 "exec",
                 seconds=5,
                 limit="total",
@@ -129,7 +129,7 @@ class TestHistories:
 
     async def test_a_cancelled_call_is_reported_honestly(self):
         def answer(call):
-            content = texts.cancelled_text(
+            content = model_messages.cancelled_text(
                 "exec",
                 Cancellation(reason=CancelReason.USER),
                 is_settled=True,

@@ -4,7 +4,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from governance import Cancellation, CancelReason, Limit, interrupted_text, not_started_text
-from governance.core import texts
+from governance.core import model_messages
 from turns.chat_models.summaries import CallResult, code, summarise
 
 BY_USER = Cancellation(reason=CancelReason.USER)
@@ -23,7 +23,7 @@ def test_a_success_quotes_its_output():
 
 
 def test_a_cancelled_call_says_who_cancelled_it_and_shows_what_there_was():
-    content = texts.cancelled_text(
+    content = model_messages.cancelled_text(
         "exec", BY_USER, is_settled=True, side_effects=True, partial="line 1\nline 2"
     )
 
@@ -36,7 +36,7 @@ def test_a_cancelled_call_says_who_cancelled_it_and_shows_what_there_was():
 
 
 def test_a_timeout_names_its_seconds():
-    content = texts.timeout_text(
+    content = model_messages.timeout_text(
         "web_fetch", seconds=0.5, limit=Limit.TOTAL, is_settled=True, side_effects=False, partial=""
     )
 
@@ -47,7 +47,9 @@ def test_a_timeout_names_its_seconds():
 
 
 def test_an_abandoned_call_is_said_to_run_on_perhaps():
-    content = texts.cancelled_text("exec", BY_USER, is_settled=False, side_effects=True, partial="")
+    content = model_messages.cancelled_text(
+        "exec", BY_USER, is_settled=False, side_effects=True, partial=""
+    )
 
     assert "may still be running" in summarise([failed(content)])
 
@@ -128,7 +130,9 @@ def test_code(text, shown):
 
 
 def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
-    summary = summarise([failed(texts.denied_text("exec", reason="Not today. *Ask* me.\nLater"))])
+    summary = summarise(
+        [failed(model_messages.denied_text("exec", reason="Not today. *Ask* me.\nLater"))]
+    )
 
     assert summary.startswith("**`sleep 60`** — `exec` was not run: a person denied this call.")
     assert "The reason given: Not today. \\*Ask\\* me.\nLater" in summary
@@ -138,7 +142,7 @@ def test_a_denial_names_the_reason_and_leaves_out_the_advice_for_the_model():
 
 
 def test_a_question_that_expired_is_no_denial():
-    summary = summarise([failed(texts.expired_text("exec", seconds=600))])
+    summary = summarise([failed(model_messages.expired_text("exec", seconds=600))])
 
     assert "`exec` was not run: it needs a person to allow it, and nobody answered" in summary
     assert "It was not denied and had no effect." in summary

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.support import PATIENCE, eventually
 from tests.turns import support
 from tests.turns.support import Stage, in_database
@@ -68,7 +68,7 @@ async def child(message: str, **fields: Any) -> Turn:
         turns = Turn.objects.filter(user_message=message, parent__isnull=False, **fields)
         return turns.select_related("conversation", "parent").first()
 
-    return await eventually(database_door(find))
+    return await eventually(run_in_db_thread(find))
 
 
 async def running(message: str) -> Turn:
@@ -82,7 +82,7 @@ async def ended(turn: Turn | UUID, *, within: float = PATIENCE) -> Turn:
     def find() -> Turn | None:
         return Turn.objects.filter(pk=pk, ended_at__isnull=False).first()
 
-    return await eventually(database_door(find), timeout=within)
+    return await eventually(run_in_db_thread(find), timeout=within)
 
 
 async def request_of(turn: Turn) -> CancelRequest:

@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from governance import CancelReason, CancelSource
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.support import eventually, with_room
 from tests.turns.rows import Planted
 from tests.turns.sub_agents.stage import (
@@ -126,7 +126,7 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(stage: St
     assert (await stage.ended(turn_id)).status == "cancelled"
 
     broken.clear()
-    await database_door(recovery.mend)()
+    await run_in_db_thread(recovery.mend)()
     await runtime.nudge()
     assert (await ended(first)).ended_by_reason == "parent"
 
@@ -192,7 +192,7 @@ async def test_nothing_is_started_once_the_cancel_is_stored(stage: Stage):
     await stage.running(turn_id, "c1")
     turn = await row(Turn, pk=turn_id)
     origin = Origin(turn_id=turn_id, epoch=turn.epoch, tool_id="a1", time_left=None)
-    start = database_door(children.start)
+    start = run_in_db_thread(children.start)
     await stage.cancel(turn_id)
 
     with pytest.raises(ChildRefused, match="being ended"):
@@ -207,7 +207,7 @@ async def test_a_new_owner_of_the_turn_makes_the_old_one_start_nothing(stage: St
     origin = Origin(turn_id=turn_id, epoch=0, tool_id="a1", time_left=None)
 
     with pytest.raises(ChildRefused):
-        await database_door(children.start)(origin, agent="", message="dig", is_detached=True)
+        await run_in_db_thread(children.start)(origin, agent="", message="dig", is_detached=True)
     await stage.cancel(turn_id)
     await stage.ended(turn_id)
 
@@ -273,7 +273,7 @@ async def test_however_a_turn_ends_before_its_time_its_sub_agents_end_with_it(
     turn_id = await stage.say()
     dug = await running("dig")
 
-    await database_door(endings.end_turn)(turn_id, ending)
+    await run_in_db_thread(endings.end_turn)(turn_id, ending)
     request = await request_of(dug)
     assert (request.reason, request.source) == ("parent", "policy")
     await runtime.nudge()
@@ -335,7 +335,7 @@ async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_d
     assert (answer["text"], answer["turn_id"]) == ("Cancelled.", str(turn.parent_id))
     await stage.check()
     long_ago = two.queued_at - timedelta(hours=1)
-    await database_door(lambda: Turn.objects.update(ended_at=long_ago))()
+    await run_in_db_thread(lambda: Turn.objects.update(ended_at=long_ago))()
     assert (await stage.run("stop")).status == "completed", "nothing is active any more"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from governance import CancelSource
-from governance.doors import database_door
+from governance.db import run_in_db_thread
 from tests.turns.rows import Planted, said
 from tests.turns.sub_agents.stage import carriers, cast, child, ended, running, spawn
 from tests.turns.support import Stage, in_database, row
@@ -111,7 +111,7 @@ async def test_what_a_cancel_took_with_it_delivers_nothing(stage: Stage):
     await stage.cancel(turn_id)
     await stage.ended(turn_id)
 
-    assert await database_door(deliveries.carry_all)() == []
+    assert await run_in_db_thread(deliveries.carry_all)() == []
     later = await stage.run("later")
     [message] = await in_database(lambda: list(Message.objects.filter(turn=later, role="user")))
     assert [block["text"] for block in message.content] == ["later"]
@@ -125,7 +125,7 @@ async def test_nothing_begins_by_itself_for_a_sub_agent_that_was_cancelled(stage
     await stage.cancel(dug.pk)
     await ended(dug)
 
-    assert await database_door(deliveries.carry_all)() == []
+    assert await run_in_db_thread(deliveries.carry_all)() == []
     await stage.run("next")
     [request] = casting.requests["next"]
     report = request.messages[-1].texts[0].text
@@ -302,7 +302,7 @@ async def test_the_sweep_delivers_what_was_left_behind(stage: Stage, settings, p
     spawning(stage, **{REPORT: [[text("So it is.")]]})
     await stage.run()
     dug = await running("dig")
-    await database_door(endings.end_turn)(dug.pk, TurnEnding(status=TurnStatus.INTERRUPTED))
+    await run_in_db_thread(endings.end_turn)(dug.pk, TurnEnding(status=TurnStatus.INTERRUPTED))
 
     started = await stage.listener.until("turn_start", source="sub_agent")
     assert started["reports"][0]["status"] == "interrupted"

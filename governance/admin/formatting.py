@@ -1,0 +1,66 @@
+"""How the lists and pages of history write what they share: spans, moments, who ended something, and nothing."""
+
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
+
+from governance.core.calls import CallStatus
+from governance.durations import format_duration
+from governance.labels import cancel_reasons, cancel_sources, label_for, timeout_sources
+from governance.models import ToolCall
+from governance.recorder import UNWATCHED
+
+NOTHING = "—"
+NO_BREAK = "\u00a0"
+_TENTH = 100  # ms
+_BY_PEOPLE = ("user", "admin")
+
+
+def format_span(milliseconds: int | None) -> str:
+    """Return a span as people read it: tenths of seconds are enough from one second on, and it stays on one line."""
+    if milliseconds is None:
+        return NOTHING
+    shown = milliseconds if milliseconds < 1_000 else round(milliseconds / _TENTH) * _TENTH
+    return format_duration(shown).replace(" ", NO_BREAK)
+
+
+def format_time(at: datetime | None) -> str:
+    """Return a moment to the second, short: of this year without the year."""
+    if at is None:
+        return NOTHING
+    local = localtime(at)
+    day = "j M" if local.year == localtime(timezone.now()).year else "j M Y"
+    return f"{date_format(local, day)} {local:%H:%M:%S}".replace(" ", NO_BREAK)
+
+
+def format_source(timeout_source: str) -> str:
+    """Return in words where a limit came from."""
+    return label_for(timeout_source, timeout_sources())
+
+
+def call_status(call: ToolCall) -> str:
+    """Return a call's status in words; of one that was given up what is known of its end by now."""
+    status: str = call.get_status_display()
+    if call.status != CallStatus.ABANDONED or not call.late_kind:
+        return status
+    return (
+        _("given up, end not seen")
+        if call.late_kind == UNWATCHED
+        else _("given up, has ended since")
+    )
+
+
+def format_actor(row: Any) -> str:
+    """Return in words who or what ended a row; the means only where a person had several."""
+    reason: str = row.ended_by_reason
+    if not reason:
+        return NOTHING
+    if reason not in _BY_PEOPLE:
+        return label_for(reason, cancel_reasons())
+    who = row.ended_by_name or label_for(reason, cancel_reasons())
+    means = label_for(row.ended_by_source, cancel_sources())
+    return ", ".join(part for part in (who, means) if part)

@@ -1,0 +1,195 @@
+"""Keeps the questions that people are asked about calls, and their one decision each (D4; sync ORM).
+
+The functions are for code that is inside its own transaction already: a question and the status of its call change
+together. A question is decided by compare-and-set, so that of two people, an expiry and a cancel one wins.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from governance import recorder
+from governance.core.approvals import Decision, Verdict
+from governance.core.live_call import LiveCall
+from governance.core.policy import ApprovalRule
+from governance.db_clock import database_now
+from governance.models import Approval
+from governance.sanitize import sanitize_json, sanitize_text
+
+INTERRUPTED = "interrupted"
+REASON_LENGTH = 500
+_NAME_LENGTH = 128
+_HOST_LENGTH = 253
+
+# The row of a question, for the types of those who may read it but not import the models.
+ApprovalRow = Approval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HumanDecision:
+    """What a person says to a question; `remember` = it holds for the whole scope."""
+
+    verdict: Verdict
+    by: AbstractBaseUser | None
+    reason: str = ""
+    remember: bool = False
+
+
+def open_question(call: LiveCall, *, group: str) -> Approval | None:
+    """Store the question of a call that waits to start, and its new status; None if the call was closed meanwhile."""
+    if (question := call.question) is None or not recorder.record_question(
+        group=group, call_id=call.id
+    ):
+        return None
+    at = database_now()
+    return Approval.objects.create(
+        group=group,
+        call_id=call.id,
+        scope=call.call.scope,
+        tool_name=sanitize_text(call.call.tool_name, limit=_NAME_LENGTH),
+        input=sanitize_json(dict(call.call.input)),
+        definition=question.definition,
+        host=sanitize_text(question.host, limit=_HOST_LENGTH),
+        rule=question.rule,
+        requested_at=at,
+        expires_at=None if question.timeout is None else at + timedelta(seconds=question.timeout),
+    )
+
+
+def grant_for(call: LiveCall) -> Approval | None:
+    """Return the earlier decision that lets this call through: of its tool as it is now, in its scope."""
+    if call.question is None or call.question.rule is not ApprovalRule.ONCE_PER_CONVERSATION:
+        return None
+    return Approval.objects.filter(
+        scope=call.call.scope,
+        tool_name=call.call.tool_name,
+        definition=call.question.definition,
+        host__in={"", call.question.host},
+        decision=Verdict.APPROVED,
+        remember=True,
+    ).first()
+
+
+def has_allowed(host: str, *, scopes: Collection[str]) -> bool:
+    """Whether a person has allowed a host for the whole of one of these scopes."""
+    remembered = Approval.objects.filter(decision=Verdict.APPROVED, remember=True)
+    return remembered.filter(scope__in=scopes, host=host[:_HOST_LENGTH]).exists()
+
+
+def decide(question: Approval, decision: HumanDecision) -> bool:
+    """Store a person's decision, and let an approved call go on; False if the question was decided before (D4)."""
+    remember = decision.remember and question.rule == ApprovalRule.ONCE_PER_CONVERSATION
+    decided = _compare_and_set(question, **_decision_fields(decision), remember=remember)
+    if decided and decision.verdict is Verdict.APPROVED:
+        recorder.record_approval(group=question.group, call_id=question.call_id)
+    return decided
+
+
+def close_question(question: Approval, verdict: Verdict) -> bool:
+    """Note that nobody has decided; False if somebody did."""
+    return _compare_and_set(question, decision=verdict, decided_at=database_now())
+
+
+def record_late_denial(question: Approval, decision: HumanDecision) -> None:
+    """Keep that a person said no to a question that had expired: it changes nothing, and it was said (89)."""
+    same_call = Approval.objects.filter(group=question.group, call_id=question.call_id)
+    if same_call.filter(is_late=True).exists():
+        return
+    late = Approval.objects.get(pk=question.pk)
+    late.pk = None
+    late.is_late = True
+    for name, value in _decision_fields(decision).items():
+        setattr(late, name, value)
+    late.save(force_insert=True)
+
+
+def close_open_questions(*, group: str, decision: str) -> None:
+    """Close the questions of a group that nobody will answer any more."""
+    _open().filter(group=group).update(decision=decision, decided_at=database_now())
+
+
+def open_alike(question: Approval) -> list[Approval]:
+    """Return the open questions of the same group that a decision for the whole scope covers too: none that expired."""
+    in_time = Q(expires_at=None) | Q(expires_at__gt=Now())
+    alike = _open().filter(
+        in_time,
+        group=question.group,
+        scope=question.scope,
+        tool_name=question.tool_name,
+        definition=question.definition,
+        host=question.host,
+        rule=ApprovalRule.ONCE_PER_CONVERSATION,
+    )
+    return list(alike.exclude(pk=question.pk).order_by("pk"))
+
+
+def find_question(question: str) -> Approval | None:
+    """Return a question by its id; None if there is none."""
+    return Approval.objects.filter(pk=int(question)).first() if question else None
+
+
+def latest_question(*, group: str, call_id: str) -> Approval | None:
+    """Return the last question about a call, open or decided; None if nobody was asked."""
+    questions = Approval.objects.filter(group=group, call_id=call_id, is_late=False)
+    return questions.order_by("-pk").first()
+
+
+def latest_by_call(groups: Iterable[str]) -> dict[tuple[str, str], Approval]:
+    """Return the last question about each call of these groups that was asked about, in one query."""
+    rows = Approval.objects.filter(group__in=list(groups), is_late=False).order_by("pk")
+    return {(row.group, row.call_id): row for row in rows}
+
+
+def open_questions(groups: Iterable[str]) -> list[Approval]:
+    """Return the questions of these groups that nobody has decided yet, oldest first."""
+    # Sorted by what no index has: in the order of one SQLite would look at every question that there ever was.
+    return list(_open().filter(group__in=list(groups)).order_by("requested_at", "pk"))
+
+
+def questions_of_group(group: str) -> list[Approval]:
+    """Return every question of a group, late denials too, oldest first."""
+    return list(Approval.objects.filter(group=group).order_by("pk"))
+
+
+def decisions_on(questions: Iterable[str]) -> list[Decision]:
+    """Return the decisions on these questions that have been taken."""
+    rows = Approval.objects.filter(pk__in=[int(pk) for pk in questions]).exclude(decision="")
+    return [decision_of(row) for row in rows]
+
+
+def decision_of(row: Approval) -> Decision:
+    """Return the decision on a question as a value."""
+    known = row.decision in tuple(Verdict)
+    return Decision(
+        verdict=Verdict(row.decision) if known else Verdict.CANCELLED,
+        by=row.by_name,
+        reason=row.reason,
+        remember=row.remember,
+        question=str(row.pk),
+    )
+
+
+def _open() -> QuerySet[Approval]:
+    return Approval.objects.filter(decision="")
+
+
+def _compare_and_set(question: Approval, **fields: Any) -> bool:
+    """The compare-and-set: of all who decide, one changes a row."""
+    changed = _open().filter(pk=question.pk).update(**fields)
+    question.refresh_from_db()
+    return changed == 1
+
+
+def _decision_fields(decision: HumanDecision) -> dict[str, Any]:
+    return {
+        "decision": decision.verdict.value,
+        "decided_at": database_now(),
+        "by": decision.by,
+        "by_name": decision.by.get_username()[:150] if decision.by else "",
+        "reason": sanitize_text(decision.reason, limit=REASON_LENGTH),
+    }

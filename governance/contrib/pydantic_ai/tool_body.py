@@ -1,0 +1,158 @@
+"""The bodies of an agent's calls: what runs for each, and what pydantic-ai is handed at its end."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pydantic_core
+from pydantic_ai import RunContext, exceptions
+from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
+from pydantic_ai.toolsets.function import FunctionToolsetTool
+
+from governance import (
+    CallStatus,
+    Isolation,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolFailed,
+    ToolOutcome,
+    ToolRegistry,
+    make_tool,
+)
+from governance.contrib.execution import with_body
+
+# What pydantic-ai itself makes something of: a retry, a deferral, the end of the run.
+_OWN_EXCEPTIONS = (
+    exceptions.AgentRunError,
+    exceptions.ApprovalRequired,
+    exceptions.CallDeferred,
+    exceptions.ModelRetry,
+    exceptions.ToolFailed,
+    exceptions.ToolFailedError,
+    exceptions.ToolRetryError,
+    exceptions.UserError,
+)
+shown_part: ContextVar[ToolCallPart | None] = ContextVar(
+    "the call as the model wrote it", default=None
+)
+
+
+class ToolBody:
+    """What one call runs: a function of pydantic-ai's own toolset where it runs best, all else as its toolset does."""
+
+    def __init__(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[Any],
+        tool: ToolsetTool[Any],
+        *,
+        toolset: AbstractToolset[Any],
+    ) -> None:
+        self._name, self._arguments, self._ctx, self._tool = name, tool_args, ctx, tool
+        self._toolset = toolset
+        self._timeout = tool.tool_def.timeout
+        self._schema: Any = None
+        self._run: Callable[..., Any] = self._call_toolset
+        if type(toolset).call_tool is FunctionToolset.call_tool:
+            assert isinstance(toolset, FunctionToolset)  # noqa: S101 - whose method it is
+            assert isinstance(tool, FunctionToolsetTool)  # noqa: S101 - made by it
+            self._schema = toolset.tools[tool.original_name or name].function_schema
+            self._run = self._call_function if tool.is_async else self._call_in_thread
+            self._timeout = toolset.timeout if self._timeout is None else self._timeout
+        self._loop = asyncio.get_running_loop()
+
+    def as_tool(self, name: str, *, registry: ToolRegistry) -> Tool:
+        """Return the call's tool: what it declares, with this body."""
+        tool = self._declared(name, registry=registry)
+        if tool.timeout is None and self._timeout is not None:
+            tool = replace(tool, timeout=self._timeout)
+        if tool.isolation is not Isolation.PROCESS:
+            return with_body(replace(tool, render=_render), self._run)
+        if self._schema.takes_ctx:
+            raise exceptions.UserError(
+                f"The tool {name!r} cannot run in a process: a RunContext does not cross into it."
+            )
+        return tool
+
+    def _declared(self, name: str, *, registry: ToolRegistry) -> Tool:
+        function = self._schema.function if self._schema else self._call_toolset
+        for known in (name, self._name):
+            if known in registry and registry.get(known).function is function:
+                return registry.get(known)
+        limits = (self._tool.tool_def.metadata or {}).get("governance", {})
+        if self._run is self._call_function and not inspect.iscoroutinefunction(function):
+            function = self._call_function  # an object that is called as a coroutine function
+        return make_tool(function, name=name, raw_schema={}, **limits)
+
+    async def _call_toolset(self, _: ToolContext) -> Any:
+        with _passing_on():
+            return await self._toolset.call_tool(self._name, self._arguments, self._ctx, self._tool)
+
+    async def _call_function(self, _: ToolContext) -> Any:
+        """Call it without its toolset, whose own timeout would come in between."""
+        with _passing_on():
+            return await self._schema.call(self._arguments, self._ctx)
+
+    def _call_in_thread(self, _: ToolContext) -> Any:
+        """Call it in this thread, which is the call's own and not one of a pool (T7)."""
+        named = dict(self._arguments)
+        given = [self._ctx] if self._schema.takes_ctx else []
+        given += [named.pop(name) for name in self._schema.positional_fields]
+        given += named.pop(self._schema.var_positional_field, ())
+        with _passing_on():
+            value = self._schema.function(*given, **named)
+            if inspect.isawaitable(value):
+                value = asyncio.run_coroutine_threadsafe(_awaited(value), self._loop).result()
+            return value
+
+
+def call_of(name: str, tool_args: dict[str, Any], ctx: RunContext[Any], *, scope: str) -> ToolCall:
+    """The call for the record; one that was approved is another one than the one that asked for it."""
+    call_id = ctx.tool_call_id or uuid4().hex
+    part = shown_part.get()
+    meta = None
+    if part is not None and part.tool_call_id == call_id:
+        name, meta = part.tool_name, part.args_as_dict().get("_meta")
+    given = pydantic_core.to_jsonable_python(tool_args, fallback=str, bytes_mode="base64")
+    return ToolCall(
+        id=f"{call_id}-approved" if ctx.tool_call_approved else call_id,
+        tool_name=name,
+        input=given if meta is None else {**given, "_meta": meta},
+        scope=scope,
+    )
+
+
+@contextmanager
+def _passing_on() -> Iterator[None]:
+    """Let what pydantic-ai raises pass through the executor, as the failure that it is on record."""
+    try:
+        yield
+    except _OWN_EXCEPTIONS as error:
+        raise ToolFailed(getattr(error, "message", "") or type(error).__name__) from error
+
+
+def handed_over(outcome: ToolOutcome) -> Any:
+    if outcome.status is CallStatus.SUCCEEDED:
+        return outcome.result if isinstance(outcome.value, str) else outcome.value
+    cause = outcome.error.__cause__ if isinstance(outcome.error, ToolFailed) else None
+    if isinstance(cause, _OWN_EXCEPTIONS):
+        raise cause
+    raise exceptions.ToolFailed(outcome.result)
+
+
+def _render(value: Any) -> str:
+    """The text that the model reads of a value, which pydantic-ai makes."""
+    content = value.return_value if isinstance(value, ToolReturn) else value
+    return ToolReturnPart(tool_name="", content=content, tool_call_id="").model_response_str()
+
+
+async def _awaited(value: Any) -> Any:
+    return await value

@@ -1,0 +1,84 @@
+"""Bodies that go on although nobody waits for them any more: owned, counted, and heard when they end (T11, B4)."""
+
+import asyncio
+import logging
+from typing import Any
+
+from governance.core import outcomes
+from governance.core.exceptions import MayStillRun
+from governance.core.live_call import LiveCall
+from governance.core.ports import Observer
+
+logger = logging.getLogger(__name__)
+
+
+class AbandonedBodies:
+    """The bodies of one executor that outlive their calls; `len` is how many there are now."""
+
+    def __init__(self, *, result_limit: int) -> None:
+        self._result_limit = result_limit
+        self._bodies: set[asyncio.Task[Any]] = set()
+        self._settlements: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def add(self, body: asyncio.Task[Any]) -> None:
+        """Keep the body until it has ended, and look at its exception then."""
+        if body.done():
+            self._discard(body)
+        else:
+            self._bodies.add(body)
+            body.add_done_callback(self._discard)
+
+    def watch_settlement(self, live: LiveCall, body: asyncio.Task[Any], observer: Observer) -> None:
+        """Record what the body does in the end, in a task of our own."""
+        task = asyncio.create_task(
+            self._settle_late(live, body, observer),
+            name=f"late settlement of tool call {live.call.id}",
+        )
+        self._settlements.add(task)
+        task.add_done_callback(self._settlements.discard)
+
+    async def aclose(self, *, timeout: float) -> None:
+        """Stop listening; the bodies go on."""
+        for task in self._settlements:
+            task.cancel()
+        if self._settlements:
+            await asyncio.wait(self._settlements, timeout=timeout)
+
+    async def _settle_late(
+        self, live: LiveCall, body: asyncio.Task[Any], observer: Observer
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        ended_at = loop.time()
+        work = await _wait_for_work(body)
+        if work is None:
+            return
+        late = outcomes.late(work, after=loop.time() - ended_at, result_limit=self._result_limit)
+        logger.info(
+            "A tool call settled late", extra={**outcomes.log_fields(live), "kind": late.kind}
+        )
+        try:
+            await observer.call_settled_late(live, late)
+        except Exception:
+            logger.exception(
+                "A late settlement could not be recorded", extra=outcomes.log_fields(live)
+            )
+
+    def _discard(self, body: asyncio.Task[Any]) -> None:
+        self._bodies.discard(body)
+        if not body.cancelled():
+            body.exception()
+
+
+async def _wait_for_work(body: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
+    """Wait for what a body, or its work elsewhere, comes to; None if that is not heard."""
+    await asyncio.wait({body})
+    error = None if body.cancelled() else body.exception()
+    if not isinstance(error, MayStillRun):
+        return body
+    if error.answer is None:
+        return None
+    await asyncio.wait({error.answer})
+    return None if error.answer.cancelled() else error.answer

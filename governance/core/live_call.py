@@ -1,0 +1,99 @@
+"""A tool call while it is governed: its status, and the one decision why it ends."""
+
+from governance.core.approvals import CallApproval, Decision, Question
+from governance.core.bodies import Body
+from governance.core.call_limits import CallLimits
+from governance.core.call_progress import CallProgress
+from governance.core.calls import CallStatus, Progress, ToolCall, check_transition
+from governance.core.cancellation import Cancellation, CancellationToken
+from governance.core.endings import Ending
+from governance.core.limiter import Obstacle
+from governance.core.policy import TimeoutSource
+from governance.core.promises import Promise
+from governance.core.tools import Tool
+
+
+class LiveCall:
+    """One governed call from proposal to outcome. Made by `ToolExecutor.prepare`; lives on one event loop.
+
+    `own_tool` is run instead of the registered one. `queued` is how many seconds the call has waited for a slot,
+    `waits_for` what it waits for now. `cancel` may be called from any thread.
+    """
+
+    def __init__(
+        self, call: ToolCall, *, token: CancellationToken, own_tool: Tool | None = None
+    ) -> None:
+        self.call = call
+        self.token = token
+        self.own_tool = own_tool
+        self.tool: Tool | None = own_tool
+        self.status = CallStatus.PENDING
+        self.queued = 0.0
+        self.waits_for: Obstacle | None = None
+        self.ending: Promise[Ending] = Promise()
+        self.limits = CallLimits(self.ending)
+        self.progress = CallProgress(self.limits, self.ending)
+        self.approval = CallApproval()
+        self.body: Body | None = None
+
+    @property
+    def id(self) -> str:
+        """The model's id of the call."""
+        return self.call.id
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of running so far; 0.0 before the start."""
+        return self.limits.elapsed
+
+    @property
+    def timeout(self) -> float | None:
+        """The total limit in force, in seconds."""
+        return self.limits.timeout
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """The idle limit in force, in seconds."""
+        return self.limits.idle_timeout
+
+    @property
+    def timeout_source(self) -> TimeoutSource | None:
+        """Where the total limit comes from."""
+        return self.limits.timeout_source
+
+    @property
+    def last_progress(self) -> Progress | None:
+        """What the tool has reported last."""
+        return self.progress.last
+
+    @property
+    def partial_output(self) -> str:
+        """What the tool has reported as output so far, its middle left out if it is long."""
+        return self.progress.output
+
+    @property
+    def question(self) -> Question | None:
+        """What a person is, or was, asked about the call."""
+        return self.approval.question
+
+    @property
+    def ended_by(self) -> Cancellation | None:
+        """The request that ended or is ending the call."""
+        return self.token.cancellation
+
+    def change_status(self, status: CallStatus) -> None:
+        """Go to another status. Raise `IllegalTransition` if it may not follow."""
+        check_transition(self.status, status)
+        self.status = status
+        if status.is_terminal:
+            self.progress.close()
+
+    def cancel(self, cancellation: Cancellation) -> bool:
+        """Ask the call to stop (C3). Return False if it was asked before or has ended."""
+        has_ended = self.status.is_terminal or self.ending.done()
+        return not has_ended and self.token.cancel(cancellation)
+
+    def answer(self, decision: Decision) -> None:
+        """Pass a person's decision on to the open question of the call; one that is late or about another is ignored."""
+        if self.question is not None:
+            self.question.answer(decision)

@@ -1,0 +1,133 @@
+"""Choices in words: what people read in the admin where rows and the wire have short names.
+
+They are callables, so that another name needs no migration; one without words is shown with spaces.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+
+from governance.core.calls import CallStatus, Disposition, ErrorType
+from governance.core.cancel_reasons import CancelReason, CancelSource
+from governance.core.deadline import Limit
+from governance.core.policy import ApprovalRule, TimeoutSource
+
+Choices = list[tuple[str, Any]]
+
+_CALL_STATUSES: Mapping[str, Any] = {
+    CallStatus.PENDING: _("waits to start"),
+    CallStatus.AWAITING_APPROVAL: _("waits for a decision"),
+    CallStatus.RUNNING: _("running"),
+    CallStatus.CANCELLING: _("is being ended"),
+    CallStatus.SUCCEEDED: _("succeeded"),
+    CallStatus.FAILED: _("failed"),
+    CallStatus.TIMED_OUT: _("timed out"),
+    CallStatus.CANCELLED: _("cancelled"),
+    CallStatus.DENIED: _("denied"),
+    CallStatus.EXPIRED: _("nobody answered"),
+    CallStatus.NOT_STARTED: _("not started"),
+    CallStatus.ABANDONED: _("given up, may still run"),
+    CallStatus.REPAIRED: _("lost, closed by a repair"),
+}
+_ERROR_TYPES: Mapping[str, Any] = {
+    ErrorType.TIMEOUT: _("time limit"),
+    ErrorType.EXECUTION_ERROR: _("the tool failed"),
+    ErrorType.INVALID_INPUT: _("arguments not accepted"),
+    ErrorType.UNKNOWN_TOOL: _("no such tool"),
+    ErrorType.DISABLED: _("switched off"),
+    ErrorType.QUEUE_FULL: _("too many calls at once"),
+    ErrorType.QUEUE_TIMEOUT: _("waited too long for its place"),
+    ErrorType.EXPIRED: _("nobody answered"),
+    ErrorType.NO_APPROVER: _("nobody could be asked"),
+}
+_DISPOSITIONS: Mapping[str, Any] = {
+    Disposition.SETTLED: _("settled: it has ended"),
+    Disposition.NOT_STARTED: _("not started: it never ran"),
+    Disposition.INDETERMINATE: _("indeterminate: it may still run, or may have been applied"),
+}
+_TIMEOUT_SOURCES: Mapping[str, Any] = {
+    TimeoutSource.HINT: _("asked for by the agent"),
+    TimeoutSource.ARGUMENT: _("the call’s own argument"),
+    TimeoutSource.OVERRIDE: _("admin, for this tool"),
+    TimeoutSource.TOOL: _("the tool’s own"),
+    TimeoutSource.DEFAULT: _("admin, default"),
+    TimeoutSource.SETTING: _("this site’s setting"),
+    TimeoutSource.BUILT_IN: _("built in"),
+    TimeoutSource.MANUAL: _("set while it ran"),
+}
+_LIMITS: Mapping[str, Any] = {
+    Limit.TOTAL: _("the call’s limit"),
+    Limit.IDLE: _("the call’s idle limit"),
+    Limit.TURN: _("the turn’s limit"),
+    Limit.APPROVAL: _("the time to decide"),
+}
+_SOURCES: Mapping[str, Any] = {
+    CancelSource.BUTTON: _("by button"),
+    CancelSource.TYPED: _("typed"),
+    CancelSource.VOICE: _("spoken"),
+    CancelSource.API: _("by API"),
+    CancelSource.ADMIN: _("in the admin"),
+    CancelSource.POLICY: _("by a rule"),
+}
+_RULES: Mapping[str, Any] = {
+    ApprovalRule.NEVER: _("never"),
+    ApprovalRule.ONCE_PER_CONVERSATION: _("once per conversation"),
+    ApprovalRule.ALWAYS: _("always"),
+}
+_DECISIONS: Mapping[str, Any] = {"expired": _("nobody answered")}
+
+
+def choices(names: Iterable[str], words: Mapping[str, Any]) -> Choices:
+    """Return names with their words, in the order of the names."""
+    return [(str(name), words.get(name, str(name).replace("_", " "))) for name in names]
+
+
+def call_statuses() -> Choices:
+    """Return where a call may be."""
+    return choices(CallStatus, _CALL_STATUSES)
+
+
+def error_types() -> Choices:
+    """Return why a call may have no good result."""
+    return choices(ErrorType, _ERROR_TYPES)
+
+
+def dispositions() -> Choices:
+    """Return what may be known of the work."""
+    return choices(Disposition, _DISPOSITIONS)
+
+
+def timeout_sources() -> Choices:
+    """Return where a limit may have come from."""
+    return choices(TimeoutSource, _TIMEOUT_SOURCES)
+
+
+def limits() -> Choices:
+    """Return which limit may have run out."""
+    return choices(Limit, _LIMITS)
+
+
+def cancel_reasons() -> Choices:
+    """Return why something may have been ended."""
+    return [(reason.value, _(reason.row.label)) for reason in CancelReason]
+
+
+def cancel_sources() -> Choices:
+    """Return by what means that may have been asked for."""
+    return choices(CancelSource, _SOURCES)
+
+
+def approval_rules() -> Choices:
+    """Return whether a person must let calls through."""
+    return choices(ApprovalRule, _RULES)
+
+
+def decisions() -> Choices:
+    """Return what may become of a question."""
+    return choices(("approved", "denied", "expired", "cancelled", "interrupted"), _DECISIONS)
+
+
+def label_for(name: str, known: Choices) -> str:
+    """Return one name in words; an unknown one as it is."""
+    return str(dict(known).get(name, name))

@@ -1,0 +1,190 @@
+"""What passes between us and one server: late answers are counted and dropped, a flood ends the connection."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, Tool
+from mcp.types.methods import validate_server_result
+
+from governance.mcp.request_state import RequestState, RequestStates, current_request
+from governance.mcp.specs import McpTiming
+
+Streams = tuple[Any, Any]  # the SDK's ReadStream and WriteStream, which it does not export
+_REMEMBERED = 1_000
+_LONGEST_NAME = 200
+
+
+class MessageFilter:
+    """Watches the messages of one connection. `late_answers` counts answers to requests that were given up.
+
+    A tool that does not follow the protocol, of which the SDK would take the whole list amiss, is taken out of the list
+    and named in `invalid_tools`, once `protocol_version` is known.
+
+    `on_flood` is called once, with a clause, when the server sends more than it may; nothing is read from then on.
+    """
+
+    def __init__(
+        self,
+        *,
+        timing: McpTiming,
+        request_states: RequestStates,
+        on_flood: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.late_answers = 0
+        self._timing = timing
+        self._request_states = request_states
+        self._on_flood = on_flood
+        self._clock = clock
+        self._allowance = float(timing.most_messages)
+        self._counted_at = clock()
+        self._given_up: dict[str, RequestState | None] = {}
+        self._lists: set[Any] = set()  # the ids of requests for the tools
+        self.protocol_version = ""
+        self.invalid_tools: dict[str, None] = {}
+
+    def sent(self, item: SessionMessage) -> None:
+        """Note whose call the message is, or which request is given up, if it says so."""
+        message = item.message
+        request_state = current_request.get()
+        if request_state and isinstance(message, JSONRPCRequest) and message.method == "tools/call":
+            self._request_states[message.id] = request_state
+        if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
+            self._lists.add(message.id)
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._given_up[str((message.params or {}).get("requestId"))] = request_state
+            if len(self._given_up) > _REMEMBERED:
+                self._forget(next(iter(self._given_up)))
+
+    def close(self) -> None:
+        """Say that no answer will come any more to what was given up."""
+        for request_id in list(self._given_up):
+            self._forget(request_id)
+
+    def received(self, item: SessionMessage | Exception) -> bool:
+        """Count the message; return whether anybody wants it. Raise `anyio.ClosedResourceError` at a flood."""
+        self._count()
+        if isinstance(item, Exception):
+            return True
+        message = item.message
+        if (
+            isinstance(message, JSONRPCResponse | JSONRPCError)
+            and str(message.id) in self._given_up
+        ):
+            request_state = self._given_up[str(message.id)]
+            if request_state and isinstance(message, JSONRPCResponse):  # an error proves no end
+                request_state.late_answer.set_result(message.result)
+            self._forget(str(message.id))
+            self.late_answers += 1
+            return False
+        if isinstance(message, JSONRPCResponse) and message.id in self._lists:
+            self._lists.discard(message.id)
+            self._drop_invalid_tools(message.result)
+        return True
+
+    def _forget(self, request_id: str) -> None:
+        if request_state := self._given_up.pop(request_id):
+            request_state.late_answer.cancel()  # unless it has come
+
+    def _drop_invalid_tools(self, result: dict[str, Any]) -> None:
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            return
+        kept = []
+        for tool in tools:
+            if self._is_valid_tool(tool, result):
+                kept.append(tool)
+            else:
+                self.invalid_tools[_name(tool)] = None
+        result["tools"] = kept
+
+    def _is_valid_tool(self, tool: Any, result: dict[str, Any]) -> bool:
+        try:
+            page = {**result, "tools": [tool]}
+            validate_server_result("tools/list", self.protocol_version, page)
+            Tool.model_validate(tool, by_name=False)
+        except (ValueError, KeyError):
+            return False
+        return True
+
+    def _count(self) -> None:
+        now = self._clock()
+        earned = (now - self._counted_at) * self._timing.messages_per_second
+        self._counted_at = now
+        self._allowance = min(self._allowance + earned, float(self._timing.most_messages)) - 1
+        if self._allowance < 0:
+            self._on_flood("it sent more messages than can be read")
+            raise anyio.ClosedResourceError
+
+
+def _name(tool: Any) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name[:_LONGEST_NAME] if isinstance(name, str) and name else "a tool without a name"
+
+
+@asynccontextmanager
+async def filtered(
+    transport: AbstractAsyncContextManager[Streams], message_filter: MessageFilter
+) -> AsyncIterator[Streams]:
+    """Open the transport with `message_filter` looking at every message."""
+    async with transport as (readable, writable):
+        yield _Incoming(readable, message_filter), _Outgoing(writable, message_filter)
+
+
+class _Stream:
+    def __init__(self, stream: Any, message_filter: MessageFilter) -> None:
+        self._stream = stream
+        self._filter = message_filter
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        ended: bool | None = await self._stream.__aexit__(kind, error, trace)
+        return ended
+
+
+class _Incoming(_Stream):
+    @property
+    def last_context(self) -> Any:
+        """The context of the last message, where the transport keeps one."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        while True:
+            item: SessionMessage | Exception = await self._stream.receive()
+            if self._filter.received(item):
+                return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class _Outgoing(_Stream):
+    async def send(self, item: SessionMessage, /) -> None:
+        self._filter.sent(item)
+        await self._stream.send(item)
+
+
+__all__ = ["MessageFilter", "Streams", "Transport", "filtered"]

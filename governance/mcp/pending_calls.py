@@ -1,0 +1,143 @@
+"""The calls of one session that wait for an answer: each in a task of its own, its caller at a future."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mcp import Client, types
+from mcp.shared.exceptions import MCPError
+
+from governance.core.calls import Progress
+from governance.core.exceptions import MayStillRun, ToolFailed
+from governance.mcp.error_messages import explain
+from governance.mcp.errors import RequestNotSent, ResponseLost, ServerUnavailable
+from governance.mcp.request_state import RequestState, current_request
+from governance.mcp.results import failure_of, render
+
+logger = logging.getLogger(__name__)
+
+_NO_LIMIT = 1e9  # seconds: how long a tool may take is the executor's business
+_REPORT_LENGTH = 500
+_LAST_WORDS = 1.0
+_WORDLESS = "Server returned an error response"  # the SDK's own words for a status
+
+Report = Callable[[Progress], None]
+
+
+class PendingCalls:
+    """Asks the server, and lets go of callers at once. `ended` is resolved with a clause when the session is over."""
+
+    def __init__(self, server_name: str, *, ended: "asyncio.Future[str]") -> None:
+        self._server_name = server_name
+        self._ended = ended
+        self._answers: dict[asyncio.Task[None], asyncio.Future[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @property
+    def running(self) -> "set[asyncio.Task[None]]":
+        """The tasks that wait for answers."""
+        return set(self._answers)
+
+    async def send(
+        self, client: Client, tool_name: str, arguments: Mapping[str, Any], *, report: Report
+    ) -> str:
+        """Return what the tool answers. When cancelled, the server is told, but not waited for.
+
+        Raises:
+            MayStillRun: it was cancelled; whether the tool stops is the server's affair.
+            RequestNotSent: it was cancelled, or the session ended, before the server could hear of the call.
+            ServerUnavailable: the session ended before the answer came.
+            ResponseLost: what came is no answer, or an error that does not say whether the tool ran.
+            ToolFailed: the tool answered with an error, or the server refused the call.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str] = loop.create_future()
+        request_state = RequestState()
+        asking = loop.create_task(
+            self._send(client, answer, tool_name, dict(arguments), report, request_state),
+            name=f"asking MCP server {self._server_name} for {tool_name}",
+        )
+        self._answers[asking] = answer
+        asking.add_done_callback(self._forget)
+        try:
+            return await answer
+        except (asyncio.CancelledError, ServerUnavailable) as error:
+            is_new = request_state.withdraw()
+            asking.cancel()  # the SDK tells the server
+            if is_new:
+                raise RequestNotSent(
+                    error.reason if isinstance(error, ServerUnavailable) else ""
+                ) from None
+            if isinstance(error, ServerUnavailable):
+                raise
+            words = f"The MCP server {self._server_name!r} was told to stop."
+            raise MayStillRun(words, answer=request_state.late_answer) from None
+
+    def fail(self, reason: str) -> None:
+        """Tell every caller that the session is over."""
+        for asking, answer in list(self._answers.items()):
+            _fail(answer, ServerUnavailable(reason))
+            asking.cancel()
+
+    async def finished(self, *, within: float) -> None:
+        """Wait for the tasks, of which nobody wants anything any more."""
+        if self._answers:
+            await asyncio.wait(set(self._answers), timeout=within)
+
+    async def _send(
+        self,
+        client: Client,
+        answer: "asyncio.Future[str]",
+        tool_name: str,
+        arguments: dict[str, Any],
+        report: Report,
+        request_state: RequestState,
+    ) -> None:
+        current_request.set(request_state)
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            if not answer.done():
+                text = (message or "")[:_REPORT_LENGTH]
+                report(Progress(message=text, progress=progress, total=total))
+
+        try:
+            result = await client.call_tool(
+                tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
+            )
+            text = render(result)
+        except MCPError as error:
+            if request_state.failure:
+                _fail(answer, self._lost(request_state))
+                return
+            if error.code == types.CONNECTION_CLOSED:
+                # The session may be ending: then its own reason is the better answer.
+                await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
+            is_wordless = error.code == types.INTERNAL_ERROR and error.message == _WORDLESS
+            status = request_state.status if is_wordless else None
+            _fail(answer, failure_of(self._server_name, error, status=status))
+        except ToolFailed as error:
+            _fail(answer, error)
+        except Exception as error:
+            logger.debug("An MCP answer is of no use", exc_info=True)
+            _fail(answer, ResponseLost(f"The MCP server {self._server_name!r}: {explain(error)}."))
+        else:
+            if not answer.done():
+                answer.set_result(text)
+
+    def _lost(self, request_state: RequestState) -> Exception:
+        if not request_state.is_sent:
+            return ServerUnavailable(request_state.failure)
+        return ResponseLost(f"The MCP server {self._server_name!r}: {request_state.failure}.")
+
+    def _forget(self, asking: "asyncio.Task[None]") -> None:
+        _fail(self._answers.pop(asking), ServerUnavailable("the question was withdrawn"))
+        if not asking.cancelled():
+            asking.exception()
+
+
+def _fail(answer: "asyncio.Future[str]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

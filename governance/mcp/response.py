@@ -1,0 +1,103 @@
+"""The body of one HTTP answer of an MCP server: bounded, and ended for the reader when its request is given up."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+
+_READ_AHEAD = 8
+_CANCELLED = (
+    -32800
+)  # the code that language servers use for it; nobody waits for this answer any more
+
+
+class ResponseStream(httpx2.AsyncByteStream):
+    """Passes the body on. `on_close` is called when nobody reads it any more.
+
+    Where `on_break` is set, a document that breaks off ends with an answer of our own in place of the exception. A single document may have `longest` bytes; a stream of events may go on, its events are bounded by its reader.
+    """
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        *,
+        longest: int,
+        request_id: Any,
+        on_close: Callable[[], object],
+    ) -> None:
+        content_type = response.headers.get("content-type", "")
+        self.is_stream = content_type.lower().startswith("text/event-stream")
+        self._response = response
+        self._longest = longest
+        self._request_id = request_id
+        self._on_close = on_close
+        self.on_break: Callable[[Exception], object] | None = None
+        self._pieces: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_READ_AHEAD)
+        self._copying: asyncio.Task[None] | None = None
+
+    def abort(self) -> None:
+        """End it with an answer of our own: older servers send none, and leave it open for ever."""
+        if self._copying is not None:
+            self._copying.cancel()
+        while not self._pieces.empty():
+            self._pieces.get_nowait()
+        error = last_event if self.is_stream else last_document
+        self._pieces.put_nowait(error(self._request_id))
+        self._pieces.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces as they come."""
+        self._copying = asyncio.create_task(self._copy(), name="reading an MCP answer")
+        try:
+            while (item := await self._pieces.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            self._copying.cancel()
+
+    async def aclose(self) -> None:
+        """Close the connection, or give it back."""
+        self._on_close()
+        if self._copying is not None:
+            self._copying.cancel()
+            await asyncio.wait({self._copying})
+        await self._response.aclose()
+
+    async def _copy(self) -> None:
+        """Read in a task of its own, so that giving up never has to break into a read."""
+        size = 0
+        try:
+            async for piece in self._stream:
+                size += len(piece)
+                if size > self._longest and not self.is_stream:
+                    raise httpx2.ReadError("The answer is too long.")
+                await self._pieces.put(piece)
+        except httpx2.TransportError as error:
+            if self.on_break is None or self.is_stream:  # of a stream, the SDK notes the end itself
+                await self._pieces.put(error)
+                return
+            self.on_break(error)
+            await self._pieces.put(last_document(self._request_id))
+            await self._pieces.put(None)
+        else:
+            await self._pieces.put(None)
+
+    @property
+    def _stream(self) -> httpx2.AsyncByteStream:
+        stream = self._response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - for the type checker
+        return stream
+
+
+def last_event(request_id: Any) -> bytes:
+    """Return what a reader of events is given in place of an answer that nobody waits for any more."""
+    return b"\n\nevent: message\ndata: " + last_document(request_id) + b"\n\n"
+
+
+def last_document(request_id: Any) -> bytes:
+    """Return the same for a reader of one document; after the beginning of another one it makes no sense either."""
+    error = {"code": _CANCELLED, "message": "cancelled"}
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()

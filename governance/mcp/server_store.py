@@ -1,0 +1,123 @@
+"""MCP servers as rows: read as values, and written to with how the servers do."""
+
+import asyncio
+import logging
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from django.utils import timezone
+
+from governance.core.tools import estimated_tokens
+from governance.db import run_in_db_thread
+from governance.durations import to_seconds
+from governance.mcp.specs import FoundTool, ServerSpec, Transport
+from governance.models import McpServer
+from governance.sanitize import sanitize_text
+
+logger = logging.getLogger(__name__)
+
+_LONGEST = 500
+
+
+def read_specs() -> list[ServerSpec]:
+    """Return the servers that are switched on, in one query; a row that makes no sense is left out."""
+    rows = McpServer.objects.filter(enabled=True)
+    return [spec for row in rows if (spec := readable_spec(row)) is not None]
+
+
+def readable_spec(row: McpServer) -> ServerSpec | None:
+    """Return the row as a value; None if it makes no sense."""
+    try:
+        return spec_of(row)
+    except (ValueError, TypeError, AttributeError):  # written past the checks of the model
+        logger.warning("The row of an MCP server makes no sense", extra={"server": row.name})
+        return None
+
+
+def spec_of(row: McpServer) -> ServerSpec:
+    """Return the row as a value."""
+    return ServerSpec(
+        id=row.pk,
+        name=row.name,
+        transport=Transport(row.transport),
+        command=tuple(shlex.split(row.command)),
+        url=row.url,
+        headers=tuple(sorted(row.headers.items())),
+        environment=tuple(row.environment),
+        allowed_tools=frozenset(row.allowed_tools),
+        timeout=to_seconds(row.timeout_ms),
+        max_running=row.max_running,
+        prefix=row.prefix or f"{row.name}_",
+        allow_private=row.allow_private,
+        read_only_tools=_believed(row),
+    )
+
+
+def _believed(row: McpServer) -> frozenset[str] | None:
+    if not row.trusts_read_only:
+        return frozenset()
+    return None if row.read_only_tools is None else frozenset(row.read_only_tools)
+
+
+class RowHealth:
+    """Writes how the servers do into their rows: the last word of each, in a task of its own."""
+
+    def __init__(self) -> None:
+        self._pending: dict[int, dict[str, Any]] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    def connected(self, server_id: int, *, tools: Sequence[FoundTool], problem: str) -> None:
+        """Note that the server is well, and what it offers."""
+        found = [
+            {
+                "name": sanitize_text(tool.name, limit=_LONGEST),
+                "text": _first_line(tool),
+                "read_only": tool.is_read_only,
+                "tokens": 0
+                if tool.problem
+                else estimated_tokens(tool.name, tool.description, tool.input_schema),
+            }
+            for tool in tools
+        ]
+        error = sanitize_text(problem, limit=_LONGEST)
+        self._note(server_id, last_ok_at=timezone.now(), last_error=error, tools_found=found)
+
+    def failed(self, server_id: int, *, reason: str) -> None:
+        """Note that the server cannot be used."""
+        error = sanitize_text(reason, limit=_LONGEST)
+        self._note(server_id, last_error=error, last_error_at=timezone.now())
+
+    async def written(self) -> None:
+        """Wait until everything noted so far is in the database."""
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+
+    def _note(self, server_id: int, **values: Any) -> None:
+        self._pending.setdefault(server_id, {}).update(values)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write(), name="health of MCP servers")
+
+    async def _write(self) -> None:
+        while self._pending:
+            server_id = next(iter(self._pending))
+            values = self._pending.pop(server_id)
+            try:
+                await _update(server_id, values)
+            except Exception:
+                logger.exception("The health of an MCP server could not be written")
+
+
+@run_in_db_thread
+def _update(server_id: int, values: dict[str, Any]) -> None:
+    # Not `save`: what an administrator edits meanwhile stays, and nobody takes this for an edit.
+    McpServer.objects.filter(pk=server_id).update(**values)
+    if found := values.get("tools_found"):
+        marked = [tool["name"] for tool in found if tool["read_only"]]
+        undecided = McpServer.objects.filter(pk=server_id, read_only_tools__isnull=True)
+        undecided.filter(trusts_read_only=True).update(read_only_tools=marked)
+
+
+def _first_line(tool: FoundTool) -> str:
+    line = tool.description.strip().partition("\n")[0]
+    return sanitize_text(line, limit=_LONGEST)

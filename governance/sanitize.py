@@ -1,0 +1,27 @@
+"""Makes what models and tools produce fit for every database: no NUL, no lone surrogate, no NaN."""
+
+import math
+from typing import Any
+
+_REPLACEMENT = "\ufffd"
+
+
+def sanitize_text(text: str, *, limit: int | None = None) -> str:
+    """Return the text with what PostgreSQL refuses replaced, cut off at `limit` characters."""
+    clean = text.replace("\x00", _REPLACEMENT)
+    if not clean.isascii():
+        clean = clean.encode("utf-8", "replace").decode()
+    return clean if limit is None else clean[:limit]
+
+
+def sanitize_json(value: Any) -> Any:
+    """Return the JSON value with what PostgreSQL refuses replaced, at every depth."""
+    if isinstance(value, str):
+        return sanitize_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {sanitize_text(str(key)): sanitize_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitize_json(item) for item in value]
+    return value

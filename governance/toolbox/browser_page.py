@@ -1,0 +1,151 @@
+"""A page of the browser in a context of its own: no cookies, files or connections are shared with another one."""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from governance.core.exceptions import ToolFailed
+from governance.toolbox.browser_proxy import BrowserProxy
+from governance.toolbox.settings import SettingsSource
+from governance.toolbox.workspace import shown
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Dialog, Page
+
+_NOTES = 10
+_WORDS = 300
+_LONGEST = 20_000_000  # characters; what is read of it passes through this process
+_TOO_LONG = f'["", {_LONGEST + 1}]'  # so long that the browser could not even count
+_LOOK = """(() => {
+  const size = (page) => [...page.querySelectorAll("iframe, frame")].reduce(
+    (sum, frame) => sum + (frame.contentDocument ? size(frame.contentDocument) : 0),
+    page.documentElement ? page.documentElement.outerHTML.length : 0,
+  );
+  return JSON.stringify([document.title.slice(0, 300), size(document)]);
+})()"""
+
+
+class BrowserPage:
+    """One page. `notes` holds what it did that its text does not show, since they were taken last."""
+
+    def __init__(self, page: "Page", *, proxy: BrowserProxy) -> None:
+        self.page = page
+        self.proxy = proxy
+        self.used_at = asyncio.get_running_loop().time()
+        self._users = 0
+        self._notes: list[str] = []
+        self._chores: set[asyncio.Task[None]] = set()
+        context = page.context
+        context.on("page", self._refuse_window)
+        page.on("dialog", self._dismiss)
+        page.on("download", lambda _: self._note("The page offered a download; it was refused."))
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the page is still there."""
+        return not self.page.is_closed()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call works with it now."""
+        return self._users > 0
+
+    async def responds(self, *, within: float) -> bool:
+        """Return whether the page does anything at all: a script that never ends keeps it from everything else."""
+        asking = asyncio.create_task(self.page.evaluate("0"), name="asking a web page")
+        done, _ = await asyncio.wait({asking}, timeout=within)
+        asking.cancel()
+        if done and not asking.cancelled():
+            asking.exception()  # a page that is just leaving fails to answer, and is well
+        return bool(done)
+
+    async def look(self) -> str:
+        """Return the page's title. Raise `ToolFailed` for a page that is too long to be read.
+
+        It is asked in a world of our own, whose answers the page's scripts cannot forge nor make endless.
+        """
+        session = await self.page.context.new_cdp_session(self.page)
+        try:
+            tree = await session.send("Page.getFrameTree")
+            frame = {"frameId": tree["frameTree"]["frame"]["id"]}
+            world = await session.send("Page.createIsolatedWorld", frame)
+            asked = {"expression": _LOOK, "contextId": world["executionContextId"]}
+            answer = await session.send("Runtime.evaluate", {**asked, "returnByValue": True})
+        finally:
+            self._do(session.detach())
+        title, size = json.loads(answer["result"].get("value", _TOO_LONG))
+        if size > _LONGEST:
+            raise ToolFailed(
+                "The page is too long to be read. Use web_fetch, which reads the beginning of what was sent."
+            )
+        return str(title)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Work with the page: it is not idle meanwhile."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self.used_at = asyncio.get_running_loop().time()
+
+    def take_notes(self) -> list[str]:
+        """Return what there is to say besides the page's text, once."""
+        notes, self._notes = self._notes, []
+        refused = list(self.proxy.problems.values())[:_NOTES]
+        self.proxy.problems.clear()
+        return [*notes, *(f"Not loaded: {sentence}" for sentence in refused)]
+
+    async def aclose(self, *, within: float) -> None:
+        """Close the page and cut its connections. What the browser does not do in time ends with the browser."""
+        await self.proxy.aclose()
+        closing = self._do(self.page.context.close())
+        await asyncio.wait({closing}, timeout=within)
+
+    def _refuse_window(self, page: "Page") -> None:
+        if page is self.page:
+            return
+        url = page.url
+        where = f" for {shown(url, limit=_WORDS)}" if url.startswith(("http:", "https:")) else ""
+        self._note(f"The page opened a new window{where}; it was closed. Open the address instead.")
+        self._do(page.close())
+
+    def _dismiss(self, dialog: "Dialog") -> None:
+        if dialog.type == "beforeunload":  # to dismiss this one would be to stay on the page
+            self._do(dialog.accept())
+            return
+        said = shown(dialog.message, limit=_WORDS)
+        self._note(f"The page showed a dialog, which was dismissed: {said!r}")
+        self._do(dialog.dismiss())
+
+    def _note(self, sentence: str) -> None:
+        if len(self._notes) < _NOTES:
+            self._notes.append(sentence)
+
+    def _do(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(chore, name="chore of a web page")
+        self._chores.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: "asyncio.Task[None]") -> None:
+        self._chores.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that nobody complains: it was about a page that is gone
+
+
+async def open_page(browser: "Browser", *, settings: SettingsSource) -> BrowserPage:
+    """Open an empty page whose only way to the network is a proxy of its own."""
+    proxy = BrowserProxy(settings)
+    try:
+        context = await browser.new_context(
+            proxy={"server": await proxy.open()}, accept_downloads=False, service_workers="block"
+        )
+        context.set_default_timeout(settings().browser_action_timeout * 1000)
+        return BrowserPage(await context.new_page(), proxy=proxy)
+    except BaseException:
+        await proxy.aclose()
+        raise

@@ -1,0 +1,176 @@
+"""The browser of one event loop: a Chromium, and one page for each scope.
+
+One task owns the browser from its start to its end. It starts with the first page, closes pages that nobody uses, and
+ends the browser when there has been none for as long. Calls only wait for it: a cancelled call leaves nothing half done.
+"""
+
+import asyncio
+import logging
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from governance.core.exceptions import ToolFailed
+from governance.toolbox.browser_page import BrowserPage, open_page
+from governance.toolbox.chromium import launched
+from governance.toolbox.settings import SettingsSource
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+logger = logging.getLogger(__name__)
+
+
+class BrowserProcess:
+    """Gives each scope its page."""
+
+    def __init__(self, playwright: ModuleType, *, settings: SettingsSource) -> None:
+        self.playwright = playwright
+        self._settings = settings
+        self._tabs: dict[str, BrowserPage] = {}
+        self._opening: dict[str, asyncio.Task[BrowserPage]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._browser: asyncio.Future[Browser] | None = None
+        self._owners: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._used_at = 0.0
+        self._ends = False
+
+    def find(self, scope: str) -> BrowserPage | None:
+        """Return the scope's page if it has one."""
+        tab = self._tabs.get(scope)
+        return tab if tab is not None and tab.is_usable else None
+
+    async def open(self, scope: str) -> BrowserPage:
+        """Return the scope's page, a new one if it has none. Raise `ToolFailed` if there cannot be one."""
+        if (tab := self.find(scope)) is not None:
+            return tab
+        opening = self._opening.get(scope)
+        if opening is None:
+            self._make_room()
+            opening = asyncio.create_task(self._open(scope), name="opening a web page")
+            self._opening[scope] = opening
+        return await asyncio.shield(opening)
+
+    def close(self, scope: str) -> "asyncio.Task[None]":
+        """Take the scope's page away, also one that is just being opened; the task ends when it is closed."""
+        tab, opening = self._tabs.pop(scope, None), self._opening.pop(scope, None)
+        closing = asyncio.create_task(self._close(tab, opening), name="closing a web page")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        return closing
+
+    def touch(self) -> None:
+        """Look again who is idle."""
+        self._used_at = asyncio.get_running_loop().time()
+        self._changed.set()
+
+    async def aclose(self) -> None:
+        """Close every page and end the browser."""
+        self._ends = True
+        for scope in {*self._tabs, *self._opening}:
+            self.close(scope)
+        self._changed.set()
+        if waiting := self._closing | self._owners:
+            await asyncio.wait(waiting)
+
+    async def _open(self, scope: str) -> BrowserPage:
+        try:
+            tab = await open_page(await self._started(), settings=self._settings)
+        except self.playwright.Error as error:
+            logger.warning("A page could not be opened", exc_info=error)
+            raise ToolFailed("The browser could not open a page. Try again later.") from error
+        finally:
+            current = self._opening.get(scope) is asyncio.current_task()
+            if current:
+                del self._opening[scope]
+        if current:
+            self._tabs[scope] = tab
+        return tab
+
+    async def _close(
+        self, tab: BrowserPage | None, opening: "asyncio.Task[BrowserPage] | None"
+    ) -> None:
+        within = self._settings().browser_close_timeout
+        if opening is not None:
+            await asyncio.wait({opening})
+            tab = None if opening.cancelled() or opening.exception() else opening.result()
+        if tab is not None:
+            await tab.aclose(within=within)
+        self.touch()
+
+    def _make_room(self) -> None:
+        """Close the page that was used longest ago, if there are too many. Raise `ToolFailed` if all are in use."""
+        most = self._settings().browser_max_pages
+        if len(self._tabs) + len(self._opening) < most:
+            return
+        idle = [(tab.used_at, scope) for scope, tab in self._tabs.items() if not tab.is_busy]
+        if not idle:
+            raise ToolFailed(
+                f"The browser has {most} pages open already, and all are in use. Try again later."
+            )
+        self.close(min(idle)[1])
+
+    async def _started(self) -> "Browser":
+        if self._ends:
+            raise ToolFailed("The server is shutting down.")
+        if self._browser is None:
+            self._browser = asyncio.get_running_loop().create_future()
+            owner = asyncio.create_task(self._own(self._browser), name="owner of the browser")
+            self._owners.add(owner)
+            owner.add_done_callback(self._owners.discard)
+        return await asyncio.shield(self._browser)
+
+    async def _own(self, ready: "asyncio.Future[Browser]") -> None:
+        """Start the browser, keep it as long as it is used, end it."""
+        try:
+            async with launched(self.playwright, self._settings()) as browser:
+                browser.on("disconnected", lambda _: self._changed.set())
+                self._used_at = asyncio.get_running_loop().time()
+                ready.set_result(browser)
+                await self._rest(browser)
+                self._leave(ready)
+        except (ToolFailed, self.playwright.Error, OSError) as error:
+            self._leave(ready)
+            logger.warning("The browser has failed", exc_info=error)
+            if not ready.done():
+                failed = error if isinstance(error, ToolFailed) else ToolFailed(_BROKEN)
+                ready.set_exception(failed)
+                ready.exception()  # looked at: perhaps nobody waits any more
+        finally:
+            self._leave(ready)
+            ready.cancel()
+
+    async def _rest(self, browser: "Browser") -> None:
+        """Wait until nobody has used the browser for a while, or it is gone; close idle pages meanwhile."""
+        loop = asyncio.get_running_loop()
+        while not self._ends and browser.is_connected():
+            self._changed.clear()
+            idle_after, now = self._settings().browser_idle, loop.time()
+            for scope, tab in list(self._tabs.items()):
+                if not tab.is_usable or (not tab.is_busy and now - tab.used_at >= idle_after):
+                    self.close(scope)
+            in_use = self._tabs or self._opening or self._closing
+            if not in_use and now - self._used_at >= idle_after:
+                return
+            ends = [tab.used_at for tab in self._tabs.values() if not tab.is_busy]
+            wait = (
+                min([*ends, *([] if in_use else [self._used_at])], default=now) + idle_after - now
+            )
+            await self._news(within=wait)
+
+    async def _news(self, *, within: float) -> None:
+        try:
+            async with asyncio.timeout(max(within, 0.0)):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _leave(self, ready: "asyncio.Future[Browser]") -> None:
+        """Let the next page start a new browser; the pages of this one are gone."""
+        if self._browser is ready:
+            self._browser = None
+            for scope in list(self._tabs):
+                self.close(scope)
+
+
+_BROKEN = "The browser has stopped working. Try again later, or use web_fetch."

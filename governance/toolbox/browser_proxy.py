@@ -1,0 +1,172 @@
+"""The one door to the network for a page of the browser: it checks every host that the page asks for.
+
+Chromium knows no other way out: it resolves no names itself and sends nothing past its proxy. So what holds for
+`web_fetch` holds for every request of a page, redirects, pictures, scripts, WebSockets and all: the address that was
+checked is the address that is connected to. The protocol is SOCKS 5 (RFC 1928), of which Chromium needs one command.
+"""
+
+import asyncio
+import ipaddress
+from contextlib import suppress
+
+import httpx
+
+from governance.core.exceptions import ToolFailed
+from governance.toolbox.addresses import resolve
+from governance.toolbox.known_hosts import canonical, host_of, refuse_unknown
+from governance.toolbox.settings import SettingsSource
+from governance.toolbox.workspace import shown
+
+_VERSION = 5
+_NO_AUTHENTICATION = b"\x05\x00"
+_CONNECT = 1
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+_GRANTED, _REFUSED, _UNREACHABLE = 0, 2, 5
+_NOWHERE = b"\x00\x01" + b"\x00" * 6  # the address that a reply has to name and nobody reads
+_PIECE = 65_536
+_REMEMBERED = 20
+# What Chromium asks its maker about on its own account, such as the forms of a page.
+_NOT_THE_PAGES = frozenset(
+    {
+        "clientservices.googleapis.com",
+        "content-autofill.googleapis.com",
+        "optimizationguide-pa.googleapis.com",
+        "safebrowsing.googleapis.com",
+        "update.googleapis.com",
+    }
+)
+
+
+class BrowserProxy:
+    """A proxy on the loopback. `problems` says of each host that could not be reached why, in sentences."""
+
+    def __init__(self, settings: SettingsSource) -> None:
+        self.problems: dict[str, str] = {}
+        self._settings = settings
+        self._opened: set[str] = set()
+        self._server: asyncio.Server | None = None
+        self._visits: set[asyncio.Task[None]] = set()
+
+    def allow(self, address: str) -> None:
+        """Let the page reach the host of an address that a call was let through for."""
+        self._opened.add(canonical(host_of(httpx.URL(address))))
+
+    async def open(self) -> str:
+        """Begin to serve; return the proxy's address."""
+        self._server = await asyncio.start_server(self._receive, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        return f"socks5://127.0.0.1:{port}"
+
+    async def aclose(self) -> None:
+        """Cut every connection."""
+        if self._server is not None:
+            self._server.close()
+        for visit in self._visits:
+            visit.cancel()
+        if self._visits:
+            await asyncio.wait(self._visits)
+
+    def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: the one that asyncio would make complains when it is cancelled (Python 3.11).
+        visit = asyncio.create_task(self._serve(reader, writer), name="connection of a web page")
+        self._visits.add(visit)
+        visit.add_done_callback(self._visits.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._connect(reader, writer)
+        except (OSError, EOFError, ValueError):  # it went away, or speaks something else
+            pass
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(self._settings().web_connect_timeout):
+            host, port = await _read_request(reader, writer)
+        if host in _NOT_THE_PAGES:
+            await _reply(writer, _REFUSED)
+            return
+        try:
+            far_reader, far_writer = await self._reach(host, port)
+        except ToolFailed as problem:
+            self._remember(host, str(problem))
+            await _reply(writer, _REFUSED)
+            return
+        except OSError:
+            self._remember(host, f"No connection to the host {shown(host)!r} could be made.")
+            await _reply(writer, _UNREACHABLE)
+            return
+        try:
+            await _reply(writer, _GRANTED)
+            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        finally:
+            far_writer.close()
+            with suppress(OSError):
+                await far_writer.wait_closed()
+
+    async def _reach(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the first address of the host that answers; each one was checked."""
+        settings = self._settings()
+        if canonical(host) not in self._opened:
+            refuse_unknown(host, settings)
+        failure: OSError = ConnectionRefusedError()
+        for address in await resolve(host, port, settings=settings):
+            try:
+                async with asyncio.timeout(settings.web_connect_timeout):
+                    return await asyncio.open_connection(address, port)
+            except OSError as error:  # TimeoutError is one
+                failure = error
+        raise failure
+
+    def _remember(self, host: str, sentence: str) -> None:
+        self.problems.pop(host, None)
+        self.problems[host] = sentence  # the newest is the last
+        if len(self.problems) > _REMEMBERED:
+            del self.problems[next(iter(self.problems))]
+
+
+async def _read_request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> tuple[str, int]:
+    version, methods = await reader.readexactly(2)
+    if version != _VERSION:
+        raise ValueError("not SOCKS 5")
+    await reader.readexactly(methods)
+    writer.write(_NO_AUTHENTICATION)
+    await writer.drain()
+    version, command, _, kind = await reader.readexactly(4)
+    if version != _VERSION or command != _CONNECT:
+        raise ValueError("not a request to connect")
+    host = await _read_host(reader, kind)
+    return host, int.from_bytes(await reader.readexactly(2), "big")
+
+
+async def _read_host(reader: asyncio.StreamReader, kind: int) -> str:
+    if kind == _NAME:
+        length = (await reader.readexactly(1))[0]
+        return (await reader.readexactly(length)).decode("ascii")
+    if kind == _IPV4:
+        return str(ipaddress.IPv4Address(await reader.readexactly(4)))
+    if kind == _IPV6:
+        return str(ipaddress.IPv6Address(await reader.readexactly(16)))
+    raise ValueError("an unknown kind of address")
+
+
+async def _reply(writer: asyncio.StreamWriter, code: int) -> None:
+    writer.write(bytes((_VERSION, code)) + _NOWHERE)
+    await writer.drain()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes until one side has ended."""
+    with suppress(OSError):
+        while piece := await reader.read(_PIECE):
+            writer.write(piece)
+            await writer.drain()
+    with suppress(OSError, RuntimeError):
+        if writer.can_write_eof():
+            writer.write_eof()

@@ -1,0 +1,267 @@
+"""A git repository inside a workspace: found, read and written by our own code, as data.
+
+Whoever may write files may write a repository's `.git`, and git runs programs that are named there, in nested
+repositories too. So git is never started on a workspace. Only data is taken from `.git`: where HEAD points, the
+references, the index and the objects. Configuration, hooks, attributes and the like are not even read.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from governance.core.exceptions import ToolFailed
+from governance.toolbox.text_files import open_for_reading
+from governance.toolbox.workspace import Workspace, explained, shown
+
+GIT_DIRECTORY = ".git"
+_LARGEST = (
+    100_000_000  # bytes of an index or of packed references; real ones have a tenth of it at most
+)
+_SYMBOLIC = "ref: "
+_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_REFERENCE = re.compile(
+    r"refs/(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+(?<![./])"
+)
+_UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+_FILES = {  # of a new repository, for whoever goes on with it by git
+    "config": b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n",
+    "HEAD": b"ref: refs/heads/main\n",
+}
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Where HEAD points, the name of a branch or an id, and the id of each reference by its name."""
+
+    head: str
+    ids: dict[str, str]
+
+    @property
+    def tip(self) -> str:
+        """The id of the current commit; empty where there is none yet."""
+        return self.ids.get(self.head, "") if self.is_on_branch else self.head
+
+    @property
+    def is_on_branch(self) -> bool:
+        """Whether HEAD names a branch, and not a commit."""
+        return self.head.startswith("refs/")
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the hash that ids are made with."""
+        known = (self.tip, *self.ids.values())
+        return "sha256" if any(len(found) == 64 for found in known) else "sha1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """Where a repository lies in a workspace: its files below `top`, what git keeps of them below `store`."""
+
+    workspace: Workspace
+    top: tuple[str, ...]
+    store: tuple[str, ...]
+
+    @property
+    def objects(self) -> Path:
+        """The directory of its objects."""
+        return self.workspace.root.joinpath(*self.store, "objects")
+
+    def has(self, name: str) -> bool:
+        """Whether its store has something of this name."""
+        with self.workspace.open_directory(self.store) as directory:
+            try:
+                os.stat(name, dir_fd=directory, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def read(self, name: str) -> bytes:
+        """Return a file of its store; nothing if there is none. Raise `ToolFailed` if it is no file of decent size."""
+        path = "/".join((*self.store, *name.split("/")))
+        try:
+            with explained(path), open_for_reading(self.workspace, path) as stream:
+                content = stream.read(_LARGEST + 1)
+        except ToolFailed as refusal:
+            if isinstance(refusal.__cause__, FileNotFoundError | NotADirectoryError):
+                return b""
+            raise
+        if len(content) > _LARGEST:
+            raise ToolFailed(f"The repository is damaged: {shown(path)!r} is too large.")
+        return content
+
+    @contextmanager
+    def rewriting(self, name: str, content: bytes) -> Iterator[None]:
+        """Write a file of its store as git does: under a lock that git respects, and in one step when the block ends.
+
+        Raises:
+            ToolFailed: somebody else is writing it.
+        """
+        *above, last = (*self.store, *name.split("/"))
+        path = "/".join((*above, last))
+        with explained(path), self.workspace.open_directory(tuple(above), create=True) as directory:
+            try:
+                lock = os.open(f"{last}.lock", _CREATE, 0o600, dir_fd=directory)
+            except FileExistsError:
+                raise ToolFailed(
+                    f"Another program is working on the repository. If there is none, delete {shown(path)}.lock."
+                ) from None
+            try:
+                with os.fdopen(lock, "wb") as stream:
+                    stream.write(content)
+                yield
+                os.rename(f"{last}.lock", last, src_dir_fd=directory, dst_dir_fd=directory)
+            except BaseException:
+                os.unlink(f"{last}.lock", dir_fd=directory)
+                raise
+
+    def add_object(self, name: str, content: bytes) -> None:
+        """Add an object to the store, by its path there, unless the store has it."""
+        above, last = name.split("/")
+        parts = (*self.store, "objects", above)
+        with (
+            explained("/".join(parts)),
+            self.workspace.open_directory(parts, create=True) as directory,
+        ):
+            if last in os.listdir(directory):
+                return
+            temporary = f"tmp_obj_{secrets.token_hex(8)}"
+            with os.fdopen(os.open(temporary, _CREATE, 0o444, dir_fd=directory), "wb") as stream:
+                stream.write(content)
+            os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def find_repository(workspace: Workspace, directory: str) -> Repository | None:
+    """Return the repository that `directory` belongs to, the nearest one above it in the workspace, or None.
+
+    Raises:
+        ToolFailed: there is no such directory, or its repository is kept elsewhere or damaged.
+    """
+    parts = workspace.locate(directory)
+    with explained(directory), workspace.open_directory(parts):
+        pass
+    for length in range(len(parts), -1, -1):
+        repository = _repository_at(workspace, parts[:length])
+        if repository is not None and repository.has("HEAD"):
+            _check_objects(repository)
+            return repository
+    return None
+
+
+def make_repository(workspace: Workspace, directory: str) -> Repository:
+    """Make a repository without a commit in `directory`, and return it."""
+    top = workspace.locate(directory)
+    made = Repository(workspace=workspace, top=top, store=(*top, GIT_DIRECTORY))
+    with explained(directory):
+        for below in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+            with workspace.open_directory((*made.store, *below.split("/")), create=True):
+                pass
+    for name, content in _FILES.items():
+        if not made.has(name):
+            with made.rewriting(name, content):
+                pass
+    _check_objects(made)
+    return made
+
+
+def read_references(repository: Repository) -> References:
+    """Return where its HEAD points and its references. Raise `ToolFailed` if that cannot be made out."""
+    head = repository.read("HEAD").decode("utf-8", "replace").strip().removeprefix(_SYMBOLIC)
+    if not (_ID.fullmatch(head) or _REFERENCE.fullmatch(head)) or repository.has("reftable"):
+        raise ToolFailed(
+            "The repository is damaged, or kept in a form that is not supported: its HEAD names no branch and no commit."
+        )
+    ids = {}
+    for line in repository.read("packed-refs").decode("utf-8", "replace").splitlines():
+        found, _, name = line.partition(" ")
+        if _ID.fullmatch(found) and _REFERENCE.fullmatch(name):
+            ids[name] = found
+    return References(head=head, ids=ids | _loose_references(repository))
+
+
+def paths_inside(repository: Repository, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the paths relative to the repository's top. Raise `ToolFailed` if one leads outside."""
+    top = repository.workspace.root.joinpath(*repository.top)
+    found = []
+    for path in paths:
+        repository.workspace.locate(str(top / path))
+        absolute = os.path.normpath(top / path)
+        if not Path(absolute).is_relative_to(top):
+            raise ToolFailed(f"{shown(path)!r} is outside the repository.")
+        found.append(os.path.relpath(absolute, top))
+    return tuple(found)
+
+
+def check_finished(repository: Repository) -> None:
+    """Raise `ToolFailed` if a merge or the like was begun and not finished."""
+    for name in _UNFINISHED:
+        if repository.has(name):
+            raise ToolFailed(
+                f"The repository is in the middle of a merge or a rebase ({name}). Finish or abort it with git itself."
+            )
+
+
+def move_tip(repository: Repository, *, before: References, after: str) -> None:
+    """Let the branch that HEAD names, or HEAD itself, point to another commit. Raise `ToolFailed` if it has moved."""
+    name = before.head if before.is_on_branch else "HEAD"
+    with repository.rewriting(name, f"{after}\n".encode()):
+        check_unchanged(before.tip, read_references(repository).tip)
+
+
+def check_unchanged(before: str | bytes, now: str | bytes) -> None:
+    """Raise `ToolFailed` if what was read of a repository is no longer so."""
+    if now != before:
+        raise ToolFailed("The repository has changed meanwhile. Try again.")
+
+
+def _repository_at(workspace: Workspace, top: tuple[str, ...]) -> Repository | None:
+    with workspace.open_directory(top) as directory:
+        if GIT_DIRECTORY not in os.listdir(directory):
+            return None
+    place = "/".join((*top, GIT_DIRECTORY))
+    try:
+        store = workspace.locate(place)
+        with workspace.open_directory(store):
+            pass
+    except (ToolFailed, NotADirectoryError):
+        raise ToolFailed(
+            f"What git keeps of this directory lies elsewhere ({shown(place)} is no directory of the workspace), as with "
+            "submodules and linked work trees. That is not followed."
+        ) from None
+    return Repository(workspace=workspace, top=top, store=store)
+
+
+def _check_objects(repository: Repository) -> None:
+    """Refuse objects that lie elsewhere: git would read them from there."""
+    if repository.has("commondir"):
+        raise ToolFailed(
+            "This is a linked work tree: its history lies elsewhere. That is not followed."
+        )
+    try:
+        for below, _, entries in repository.workspace.walk((*repository.store, "objects")):
+            # A file system that is blind to case gives it under any spelling.
+            names = {"/".join((*below, entry.name)).casefold() for entry in entries}
+            if "info/alternates" in names or any(entry.is_symlink() for entry in entries):
+                raise ToolFailed(
+                    "The repository borrows its history from another one; that is not followed."
+                )
+    except OSError:
+        raise ToolFailed(
+            "The repository is damaged, or its objects lie elsewhere; that is not followed."
+        ) from None
+
+
+def _loose_references(repository: Repository) -> dict[str, str]:
+    found = {}
+    for below, _, entries in repository.workspace.walk((*repository.store, "refs")):
+        for entry in entries:
+            name = "/".join(("refs", *below, entry.name))
+            if entry.is_file(follow_symlinks=False) and _REFERENCE.fullmatch(name):
+                text = repository.read(name).decode("utf-8", "replace").strip()
+                if _ID.fullmatch(text):
+                    found[name] = text
+    return found

@@ -1,0 +1,146 @@
+"""The body of an HTTP answer, read up to a limit that also holds for what compressed bytes unfold to."""
+
+import asyncio
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Protocol
+
+import httpx
+
+from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import spaced
+from governance.core.tools import ToolContext
+from governance.toolbox.workspace import shown
+
+_REPORT_INTERVAL = 0.2
+_SNIFF = 2048
+_GZIP = 31  # zlib's window size that expects a gzip header
+_TEXTUAL = re.compile(
+    r"text/.+|application/(json|xml|javascript|ecmascript|x-ndjson|yaml|x-yaml|toml|sql|x-sh)|[^/]+/.+\+(json|xml|yaml)"
+)
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
+# Python also has codecs that are no character sets, and some that take very long.
+_CHARSET = re.compile(
+    r"utf-?8|utf-?16([lb]e)?|(us-)?ascii|latin-?1|iso-?8859-\d+|windows-\d+|cp\d+|koi8-[ru]|shift[-_]jis|euc-(jp|kr)"
+    r"|gb2312|gbk|gb18030|big5|iso-2022-jp",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpBody:
+    """What was read, and from where. `is_whole` is False where the limit cut it."""
+
+    url: str
+    status: int
+    media_type: str
+    charset: str
+    content: bytes
+    is_whole: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes read, unfolded."""
+        return len(self.content)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it can be shown: a textual type, or no type and nothing binary in it."""
+        if self.media_type:
+            return _TEXTUAL.fullmatch(self.media_type) is not None
+        return b"\0" not in self.content[:_SNIFF]
+
+    @property
+    def is_html(self) -> bool:
+        """Whether it is a web page."""
+        return self.media_type in _HTML
+
+    def decode(self) -> str:
+        """Return the text; what does not fit the character set becomes U+FFFD."""
+        found = _META_CHARSET.search(self.content[:_SNIFF]) if self.is_html else None
+        charset = self.charset or (found[1].decode("ascii") if found else "")
+        try:
+            return self.content.decode(
+                charset if _CHARSET.fullmatch(charset) else "utf-8", "replace"
+            )
+        except LookupError:
+            return self.content.decode("utf-8", "replace")
+
+
+class _Decoder(Protocol):
+    def decode(self, data: bytes, *, room: int) -> bytes:
+        """Return what the bytes unfold to, `room` bytes at most."""
+        ...
+
+
+class _Plain:
+    def decode(self, data: bytes, *, room: int) -> bytes:
+        return data[:room]
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(_GZIP)
+
+    def decode(self, data: bytes, *, room: int) -> bytes:
+        try:
+            return self._inflate.decompress(data, room)
+        except zlib.error:
+            raise ToolFailed("The server sent compressed bytes that cannot be unfolded.") from None
+
+
+async def read_body(response: httpx.Response, context: ToolContext, *, limit: int) -> HttpBody:
+    """Read the answer up to `limit` bytes, reporting how far it is. Raise `ToolFailed` if it is no text."""
+    media_type, _, rest = response.headers.get("Content-Type", "").partition(";")
+    charset = re.search(r"charset=[\"']?([\w.:-]{1,40})", rest, re.IGNORECASE)
+    media_type = shown(media_type.strip().lower())
+    if response.is_success and media_type and not _TEXTUAL.fullmatch(media_type):
+        raise ToolFailed(f"The document is {media_type}: not text, so it is not shown.")
+    content, is_whole = await _read(response, context, limit=limit)
+    body = HttpBody(
+        url=str(response.url),
+        status=response.status_code,
+        media_type=media_type,
+        charset=charset[1] if charset else "",
+        content=content,
+        is_whole=is_whole,
+    )
+    if response.is_success and not body.is_text:
+        raise ToolFailed("The document is binary, so it is not shown.")
+    return body
+
+
+async def _read(
+    response: httpx.Response, context: ToolContext, *, limit: int
+) -> tuple[bytes, bool]:
+    decoder = _decoder(response)
+    total = _length(response)
+    loop = asyncio.get_running_loop()
+    content, received, reported = bytearray(), 0, 0.0
+    async for chunk in response.aiter_raw():
+        received += len(chunk)
+        content += decoder.decode(chunk, room=limit + 1 - len(content))
+        if loop.time() - reported >= _REPORT_INTERVAL:
+            reported = loop.time()
+            context.progress(f"{spaced(received)} bytes", progress=received, total=total)
+        if len(content) > limit:
+            return bytes(content[:limit]), False
+    return bytes(content), True
+
+
+def _decoder(response: httpx.Response) -> _Decoder:
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding in {"", "identity"}:
+        return _Plain()
+    if encoding in {"gzip", "x-gzip"}:
+        return _Gzip()
+    raise ToolFailed(
+        f"The server used the compression {shown(encoding)!r}, which is not understood."
+    )
+
+
+def _length(response: httpx.Response) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return int(length) if length.isascii() and length.isdecimal() and len(length) < 16 else None

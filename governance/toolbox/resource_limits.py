@@ -1,0 +1,93 @@
+"""What a command may use up: set inside its sandbox, where nothing else of the server's user counts towards it."""
+
+import shutil
+import signal
+from dataclasses import dataclass
+
+_PROGRAM = "prlimit"  # of util-linux
+_SIGNAL_BASE = 128  # how shells, and bubblewrap, tell of a death by a signal
+_MORE_CPU = 5  # seconds between the signal that can be handled and the one that cannot
+_XCPU, _XFSZ = signal.SIGXCPU, signal.SIGXFSZ
+SHARED_MEMORY = 64_000_000  # bytes of /dev/shm, as in most containers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLimits:
+    """Bytes and seconds; 0 = no limit. Memory and processor time are each process's, `processes` counts threads too.
+
+    `program` sets them; without it only `tmp_size` holds, and that only where bubblewrap `can_size`. Below the control
+    group `group`, where there is one, memory is that of all processes together, /tmp and cached files included.
+    """
+
+    processes: int = 0
+    memory: int = 0
+    file_size: int = 0
+    tmp_size: int = 0
+    cpu_time: int = 0
+    program: str = ""
+    can_size: bool = True
+    group: str = ""
+
+    def wrap(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the command line that sets the limits, then runs `arguments`."""
+        values = (
+            ("nproc", self.processes, self.processes),
+            ("data", self.memory, self.memory),
+            ("fsize", self.file_size, self.file_size),
+            ("cpu", self.cpu_time, self.cpu_time + _MORE_CPU),
+        )
+        given = tuple(f"--{name}={soft}:{hard}" for name, soft, hard in values if soft)
+        return (self.program, *given, "--core=0:0", "--", *arguments) if self.program else arguments
+
+    def mount(self, path: str, size: int) -> tuple[str, ...]:
+        """Return the options that make bubblewrap give a directory in memory of at most `size` bytes."""
+        sized = ("--size", str(size)) if size and self.can_size else ()
+        return (*sized, "--tmpfs", path)
+
+    @property
+    def words(self) -> str:
+        """The limits in force, for people and models; empty if there are none."""
+        told = [f"/tmp {_bytes(self.tmp_size)}"] if self.tmp_size and self.can_size else []  # noqa: S108
+        if self.program:
+            told = [
+                words
+                for value, words in (
+                    (self.processes, f"{self.processes} processes and threads at once"),
+                    (
+                        self.memory,
+                        f"{_bytes(self.memory)} of memory{'' if self.group else ' for each'}",
+                    ),
+                    (self.cpu_time, f"{self.cpu_time} s of processor time for each"),
+                    (self.file_size, f"files up to {_bytes(self.file_size)}"),
+                )
+                if value
+            ] + told
+        return ", ".join(told)
+
+    def explain(self, status: int, text: str) -> str:
+        """Return a sentence if a command that ended so, and printed that, has probably met a limit; else nothing."""
+        met = any(
+            limit and (status == _SIGNAL_BASE + number or any(sign in text for sign in signs))
+            for limit, number, signs in (
+                (self.cpu_time, _XCPU, ("CPU time limit exceeded",)),
+                (self.file_size, _XFSZ, ("File too large", "File size limit exceeded")),
+                (self.processes, 0, ("Resource temporarily unavailable", "Cannot fork")),
+                (self.memory, 0, ("annot allocate", "MemoryError", "ut of memory", "bad_alloc")),
+                (self.tmp_size, 0, ("No space left on device",)),
+            )
+        )
+        return (
+            f"It may have met a limit. A command has: {self.words}." if met and self.words else ""
+        )
+
+
+def find_limiter() -> str:
+    """Return the path of the program that sets limits; empty if it is not installed."""
+    return shutil.which(_PROGRAM) or ""
+
+
+def _bytes(size: int) -> str:
+    for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size} bytes"

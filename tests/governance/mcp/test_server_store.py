@@ -1,0 +1,318 @@
+"""Servers as rows: edited in the admin, in force at once, with their health beside them (G2)."""
+
+import json
+import sys
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.db import connections
+from django.test import Client
+from django.urls import reverse
+
+from governance import ToolCall, registry, runtime
+from governance.db import run_in_db_thread
+from governance.mcp import runtime as servers
+from governance.models import McpServer, McpServerChange
+from tests.governance.core.process_table import tagged
+from tests.governance.mcp.support import HERE, MARK
+from tests.support import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+COMMAND = f"{sys.executable} {HERE / 'unruly_server.py'}"
+FIELDS = {
+    "name": "unruly",
+    "enabled": "on",
+    "transport": "stdio",
+    "command": COMMAND,
+    "environment": MARK,
+    "url": "",
+    "headers": "",
+    "allowed_tools": "echo\ncrash",
+    "read_only_tools": "",
+    "timeout_ms": "30 s",
+    "max_running": "",
+    "prefix": "",
+}
+
+
+@pytest.fixture
+async def executor(monkeypatch):
+    monkeypatch.setenv(MARK, "rows")
+    yield await runtime.get_executor()
+    await runtime.close_executor()
+    assert tagged(f"{MARK}=rows") == []
+    await run_in_db_thread(connections.close_all)()
+
+
+@run_in_db_thread
+def sign_in(**who):
+    browser = Client()
+    user = get_user_model().objects.create_user("boss", password="pw", is_staff=True, **who)
+    browser.force_login(user)
+    return browser
+
+
+@run_in_db_thread
+def add(browser, **values):
+    return browser.post(reverse("admin:governance_mcpserver_add"), FIELDS | values)
+
+
+@run_in_db_thread
+def edit(browser, **values):
+    row = McpServer.objects.get()
+    url = reverse("admin:governance_mcpserver_change", args=[row.pk])
+    fields = {name: value for name, value in (FIELDS | values).items() if value is not None}
+    return browser.post(url, fields)
+
+
+@run_in_db_thread
+def get_row():
+    return McpServer.objects.get()
+
+
+@run_in_db_thread
+def page(browser, name, *args, model="mcpserver"):
+    return browser.get(reverse(f"admin:governance_{model}_{name}", args=args)).content.decode()
+
+
+def names():
+    return [tool.name for tool in registry if tool.name.startswith("unruly")]
+
+
+async def run(executor, name, **arguments):
+    return await executor.run(ToolCall(id="1", tool_name=name, input=arguments, scope="scope"))
+
+
+async def test_a_server_added_in_the_admin_is_there_in_the_next_turn(executor):
+    browser = await sign_in(is_superuser=True)
+    assert (await add(browser)).status_code == 302
+    await runtime.prepare_tools()
+    assert names() == ["unruly_crash", "unruly_echo"]
+    outcome = await run(executor, "unruly_echo", text="hello")
+    assert outcome.result == "hello"
+    assert (outcome.timeout, outcome.timeout_source) == (30.0, "tool")
+
+
+async def test_health_is_shown_in_the_admin(executor):
+    browser = await sign_in(is_superuser=True)
+    await add(browser)
+    assert "not needed yet" in await page(browser, "changelist")
+    await runtime.prepare_tools()
+
+    async def is_well():
+        row = await get_row()
+        return row.last_ok_at and row.tools_found
+
+    await eventually(is_well)
+    row = await get_row()
+    (flood,) = [tool for tool in row.tools_found if tool["name"] == "flood"]
+    assert (flood["text"], flood["read_only"]) == ("It can flood.", False)
+    assert 8 <= flood["tokens"] <= 16
+    assert "It can flood." in await page(browser, "change", row.pk)
+    await run(executor, "unruly_crash")
+
+    async def is_noted():
+        return (await get_row()).last_error == "it ended with exit code 3"
+
+    await eventually(is_noted)
+    assert "not well: it ended with exit code 3" in await page(browser, "changelist")
+
+
+async def test_switching_off_and_deleting_end_the_process_at_once(executor):
+    browser = await sign_in(is_superuser=True)
+    await add(browser)
+    await runtime.prepare_tools()
+    assert tagged(f"{MARK}=rows")
+    assert (await edit(browser, enabled=None)).status_code == 302
+    await eventually(lambda: names() == [] and not tagged(f"{MARK}=rows"))
+    await edit(browser)
+    await runtime.prepare_tools()
+    assert names()
+    await delete_all()
+    await eventually(lambda: names() == [] and not tagged(f"{MARK}=rows"))
+
+
+@run_in_db_thread
+def delete_all():
+    for row in McpServer.objects.all():
+        row.delete()
+
+
+async def test_an_edit_in_another_process_is_followed(executor, monkeypatch):
+    browser = await sign_in(is_superuser=True)
+    await add(browser)
+    await runtime.prepare_tools()
+
+    @run_in_db_thread
+    def as_another_process():
+        McpServer.objects.update(allowed_tools=["echo"])  # sends no signal here
+
+    await as_another_process()
+    monkeypatch.setattr(servers, "_LOOK_EVERY", 0)
+    await runtime.refresh_policies()
+    assert names() == []  # another server now, connected when a turn begins
+    await runtime.prepare_tools()
+    assert names() == ["unruly_echo"]
+
+
+HARMLESS = f"{COMMAND} harmless"
+
+
+def asked_about():
+    return [tool.name for tool in registry if tool.name.startswith("unruly") and tool.side_effects]
+
+
+async def test_existing_servers_are_not_believed_and_the_admin_lists_what_is_asked_about(executor):
+    @run_in_db_thread
+    def as_before_the_edit():
+        tools = [{"name": "echo", "text": "It can echo."}]
+        McpServer.objects.create(name="unruly", command=HARMLESS, tools_found=tools)
+
+    await as_before_the_edit()
+    browser = await sign_in(is_superuser=True)
+    await runtime.prepare_tools()
+    assert len(asked_about()) > 5
+
+    async def is_listed():
+        return "cancelled, children, crash, deaf, echo" in await page(browser, "changelist")
+
+    await eventually(is_listed)
+    row = await get_row()
+    assert "says that it only reads; asked about" in await page(browser, "change", row.pk)
+
+
+async def test_a_tick_believes_what_the_server_says_first_and_nothing_later(executor):
+    browser = await sign_in(is_superuser=True)
+    ticked = {"command": HARMLESS, "allowed_tools": "", "trusts_read_only": "on"}
+    await add(browser, **ticked)
+    await runtime.prepare_tools()
+    assert asked_about() == []
+
+    async def kept():
+        return (await get_row()).read_only_tools
+
+    before = await eventually(kept)
+    assert "echo" in before
+    await run(executor, "unruly_rename")
+    await eventually(lambda: asked_about() == ["unruly_renamed"])
+
+    async def is_doubted():
+        return (await get_row()).doubted_tools == ["renamed"]
+
+    await eventually(is_doubted)
+    answer = await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="\n".join(before))
+    assert answer.status_code == 302
+    told = await page(browser, "changelist")
+    assert "people are asked about them: renamed." in told
+    assert f"Nobody is asked about these tools of “unruly”: {', '.join(before)}." in told
+    assert (await get_row()).read_only_tools == before
+    await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="")  # what it says now
+    assert (await get_row()).read_only_tools == ["echo", "renamed"]
+
+
+async def test_a_server_that_marks_nothing_is_not_believed_later_through_another_edit(executor):
+    browser = await sign_in(is_superuser=True)
+    ticked = {"allowed_tools": "", "trusts_read_only": "on"}
+    await add(browser, **ticked)
+    await runtime.prepare_tools()
+
+    async def decided():
+        return (await get_row()).read_only_tools == []
+
+    await eventually(decided)
+
+    @run_in_db_thread
+    def marks_now():
+        tools = [{"name": "echo", "text": "", "read_only": True}]
+        McpServer.objects.update(tools_found=tools)
+
+    await marks_now()
+    await edit(browser, **ticked, timeout_ms="40 s")
+    row = await get_row()
+    assert (row.read_only_tools, row.doubted_tools) == ([], ["echo"])
+
+
+async def test_edits_are_audited_with_old_and_new_values(executor):
+    browser = await sign_in(is_superuser=True)
+    await add(browser)
+    await edit(browser, command=HARMLESS, trusts_read_only="on")
+    await delete_in_admin(browser)
+
+    @run_in_db_thread
+    def audit():
+        changes = [(change.action, change.summary) for change in McpServerChange.objects.all()]
+        return changes, [entry.change_message for entry in LogEntry.objects.all()]
+
+    (deleted, changed, added), history = await audit()
+    assert (added[0], changed[0], deleted[0]) == ("add", "change", "delete")
+    assert f"command: not set → {COMMAND[:20]}" in added[1]
+    assert "its word counts on what only reads: no → yes" in changed[1]
+    assert "name: unruly → not set" in deleted[1]
+    assert history == [deleted[1], changed[1], added[1]]
+    assert "no → yes" in await page(browser, "changelist", model="mcpserverchange")
+
+
+@run_in_db_thread
+def delete_in_admin(browser):
+    url = reverse("admin:governance_mcpserver_delete", args=[McpServer.objects.get().pk])
+    assert browser.post(url, {"post": "yes"}).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"name": "Upper Case"}, "Write small letters"),
+        ({"command": ""}, "Write the program and its arguments"),
+        ({"command": "sh -c 'oops"}, "A quotation mark is not closed"),
+        ({"environment": "A=secret"}, "Write names of environment variables"),
+        ({"headers": "Authorization"}, "is not “Header: VARIABLE”"),
+        ({"headers": "Authorization: Bearer secret"}, "Write “Header: VARIABLE”"),
+        ({"transport": "http", "url": "ftp://example.org"}, "begins with http:// or https://"),
+        ({"transport": "http", "url": "https://a:b@example.org"}, "Leave user name and password"),
+        ({"timeout_ms": "soon"}, "is not a duration"),
+        ({"timeout_ms": "8 d"}, "longer than a week"),
+        ({"prefix": "a b"}, "may stand in the name of a tool"),
+        ({"max_running": "0"}, "At least one call"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_in_words(executor, values, words):
+    browser = await sign_in(is_superuser=True)
+    answer = await add(browser, **values)
+    assert answer.status_code == 200
+    assert words in answer.content.decode()
+
+
+async def test_a_row_that_makes_no_sense_does_not_stand_in_the_way_of_others(executor):
+    await add(await sign_in(is_superuser=True))
+
+    @run_in_db_thread
+    def past_the_checks():
+        McpServer.objects.create(name="broken", command="sh -c 'oops")
+        McpServer.objects.create(name="blank", command="")
+
+    await past_the_checks()
+    await runtime.prepare_tools()
+    assert names() == ["unruly_crash", "unruly_echo"]
+
+
+async def test_only_superusers_edit_servers(executor):
+    browser = await sign_in()
+    assert (await add(browser)).status_code == 403
+
+
+async def test_the_form_shows_what_is_stored(executor):
+    browser = await sign_in(is_superuser=True)
+    await add(
+        browser,
+        transport="http",
+        url="https://mcp.example.org/mcp",
+        headers="Authorization: TOKEN\nX-Team: TEAM",
+    )
+    row = await get_row()
+    assert row.headers == {"Authorization": "TOKEN", "X-Team": "TEAM"}
+    assert row.allowed_tools == ["echo", "crash"]
+    html = await page(browser, "change", row.pk)
+    assert "Authorization: TOKEN\nX-Team: TEAM" in html
+    assert json.dumps(row.headers) not in html
+    assert 'value="30 s"' in html
