@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args, get_origin
+from enum import EnumType
+from typing import Any, get_origin
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -42,14 +43,18 @@ def read(environment: Mapping[str, str], *apps: type[AppSettings]) -> dict[str, 
     for app in apps:
         for name, text in environment.items():
             if name.startswith(app.PREFIX) and text.strip():
-                kind = app.__annotations__.get(name.removeprefix(app.PREFIX), str)
-                found[name] = _parsed(name, text.strip(), kind)
+                declared = app.DECLARED.get(name.removeprefix(app.PREFIX))
+                if declared and declared.takes_none and text.strip().lower() == NONE:
+                    found[name] = None
+                    continue
+                kind = declared.kind if declared else str
+                # Of a choice the check says what may be written.
+                is_choice = isinstance(kind, EnumType)
+                found[name] = _parsed(name, text.strip(), str if is_choice else kind)
     return found
 
 
 def _parsed(name: str, text: str, kind: Any) -> Any:
-    if text.lower() == NONE and type(None) in get_args(kind):
-        return None
     shape, expected = _SHAPES.get(get_origin(kind) or kind, (str, "a number"))
     try:
         return TypeAdapter(kind).validate_python(shape(text))

@@ -1,6 +1,6 @@
 """System checks of every setting: an id that is never reused, what is wrong, and a hint what to write instead."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django.apps import apps
@@ -10,66 +10,17 @@ from django.db import DatabaseError
 
 from governance import setting_rules
 from governance.conf import EVERY_OTHER, app_settings
-from governance.core.policy import BUILT_IN_TIMEOUT, ApprovalRule
+from governance.core.policy import BUILT_IN_TIMEOUT
 from governance.core.registry import registry
 from governance.mcp import checks as mcp_checks
-from governance.setting_rules import WEEK, Rule, is_number, seconds, whole
 from governance.toolbox import checks as toolbox_checks
 
-_UNLESS_OF_A_SERVER = ", unless it is a tool of an MCP server, which is not known yet"
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
-
-
-def _is_timeouts(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(name, str) and is_number(limit, least=0, most=WEEK)
-        for name, limit in value.items()
-    )
-
-
-def _is_rules(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(name, str) and rule in tuple(ApprovalRule) for name, rule in value.items()
-    )
-
-
-RULES: dict[str, Rule] = {
-    "DEFAULT_TIMEOUT": seconds("governance.E001", 0, WEEK, none="the built-in one"),
-    "TOOL_TIMEOUTS": Rule(
-        id="governance.E002",
-        is_valid=_is_timeouts,
-        hint='Set it to a dict of tool names and seconds, such as {"web_fetch": 60}; 0 = no limit.',
-    ),
-    "TIMEOUT_CEILING": seconds("governance.E003", 0, WEEK),
-    "CANCEL_GRACE": seconds("governance.E004", 0, 60),
-    "KILL_GRACE": seconds("governance.E005", 0, 60),
-    "MAX_RUNNING": whole("governance.E006", 1, 100_000),
-    "MAX_QUEUED": whole("governance.E007", 0, 1_000_000),
-    "MAX_RUNNING_PER_SCOPE": whole("governance.E008", 1, 100_000),
-    "QUEUE_TIMEOUT": seconds("governance.E009", 0.001, WEEK),
-    "MAX_THREADS": whole("governance.E010", 1, 10_000),
-    "MAX_ABANDONED_THREADS": whole("governance.E011", 0, 10_000),
-    "MAX_WORKERS": whole("governance.E012", 1, 1_000),
-    "PROGRESS_INTERVAL": seconds("governance.E013", 0.1, 3_600),
-    "RESULT_LIMIT": whole("governance.E014", 1_000, 100_000_000),
-    "APPROVAL": Rule(
-        id="governance.E037",
-        is_valid=_is_rules,
-        hint='Set it to a dict of tool names and "never", "once_per_conversation" or "always"; "*" = every other tool.',
-    ),
-    "ERROR_TEXT": Rule(
-        id="governance.E045",
-        is_valid=toolbox_checks.is_names,
-        hint='Set it to a list of names of tools, such as ["web_fetch"]; "*" = every tool.',
-    ),
-    "APPROVAL_TIMEOUT": seconds("governance.E038", 0, WEEK),
-    **toolbox_checks.RULES,
-}
 
 
 def check_values(**_: Any) -> list[checks.CheckMessage]:
     """Every setting has the right type and a sensible value."""
-    return setting_rules.check_values(app_settings, RULES)
+    return setting_rules.check_values(app_settings)
 
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
@@ -78,58 +29,33 @@ def check_names(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_tool_names(**_: Any) -> list[checks.CheckMessage]:
-    """Limits are set for tools that exist."""
-    timeouts = app_settings.TOOL_TIMEOUTS
-    names = (
-        sorted(name for name in timeouts if name not in registry) if _is_timeouts(timeouts) else []
-    )
+    """No tool that exists is misspelled where a setting is about tools: what is set would not count for it."""
+    asked = [name for name, rule in app_settings.valid("APPROVAL").items() if rule != "never"]
     return [
-        checks.Warning(
-            f"GOVERNANCE_TOOL_TIMEOUTS names the tool {name!r}, which is not installed.",
-            hint=f"Correct the name or remove it{_UNLESS_OF_A_SERVER}."
-            f" Installed: {_listed(tool.name for tool in registry)}.",
-            id="governance.W002",
-        )
-        for name in names
+        *_not_installed("TOOL_TIMEOUTS", app_settings.valid("TOOL_TIMEOUTS"), "governance.W002"),
+        *_not_installed("APPROVAL", {*asked} - {EVERY_OTHER}, "governance.W021"),
+        *_not_installed(
+            "ERROR_TEXT", {*app_settings.valid("ERROR_TEXT")} - {EVERY_OTHER}, "governance.W045"
+        ),
     ]
 
 
-def check_approvals(**_: Any) -> list[checks.CheckMessage]:
-    """No tool that exists is misspelled where people shall be asked: it would run unasked."""
-    rules = app_settings.APPROVAL
-    if not _is_rules(rules):
-        return []
+def _not_installed(setting: str, names: Iterable[str], check_id: str) -> list[checks.CheckMessage]:
     return [
         checks.Warning(
-            f"GOVERNANCE_APPROVAL names the tool {name!r}, which is not installed.",
-            hint=f"Correct the name or remove it{_UNLESS_OF_A_SERVER}."
-            f" Installed: {_listed(tool.name for tool in registry)}.",
-            id="governance.W021",
-        )
-        for name in sorted(rules)
-        if name not in registry and name != EVERY_OTHER and rules[name] != ApprovalRule.NEVER
-    ]
-
-
-def check_error_texts(**_: Any) -> list[checks.CheckMessage]:
-    """No tool that exists is misspelled whose exceptions may be read."""
-    named = app_settings.ERROR_TEXT
-    names = named if toolbox_checks.is_names(named) else []
-    return [
-        checks.Warning(
-            f"GOVERNANCE_ERROR_TEXT names the tool {name!r}, which is not installed.",
-            hint=f"Correct the name or remove it{_UNLESS_OF_A_SERVER}."
-            f" Installed: {_listed(tool.name for tool in registry)}.",
-            id="governance.W045",
+            f"GOVERNANCE_{setting} names the tool {name!r}, which is not installed.",
+            hint="Correct the name or remove it, unless it is a tool of an MCP server, which is not known yet."
+            f" Installed: {', '.join(tool.name for tool in registry) or 'none'}.",
+            id=check_id,
         )
         for name in sorted(names)
-        if name not in registry and name != EVERY_OTHER
+        if name not in registry
     ]
 
 
 def check_tools(**_: Any) -> list[checks.CheckMessage]:
     """No tool declares an idle limit that its total limit, the declared one or the site's, makes unreachable."""
-    timeouts = app_settings.TOOL_TIMEOUTS if _is_timeouts(app_settings.TOOL_TIMEOUTS) else {}
+    timeouts = app_settings.valid("TOOL_TIMEOUTS")
     totals = {tool: timeouts.get(tool.name, tool.timeout) for tool in registry}
     return [
         checks.Warning(
@@ -145,8 +71,8 @@ def check_tools(**_: Any) -> list[checks.CheckMessage]:
 
 def check_shadowed(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Tell which limits of the settings are without effect. Runs where the database may be asked, as in `migrate`."""
-    timeouts = app_settings.TOOL_TIMEOUTS
-    if not databases or not _is_timeouts(timeouts):
+    timeouts = app_settings.valid("TOOL_TIMEOUTS")
+    if not databases:
         return []
     rows = apps.get_model("governance.ToolPolicy").objects.exclude(timeout_ms=None)
     counting = rows.filter(is_active=True, tool_name__in=list(timeouts))
@@ -243,8 +169,6 @@ def register_all() -> None:
         check_values,
         check_names,
         check_tool_names,
-        check_approvals,
-        check_error_texts,
         check_tools,
         check_together,
         check_exposure,
@@ -255,7 +179,3 @@ def register_all() -> None:
         checks.register(check, "governance")
     checks.register(mcp_checks.check_sdk, checks.Tags.database)
     checks.register(check_shadowed, checks.Tags.database)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"

@@ -6,10 +6,9 @@ from django.apps import apps
 from django.conf import settings
 from django.core import checks
 
-from governance import LoopDetector, is_cancel_phrase, setting_rules
+from governance import LoopDetector, setting_rules
 from governance import checks as governance_checks
 from governance.conf import app_settings as governance_settings
-from governance.setting_rules import WEEK, Rule, seconds, whole
 from turns.chat_models import LOCAL, problem_of, public_name
 from turns.conf import app_settings
 from turns.dispatch import PROCRASTINATE, path_of
@@ -17,81 +16,9 @@ from turns.dispatch import PROCRASTINATE, path_of
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_url_or_empty(value: Any) -> bool:
-    return isinstance(value, str) and (not value or value.startswith(("http://", "https://")))
-
-
-def _are_cancel_words(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(is_cancel_phrase, value))
-
-
-RULES: dict[str, Rule] = {
-    "CHAT_MODEL": Rule(
-        id="turns.E001",
-        is_valid=_is_name,
-        hint='Set it to "local", to a provider\'s model such as "openai:gpt-5", or to "package.module:factory".',
-    ),
-    "MAX_TOOLS": whole("turns.E044", 1, 100_000),
-    "MAX_TOOL_TOKENS": whole("turns.E045", 1, 100_000_000),
-    "INSTRUCTIONS": Rule(id="turns.E002", is_valid=_is_text, hint="Set it to a text."),
-    "TURN_TIMEOUT": seconds("turns.E003", 0, WEEK, none="no limit, as 0 does"),
-    "STEP_LIMIT": whole("turns.E004", 1, 100_000),
-    "MAX_QUEUED": whole("turns.E005", 1, 10_000),
-    "MAX_MESSAGE_LENGTH": whole("turns.E006", 1, 100_000_000),
-    "POLL_INTERVAL": seconds("turns.E007", 0.01, 3_600),
-    "CANCEL_BOUND": seconds("turns.E008", 0.01, 60),
-    "DRAIN_GRACE": seconds("turns.E009", 0, 3_600),
-    "LOOP_WINDOW": whole("turns.E010", 1, 10_000),
-    "LOOP_WARN_AFTER": whole("turns.E011", 2, 10_000, none="no loop detector"),
-    "LOOP_HALT_AFTER": whole("turns.E012", 3, 10_000, none="never"),
-    "SNAPSHOT_MESSAGES": whole("turns.E013", 1, 10_000),
-    "CHAT_MODEL_BASE_URL": Rule(
-        id="turns.E014",
-        is_valid=_is_url_or_empty,
-        hint="Set it to the address of a server, with https:// or http://, or to an empty string.",
-    ),
-    "CHAT_MODEL_FIRST_BYTE_TIMEOUT": seconds("turns.E015", 0.1, WEEK),
-    "CHAT_MODEL_IDLE_TIMEOUT": seconds("turns.E016", 0.1, WEEK),
-    "CHAT_MODEL_RETRIES": whole("turns.E017", 0, 100),
-    "CHAT_MODEL_RETRY_MAX_WAIT": seconds("turns.E018", 0, WEEK),
-    "DISPATCHER": Rule(
-        id="turns.E021",
-        is_valid=_is_name,
-        hint='Set it to "embedded", to "procrastinate", or to "package.module.Class".',
-    ),
-    "MAX_LIVE": whole("turns.E022", 1, 10_000),
-    "SWEEP_INTERVAL": seconds("turns.E030", 0.01, 3_600),
-    "LEASE_RENEW_INTERVAL": seconds("turns.E031", 0.01, 3_600),
-    "LEASE_FENCE_AFTER": seconds("turns.E032", 0.01, 3_600),
-    "PARK_AFTER": whole("turns.E041", 1, 50, none="never"),
-    "PARK_WINDOW": seconds("turns.E042", 1, WEEK),
-    "LEASE_TTL": seconds("turns.E033", 0.01, 3_600),
-    "MAX_DEPTH": whole("turns.E034", 0, 100),
-    "MAX_CHILDREN": whole("turns.E035", 1, 10_000),
-    "MAX_FAMILY": whole("turns.E037", 1, 10_000),
-    "MAX_FAMILY_TOTAL": whole("turns.E038", 1, 100_000),
-    "MAX_MESSAGES_PER_MINUTE": whole("turns.E039", 1, 100_000),
-    "REPORT_GRACE": seconds("turns.E036", 0, 3_600),
-    "CANCEL_WORDS": Rule(
-        id="turns.E043",
-        is_valid=_are_cancel_words,
-        hint='Set it to a list of whole messages, such as ["hou op", "stoppa"]; each needs a letter and has at most 200'
-        " characters.",
-    ),
-}
-
-
 def check_values(**_: Any) -> list[checks.CheckMessage]:
     """Every setting has the right type and a sensible value."""
-    return setting_rules.check_values(app_settings, RULES)
+    return setting_rules.check_values(app_settings)
 
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
@@ -106,14 +33,14 @@ def check_apps(**_: Any) -> list[checks.CheckMessage]:
 
 def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
     """The chat model can be found, and a provider's has its package and its key. None is made, and nobody is asked."""
-    name = app_settings.CHAT_MODEL
-    if not _is_name(name) or name == LOCAL:
+    name = app_settings.valid("CHAT_MODEL")
+    if name == LOCAL:
         return []
     if not public_name(name):
         return setting_rules.check_path(
             name,
             what="There is no chat model",
-            otherwise=RULES["CHAT_MODEL"].hint,
+            otherwise=app_settings.DECLARED["CHAT_MODEL"].hint,
             check_id="turns.E019",
         )
     problem = problem_of(name)
@@ -128,15 +55,13 @@ def check_chat_model(**_: Any) -> list[checks.CheckMessage]:
 
 def check_dispatcher(**_: Any) -> list[checks.CheckMessage]:
     """The dispatcher can be found, and Procrastinate has its tables and PostgreSQL."""
-    name = app_settings.DISPATCHER
-    if not _is_name(name):
-        return []
+    name = app_settings.valid("DISPATCHER")
     if name == PROCRASTINATE:
         return _check_procrastinate()
     return setting_rules.check_path(
         path_of(name),
         what="There is no dispatcher",
-        otherwise=RULES["DISPATCHER"].hint,
+        otherwise=app_settings.DECLARED["DISPATCHER"].hint,
         check_id="turns.E023",
     )
 

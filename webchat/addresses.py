@@ -26,16 +26,6 @@ def client_address(request: HttpRequest) -> str | None:
     return None if nearest is None else _owner_of(nearest)
 
 
-def are_networks(value: object) -> bool:
-    """Return whether a value is a list of addresses and networks."""
-    if not isinstance(value, list | tuple):
-        return False
-    try:
-        return all(isinstance(entry, str) and ip_network(entry) for entry in value)
-    except ValueError:
-        return False
-
-
 def _is_known(peer: Address | None, proxies: list[Network]) -> bool:
     """A peer without an address has come through a Unix socket, from this machine."""
     return peer is None or any(peer in network for network in proxies)

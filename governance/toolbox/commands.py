@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,7 @@ class _Running:
             self._told = None
 
 
-def scrub(*, home: Path, passed: tuple[str, ...] = ()) -> dict[str, str]:
+def scrub(*, home: Path, passed: Sequence[str] = ()) -> dict[str, str]:
     """Return a program's environment: nothing of the server's but what was named."""
     return {
         "PATH": SEARCH_PATH,

@@ -173,7 +173,7 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
         mode=Mode.BWRAP,
         program=program,
         network=settings.exec_network,
-        readable=settings.exec_readable,
+        readable=tuple(settings.exec_readable),
         is_demanded=is_demanded,
         is_roots=os.geteuid() == 0,
         limits=ResourceLimits(

@@ -15,6 +15,7 @@ import httpx
 from governance.core.exceptions import ToolFailed
 from governance.toolbox.client import ServerRefused, WebClient, parse
 from governance.toolbox.http_body import HttpBody
+from governance.toolbox.settings import SearchEngine
 
 _DUCKDUCKGO = "https://html.duckduckgo.com/html/"
 _CHALLENGE = 202  # DuckDuckGo's answer where it takes us for a robot
@@ -81,7 +82,10 @@ async def searxng(query: str, *, limit: int, url: str, client: WebClient) -> Seq
     return _read_searxng(body)[:limit]
 
 
-PROVIDERS: dict[str, SearchProvider] = {"duckduckgo": duckduckgo, "searxng": searxng}
+PROVIDERS: dict[str, SearchProvider] = {
+    SearchEngine.DUCKDUCKGO: duckduckgo,
+    SearchEngine.SEARXNG: searxng,
+}
 
 
 def _read_searxng(body: HttpBody) -> list[SearchResult]:

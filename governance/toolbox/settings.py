@@ -1,11 +1,18 @@
 """What the built-in tools may do, and how much of it: a value that the host builds from its own settings."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from email.utils import parseaddr
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from governance.core.settings import WEEK, Setting
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 class SandboxChoice(StrEnum):
@@ -24,59 +31,224 @@ class BrowserSandbox(StrEnum):
     OFF = "off"
 
 
+class SearchEngine(StrEnum):
+    """The search engines that the toolbox knows itself."""
+
+    DUCKDUCKGO = "duckduckgo"
+    SEARXNG = "searxng"
+
+
+def _are_absolute(paths: Sequence[str]) -> bool:
+    return all(Path(path).is_absolute() for path in paths)
+
+
+def _is_absolute_or_empty(path: str | Path) -> bool:
+    return not str(path) or Path(path).is_absolute()
+
+
+def _is_author(value: str) -> bool:
+    name, address = parseaddr(value)
+    return bool(name) and "@" in address
+
+
+def _is_search_provider(value: str) -> bool:
+    return value in tuple(SearchEngine) or bool(_DOTTED.fullmatch(value))
+
+
+def _is_web_address_or_empty(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        is_web = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.username
+    except ValueError:
+        return False
+    return is_web or not value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolboxSettings:
     """Limits and permissions of the built-in tools, read anew at every call. Seconds, bytes and characters.
 
-    `exec_environment` names variables of the server that commands may see besides the few they always get,
-    `exec_readable` paths that they may read in the sandbox besides the system's. `exec_max_processes` to `exec_cpu_time`
-    are what a command may use up in the sandbox, `workspace_quota` what a workspace may hold; 0 = no limit.
-    `workspace_root` holds one directory per scope, for hosts that give their calls none. `web_resolve` answers
-    a host name with addresses (default: the system's resolver). With `web_ask_hosts` a person is asked before the first
-    visit of a host that is not in `web_known_hosts` ("example.org", "*.example.org"). `search_provider` is a name or a dotted path,
-    `search_url` where it answers: the administrator's choice, so it may be a private address.
+    A field with a `Setting` is a setting of the project: `GOVERNANCE_EXEC_ENABLED` in Django. Its docstring is its line
+    in `docs/settings/governance.md`. The others are the toolbox's own; `web_resolve` answers a host name with addresses
+    (default: the system's resolver).
     """
 
-    exec_enabled: bool = False
-    exec_output_limit: int = 50_000
-    exec_environment: tuple[str, ...] = ()
+    kill_grace: Annotated[float, Setting("governance.E005", 0, 60)] = 0.4
+    """How long a process group may take to end after SIGTERM, before SIGKILL (T8)."""
+
+    exec_enabled: Annotated[bool, Setting("governance.E016")] = False
+    """Whether `exec` may run commands on this machine (G1)."""
+
+    exec_output_limit: Annotated[
+        int, Setting("governance.E017", 1_000, 100_000_000, kind="characters")
+    ] = 50_000
+    """How much of a command's output is kept (G1)."""
+
+    exec_environment: Annotated[
+        Sequence[str],
+        Setting(
+            "governance.E024",
+            hint='a list of names of environment variables, such as ["LANG"]',
+            kind="list of names",
+        ),
+    ] = ()
+    """The server's environment variables that commands may see besides a harmless few (G1)."""
+
+    exec_sandbox: Annotated[SandboxChoice, Setting("governance.E025")] = SandboxChoice.AUTO
+    """How commands and git are [kept in](../howto/sandbox.md): `"auto"` (bubblewrap where it works), `"bwrap"`
+    (refused elsewhere), `"none"` (G1)."""
+
+    exec_network: Annotated[bool, Setting("governance.E026")] = False
+    """Whether commands reach the network from their sandbox (G1)."""
+
+    exec_readable: Annotated[
+        Sequence[str],
+        Setting(
+            "governance.E027",
+            is_valid=_are_absolute,
+            hint='a list of absolute paths, such as ["/opt/tools"]',
+            kind="list of absolute paths",
+        ),
+    ] = ()
+    """What commands may read in their sandbox besides the system's software (G1)."""
+
+    exec_max_processes: Annotated[int, Setting("governance.E050", 8, zero=True)] = 512
+    """Processes and threads that a command in the [sandbox](../howto/sandbox.md#limits) may have at once. `0` = no
+    limit (G1)."""
+
+    exec_memory: Annotated[int, Setting("governance.E051", 50_000_000, zero=True, kind="bytes")] = (
+        2_000_000_000
+    )
+    """Memory of each process of a command in the sandbox. `0` = no limit (G1)."""
+
+    exec_file_size: Annotated[
+        int, Setting("governance.E052", 1_000_000, zero=True, kind="bytes")
+    ] = 1_000_000_000
+    """The largest file that a command in the sandbox may write. `0` = no limit (G1)."""
+
+    exec_tmp_size: Annotated[
+        int, Setting("governance.E053", 1_000_000, zero=True, kind="bytes")
+    ] = 500_000_000
+    """What fits into the `/tmp` of a command in the sandbox, which is memory. `0` = no limit (G1)."""
+
+    exec_cpu_time: Annotated[
+        int, Setting("governance.E054", 1, zero=True, kind="seconds, whole")
+    ] = 3600
+    """Processor time of each process of a command in the sandbox. `0` = no limit (G1)."""
+
+    git_author: Annotated[
+        str,
+        Setting(
+            "governance.E028",
+            is_valid=_is_author,
+            hint='a name and an address, such as "Agent <agent@localhost>"',
+            kind="name and address",
+        ),
+    ] = "Agent <agent@localhost>"
+    """Who is named in the commits of `git_commit` (G1)."""
+
+    workspace_root: Annotated[
+        str | Path,
+        Setting(
+            "governance.E018",
+            is_valid=_is_absolute_or_empty,
+            hint="an absolute path, or to an empty string for no workspaces",
+            kind="absolute path",
+        ),
+    ] = ""
+    """Holds one workspace per conversation. Empty = no workspaces (G1)."""
+
+    workspace_quota: Annotated[
+        int, Setting("governance.E057", 1_000_000, zero=True, kind="bytes")
+    ] = 2_000_000_000
+    """What a workspace may hold, those of sub-agents in it included, before nothing more is written to it. `0` = no
+    limit (G1)."""
+
+    file_max_bytes: Annotated[
+        int, Setting("governance.E023", 1_000, 10_000_000_000, kind="bytes")
+    ] = 10_000_000
+    """The largest file that the file tools read or write (G1)."""
+
+    web_allow_private: Annotated[bool, Setting("governance.E019")] = False
+    """Whether `web_fetch` and `browser` may reach private and loopback addresses (G1)."""
+
+    web_ask_hosts: Annotated[bool, Setting("governance.E055")] = False
+    """Whether a person is [asked](../howto/approval.md#ask-before-a-new-host) before `web_fetch` or `browser` reaches
+    a host that nobody has named (D1)."""
+
+    web_known_hosts: Annotated[
+        Sequence[str],
+        Setting(
+            "governance.E056",
+            hint='a list of host names, such as ["docs.python.org", "*.example.org"]',
+            kind="list of names",
+        ),
+    ] = ()
+    """Hosts that nobody is asked about: `"docs.python.org"`, or `"*.example.org"` with all below it (D1)."""
+
+    web_max_bytes: Annotated[
+        int, Setting("governance.E020", 1_000, 1_000_000_000, kind="bytes")
+    ] = 2_000_000
+    """How much of a page `web_fetch` reads (G1)."""
+
+    web_max_redirects: Annotated[int, Setting("governance.E022", 0, 100)] = 5
+    """Redirects that `web_fetch` follows; each target is checked like the first (G1)."""
+
+    search_provider: Annotated[
+        str,
+        Setting(
+            "governance.E029",
+            is_valid=_is_search_provider,
+            hint='"duckduckgo", "searxng", or the dotted path of your own provider',
+            kind="name or dotted path",
+        ),
+    ] = SearchEngine.DUCKDUCKGO
+    """The [search engine](../howto/web-search.md) of `web_search`: `"duckduckgo"`, `"searxng"`, or your own (G1)."""
+
+    search_url: Annotated[
+        str,
+        Setting(
+            "governance.E030",
+            is_valid=_is_web_address_or_empty,
+            hint='an address such as "http://127.0.0.1:8888", or to an empty string',
+            kind="address",
+        ),
+    ] = ""
+    """Where the search engine answers; it alone may be a private address. Empty = its own address (G1)."""
+
+    browser_path: Annotated[
+        str | Path,
+        Setting(
+            "governance.E031",
+            is_valid=_is_absolute_or_empty,
+            hint="the absolute path of Chromium, or to an empty string to have it looked for",
+            kind="absolute path",
+        ),
+    ] = ""
+    """The program of Chromium for [`browser`](../howto/browser.md). Empty = looked for (G1)."""
+
+    browser_sandbox: Annotated[BrowserSandbox, Setting("governance.E032")] = BrowserSandbox.AUTO
+    """Whether Chromium uses its own sandbox: `"auto"` (unless the server runs as root), `"on"`, `"off"` (G1)."""
+
+    browser_idle: Annotated[float, Setting("governance.E033", 1, WEEK)] = 300.0
+    """How long a page that nobody uses stays open, and then the browser (G1)."""
+
+    browser_max_pages: Annotated[int, Setting("governance.E034", 1, 1_000)] = 8
+    """Pages that one process keeps open, one for each conversation (G1)."""
+
     exec_report_interval: float = 0.1
     exec_drain: float = 0.1
-    exec_sandbox: SandboxChoice = SandboxChoice.AUTO
-    exec_network: bool = False
-    exec_readable: tuple[str, ...] = ()
-    exec_max_processes: int = 512
-    exec_memory: int = 2_000_000_000
-    exec_file_size: int = 1_000_000_000
-    exec_tmp_size: int = 500_000_000
-    exec_cpu_time: int = 3600
-    kill_grace: float = 0.4
-    git_author: str = "Agent <agent@localhost>"
-    workspace_root: Path | None = None
-    workspace_quota: int = 2_000_000_000
-    file_max_bytes: int = 10_000_000
     file_read_limit: int = 60_000
     list_limit: int = 1000
-    web_allow_private: bool = False
-    web_ask_hosts: bool = False
-    web_known_hosts: tuple[str, ...] = ()
-    web_max_bytes: int = 2_000_000
-    web_max_redirects: int = 5
     web_user_agent: str = "django-turnkeeper"
     web_connect_timeout: float = 10.0
     web_read_timeout: float = 30.0
     web_parse_timeout: float = 5.0
     web_resolve: Resolver | None = None
-    search_provider: str = "duckduckgo"
-    search_url: str = ""
-    browser_path: str = ""
-    browser_sandbox: BrowserSandbox = BrowserSandbox.AUTO
     browser_start_timeout: float = 60.0
     browser_close_timeout: float = 2.0
     browser_action_timeout: float = 10.0
     browser_settle: float = 3.0
-    browser_idle: float = 300.0
-    browser_max_pages: int = 8
     browser_read_limit: int = 30_000
 
 

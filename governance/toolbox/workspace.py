@@ -110,15 +110,16 @@ def workspace_at(root: Path, *, within: Path | None) -> Workspace:
 def find_workspace(context: ToolContext, settings: ToolboxSettings) -> Workspace:
     """Return the workspace of the call's scope, made if need be. Raise `ToolFailed` where the host has none."""
     root = context.workspace
-    if root is None and settings.workspace_root is not None:
-        root = settings.workspace_root / _name_directory(context.scope)
+    within = Path(settings.workspace_root) if settings.workspace_root else None
+    if root is None and within is not None:
+        root = within / _name_directory(context.scope)
         restrict(root)
     if root is None:
         raise ToolFailed(
             "This conversation has no workspace directory. An administrator can give it one: "
             "GOVERNANCE_WORKSPACE_ROOT."
         )
-    workspace = workspace_at(root, within=settings.workspace_root)
+    workspace = workspace_at(root, within=within)
     try:
         if not workspace.top.is_dir():
             make_directory(workspace.top)

@@ -101,7 +101,7 @@ def test_the_containers_are_told_settings_that_exist_and_all_of_the_file():
     }
     read = re.findall(r'env\.\w+\(\s*"([A-Z_]+)"', (ROOT / "config/settings.py").read_text("utf-8"))
     apps = (GovernanceSettings, TurnsSettings, WebchatSettings)
-    read += [f"{app.PREFIX}{name}" for app in apps for name in app.__annotations__]
+    read += [setting.full_name for app in apps for setting in app.DECLARED.values()]
     assert {"SECRET_KEY", "DATABASE_URL", "VAR_DIR"} <= told <= {*read}
     assert "\n  env_file: .env\n" in compose
 

@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from stat import S_IMODE
+from typing import get_origin
 
 import pytest
 from django.db import connection
@@ -159,18 +161,13 @@ def test_the_environment_reaches_every_setting_of_the_apps(tmp_path):
 
 
 def test_every_type_of_a_setting_can_be_written_in_the_environment():
-    samples = {
-        "Mapping": '{"a": "1"}',
-        "Sequence": "a,b",
-        "bool": "off",
-        "int": "3",
-        "float": "2.5",
-    }
+    samples = {Mapping: '{"a": "1"}', Sequence: "a,b", bool: "off", int: "3", float: "2.5"}
     for app in (GovernanceSettings, TurnsSettings, WebchatSettings):
-        for name, kind in app.__annotations__.items():
-            text = next((text for word, text in samples.items() if word in str(kind)), "text")
-            assert list(environment.read({app.PREFIX + name: text}, app)) == [app.PREFIX + name]
-            assert environment.read({app.PREFIX + name: ""}, app) == {}
+        for setting in app.DECLARED.values():
+            name = setting.full_name
+            text = samples.get(get_origin(setting.kind) or setting.kind, "text")
+            assert list(environment.read({name: text}, app)) == [name]
+            assert environment.read({name: ""}, app) == {}
 
 
 @pytest.mark.parametrize(
