@@ -17,11 +17,12 @@ from governance import (
     ToolRegistry,
     make_tool,
 )
+from tests.turns.journals import RecordingJournal
 from turns.core.chat_model import ToolSpec
 from turns.core.ports import ClaimedTurn
 from turns.core.runner import Cast, TurnRunner
 from turns.core.turns import TurnStatus
-from turns.testing import RecordingJournal, ScriptedChatModel, call, text
+from turns.testing import ScriptedChatModel, call, text
 
 _LIMIT = 60.0
 

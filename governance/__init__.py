@@ -36,7 +36,7 @@ from governance.core.exceptions import (
     UnknownTool,
 )
 from governance.core.executor import Timing, ToolExecutor
-from governance.core.limiter import Limiter, Limits, Obstacle, WaitsFor
+from governance.core.limiter import Limits, Obstacle, WaitsFor
 from governance.core.live_call import LiveCall
 from governance.core.loop_detector import LoopAction, LoopDetector
 from governance.core.model_messages import (
@@ -48,7 +48,6 @@ from governance.core.model_messages import (
 )
 from governance.core.policy import (
     ApprovalRule,
-    Hint,
     Policy,
     PolicyLevels,
     TimeoutSource,
@@ -57,7 +56,7 @@ from governance.core.policy import (
     resolve,
     stricter,
 )
-from governance.core.ports import Approver, Declared, Host, Observer, PolicySource, Unobserved
+from governance.core.ports import Approver, Host, Observer, PolicySource, Unobserved
 from governance.core.registry import ToolRegistry, make_tool, registry, tool
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
@@ -78,18 +77,15 @@ __all__ = [
     "Deadline",
     "DeadlineChange",
     "Decision",
-    "Declared",
     "Disposition",
     "ErrorType",
     "GovernanceError",
-    "Hint",
     "Host",
     "IllegalTransition",
     "InvalidToolInput",
     "Isolation",
     "LateSettlement",
     "Limit",
-    "Limiter",
     "Limits",
     "LiveCall",
     "LoopAction",

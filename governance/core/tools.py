@@ -121,11 +121,6 @@ class Tool:
     unknown_host: Callable[[Mapping[str, Any]], str] | None = None
     off: Callable[[], str] | None = None
 
-    @property
-    def interruptible(self) -> bool:
-        """Whether a cancel can end the body: for one in a thread it can only stop waiting (T7)."""
-        return self.isolation is not Isolation.THREAD
-
     @cached_property
     def limits(self) -> ToolLimits:
         """What the tool declares, as one level of the policy."""

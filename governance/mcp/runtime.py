@@ -69,12 +69,6 @@ async def close() -> None:
     await servers.health.written()
 
 
-def tools_of_this_loop() -> McpTools | None:
-    """Return what the running loop has, if it has any."""
-    servers = _servers.get(asyncio.get_running_loop())
-    return servers.tools if servers else None
-
-
 def _get() -> _Servers:
     loop = asyncio.get_running_loop()
     if loop not in _servers:

@@ -83,11 +83,6 @@ class McpSession:
         return self._filter.late_answers
 
     @property
-    def live_calls(self) -> int:
-        """Calls that wait for an answer."""
-        return len(self._calls)
-
-    @property
     def stuck(self) -> "asyncio.Future[str]":
         """Why the server takes nothing new, once that is so."""
         return self._transport.stuck

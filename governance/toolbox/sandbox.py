@@ -192,11 +192,6 @@ def find_sandbox(settings: ToolboxSettings) -> Sandbox:
     return without(problem=problem) if problem and _try(found) else found
 
 
-def mode_in_force(settings: ToolboxSettings) -> Mode:
-    """Return how commands are kept in."""
-    return find_sandbox(settings).mode
-
-
 def require_sandbox(settings: ToolboxSettings) -> Sandbox:
     """Return the sandbox in force. Raise `ToolFailed` if one was demanded and there is none."""
     sandbox = find_sandbox(settings)

@@ -4,11 +4,8 @@ import asyncio
 
 import pytest
 
-from governance import ToolCall
-from turns.core.chat_model import ChatRequest, Notice, Reply, TextDelta, message_of
-from turns.core.exceptions import Fenced
+from turns.core.chat_model import ChatRequest, Reply, TextDelta
 from turns.testing import (
-    RecordingJournal,
     ScriptedChatModel,
     call,
     failure,
@@ -102,51 +99,3 @@ class TestScriptedChatModel:
         opening.set()
 
         assert await taking == [TextDelta("One")]
-
-
-class TestRecordingJournal:
-    async def test_holds_and_fails_the_writes_of_one_step(self):
-        journal = RecordingJournal()
-        held = journal.hold("open_reply", of=2)
-        journal.fail("open_reply", OSError("full"), of=3)
-
-        await journal.open_reply(1)
-        second = asyncio.create_task(journal.open_reply(2))
-        await journal.until("open_reply", 2)
-        assert not second.done()
-        held.set()
-        await second
-        with pytest.raises(OSError, match="full"):
-            await journal.open_reply(3)
-
-        assert journal.names("open_reply") == [1, 2, 3]
-
-    async def test_is_fenced(self):
-        journal = RecordingJournal("hello")
-        journal.fence()
-
-        with pytest.raises(Fenced):
-            await journal.prompt()
-        await journal.publish_text("never fails", 0)
-
-    async def test_waiting_is_bounded(self):
-        with pytest.raises(TimeoutError):
-            await RecordingJournal().until("open_reply", 1, timeout=0.001)
-
-    async def test_an_empty_reply_is_not_kept(self):
-        journal = RecordingJournal("hello")
-
-        await journal.save_reply(1, message_of("", (), turn_id="t"), ())
-        await journal.save_reply(
-            2, message_of("", (ToolCall(id="c", tool_name="x"),), turn_id="t"), ()
-        )
-
-        assert [reply.step for reply in journal.replies] == [2]
-        assert [message.role for message in journal.history] == ["user", "assistant"]
-
-    async def test_keeps_notices(self):
-        journal = RecordingJournal()
-
-        await journal.notify(Notice(code="model_slow", message="The model is slow."))
-
-        assert journal.notices == [("model_slow", "The model is slow.")]

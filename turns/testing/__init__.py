@@ -1,4 +1,4 @@
-"""For tests of what runs turns: a chat model that follows a script, and a journal that remembers instead of storing.
+"""For tests of what runs turns: a chat model that follows a script.
 
 model = ScriptedChatModel(
     [text("Let me look."), call("c1", "exec", command="ls")],
@@ -6,7 +6,6 @@ model = ScriptedChatModel(
 )
 """
 
-from turns.testing.journals import RecordingJournal, SavedReply
 from turns.testing.scripts import (
     Failure,
     Gate,
@@ -23,8 +22,6 @@ __all__ = [
     "Failure",
     "Gate",
     "Item",
-    "RecordingJournal",
-    "SavedReply",
     "ScriptedChatModel",
     "call",
     "failure",

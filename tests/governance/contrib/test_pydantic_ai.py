@@ -486,7 +486,7 @@ class TestAPlainFunction:
 
         assert result.output == "tool thread_name a"
         [(live, _)] = desk.journal.ended
-        assert not live.tool.interruptible
+        assert live.tool.isolation == "thread"
 
     async def test_gets_its_context_and_arguments_of_every_kind(self, desk):
         @desk.agent.tool

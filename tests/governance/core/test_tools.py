@@ -47,11 +47,6 @@ class TestDefinition:
         with pytest.raises(ValueError, match="cannot run as"):
             make_tool(function, isolation=isolation)
 
-    def test_only_a_thread_cannot_be_interrupted(self):
-        assert not make_tool(count).interruptible
-        assert make_tool(count, isolation="process").interruptible
-        assert make_tool(fetch).interruptible
-
     def test_an_unknown_concurrency_is_refused(self):
         with pytest.raises(ValueError, match="sometimes"):
             make_tool(fetch, concurrency="sometimes")

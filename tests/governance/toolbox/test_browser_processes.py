@@ -35,7 +35,7 @@ def test_it_declares_how_it_is_governed():
     assert tool.limits.timeout == 180
     assert tool.concurrency is Concurrency.SUPERSEDE
     assert tool.side_effects
-    assert tool.interruptible
+    assert tool.isolation != "thread"
     with pytest.raises(InvalidToolInput, match="action"):
         tool.validate({"action": "download"})
 

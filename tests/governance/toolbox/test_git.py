@@ -672,6 +672,6 @@ def test_they_declare_how_they_are_governed(bench):
         writes = name == "git_commit"
         assert (tool.concurrency is Concurrency.EXCLUSIVE) == writes
         assert tool.side_effects == writes
-        assert tool.interruptible
+        assert tool.isolation != "thread"
     with pytest.raises(InvalidToolInput, match="message"):
         bench.registry.get("git_commit").validate({})

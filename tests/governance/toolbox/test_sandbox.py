@@ -24,7 +24,7 @@ from governance.core.exceptions import ToolFailed
 from governance.core.executor import ToolExecutor
 from governance.core.ports import Host
 from governance.toolbox import SandboxChoice, ToolboxSettings
-from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox, mode_in_force
+from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox
 from governance.toolbox.shell import describe
 from tests.governance.toolbox.http_server import HttpServer, answer
 from tests.support import PATIENCE, Unasked, eventually, eventually_sync
@@ -424,4 +424,4 @@ async def test_the_description_says_which_it_is(kept_in):
     kept_in.change(exec_sandbox=SandboxChoice.NONE)
     await toolbox.prepare(kept_in.registry)
     assert "rights of the server's user, in no sandbox" in kept_in.registry.get("exec").description
-    assert await asyncio.to_thread(mode_in_force, kept_in.settings) is Mode.NONE
+    assert (await asyncio.to_thread(find_sandbox, kept_in.settings)).mode is Mode.NONE

@@ -244,7 +244,7 @@ def test_it_declares_how_it_is_governed(bench):
     tool = bench.registry.get("exec")
     assert tool.concurrency is Concurrency.EXCLUSIVE
     assert tool.side_effects
-    assert tool.interruptible
+    assert tool.isolation != "thread"
     assert tool.limits.timeout == 120
     assert set(tool.input_schema["properties"]) == {"command", "timeout_ms", "directory"}
     hint = tool.hint({"command": "true", "timeout_ms": 1500})

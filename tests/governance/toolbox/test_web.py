@@ -368,4 +368,4 @@ def test_it_declares_how_it_is_governed(bench):
     tool = bench.registry.get("web_fetch")
     assert tool.limits.timeout == 60
     assert not tool.side_effects
-    assert tool.interruptible
+    assert tool.isolation != "thread"

@@ -13,6 +13,7 @@ from governance.core.invokers.thread import ThreadInvoker
 from governance.toolbox import ToolboxSettings
 from tests.support import Unasked
 from tests.turns.core.stage import BY_USER, Stage
+from tests.turns.journals import RecordingJournal
 from turns.chat_models.local import LocalChatModel, compose
 from turns.core.chat_model import (
     ChatRequest,
@@ -28,7 +29,6 @@ from turns.core.chat_model import (
 from turns.core.history import Cause, interruption_note, repair
 from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
 from turns.core.turns import TurnStatus
-from turns.testing import RecordingJournal
 
 
 def said(text, *, role="user"):

@@ -17,10 +17,11 @@ from governance import (
     tool,
 )
 from tests.support import PATIENCE
+from tests.turns.journals import RecordingJournal
 from turns.core.history import violations
 from turns.core.ports import ClaimedTurn
 from turns.core.runner import Cast, TurnRunner
-from turns.testing import RecordingJournal, ScriptedChatModel
+from turns.testing import ScriptedChatModel
 
 BY_USER = Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="Ada")
 

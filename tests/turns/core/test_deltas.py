@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tests.support import eventually
+from tests.turns.journals import RecordingJournal
 from turns.core.deltas import DeltaStream
 from turns.core.exceptions import Fenced
-from turns.testing import RecordingJournal
 
 
 async def test_the_first_piece_is_pushed_at_once_and_the_next_ones_together():

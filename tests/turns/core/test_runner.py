@@ -7,11 +7,12 @@ import pytest
 from governance import CallStatus, CancelReason, Disposition, ErrorType, LoopDetector
 from tests.support import PATIENCE, eventually
 from tests.turns.core.stage import BY_USER, Stage, claimed
+from tests.turns.journals import RecordingJournal
 from turns.core.chat_model import Stop, StopReason, Usage
 from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.messages import ToolUseBlock
 from turns.core.turns import TurnStatus
-from turns.testing import RecordingJournal, call, failure, gate, partial_call, text
+from turns.testing import call, failure, gate, partial_call, text
 
 THREE = [call("c1", "hold", name="a"), call("c2", "hold", name="b"), call("c3", "hold", name="c")]
 THREE_IN_TURN = [

@@ -10,13 +10,14 @@ from governance import CallStatus, CancelReason, Disposition
 from tests.support import PATIENCE, eventually
 from tests.turns.core.memory_store import MemoryStore
 from tests.turns.core.stage import BY_USER, Stage, claimed
+from tests.turns.journals import RecordingJournal
 from turns.core import supervisor
 from turns.core.chat_model import Usage
 from turns.core.exceptions import ChatModelError, Fenced
 from turns.core.ports import CancelOrder
 from turns.core.supervisor import TurnSupervisor
 from turns.core.turns import TurnStatus
-from turns.testing import RecordingJournal, ScriptedChatModel, call, failure, gate, text
+from turns.testing import ScriptedChatModel, call, failure, gate, text
 
 REQUEST_ID = contextvars.ContextVar("request_id", default="none")
 
