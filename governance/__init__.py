@@ -60,6 +60,7 @@ from governance.core.ports import Approver, Host, Observer, PolicySource, Unobse
 from governance.core.registry import ToolRegistry, make_tool, registry, tool
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
+from governance.core.unfinished import unfinished_outcome
 
 __all__ = [
     "OPEN_STATUSES",
@@ -135,4 +136,5 @@ __all__ = [
     "resolve",
     "stricter",
     "tool",
+    "unfinished_outcome",
 ]

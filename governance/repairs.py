@@ -5,7 +5,8 @@ from typing import Protocol
 
 from django.utils import timezone
 
-from governance.core.calls import CallStatus, Disposition, ErrorType, ToolCall
+from governance.core.calls import CallStatus, ErrorType, ToolCall, ToolOutcome
+from governance.core.unfinished import unfinished_outcome
 from governance.models import ToolCall as ToolCallRow
 from governance.recorder import insert_pending
 from governance.sanitize import sanitize_text
@@ -45,30 +46,28 @@ def settle(
         result = results.get(row.call_id)
         is_open = not CallStatus(row.status).is_terminal
         if result is not None and (is_open or (row.is_synthetic and not result.is_synthetic)):
-            ToolCallRow.objects.filter(pk=row.pk).update(step=step, **_fields(result))
+            ToolCallRow.objects.filter(pk=row.pk).update(
+                step=step, **_fields(row.tool_name, result)
+            )
 
 
-def _fields(result: SettledResult) -> dict[str, object]:
-    if result.is_synthetic:
-        status, error_type, disposition = (
-            CallStatus.REPAIRED,
-            ErrorType.INTERRUPTED.value,
-            Disposition.INDETERMINATE,
-        )
-    elif result.is_error:
-        status, error_type, disposition = (
-            CallStatus.FAILED,
-            ErrorType.EXECUTION_ERROR.value,
-            Disposition.SETTLED,
-        )
-    else:
-        status, error_type, disposition = CallStatus.SUCCEEDED, "", Disposition.SETTLED
+def _fields(tool_name: str, result: SettledResult) -> dict[str, object]:
+    outcome = _outcome(tool_name, result)
     return {
-        "status": status,
-        "error_type": error_type,
-        "disposition": disposition,
+        "status": outcome.status,
+        "error_type": outcome.error_type or "",
+        "disposition": outcome.disposition,
         "result": sanitize_text(result.content),
-        "is_error": result.is_error,
+        "is_error": outcome.is_error,
         "is_synthetic": result.is_synthetic,
         "ended_at": timezone.now(),
     }
+
+
+def _outcome(tool_name: str, result: SettledResult) -> ToolOutcome:
+    if result.is_synthetic:
+        return unfinished_outcome(tool_name, CallStatus.RUNNING, lost="its process was lost")
+    if not result.is_error:
+        return ToolOutcome(status=CallStatus.SUCCEEDED, result=result.content)
+    failed, error_type = CallStatus.FAILED, ErrorType.EXECUTION_ERROR
+    return ToolOutcome(status=failed, result=result.content, is_error=True, error_type=error_type)

@@ -16,9 +16,9 @@ from governance.db_clock import database_now
 from governance.selectors import CallRow
 from turns import acknowledgements, log, log_lines, messages, wishes
 from turns.calls import result_events
-from turns.closings import close_calls, owner_died
+from turns.closings import close_calls
 from turns.core.events import TurnEnd, TurnError, TurnEvent
-from turns.core.repairs import CRASH, Cause, Repair, RepairKind
+from turns.core.repairs import Cause, Repair, RepairKind
 from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, check_transition, ending_of
 from turns.histories import record_repairs
 from turns.models import Turn
@@ -105,14 +105,13 @@ def _record_repairs(
 ) -> list[TurnEvent]:
     """What a crash left open was answered here: that is a repair like those of a history (H3)."""
     unanswered = [call for call in closed if call.is_synthetic]
-    if not unanswered or not owner_died(ending):
+    if not unanswered or not ending.has_lost_owner:
         return []
-    cause = Cause.of(CancelReason.ERROR) if ending.error_code else CRASH
     repairs = [
         Repair(
             tool_id=call.call_id,
             kind=RepairKind.MISSING_RESULT,
-            cause=cause,
+            cause=Cause.of_ending(ending),
             turn_id=str(turn.pk),
             text=call.result,
         )
@@ -123,7 +122,7 @@ def _record_repairs(
 
 def _is_deadly(ending: TurnEnding) -> bool:
     """Whether the process was lost with the turn; a database that does not take something is no process that dies."""
-    return owner_died(ending) and not ending.error_code
+    return ending.has_lost_owner and not ending.error_code
 
 
 def _last_words(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnEvent]:

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from governance import CallStatus, CancelReason, Disposition, ToolCall
+from governance import CallStatus, Disposition, ToolCall
 from governance import repairs as call_repairs
 from governance import selectors as governance_selectors
 from turns import log
@@ -174,12 +174,7 @@ def _cause_of(rows: Sequence[MessageRow]) -> CauseOf:
 
 
 def _cause(turn: Turn) -> Cause:
-    if turn.ended_by_reason:
-        return Cause.of(turn.ended_by_reason)
-    is_interrupted = turn.status == TurnStatus.INTERRUPTED
-    if turn.status == TurnStatus.FAILED or (is_interrupted and turn.error_code):
-        return Cause.of(CancelReason.ERROR)
-    return CRASH
+    return Cause.of_turn(turn.status, reason=turn.ended_by_reason, error_code=turn.error_code)
 
 
 def record_repairs(

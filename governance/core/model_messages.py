@@ -111,11 +111,11 @@ def unserialisable_text(tool_name: str) -> str:
     )
 
 
-def interrupted_text(tool_name: str) -> str:
-    """Return the result written for a call whose process died under it."""
+def interrupted_text(tool_name: str, lost: str = "") -> str:
+    """Return the result written for a call whose process died under it; `lost` says in a clause how."""
     return (
-        f'[INTERRUPTED] Tool "{tool_name}": no result was recorded; it may or may not have run. '
-        "Check its effect before you repeat it."
+        f'[INTERRUPTED] Tool "{tool_name}": {f"{lost}; " if lost else ""}no result was recorded; it may or may not have '
+        "run. Check its effects before you repeat it."
     )
 
 

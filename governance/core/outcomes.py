@@ -4,20 +4,19 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pydantic_core
 
 from governance.core import model_messages
-from governance.core.approvals import Decision, Verdict
+from governance.core.approvals import Decision
 from governance.core.calls import CallStatus, Disposition, ErrorType, LateSettlement, ToolOutcome
 from governance.core.cancel_reasons import CancelReason
-from governance.core.cancellation import Cancellation, Cancelled
+from governance.core.cancellation import Cancellation
 from governance.core.containment import contained
-from governance.core.deadline import Limit
 from governance.core.endings import Ending, EndingKind
 from governance.core.exceptions import (
-    ApprovalExpired,
     ApprovalUnavailable,
     CallNotStarted,
     GovernanceError,
@@ -25,7 +24,6 @@ from governance.core.exceptions import (
     OutcomeUnknown,
     QueueFull,
     QueueTimeout,
-    ToolCallDenied,
     ToolDisabled,
     ToolExecutionError,
     ToolFailed,
@@ -35,18 +33,11 @@ from governance.core.exceptions import (
 from governance.core.excerpts import excerpt
 from governance.core.invokers.worker_errors import RemoteToolError
 from governance.core.live_call import LiveCall
+from governance.core.unfinished import cancelled_outcome, unfinished_outcome
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_SAYING = 500
-_BY_REQUEST = frozenset(
-    {
-        CallStatus.CANCELLED,
-        CallStatus.NOT_STARTED,
-        CallStatus.ABANDONED,
-        CallStatus.TIMED_OUT,
-    }
-)
 
 _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
     UnknownTool: (ErrorType.UNKNOWN_TOOL, "Use one of the tools that you were given."),
@@ -82,35 +73,20 @@ def refused(live: LiveCall, error: GovernanceError) -> ToolOutcome:
 
 def not_started(live: LiveCall) -> ToolOutcome:
     """The call was cancelled before its body ran."""
-    return _outcome(
-        live,
-        CallStatus.NOT_STARTED,
-        model_messages.not_started_text(live.call.tool_name, live.ended_by),
-        error_type=ErrorType.NOT_STARTED,
-        disposition=Disposition.NOT_STARTED,
-        error=Cancelled(live.ended_by) if live.ended_by else None,
-    )
+    outcome = unfinished_outcome(live.call.tool_name, CallStatus.PENDING, by=live.ended_by)
+    return _with_facts(live, outcome)
 
 
 def not_allowed(live: LiveCall, decision: Decision) -> ToolOutcome:
     """The call never ran: a person said no, nobody answered, or it was cancelled while it waited (D3)."""
-    name, error_type = live.call.tool_name, ErrorType.CANCELLED
-    error: Exception | None
-    if decision.verdict is Verdict.DENIED:
-        status, error_type = CallStatus.DENIED, ErrorType.DENIED
-        text = model_messages.denied_text(name, reason=decision.reason)
-        error = ToolCallDenied(name, decision.reason)
-    elif decision.verdict is Verdict.EXPIRED:
-        seconds = (live.question.timeout if live.question else None) or 0.0
-        status, error_type = CallStatus.EXPIRED, ErrorType.EXPIRED
-        text = model_messages.expired_text(name, seconds=seconds)
-        error = ApprovalExpired(name, seconds)
-    else:
-        status, text = CallStatus.CANCELLED, model_messages.not_started_text(name, live.ended_by)
-        error = Cancelled(live.ended_by or Cancellation(reason=CancelReason.ERROR))
-    return _outcome(
-        live, status, text, error_type=error_type, disposition=Disposition.NOT_STARTED, error=error
+    outcome = unfinished_outcome(
+        live.call.tool_name,
+        CallStatus.AWAITING_APPROVAL,
+        by=live.ended_by or Cancellation(reason=CancelReason.ERROR),
+        decision=decision,
+        waited=(live.question.timeout if live.question else None) or 0.0,
     )
+    return _with_facts(live, outcome)
 
 
 def settled(
@@ -145,47 +121,41 @@ def settled(
 
 def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOutcome:
     """The wait was ended by a limit or a request; `disposition` = what is known of the body by now."""
-    is_settled = disposition is not Disposition.INDETERMINATE
-    is_started = disposition is not Disposition.NOT_STARTED
+    name = live.call.tool_name
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
     side_effects, partial = live.tool.side_effects, live.partial_output
-    error: Exception
-    is_timeout = ending.kind is EndingKind.TIMEOUT
-    if is_timeout:
-        status, error_type = CallStatus.TIMED_OUT, ErrorType.TIMEOUT
-        text = model_messages.timeout_text(
-            live.call.tool_name,
-            seconds=ending.seconds,
-            limit=ending.limit,
-            is_settled=is_settled,
-            side_effects=side_effects,
-            partial=partial,
-            is_started=is_started,
-            capped_from=live.limits.policy.capped_from if live.limits.policy else None,
-        )
-        error = ToolTimeoutError(live.call.tool_name, ending.seconds)
-        ran_out = {"limit": ending.limit.value, "seconds": ending.seconds}
-        logger.warning("A tool call timed out", extra={**log_fields(live), **ran_out})
-    else:
+    if ending.kind is not EndingKind.TIMEOUT:
         assert ending.cancellation is not None  # noqa: S101 - a cancel carries its request
-        status, error_type = CallStatus.CANCELLED, ErrorType.CANCELLED
-        error = Cancelled(ending.cancellation)
-        text = model_messages.cancelled_text(
-            live.call.tool_name,
+        outcome = cancelled_outcome(
+            name,
             ending.cancellation,
-            is_settled=is_settled,
+            disposition=disposition,
             side_effects=side_effects,
             partial=partial,
-            is_started=is_started,
         )
+        return _with_facts(live, outcome)
+    is_settled = disposition is not Disposition.INDETERMINATE
+    text = model_messages.timeout_text(
+        name,
+        seconds=ending.seconds,
+        limit=ending.limit,
+        is_settled=is_settled,
+        side_effects=side_effects,
+        partial=partial,
+        is_started=disposition is not Disposition.NOT_STARTED,
+        capped_from=live.limits.policy.capped_from if live.limits.policy else None,
+    )
+    ran_out = {"limit": ending.limit.value, "seconds": ending.seconds}
+    logger.warning("A tool call timed out", extra={**log_fields(live), **ran_out})
     return _outcome(
         live,
-        status if is_settled else CallStatus.ABANDONED,
+        CallStatus.TIMED_OUT if is_settled else CallStatus.ABANDONED,
         text,
-        error_type=error_type,
+        error_type=ErrorType.TIMEOUT,
         disposition=disposition,
-        limit=ending.limit if is_timeout else None,
-        error=error,
+        ended_by=live.ended_by,
+        limit=ending.limit,
+        error=ToolTimeoutError(name, ending.seconds),
     )
 
 
@@ -305,32 +275,18 @@ def _words_of(error: BaseException) -> str:
         return ""
 
 
-def _outcome(
-    live: LiveCall,
-    status: CallStatus,
-    result: str,
-    *,
-    error_type: ErrorType | None = None,
-    disposition: Disposition = Disposition.SETTLED,
-    limit: Limit | None = None,
-    detail: str = "",
-    value: Any = None,
-    error: Exception | None = None,
-) -> ToolOutcome:
+def _outcome(live: LiveCall, status: CallStatus, result: str, **fields: Any) -> ToolOutcome:
+    is_error = status is not CallStatus.SUCCEEDED
+    return _with_facts(live, ToolOutcome(status=status, result=result, is_error=is_error, **fields))
+
+
+def _with_facts(live: LiveCall, outcome: ToolOutcome) -> ToolOutcome:
+    """Add what is known of the call itself: its limit, how long it ran and waited."""
     source = live.timeout_source
-    return ToolOutcome(
-        status=status,
-        result=result,
-        is_error=status is not CallStatus.SUCCEEDED,
-        error_type=error_type,
-        disposition=disposition,
-        ended_by=live.ended_by if status in _BY_REQUEST else None,
-        limit=limit,
+    return replace(
+        outcome,
         timeout=live.timeout,
         timeout_source=source.value if source else "",
         duration=live.elapsed,
         queued=live.queued,
-        detail=detail,
-        value=value,
-        error=error,
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from governance import CallStatus, unfinished_outcome
 from turns.core.claims import CallKey, FoundResult, assign
 from turns.core.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from turns.core.repairs import (
@@ -19,7 +20,6 @@ from turns.core.repairs import (
     RepairKind,
     RepairRecord,
     interruption_note,
-    synthetic_text,
 )
 from turns.core.validity import violations
 
@@ -167,7 +167,8 @@ def _choose(results: Sequence[FoundResult], *, record: RepairRecord) -> FoundRes
 
 
 def _synthesise(call: ToolUseBlock, message: Message, *, record: RepairRecord) -> FoundResult:
-    text = synthetic_text(call.name, record.cause_of(message.turn_id))
+    lost = record.cause_of(message.turn_id).ended
+    text = unfinished_outcome(call.name, CallStatus.RUNNING, lost=lost).result
     record.add(RepairKind.MISSING_RESULT, call.id, turn_id=message.turn_id, text=text)
     block = ToolResultBlock(tool_use_id=call.id, content=text, is_error=True, is_synthetic=True)
     return FoundResult(block=block, turn_id=message.turn_id)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from governance import CancelReason
 from turns.core.marks import INTERRUPTED
 from turns.core.messages import ToolUseBlock
+from turns.core.turns import TurnEnding, TurnStatus
 
 
 class RepairKind(StrEnum):
@@ -38,6 +39,20 @@ class Cause(NamedTuple):
             CancelReason(reason).row.ended if reason in set(CancelReason) else "it was cancelled"
         )
         return cls(reason, known)
+
+    @classmethod
+    def of_turn(cls, status: str, *, reason: str, error_code: str) -> "Cause":
+        """Return why a turn of this status did not reach its end, by what is stored of it."""
+        if reason:
+            return cls.of(reason)
+        is_error = status == TurnStatus.INTERRUPTED and error_code
+        return cls.of(CancelReason.ERROR) if is_error or status == TurnStatus.FAILED else CRASH
+
+    @classmethod
+    def of_ending(cls, ending: TurnEnding) -> "Cause":
+        """Return why a turn that ends so did not reach its end."""
+        reason = ending.cancellation.reason if ending.cancellation else ""
+        return cls.of_turn(ending.status, reason=reason, error_code=ending.error_code)
 
 
 CRASH = Cause("crash", "the server ended unexpectedly")
@@ -74,14 +89,6 @@ class RepairRecord:
         self.repairs.append(
             Repair(tool_id=tool_id, kind=kind, cause=cause, turn_id=turn_id, text=text)
         )
-
-
-def synthetic_text(name: str, cause: Cause) -> str:
-    """Return the result that stands in for one that was never recorded."""
-    return (
-        f'[INTERRUPTED] Tool "{name}": {cause.ended}; no result was recorded; '
-        "it may or may not have run. Check its effects before you call it again."
-    )
 
 
 def interruption_note(

@@ -50,6 +50,11 @@ class TurnEnding:
     error_code: str = ""
     error_message: str = ""
 
+    @property
+    def has_lost_owner(self) -> bool:
+        """Whether the turn ended because its process is gone, or could not write on."""
+        return self.status is TurnStatus.INTERRUPTED and self.cancellation is None
+
 
 def ending_of(cancellation: Cancellation) -> TurnEnding:
     """Return the ending of a turn that was cancelled for this reason."""
