@@ -12,10 +12,11 @@ from benchmarks.provider_server import CHAT_MODEL, ProviderServer
 from benchmarks.rows import Row, latency, per_call
 from benchmarks.whole_turns import create_user
 from governance import CancelSource
-from turns import runtime, services
-from turns.chat_models import close_connections, get_chat_model
+from turns import services
+from turns.chat_models.catalog import close_connections, get_chat_model
 from turns.core.chat_model import ChatModel, ChatRequest, TextDelta
 from turns.core.messages import Message, TextBlock
+from turns.running import runtime
 
 CHUNKS = 400
 NAME = f"anthropic:{CHAT_MODEL}"

@@ -20,7 +20,7 @@ from governance import (
 from tests.turns.journals import RecordingJournal
 from turns.core.chat_model import ToolSpec
 from turns.core.ports import ClaimedTurn
-from turns.core.runner import Cast, TurnRunner
+from turns.core.runner import TurnConfig, TurnRunner
 from turns.core.turns import TurnStatus
 from turns.testing import ScriptedChatModel, call, text
 
@@ -78,7 +78,7 @@ async def run_by_runner(executor: ToolExecutor, parallel: int, steps: int) -> No
     journal = RecordingJournal("go")
     runner = TurnRunner(
         turn,
-        cast=Cast(
+        config=TurnConfig(
             chat_model=ScriptedChatModel(*replies, [text("done")]),
             tools=(ToolSpec(name="noop", description="", input_schema={}),),
         ),

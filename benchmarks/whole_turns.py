@@ -20,7 +20,9 @@ from benchmarks.watching import PATIENCE, EventWatch
 from governance import CancelSource, registry
 from governance.db import run_in_db_thread
 from governance.runtime import workspace_of
-from turns import runtime, services, sinks
+from turns import services
+from turns.events import sinks
+from turns.running import runtime
 
 MESSAGE = "\n".join(f'call noop {{"number": {number}}}' for number in range(3))
 BAR_CANCEL = Bar(most=1000)

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from turns import database_state
+from turns.storage import database_state
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDS = (  # a variable, how its value begins, a package that it needs then, and the extra that holds it

@@ -17,7 +17,7 @@ class TurnsConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks and the metrics, and let a migrated database have its first agent."""
         from turns import checks
-        from turns.agents import make_first_agent
+        from turns.agents.lookup import make_first_agent
 
         checks.register_all()
         post_migrate.connect(make_first_agent, sender=self)

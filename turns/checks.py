@@ -9,9 +9,9 @@ from django.core import checks
 from governance import LoopDetector, setting_rules
 from governance import checks as governance_checks
 from governance.conf import app_settings as governance_settings
-from turns.chat_models import LOCAL, problem_of, public_name
+from turns.chat_models.catalog import LOCAL, problem_of, public_name
 from turns.conf import app_settings
-from turns.dispatch import PROCRASTINATE, path_of
+from turns.queueing.dispatchers import PROCRASTINATE, path_of
 
 _INSTANT = 1.0  # a cancelled turn is over within one second (C1)
 

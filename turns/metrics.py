@@ -19,9 +19,10 @@ from governance import registry as tools
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now
 from governance.runtime import load
-from turns import runtime, sinks
 from turns.core.turns import ACTIVE_STATUSES
+from turns.events import sinks
 from turns.models import Conversation, Process, Turn
+from turns.running import runtime
 from turns.signals import cancel_settled
 
 MAX_TOOL_NAMES = 100

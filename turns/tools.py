@@ -12,7 +12,7 @@ from governance import CallStatus, ErrorType, ToolContext, selectors, tool
 from governance.db import run_in_db_thread
 from governance.durations import format_duration
 from governance.selectors import CallRow, ScopeHealth
-from turns.calls import elapsed_ms
+from turns.calls.serializers import elapsed_ms
 from turns.models import Turn
 from turns.sub_agents.sessions import sessions_ask, sessions_cancel, sessions_spawn
 

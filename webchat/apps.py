@@ -13,9 +13,9 @@ class WebchatConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what needs the app registry."""
-        from turns import sinks
-        from turns.dispatch import hints
-        from turns.processes import draining
+        from turns.events import sinks
+        from turns.processes import wakeups
+        from turns.running import draining
         from webchat import checks, open_sockets, project_checks, revocations
         from webchat.broadcast import ChannelLayerSink
         from webchat.log_poller import log_poller
@@ -26,5 +26,5 @@ class WebchatConfig(AppConfig):
         draining.at_the_end(open_sockets.close_all)
         sinks.register(ChannelLayerSink())
         sinks.register(log_poller)
-        hints.register(ChannelLayerWakeups())
+        wakeups.register(ChannelLayerWakeups())
         revocations.connect()

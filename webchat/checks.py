@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 
 from governance import setting_rules
 from turns import selectors
-from turns.runtime import turns_run_here
+from turns.running.runtime import turns_run_here
 from webchat.conf import app_settings
 from webchat.routing import accepts_every_site
 
@@ -237,6 +237,6 @@ def _waits_for_ever(layer: dict[str, Any]) -> bool:
 
 def _lack_shared_layer() -> bool:
     try:
-        return selectors.processes_are_deaf()
+        return selectors.processes_lack_shared_layer()
     except DatabaseError:  # before the first migration
         return False

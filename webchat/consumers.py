@@ -16,10 +16,11 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils.translation import gettext as _
 
 from governance import CancelSource
-from turns import runtime, selectors
-from turns.attendance import Viewing
+from turns import selectors
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnsError
-from turns.overviews import Overview
+from turns.presence.tracker import Presence
+from turns.running import runtime
+from turns.selectors.conversation_status import Overview
 from webchat import __version__, broadcast, open_sockets, operations
 from webchat.conf import app_settings
 from webchat.exceptions import ProtocolError, SignedOut
@@ -54,7 +55,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.groups_joined: tuple[str, ...] = ()
         self.has_ended = asyncio.Event()
         self.user_id: Any = None
-        self.viewing: Viewing | None = None
+        self.presence_entry: Presence | None = None
         self.client_close_code: int | None = None
         self.has_layer = False
         self.postponed_texts: set[UUID] = set()
@@ -203,7 +204,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self.send_queue.close(CloseCode.BAD_FIRST_FRAME)
             return
         requester = await self._requester()
-        self.attendance = (await runtime.ensure_started()).attendance
+        self.presence = (await runtime.ensure_started()).presence
         await self._register_viewer(requester)
         last_seq = await selectors.last_seq(conversation_id=self.conversation_id)
         self._put(
@@ -236,7 +237,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             noting.add_done_callback(self._check_viewer)
 
     async def _write_viewer(self, user_id: Any) -> None:
-        self.viewing = await self.attendance.arrive(self.conversation_id, user_id=user_id)
+        self.presence_entry = await self.presence.join(self.conversation_id, user_id=user_id)
 
     def _check_viewer(self, noting: asyncio.Task[None]) -> None:
         if not noting.cancelled() and noting.exception() is not None:
@@ -349,9 +350,9 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _unregister_viewer(self) -> None:
         # who is sent away by a server that restarts is still there: the grace begins when there is one again
-        if self.viewing is not None and self.send_queue.close_code != CloseCode.RESTARTING:
-            await self.attendance.depart(
-                self.viewing, comes_back=self.client_close_code == CloseCode.COMING_BACK
+        if self.presence_entry is not None and self.send_queue.close_code != CloseCode.RESTARTING:
+            await self.presence.leave(
+                self.presence_entry, comes_back=self.client_close_code == CloseCode.COMING_BACK
             )
 
     async def _cancel_tasks(self) -> None:

@@ -12,7 +12,7 @@ from django.urls import path
 from django.views.decorators.http import require_safe
 
 from governance.db import run_in_probe_thread
-from turns import runtime
+from turns.running import runtime
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 from uuid import UUID
 
-from turns import EVENTS, overviews, selectors
-from turns.overviews import Overview
+from turns import EVENTS, selectors
+from turns.selectors import conversation_status
+from turns.selectors.conversation_status import Overview
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class LogPoller:
         for subscriber in subscribers:
             await subscriber.catch_up_to(seqs.get(subscriber.conversation_id, 0))
         user_ids = {subscriber.user_id for subscriber in subscribers}
-        overview = await overviews.look(owners=user_ids, conversations=conversation_ids)
+        overview = await conversation_status.look(owners=user_ids, conversations=conversation_ids)
         for subscriber in subscribers:
             subscriber.update_overview(overview)
 

@@ -11,11 +11,11 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from governance.db import run_in_query_thread
-from turns import identity
 from turns.exceptions import NotAllowed
+from turns.storage import access
 from webchat import api_errors, api_tokens, open_sockets
 
-_sees_all = run_in_query_thread(identity.sees_all)
+_sees_all = run_in_query_thread(access.sees_all)
 
 
 @require_safe

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from turns.overviews import Overview
+from turns.selectors.conversation_status import Overview
 from webchat.protocol import server_frames
 
 _COUNTED_DOWN = {"expires_in_ms"}  # changes with every poll; the client counts by itself

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from turns import runtime
-from turns.processes.draining import Drain
+from turns.running import runtime
+from turns.running.draining import Drain
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
 
     async def _start(self) -> None:
         try:
-            for other in await runtime.unheard():
+            for other in await runtime.unreachable():
                 self._say(
                     f"Another process uses this database too: {other}. Both work, but pages of one learn only within seconds what"
                     " happens in the other. Stop one of them, or set REDIS_URL."

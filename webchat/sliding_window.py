@@ -1,7 +1,7 @@
 """How often somebody may do something: sliding minutes, for one socket and for all that a user does in this process.
 
 Several processes do not share these counts, which protect the process: with three of them a user may do up to three times
-as much. What a user may have done in all is counted in the database (`turns.rates`).
+as much. What a user may have done in all is counted in the database (`turns.queueing.rate_limit`).
 """
 
 import time

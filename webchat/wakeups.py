@@ -6,7 +6,7 @@ from uuid import UUID
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
-from turns.dispatch.hints import Heard
+from turns.processes.wakeups import OnWakeup
 from webchat import broadcast
 from webchat.conf import app_settings
 
@@ -26,7 +26,7 @@ class ChannelLayerWakeups:
         """Tell a process to look into the database."""
         await broadcast.send_to_group(process_group(process_id), {"type": "process.hint"})
 
-    async def listen(self, process_id: UUID, heard: Heard) -> None:
+    async def listen(self, process_id: UUID, heard: OnWakeup) -> None:
         """Await `heard` for every hint to this process, for an hour at most. Raises what the layer raises."""
         layer = get_channel_layer()
         if layer is None:

@@ -21,10 +21,12 @@ from governance.core.policy import PolicyLevels, ToolLimits
 from governance.db import run_in_db_thread
 from tests.docs.pages import DOCS, ROOT, python_blocks, section
 from tests.support import LONG_PATIENCE, eventually
-from turns import runtime, selectors, services, sinks
-from turns.chat_models import get_chat_model
+from turns import selectors, services
+from turns.chat_models.catalog import get_chat_model
 from turns.core import chat_model
 from turns.core.messages import TextBlock, ToolResultBlock, ToolUseBlock
+from turns.events import sinks
+from turns.running import runtime
 
 PAGE = DOCS / "howto" / "extend.md"
 SIGNALS = (governance.signals, turns.signals)

@@ -39,9 +39,9 @@ def main() -> None:
     from django.db import connection, transaction
     from procrastinate.contrib.django.models import ProcrastinateJob
 
-    from turns import queue
-    from turns.dispatch import get_dispatcher
     from turns.models import Conversation, Turn
+    from turns.queueing import queue
+    from turns.queueing.dispatchers import get_dispatcher
 
     def execute(statement: str) -> None:
         with connection.cursor() as cursor:

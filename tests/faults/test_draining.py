@@ -16,13 +16,7 @@ from tests.faults.processes import Process, owned_by
 from tests.faults.site import Site
 from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
-from turns.processes.draining import (
-    ABANDON_AFTER,
-    EXIT_UNCLEAN,
-    HURRY_BOUND,
-    LAST_BOUND,
-    WRITE_BOUND,
-)
+from turns.running.draining import ABANDON_AFTER, EXIT_UNCLEAN, HURRY_BOUND, LAST_BOUND, WRITE_BOUND
 
 GRACE = 0.5
 EXIT_BOUND = GRACE + ABANDON_AFTER + WRITE_BOUND + BUSY_EXIT

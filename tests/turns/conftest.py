@@ -10,7 +10,8 @@ from django.db import connections
 
 from governance.db import run_in_db_thread
 from tests.turns.support import CHAT_MODEL, Listener, Props, Stage, listening, props_on_stage
-from turns import runtime, services
+from turns import services
+from turns.running import runtime
 
 
 @pytest.fixture

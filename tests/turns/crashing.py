@@ -17,8 +17,8 @@ async def main(conversation_id: UUID, user_name: str, messages: list[str]) -> No
 
     from governance import CancelSource
     from tests.turns.support import Stage, in_database, listening, props_on_stage
-    from turns import requests
-    from turns.requests import CancelWish
+    from turns.cancelling import commands
+    from turns.cancelling.commands import CancelCommand
     from turns.testing import call, text
 
     user = await get_user_model().objects.aget(username=user_name)
@@ -33,8 +33,8 @@ async def main(conversation_id: UUID, user_name: str, messages: list[str]) -> No
         for message in messages[1:]:
             await stage.say(message)
         if os.environ.get("TURNKEEPER_CANCEL"):
-            wish = CancelWish(user=user, source=CancelSource.BUTTON)
-            await in_database(lambda: requests.request_turn_cancel(first, wish))
+            command = CancelCommand(user=user, source=CancelSource.BUTTON)
+            await in_database(lambda: commands.request_turn_cancel(first, command))
         print("ready", first, flush=True)  # noqa: T201 - for the test that reads it
         await asyncio.Event().wait()
 

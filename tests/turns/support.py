@@ -19,10 +19,11 @@ from governance.db import run_in_db_thread
 from governance.models import Approval
 from governance.selectors import CallRow
 from tests.support import PATIENCE, eventually, with_room
-from turns import selectors, services, sinks
+from turns import selectors, services
 from turns.core.chat_model import ChatDelta, ChatRequest
 from turns.core.history import violations
 from turns.core.messages import Message
+from turns.events import sinks
 from turns.models import CancelRequest, Turn
 from turns.testing import Item, ScriptedChatModel
 

@@ -196,7 +196,7 @@ def test_a_provider_without_its_key_is_noticed_and_nobody_is_asked(monkeypatch):
         {"LOOP_HALT_AFTER": None},
         {"TURN_TIMEOUT": None},
         {"TURN_TIMEOUT": 0},
-        {"DISPATCHER": "turns.dispatch.EmbeddedDispatcher"},
+        {"DISPATCHER": "turns.queueing.dispatchers.EmbeddedDispatcher"},
     ],
 )
 def test_what_makes_sense_is_fine(values):

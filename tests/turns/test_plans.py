@@ -15,10 +15,14 @@ from governance.db import run_in_db_thread
 from governance.models import Approval, ToolCall
 from tests.past import Past, plant
 from tests.turns.support import Stage, in_database
-from turns import retention, runtime, scheduling, selectors, services, wishes
-from turns.attendance import viewers
+from turns import selectors, services
+from turns.cancelling import cancel_requests
+from turns.endings import recovery
 from turns.models import CancelRequest, DeadlineOrder, Event, Message, Operation, Turn
-from turns.processes import recovery
+from turns.presence import viewers
+from turns.queueing import scheduling
+from turns.running import runtime
+from turns.storage import retention
 from turns.testing import call, text
 
 CONVERSATIONS, TURNS_EACH = 400, 2
@@ -208,7 +212,7 @@ async def _looked_after(stage: Stage) -> None:
     process = (await runtime.ensure_started()).process
     live = [uuid.uuid4()]
     await in_database(lambda: recovery.sweep(process, live))
-    await in_database(lambda: wishes.open_orders(live))
+    await in_database(lambda: cancel_requests.pending_cancels(live))
     await in_database(scheduling.waiting_conversations)
     await in_database(scheduling.dispatch_again)
     await in_database(lambda: viewers.reconcile(process, {"socket": stage.id}))
@@ -228,7 +232,7 @@ async def _pruned(stage: Stage) -> None:
 async def test_no_statement_of_a_turn_reads_what_is_over(
     late_stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selectors, "LIST_LENGTH", 20)
+    monkeypatch.setattr(selectors.conversations, "LIST_LENGTH", 20)
     readings = Readings()
     await readings.begin()
     for scene in (_plain, _cancelled, _decided, _read, _looked_after, _pruned):

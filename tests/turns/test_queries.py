@@ -10,19 +10,23 @@ from django.test.utils import CaptureQueriesContext
 
 from governance import ToolCall
 from tests.turns.rows import Planted, said, use
-from turns import endings, processes, progress, queue, scheduling, selectors, wishes
+from turns import selectors
+from turns.cancelling import cancel_requests
 from turns.core.chat_model import message_of
 from turns.core.turns import TurnEnding, TurnStatus
-from turns.journal import DatabaseJournal
-from turns.processes import recovery
-from turns.progress import Report
+from turns.endings import recovery, turn_endings
+from turns.processes import process_registry
+from turns.queueing import queue, scheduling
+from turns.running import progress
+from turns.running.journal import DatabaseJournal
+from turns.running.progress import Report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
 def process(transactional_db):
-    return processes.register()
+    return process_registry.register()
 
 
 def count(function: Callable[[], object]) -> int:
@@ -71,7 +75,7 @@ def queries_of_a_turn(planted: Planted, process) -> Counter:
     measure("call_started", lambda: async_to_sync(journal.call_started)(started))
     measure("progress", lambda: progress.store([Report.of(claimed, started)]))
     ending = TurnEnding(status=TurnStatus.COMPLETED)
-    measure("end_turn", lambda: endings.end_turn(claimed.id, ending, epoch=claimed.epoch))
+    measure("end_turn", lambda: turn_endings.end_turn(claimed.id, ending, epoch=claimed.epoch))
     return asked
 
 
@@ -87,7 +91,7 @@ def test_a_turn_asks_as_often_with_a_long_past_as_with_none(ada, process):
 
 def test_a_poll_asks_once_however_many_turns_are_live(ada, process):
     turns = [Planted(ada).turn("running", owner=process).pk for _ in range(5)]
-    assert count(lambda: wishes.open_orders(turns)) == 1
+    assert count(lambda: cancel_requests.pending_cancels(turns)) == 1
     assert count(scheduling.waiting_conversations) == 1
 
 

@@ -32,16 +32,21 @@ from governance import (
     selectors,
 )
 from tests.turns.support import TERMINAL, assert_protocol
-from turns import endings, histories, log, processes, progress, queue, requests
+from turns.cancelling import commands
 from turns.core.chat_model import message_of
 from turns.core.exceptions import Fenced
 from turns.core.history import violations
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
-from turns.journal import DatabaseJournal
+from turns.endings import recovery, turn_endings
+from turns.events import log
+from turns.events.notifications import Notifications
+from turns.history import histories
 from turns.models import CancelRequest, Conversation, Process, Turn
-from turns.news import News
-from turns.processes import recovery
-from turns.progress import Report
+from turns.processes import process_registry
+from turns.queueing import queue
+from turns.running import progress
+from turns.running.journal import DatabaseJournal
+from turns.running.progress import Report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,7 +75,7 @@ class OneConversation(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.process = processes.register()
+        self.process = process_registry.register()
         self.conversation = Conversation.objects.create(owner=self.user)
         self.journal: DatabaseJournal | None = None
         self.claimed: Any = None
@@ -92,17 +97,17 @@ class OneConversation(RuleBasedStateMachine):
 
     @rule(mode=st.sampled_from(["now", "after_step"]))
     def cancel_turn(self, mode: str) -> None:
-        turn = requests.active_turn(self.conversation.pk)
+        turn = commands.active_turn(self.conversation.pk)
         if turn is not None:
-            wish = requests.CancelWish(user=self.user, source=CancelSource.BUTTON, mode=mode)
-            requests.request_turn_cancel(turn.pk, wish)
+            command = commands.CancelCommand(user=self.user, source=CancelSource.BUTTON, mode=mode)
+            commands.request_turn_cancel(turn.pk, command)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
     def cancel_call(self, data: st.DataObject) -> None:
-        wish = requests.CancelWish(user=self.user, source=CancelSource.BUTTON)
+        command = commands.CancelCommand(user=self.user, source=CancelSource.BUTTON)
         call_id = data.draw(st.sampled_from(sorted(self.live)))
-        requests.request_call_cancel(self.claimed.id, call_id, wish)
+        commands.request_call_cancel(self.claimed.id, call_id, command)
 
     # What the owner does
 
@@ -211,7 +216,7 @@ class OneConversation(RuleBasedStateMachine):
         running = {
             row.call_id for row in selectors.calls_of_group(group) if row.status in RUNNING
         } & outcomes.keys()
-        endings.end_turn(self.claimed.id, ending, epoch=self.claimed.epoch, outcomes=outcomes)
+        turn_endings.end_turn(self.claimed.id, ending, epoch=self.claimed.epoch, outcomes=outcomes)
         for row in selectors.calls_of_group(group):
             if row.call_id in running:
                 assert (row.status, row.result) == (status, outcomes[row.call_id].result)
@@ -222,12 +227,12 @@ class OneConversation(RuleBasedStateMachine):
 
     @rule()
     def crash_and_recover(self) -> None:
-        processes.retire(self.process)
-        self.process = processes.register()
+        process_registry.retire(self.process)
+        self.process = process_registry.register()
         self._drop_journal()
         recovery.recover()
         before = self._rows()
-        assert recovery.recover()[0] == News()
+        assert recovery.recover()[0] == Notifications()
         assert self._rows() == before
 
     @precondition(lambda self: self.old_journals)

@@ -7,7 +7,7 @@ import pytest
 
 from governance import ScopeKind
 from tests.turns.support import Props, Stage
-from turns import runtime
+from turns.running import runtime
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,7 +10,8 @@ from django.test import AsyncClient
 
 from governance.db import run_in_db_thread
 from tests.webchat.sockets import Socket
-from turns import runtime, services
+from turns import services
+from turns.running import runtime
 from webchat.sliding_window import user_rate_limits
 
 

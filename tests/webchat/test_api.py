@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 
 from governance.db import run_in_db_thread
 from tests.support import eventually
-from turns import runtime
 from turns.models import Agent, Conversation, Turn
+from turns.running import runtime
 from turns.services import ConversationSummary
 from webchat import api, api_schemas, api_tokens, health
 

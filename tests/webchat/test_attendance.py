@@ -14,9 +14,10 @@ from django.test import AsyncClient
 from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import Socket
-from turns import attendance, runtime, selectors, services
-from turns.attendance import disconnects
+from turns import selectors, services
 from turns.models import Conversation, Turn, Viewer
+from turns.presence import disconnects, tracker
+from turns.running import runtime
 from turns.services import ConversationSummary
 from webchat import open_sockets
 
@@ -42,7 +43,7 @@ async def pass_time(conversation: ConversationSummary, **span: float) -> None:
     """Let the conversation have been alone for longer, and the next sweep come."""
     moved = F("unattended_since") - timedelta(**span)
     await Conversation.objects.filter(pk=conversation.id).aupdate(unattended_since=moved)
-    await (await runtime.ensure_started()).attendance.sweep()
+    await (await runtime.ensure_started()).presence.sweep()
 
 
 async def ended(turn_id: str) -> Turn:
@@ -93,7 +94,7 @@ async def test_the_supervisors_poll_sweeps_by_itself(
     connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch
 ):
     settings.TURNS_POLL_INTERVAL = 0.02
-    monkeypatch.setattr(attendance, "SWEEP_INTERVAL", 0.02)
+    monkeypatch.setattr(tracker, "SWEEP_INTERVAL", 0.02)
     await set_policy({"grace_ms": 50})
     page = await connect().open()
     turn_id = await begin(page)
@@ -194,7 +195,7 @@ async def test_a_server_that_restarts_is_no_disconnect_and_its_successor_begins_
         queued_at=(await Turn.objects.afirst()).queued_at,
     )
     await Conversation.objects.filter(pk=conversation.id).aupdate(last_number=1000)
-    await (await runtime.ensure_started()).attendance.sweep()
+    await (await runtime.ensure_started()).presence.sweep()
     assert not await Viewer.objects.aexists()
     assert await is_unattended(conversation)
     await pass_time(conversation, seconds=31)
@@ -210,10 +211,10 @@ async def test_a_departure_that_cannot_be_written_is_made_good_by_the_sweep(
     page = await connect().open()
     await begin(page)
     with monkeypatch.context() as patch:
-        patch.setattr(attendance, "_depart", lost)
+        patch.setattr(tracker, "_depart", lost)
         await page.leave()
     assert not await is_unattended(conversation)
-    await (await runtime.ensure_started()).attendance.sweep()
+    await (await runtime.ensure_started()).presence.sweep()
     assert await is_unattended(conversation)
 
 
@@ -223,7 +224,7 @@ async def test_a_viewer_that_others_took_for_dead_is_written_down_again(
     page = await connect().open()
     await begin(page)
     await Viewer.objects.all().adelete()
-    await (await runtime.ensure_started()).attendance.sweep()
+    await (await runtime.ensure_started()).presence.sweep()
     assert await Viewer.objects.acount() == 1
     await page.leave()
     assert await is_unattended(conversation)

@@ -9,7 +9,7 @@ import pytest
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from tests.support import PATIENCE, eventually
-from turns import sinks
+from turns.events import sinks
 from webchat import broadcast
 from webchat.broadcast import ChannelLayerSink, conversation_group, message_for
 from webchat.feed import RecentDeltas

@@ -75,7 +75,7 @@ def test_a_redis_client_that_drops_idle_sockets_is_an_error(monkeypatch: pytest.
 
 
 def test_a_layer_in_memory_is_told_of_where_turns_run_elsewhere():
-    with override_settings(TURNS_DISPATCHER="tests.turns.test_dispatch.Nowhere"):
+    with override_settings(TURNS_DISPATCHER="tests.turns.queueing.test_dispatchers.Nowhere"):
         assert found()["webchat.W004"].hint
 
 

@@ -19,8 +19,9 @@ from governance import make_tool, registry
 from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import TIMEOUT, Frame, Socket
-from turns import runtime, services
+from turns import services
 from turns.models import Agent, Conversation, Turn
+from turns.running import runtime
 from turns.services import ConversationSummary
 from webchat import api_tokens, broadcast, open_sockets, operations
 from webchat.protocol.json_schema import type_of

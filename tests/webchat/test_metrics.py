@@ -16,8 +16,8 @@ from governance.db import run_in_db_thread
 from tests.turns.rows import Planted
 from tests.webchat.sockets import Socket
 from turns import metrics as numbers
-from turns import processes
 from turns.metrics import MAX_TOOL_NAMES, ToolNames
+from turns.processes import process_registry
 from webchat import api_tokens, metrics
 from webchat.send_queue import SendQueue
 
@@ -122,7 +122,7 @@ async def test_a_client_that_cannot_keep_up_is_counted_once_for_each_time(
 
 
 def test_a_scrape_asks_the_database_little_however_long_its_history_is(person: User):
-    processes.register()
+    process_registry.register()
     planted = Planted(person)
     for status in ("completed", "failed", "running", "queued"):
         planted.turn(status)

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
 from tests.support import PATIENCE, eventually
-from turns.dispatch import hints
+from turns.processes import wakeups
 from webchat.wakeups import ChannelLayerWakeups, process_group
 
 
@@ -27,7 +27,7 @@ async def listening(process_id: UUID) -> AsyncIterator[list[str]]:
         if len(heard) == 2:
             raise RuntimeError("obeying it failed")
 
-    task = asyncio.create_task(hints.listen(process_id, hear))
+    task = asyncio.create_task(wakeups.listen(process_id, hear))
     await eventually(lambda: has_members(process_id))
     yield heard
     task.cancel()
@@ -37,15 +37,15 @@ async def listening(process_id: UUID) -> AsyncIterator[list[str]]:
 async def test_a_process_hears_what_is_for_it_and_goes_on_after_a_failure():
     process_id = uuid4()
     async with listening(process_id) as heard:
-        await hints.send(uuid4())
+        await wakeups.send(uuid4())
         for _ in range(3):
-            await hints.send(process_id)
+            await wakeups.send(process_id)
         await eventually(lambda: len(heard) == 3)
     assert not has_members(process_id)
 
 
 async def test_a_layer_that_is_away_is_listened_to_again(monkeypatch: Any):
-    monkeypatch.setattr(hints, "LISTEN_PAUSE", 0.01)
+    monkeypatch.setattr(wakeups, "LISTEN_PAUSE", 0.01)
     sent = InMemoryChannelLayer.group_send
 
     async def away(*_: Any) -> None:
@@ -58,18 +58,18 @@ async def test_a_layer_that_is_away_is_listened_to_again(monkeypatch: Any):
     async def hear() -> None:
         heard.set()
 
-    task = asyncio.create_task(hints.listen(process_id, hear))
-    await hints.send(process_id)  # lost, and nobody is told
+    task = asyncio.create_task(wakeups.listen(process_id, hear))
+    await wakeups.send(process_id)  # lost, and nobody is told
     monkeypatch.setattr(InMemoryChannelLayer, "group_send", sent)
     await eventually(lambda: has_members(process_id))
-    await hints.send(process_id)
+    await wakeups.send(process_id)
     await asyncio.wait_for(heard.wait(), PATIENCE)
     task.cancel()
     await asyncio.wait({task})
 
 
 async def test_a_membership_is_renewed(monkeypatch: Any):
-    monkeypatch.setattr(hints, "LISTEN_PAUSE", 0.01)
+    monkeypatch.setattr(wakeups, "LISTEN_PAUSE", 0.01)
     monkeypatch.setattr("webchat.wakeups.MAX_LISTEN_TIME", 0.01)
     added: list[str] = []
     add = InMemoryChannelLayer.group_add

@@ -19,7 +19,7 @@ from governance.selectors import OfferedTool
 from turns.agents.edits import FIELDS, check_may_name
 from turns.conf import app_settings
 from turns.models import Agent, AgentChange
-from turns.validation import tools_problem
+from turns.models.validation import tools_problem
 
 if TYPE_CHECKING:
     AgentModelForm = forms.ModelForm[Agent]

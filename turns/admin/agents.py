@@ -20,7 +20,7 @@ from governance.selectors import OfferedTool
 from turns.admin.agent_forms import AgentForm
 from turns.agents import edits
 from turns.agents.offers import Offer, offer
-from turns.chat_models import problem_of
+from turns.chat_models.catalog import problem_of
 from turns.conf import app_settings
 from turns.core.tool_names import ToolNames
 from turns.models import Agent, AgentChange, Turn

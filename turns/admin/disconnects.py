@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy
 
 from governance.admin.fields import UNITS_HELP, DurationField
 from governance.durations import format_limit
-from turns.attendance import disconnects
 from turns.models import DisconnectPolicy
+from turns.presence import disconnects
 
 if TYPE_CHECKING:
     PolicyModelAdmin = admin.ModelAdmin[DisconnectPolicy]

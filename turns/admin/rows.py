@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from governance.admin.formatting import NOTHING
 from governance.labels import call_statuses, label_for
 from turns.models import CancelRequest, Turn
-from turns.words import turn_statuses
+from turns.models.labels import turn_statuses
 
 TITLE_SHOWN = 40
 

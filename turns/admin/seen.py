@@ -11,7 +11,7 @@ from governance import CallStatus, WaitsFor
 from governance.admin.formatting import NO_BREAK, NOTHING, format_span
 from governance.selectors import CallRow
 from turns.admin.rows import link
-from turns.calls import is_interruptible
+from turns.calls.serializers import is_interruptible
 from turns.models import RunningTurn
 
 CALL_MARK = ":"  # between the ids of a turn and of its call, in the value of a button

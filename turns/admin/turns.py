@@ -23,10 +23,11 @@ from governance.admin.formatting import (
     format_span,
     format_time,
 )
-from turns import log, services
+from turns import services
 from turns.admin.rows import link, outcome_words, table
 from turns.admin.search import NAME, IdSearchAdmin
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.events import log
 from turns.models import Turn
 
 EVENTS_SHOWN = 500

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from governance import audit
 from governance.audit import Changes, Editor
-from turns.chat_models import public_name
+from turns.chat_models.catalog import public_name
 from turns.models import Agent, AgentChange
 
 

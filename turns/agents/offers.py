@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from django.utils.translation import gettext as _
 
-from turns.chat_models import most_tools
+from turns.chat_models.catalog import most_tools
 from turns.conf import app_settings
 from turns.core.chat_model import Notice
 from turns.core.tool_names import ToolNames

@@ -35,8 +35,8 @@ from turns.core.chat_model import (
     ToolCallDelta,
     Usage,
 )
-from turns.core.marks import HAS_ENDED, INTERRUPTED, SUB_AGENT, TIME_IS_UP
 from turns.core.messages import Message
+from turns.core.prompt_markers import HAS_ENDED, INTERRUPTED, SUB_AGENT, TIME_IS_UP
 
 Sleep = Callable[[float], Awaitable[Any]]
 

@@ -3,8 +3,8 @@
 Neither waits for the other: text is not late because the database is slow.
 """
 
-from turns.core.pacing import Pacer
 from turns.core.ports import TurnJournal
+from turns.core.throttle import Throttle
 
 
 class DeltaStream:
@@ -19,8 +19,8 @@ class DeltaStream:
         self._pieces: list[str] = []
         self._length = 0
         self._pushed = 0
-        self._pushes = Pacer(self._push, spacing=spacing, name="push of a text delta")
-        self._saves = Pacer(self._save, spacing=save_every, name="save of streamed text")
+        self._pushes = Throttle(self._push, spacing=spacing, name="push of a text delta")
+        self._saves = Throttle(self._save, spacing=save_every, name="save of streamed text")
 
     def add(self, text: str) -> None:
         """Take a piece of text; nothing is pushed after the end. Raise what the last store raised (`Fenced`)."""
@@ -31,8 +31,8 @@ class DeltaStream:
             self._saves.wait(self._save_every)
         self._pieces.append(text)
         self._length += len(text)
-        self._pushes.want()
-        self._saves.want()
+        self._pushes.request()
+        self._saves.request()
 
     async def close(self) -> None:
         """Push what is left; whoever closes stores the whole."""

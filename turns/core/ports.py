@@ -41,7 +41,7 @@ class ClaimedTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelOrder:
+class PendingCancel:
     """A stored request to cancel that is not settled: of a turn, or of one call where `tool_id` is set."""
 
     turn_id: UUID
@@ -100,7 +100,7 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def open_orders(self, turn_ids: Sequence[UUID]) -> list[CancelOrder]:
+    async def pending_cancels(self, turn_ids: Sequence[UUID]) -> list[PendingCancel]:
         """Return the unsettled cancel requests of these turns."""
         ...
 

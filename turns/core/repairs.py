@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from governance import CancelReason
-from turns.core.marks import INTERRUPTED
 from turns.core.messages import ToolUseBlock
+from turns.core.prompt_markers import INTERRUPTED
 from turns.core.turns import TurnEnding, TurnStatus
 
 

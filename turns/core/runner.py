@@ -25,10 +25,10 @@ from turns.core.budget import TokenBudget
 from turns.core.chat_model import ChatModel, ChatRequest, Notice, ToolSpec, message_of
 from turns.core.clock import TurnClock, TurnFacts
 from turns.core.exceptions import ChatModelError, Fenced
-from turns.core.marks import TIME_IS_UP
 from turns.core.messages import Message, TextBlock, ToolResultBlock
-from turns.core.places import only_waits
 from turns.core.ports import ClaimedTurn, TurnJournal
+from turns.core.prompt_markers import TIME_IS_UP
+from turns.core.slots import only_waits
 from turns.core.step_approver import StepApprover
 from turns.core.step_observer import StepObserver
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
@@ -44,7 +44,7 @@ _COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
+class TurnConfig:
     """Who takes part in a turn: the chat model, its tools and instructions, the place it works in.
 
     `allowed` has the names of the tools that may be called, None = all; `max_parallel` calls run at once. Where
@@ -71,7 +71,7 @@ class TurnRunner:
         self,
         turn: ClaimedTurn,
         *,
-        cast: Cast,
+        config: TurnConfig,
         executor: ToolExecutor,
         journal: TurnJournal,
         loops: LoopDetector,
@@ -82,7 +82,7 @@ class TurnRunner:
         self.steps = 0
         self._budget = TokenBudget(turn.token_limit, family_limit=turn.family_token_limit)
         self.clock: TurnClock | None = None  # from the start of its run
-        self._cast = cast
+        self._config = config
         self._executor = executor
         self._journal = journal
         self._loops = loops
@@ -96,7 +96,7 @@ class TurnRunner:
             parent=token
         )  # the calls and the answers, but not the report
         self._answering = Answering(
-            cast.chat_model, journal, turn_id=str(turn.id), on_usage=self._budget.take
+            config.chat_model, journal, turn_id=str(turn.id), on_usage=self._budget.take
         )
 
     @property
@@ -146,9 +146,9 @@ class TurnRunner:
         try:
             prompt = await self._journal.prompt()
             messages = _with_note(prompt.messages, prompt.note)
-            for notice in self._cast.notices:
+            for notice in self._config.notices:
                 await self._journal.notify(notice)
-            instructions = self._cast.instructions
+            instructions = self._config.instructions
             ending = await self._converse(messages, instructions=instructions)
             if ending.status is TurnStatus.TIMED_OUT and not self.token.is_cancelled:
                 await self._report(messages, instructions=instructions)
@@ -166,13 +166,13 @@ class TurnRunner:
         """Whether the turn's work is being ended: its calls, and its answers but for a report."""
         return self._work.is_cancelled
 
-    def wind_up(self) -> None:
+    def request_report(self) -> None:
         """End the running work as out of time; where the cast has a grace for it, a report is asked for (17)."""
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
-        (self._work if self._cast.report_grace > 0 else self.token).cancel(timed_out)
+        (self._work if self._config.report_grace > 0 else self.token).cancel(timed_out)
 
     def _start_clock(self) -> TurnClock:
-        return TurnClock(timeout=self.turn.turn_timeout, on_expire=self.wind_up)
+        return TurnClock(timeout=self.turn.turn_timeout, on_expire=self.request_report)
 
     async def _converse(self, messages: list[Message], *, instructions: str) -> TurnEnding:
         while self.steps < self.turn.step_limit:
@@ -185,7 +185,7 @@ class TurnRunner:
             request = ChatRequest(
                 instructions=instructions,
                 messages=tuple(messages),
-                tools=self._cast.tools,
+                tools=self._config.tools,
                 max_tokens=self._budget.left,
             )
             reply = await self._answering.ask(request, step=self.steps, token=self._work)
@@ -231,7 +231,7 @@ class TurnRunner:
         )
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         timer = asyncio.get_running_loop().call_later(
-            self._cast.report_grace, self.token.cancel, timed_out
+            self._config.report_grace, self.token.cancel, timed_out
         )
         try:
             await self._answering.ask(request, step=self.steps, token=self.token, is_last=True)
@@ -255,12 +255,12 @@ class TurnRunner:
         self._outcomes = observer.outcomes
         host = Host(
             observer=observer,
-            workspace=self._cast.workspace,
+            workspace=self._config.workspace,
             metadata=self._facts(),
-            allowed=self._cast.allowed,
-            max_parallel=self._cast.max_parallel,
+            allowed=self._config.allowed,
+            max_parallel=self._config.max_parallel,
             approver=StepApprover(self._journal, clock=self.clock) if self.clock else None,
-            approval=self._cast.approval,
+            approval=self._config.approval,
         )
         self._calls = {call.id: self._executor.prepare(call, token=self._work) for call in calls}
         tasks = [
@@ -280,7 +280,7 @@ class TurnRunner:
         )
 
     def _facts(self) -> Mapping[str, Any]:
-        return TurnFacts(self._cast.metadata, clock=self.clock) if self.clock else {}
+        return TurnFacts(self._config.metadata, clock=self.clock) if self.clock else {}
 
     async def _await_all(self, tasks: Sequence["asyncio.Task[ToolOutcome]"]) -> None:
         """Wait for every call; if one could not be recorded, end the others before passing the error on."""

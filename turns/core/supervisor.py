@@ -21,11 +21,11 @@ from governance import (
 )
 from governance.logs import bind
 from turns.core.exceptions import Fenced, NotStored, TurnRefused
-from turns.core.live import LiveTurn
-from turns.core.places import Places
+from turns.core.periodic import run_periodically
 from turns.core.ports import ClaimedTurn, TurnStore
-from turns.core.rounds import begin_rounds
 from turns.core.runner import TurnRunner
+from turns.core.running_turn import RunningTurn
+from turns.core.slots import TurnSlots
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class TurnSupervisor:
     """Starts, cancels and ends turns on one event loop.
 
     `cancel_bound` is how many seconds after a cancel a turn is ended whatever its runner does; `poll_interval` how
-    often the stored requests are read, in case a nudge was lost (C12). `also_poll` is awaited as often. While
+    often the stored requests are read, in case a nudge was lost (C12). `on_poll` is awaited as often. While
     `max_live` turns are busy here no other begins; which one is next when a place is free, the store says (P4). 0 = none
     ever. About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
     """
@@ -61,7 +61,7 @@ class TurnSupervisor:
         poll_interval: float = 1.0,
         cancel_bound: float = 0.85,
         sweep_interval: float = 2.0,
-        also_poll: Callable[[], Awaitable[None]] | None = None,
+        on_poll: Callable[[], Awaitable[None]] | None = None,
         max_live: int | None = None,
     ) -> None:
         self._store = store
@@ -69,21 +69,21 @@ class TurnSupervisor:
         self._poll_interval = poll_interval
         self._cancel_bound = cancel_bound
         self._sweep_interval = sweep_interval
-        self._also_poll = also_poll
+        self._on_poll = on_poll
         self._scopes = ScopeRegistry()
-        self._live: dict[UUID, LiveTurn] = {}
+        self._live: dict[UUID, RunningTurn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places = Places(max_live, busy=self._count_busy)
+        self._slots = TurnSlots(max_live, busy=self._count_busy)
         self._watching: tuple[asyncio.Task[None], ...] = ()
         self._is_draining = False
         self._is_fenced = False
         self._terms = 0
-        self._is_hurried = asyncio.Event()
+        self._grace_is_cut = asyncio.Event()
         self._shutdown: Cancellation | None = None
         self._left_behind: set[asyncio.Task[Any]] = set()
 
     @property
-    def live_turns(self) -> Iterable[LiveTurn]:
+    def live_turns(self) -> Iterable[RunningTurn]:
         """The turns that run here now."""
         return tuple(self._live.values())
 
@@ -95,11 +95,11 @@ class TurnSupervisor:
     @property
     def has_room(self) -> bool:
         """Whether another turn may begin here. One that waits for a person or for another turn takes no room."""
-        return self._places.has_room
+        return self._slots.has_room
 
     async def until_room(self) -> None:
         """Wait until another turn may begin here."""
-        await self._places.until_room()
+        await self._slots.until_room()
 
     def start(self) -> None:
         """Begin to poll and to sweep."""
@@ -108,9 +108,9 @@ class TurnSupervisor:
             # The wishes are read in rounds of their own: nothing else that takes its time makes a cancel late (C12).
             poll, sweep = self._poll_interval, self._sweep_interval
             self._watching = (
-                begin_rounds(self.nudge, name="turn supervisor wishes", interval=poll),
-                begin_rounds(self._poll, name="turn supervisor poll", interval=poll),
-                begin_rounds(
+                run_periodically(self.check_requests, name="turn supervisor wishes", interval=poll),
+                run_periodically(self._poll, name="turn supervisor poll", interval=poll),
+                run_periodically(
                     self._sweep, name="turn supervisor sweep", interval=sweep, jitter=SWEEP_JITTER
                 ),
             )
@@ -121,10 +121,10 @@ class TurnSupervisor:
         If there is room, a queued turn begins: the one whose turn it is. Else that happens when there is some.
         """
         if not self._scopes.has(str(conversation_id)):
-            self._places.want(conversation_id)
+            self._slots.request(conversation_id)
             self._fill()
 
-    def find_turn(self, turn_id: UUID) -> LiveTurn | None:
+    def find_turn(self, turn_id: UUID) -> RunningTurn | None:
         """Return a turn that runs in this process."""
         return self._live.get(turn_id)
 
@@ -133,12 +133,12 @@ class TurnSupervisor:
         live = self._live.get(turn_id)
         return live.find_call(tool_id) if live else None
 
-    async def nudge(self) -> None:
+    async def check_requests(self) -> None:
         """Read the stored cancel requests of the live turns now and obey them."""
         if self._live:
-            for order in await self._store.open_orders(list(self._live)):
+            for order in await self._store.pending_cancels(list(self._live)):
                 if (live := self._live.get(order.turn_id)) is not None:
-                    live.obey(order)
+                    live.apply(order)
             await self._pass_decisions_on()
 
     async def _pass_decisions_on(self) -> None:
@@ -161,7 +161,7 @@ class TurnSupervisor:
         """
         self._is_fenced = True
         self._terms += 1
-        self._places.forget()
+        self._slots.forget()
         lost = Cancellation(reason=CancelReason.ERROR, note="the process lost its lease")
         for live in self.live_turns:
             live.is_fenced = True
@@ -177,11 +177,11 @@ class TurnSupervisor:
     def close(self) -> None:
         """Start nothing more."""
         self._is_draining = True
-        self._places.forget()
+        self._slots.forget()
 
-    def hurry(self) -> None:
+    def cut_grace(self) -> None:
         """Take what is left of the grace away from a drain."""
-        self._is_hurried.set()
+        self._grace_is_cut.set()
 
     async def drain(self, *, grace: float) -> None:
         """Start nothing more, give the live turns `grace` seconds, cancel the rest as `shutdown`, and wait for it."""
@@ -202,7 +202,7 @@ class TurnSupervisor:
         """Wait for the end of what runs, as long as the grace lasts."""
         if not self._tasks or grace <= 0:
             return
-        hurried = asyncio.create_task(self._is_hurried.wait(), name="end of the grace")
+        hurried = asyncio.create_task(self._grace_is_cut.wait(), name="end of the grace")
         ended = asyncio.create_task(_wait_for_all(self._tasks), name="end of what runs")
         await asyncio.wait({hurried, ended}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         for waiting in (hurried, ended):
@@ -215,8 +215,8 @@ class TurnSupervisor:
     def _fill(self) -> None:
         """Claim a turn for each free place that is wanted."""
         if self._is_draining or self._is_fenced:
-            self._places.forget()
-        while (wanted := self._places.hold()) is not None:
+            self._slots.forget()
+        while (wanted := self._slots.acquire()) is not None:
             self._spawn(self._claim(wanted), name=f"claim as conversation {wanted} has a turn")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
@@ -236,19 +236,19 @@ class TurnSupervisor:
         except Exception:
             logger.exception("A turn could not be claimed")
         finally:
-            self._places.release()
+            self._slots.release()
         if term != self._terms:
             return  # claimed under a lease that is lost: whoever finds it ends it
         if turn is None:
             self._fill()
             return
         if turn.conversation_id != wanted:
-            self._places.want(wanted)
+            self._slots.request(wanted)
         await self._oversee(turn)
 
     async def _oversee(self, turn: ClaimedTurn) -> None:
         """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
-        live = self._live[turn.id] = LiveTurn(turn, cancel_bound=self._cancel_bound)
+        live = self._live[turn.id] = RunningTurn(turn, cancel_bound=self._cancel_bound)
         work = self._scopes.begin(str(turn.conversation_id), turn.kind, token=live.token)
         if self._shutdown is not None:  # its claim was under way when the others were cancelled
             live.token.cancel(self._shutdown)
@@ -271,7 +271,7 @@ class TurnSupervisor:
     async def _obey_stored(self) -> None:
         """Obey at once what is stored; the poll would find it, too, and so does every write."""
         try:
-            await self.nudge()
+            await self.check_requests()
         except Exception:
             logger.exception("The stored cancel requests could not be read")
 
@@ -281,7 +281,7 @@ class TurnSupervisor:
             self._left_behind.add(runner)
             runner.add_done_callback(self._left_behind.discard)
 
-    async def _run(self, live: LiveTurn) -> TurnEnding | None:
+    async def _run(self, live: RunningTurn) -> TurnEnding | None:
         """Return how the turn ended; None if it is not ours any more."""
         ids = {"turn_id": str(live.turn.id), "conversation_id": str(live.turn.conversation_id)}
         bind(**ids)  # the lines of its tools, too
@@ -309,7 +309,7 @@ class TurnSupervisor:
             )
 
     def _ending(
-        self, live: LiveTurn, runner: "asyncio.Task[TurnEnding | None]"
+        self, live: RunningTurn, runner: "asyncio.Task[TurnEnding | None]"
     ) -> TurnEnding | None:
         if runner.done() and not runner.cancelled():
             return runner.result()
@@ -320,7 +320,7 @@ class TurnSupervisor:
             return _NOT_STORED
         return ending_of(live.token.cancellation or Cancellation(reason=CancelReason.ERROR))
 
-    async def _end(self, live: LiveTurn, ending: TurnEnding | None) -> None:
+    async def _end(self, live: RunningTurn, ending: TurnEnding | None) -> None:
         """Store the ending, as long as the lease is held: until then this process is the only one that can (C1).
 
         A process that goes down gives up after a few attempts: its successor finds the turn (H4).
@@ -350,8 +350,8 @@ class TurnSupervisor:
 
     async def _poll(self) -> None:
         self._fill()  # a turn may wait for a person now, which nobody tells
-        if self._also_poll is not None:
-            await self._also_poll()
+        if self._on_poll is not None:
+            await self._on_poll()
 
     async def _sweep(self) -> None:
         await self._store.sweep(tuple(self._live))

@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 import governance.labels
 import turns.core.turns
-import turns.words
+import turns.models.labels
 
 
 class Migration(migrations.Migration):
@@ -443,7 +443,10 @@ class Migration(migrations.Migration):
             model_name="cancelrequest",
             name="mode",
             field=models.CharField(
-                choices=turns.words.cancel_modes, default="now", max_length=16, verbose_name="mode"
+                choices=turns.models.labels.cancel_modes,
+                default="now",
+                max_length=16,
+                verbose_name="mode",
             ),
         ),
         migrations.AlterField(
@@ -507,21 +510,21 @@ class Migration(migrations.Migration):
             model_name="repair",
             name="cause",
             field=models.CharField(
-                choices=turns.words.repair_causes, max_length=32, verbose_name="cause"
+                choices=turns.models.labels.repair_causes, max_length=32, verbose_name="cause"
             ),
         ),
         migrations.AlterField(
             model_name="repair",
             name="found_when",
             field=models.CharField(
-                choices=turns.words.found_when, max_length=32, verbose_name="found when"
+                choices=turns.models.labels.found_when, max_length=32, verbose_name="found when"
             ),
         ),
         migrations.AlterField(
             model_name="repair",
             name="kind",
             field=models.CharField(
-                choices=turns.words.repair_kinds, max_length=32, verbose_name="kind"
+                choices=turns.models.labels.repair_kinds, max_length=32, verbose_name="kind"
             ),
         ),
         migrations.AlterField(
@@ -559,7 +562,7 @@ class Migration(migrations.Migration):
             model_name="turn",
             name="source",
             field=models.CharField(
-                choices=turns.words.message_sources,
+                choices=turns.models.labels.message_sources,
                 default="typed",
                 max_length=16,
                 verbose_name="source",
@@ -569,7 +572,7 @@ class Migration(migrations.Migration):
             model_name="turn",
             name="status",
             field=models.CharField(
-                choices=turns.words.turn_statuses,
+                choices=turns.models.labels.turn_statuses,
                 default=turns.core.turns.TurnStatus["QUEUED"],
                 max_length=16,
                 verbose_name="status",

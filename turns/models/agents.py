@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
-from turns import validation
+from turns.models import validation
 
 
 class Agent(models.Model):

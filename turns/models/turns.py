@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from governance import labels as governance_words
-from turns import words
 from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.models import labels
 
 _LIVE = [status.value for status in LIVE_STATUSES]
 
@@ -52,14 +52,14 @@ class Turn(models.Model):
     agent = models.CharField(_("agent"), max_length=64, blank=True)
     user_message = models.TextField(_("user message"))
     source = models.CharField(
-        _("source"), max_length=16, default="typed", choices=words.message_sources
+        _("source"), max_length=16, default="typed", choices=labels.message_sources
     )
     client_id = models.CharField(_("client id"), max_length=64, null=True)  # noqa: DJ001 - null stays out of the unique rule
     status = models.CharField(
         _("status"),
         max_length=16,
         default=TurnStatus.QUEUED,
-        choices=words.turn_statuses,
+        choices=labels.turn_statuses,
     )
     owner = models.ForeignKey(
         "turns.Process", models.SET_NULL, null=True, related_name="turns", verbose_name=_("owner")
@@ -141,7 +141,7 @@ class CancelRequest(models.Model):
     )
     reason = models.CharField(_("reason"), max_length=16, choices=governance_words.cancel_reasons)
     source = models.CharField(_("means"), max_length=16, choices=governance_words.cancel_sources)
-    mode = models.CharField(_("mode"), max_length=16, default="now", choices=words.cancel_modes)
+    mode = models.CharField(_("mode"), max_length=16, default="now", choices=labels.cancel_modes)
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", verbose_name=_("by")
     )
@@ -181,10 +181,10 @@ class Repair(models.Model):
         Turn, models.CASCADE, null=True, related_name="repairs", verbose_name=_("turn")
     )
     tool_id = models.CharField(_("tool call"), max_length=200, blank=True)
-    kind = models.CharField(_("kind"), max_length=32, choices=words.repair_kinds)
-    cause = models.CharField(_("cause"), max_length=32, choices=words.repair_causes)
+    kind = models.CharField(_("kind"), max_length=32, choices=labels.repair_kinds)
+    cause = models.CharField(_("cause"), max_length=32, choices=labels.repair_causes)
     text = models.TextField(_("inserted text"), blank=True)
-    found_when = models.CharField(_("found when"), max_length=32, choices=words.found_when)
+    found_when = models.CharField(_("found when"), max_length=32, choices=labels.found_when)
     at = models.DateTimeField(_("at"))
 
     class Meta:

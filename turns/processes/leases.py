@@ -16,10 +16,10 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
-from turns import processes
 from turns.conf import app_settings
 from turns.core.loop_watch import LoopWatch
 from turns.models import Process
+from turns.processes import process_registry
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Lease:
         asked_at = time.monotonic()
         try:
             with bounded(self._timing.statement_timeout):
-                is_ours = processes.renew(self.process)
+                is_ours = process_registry.renew(self.process)
         except Exception:
             logger.warning("The lease was not renewed", exc_info=True)
             connections[DEFAULT_DB_ALIAS].close()

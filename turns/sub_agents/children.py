@@ -13,20 +13,20 @@ from django.db import transaction
 from governance import Cancellation, CancelReason
 from governance.db_clock import database_now
 from governance.sanitize import sanitize_text
-from turns import log, queue
-from turns.agents import enabled_agents, find_agent
-from turns.conf import app_settings
-from turns.core.events import SubAgent
-from turns.core.turns import ACTIVE_STATUSES, TurnStatus
-from turns.exceptions import AgentUnavailable
-from turns.models import Agent, CancelRequest, Conversation, Turn
-from turns.sub_agents import families
-from turns.sub_agents.cascades import (
-    Cascade,
+from turns.agents.lookup import enabled_agents, find_agent
+from turns.cancelling.descendants import (
+    DescendantsCancelled,
     ask_for_report,
     cancel_descendants,
     cancel_with_descendants,
 )
+from turns.conf import app_settings
+from turns.core.events import SubAgent
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.events import log
+from turns.exceptions import AgentUnavailable
+from turns.models import Agent, CancelRequest, Conversation, Turn
+from turns.queueing import queue, turn_tree
 
 SOURCE = "agent"  # of a message that an agent wrote to a sub-agent
 
@@ -67,7 +67,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
     """Queue the turn of a sub-agent, one for each call. Raise `ChildRefused` with a sentence for the model if that may not be."""
     text = _checked(message)
     with transaction.atomic():
-        families.lock(origin.turn_id)
+        turn_tree.lock(origin.turn_id)
         conversation = log.locked_of(origin.turn_id)
         ours = Turn.objects.filter(pk=origin.turn_id, epoch=origin.epoch, status=TurnStatus.RUNNING)
         parent = ours.first()
@@ -87,7 +87,7 @@ def start(origin: Origin, *, agent: str, message: str, is_detached: bool) -> Chi
         turn = queued.turn
         limit_ms = _limit_ms(turn.turn_timeout_ms, origin.time_left)
         Turn.objects.filter(pk=turn.pk).update(
-            root=families.root_of(parent),
+            root=turn_tree.root_of(parent),
             parent_tool_id=origin.tool_id,
             depth=parent.depth + 1,
             is_detached=is_detached,
@@ -114,32 +114,34 @@ def _started_before(origin: Origin) -> Child | None:
     )
 
 
-def cancel_started_by(turn_id: UUID, tool_id: str, cancellation: Cancellation) -> Cascade:
+def cancel_started_by(
+    turn_id: UUID, tool_id: str, cancellation: Cancellation
+) -> DescendantsCancelled:
     """End what a call has started: it does not wait for it any more."""
     with transaction.atomic():
         if log.locked_of(turn_id) is None:
-            return Cascade()
+            return DescendantsCancelled()
         return cancel_descendants(turn_id, cancellation, tool_id=tool_id)
 
 
-def cancel_session(conversation_id: UUID, turn_id: UUID) -> Cascade:
+def cancel_session(conversation_id: UUID, turn_id: UUID) -> DescendantsCancelled:
     """End a sub-agent of a conversation and what it has started; whoever asked for that gets no report."""
     with transaction.atomic():
         log.locked(conversation_id)
         turn = Turn.objects.filter(pk=turn_id, parent__conversation=conversation_id).first()
         if turn is None or turn.status not in ACTIVE_STATUSES:
-            return Cascade()
+            return DescendantsCancelled()
         cascade = cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))
         if cascade.count:  # its row only after its conversation's lock: its owner may be writing it
             Turn.objects.filter(pk=turn.pk, delivered_at=None).update(delivered_at=database_now())
         return cascade
 
 
-def wind_up_started_by(turn_id: UUID, tool_id: str) -> Cascade:
+def request_reports_of(turn_id: UUID, tool_id: str) -> DescendantsCancelled:
     """Let what a call has started report what it has: the call is out of time. The report is delivered (17)."""
     with transaction.atomic():
         if log.locked_of(turn_id) is None:
-            return Cascade()
+            return DescendantsCancelled()
         out_of_time = Cancellation(reason=CancelReason.TIMEOUT)
         started = Turn.objects.filter(parent=turn_id, parent_tool_id=tool_id)
         return ask_for_report(started, out_of_time)
@@ -192,7 +194,7 @@ def _check_limits(parent: Turn) -> None:
         raise ChildRefused(
             f"This turn has {live} sub-agents at work, and {children} is the limit. Wait until one of them has ended."
         )
-    if (sentence := families.refusal(parent)) is not None:
+    if (sentence := turn_tree.refusal(parent)) is not None:
         raise ChildRefused(sentence)
 
 

@@ -19,18 +19,20 @@ from governance import (
     tool,
 )
 from governance.db import run_in_db_thread
-from turns import runtime, sinks
+from turns.cancelling.descendants import DescendantsCancelled
 from turns.core.clock import TurnClock
 from turns.core.turns import TurnStatus
-from turns.errands import send_off
+from turns.events import sinks
+from turns.events.notifications import notify
+from turns.history import reports
+from turns.history.reports import Report
 from turns.models import Turn
-from turns.news import tell
-from turns.retries import until_done
-from turns.sub_agents import children, reports
-from turns.sub_agents.cascades import Cascade
+from turns.processes.background import spawn
+from turns.running import runtime
+from turns.storage.retries import until_done
+from turns.sub_agents import children
+from turns.sub_agents.child_watcher import ChildTurnWatcher
 from turns.sub_agents.children import Child, ChildRefused, Origin
-from turns.sub_agents.following import Follower
-from turns.sub_agents.reports import Report
 
 _TO_BE_DELIVERED = "The sub-agent was told to report what it has; if it has begun, that is delivered to this conversation."
 _FAULTS = {
@@ -49,7 +51,7 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
     try:
         child = await _start(context, agent, message, is_detached=False)
         clocks = _clocks_of(context)
-        follower = Follower(
+        follower = ChildTurnWatcher(
             child.turn_id,
             child.conversation_id,
             say=lambda words: context.progress(f"{child.agent}: {words}"),
@@ -89,7 +91,7 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
     except ValueError:
         raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
     cascade = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
-    await tell(cascade, nudge=runtime.nudge)
+    await notify(cascade, check_requests=runtime.check_requests)
     if not cascade.count:
         return "There is no such session at work for this conversation: it has ended, or never was."
     return f"The session was told to end, {cascade.count} sub-agents in all."
@@ -149,11 +151,11 @@ def _give_up(context: ToolContext) -> None:
         end = partial(_wind_up_started_by, turn_id, tool_id)
     else:
         end = partial(_cancel_started_by, turn_id, tool_id, cancellation)
-    send_off(_tell_of(end), name=f"end of what {tool_id} has started")
+    spawn(_tell_of(end), name=f"end of what {tool_id} has started")
 
 
-async def _tell_of(end: Callable[[], Awaitable[Cascade]]) -> None:
-    await tell(await until_done(end), nudge=runtime.nudge)
+async def _tell_of(end: Callable[[], Awaitable[DescendantsCancelled]]) -> None:
+    await notify(await until_done(end), check_requests=runtime.check_requests)
 
 
 def _answer(context: ToolContext, report: Report | None) -> str:
@@ -177,7 +179,7 @@ def _answer(context: ToolContext, report: Report | None) -> str:
 
 _start_child = run_in_db_thread(children.start)
 _cancel_session = run_in_db_thread(children.cancel_session)
-_wind_up_started_by = run_in_db_thread(children.wind_up_started_by)
+_wind_up_started_by = run_in_db_thread(children.request_reports_of)
 _cancel_started_by = run_in_db_thread(children.cancel_started_by)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.turns.chat_models.dialects import DIALECTS, KEY, PIECED
 from tests.turns.chat_models.servers import Server
-from turns.chat_models import close_connections
+from turns.chat_models.catalog import close_connections
 from turns.chat_models.providers import PROVIDERS
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turns.chat_models import LocalChatModel, get_chat_model
+from turns.chat_models.catalog import LocalChatModel, get_chat_model
 from turns.core.exceptions import ChatModelError
 from turns.testing import ScriptedChatModel, text
 

@@ -19,7 +19,7 @@ from tests.turns.chat_models.servers import (
     sse,
 )
 from tests.turns.chat_models.test_providers import ASKED, deltas
-from turns.chat_models import close_connections, get_chat_model
+from turns.chat_models.catalog import close_connections, get_chat_model
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure, span
 from turns.chat_models.limits import StreamLimits
 from turns.core.chat_model import Notice, Stop, StopReason, TextDelta

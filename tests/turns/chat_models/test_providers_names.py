@@ -9,7 +9,7 @@ import pytest
 from tests.support import LONG_PATIENCE
 from tests.turns.chat_models.dialects import OPENAI, model_of
 from tests.turns.chat_models.test_providers_failures import failed
-from turns.chat_models import ProviderChatModel, get_chat_model, problem_of, warm
+from turns.chat_models.catalog import ProviderChatModel, get_chat_model, problem_of, warm
 from turns.chat_models.providers import PROVIDERS
 from turns.core.exceptions import ChatModelError
 

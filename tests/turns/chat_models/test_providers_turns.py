@@ -10,7 +10,7 @@ from tests.turns.chat_models.servers import Break, Hold, Response
 from tests.turns.support import Stage
 from tests.turns.tools_of_servers import many_tools
 from turns import selectors
-from turns.chat_models import get_chat_model
+from turns.chat_models.catalog import get_chat_model
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

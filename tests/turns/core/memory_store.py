@@ -5,7 +5,7 @@ from uuid import UUID
 
 from governance import Decision, ToolOutcome
 from tests.support import PATIENCE
-from turns.core.ports import CancelOrder, ClaimedTurn
+from turns.core.ports import ClaimedTurn, PendingCancel
 from turns.core.turns import TurnEnding
 
 
@@ -15,7 +15,7 @@ class MemoryStore:
     def __init__(self):
         self.queued: list[ClaimedTurn] = []
         self.live: list[ClaimedTurn] = []
-        self.orders: list[CancelOrder] = []
+        self.orders: list[PendingCancel] = []
         self.decided: list[Decision] = []
         self.endings: dict[UUID, TurnEnding] = {}
         self.totals: dict[UUID, tuple[int, dict[str, int]]] = {}
@@ -63,7 +63,7 @@ class MemoryStore:
             self.claims.append(turn.id)
         return turn
 
-    async def open_orders(self, turn_ids) -> list[CancelOrder]:
+    async def pending_cancels(self, turn_ids) -> list[PendingCancel]:
         return [order for order in self.orders if order.turn_id in turn_ids]
 
     async def decisions(self, questions) -> list[Decision]:

@@ -20,7 +20,7 @@ from tests.support import PATIENCE
 from tests.turns.journals import RecordingJournal
 from turns.core.history import violations
 from turns.core.ports import ClaimedTurn
-from turns.core.runner import Cast, TurnRunner
+from turns.core.runner import TurnConfig, TurnRunner
 from turns.testing import ScriptedChatModel
 
 BY_USER = Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="Ada")
@@ -64,10 +64,10 @@ class Stage:
         self.runner: TurnRunner | None = None
         self._running: asyncio.Task | None = None
 
-    def make_runner(self, model, *, turn=None, token=None, loops=None, **cast):
+    def make_runner(self, model, *, turn=None, token=None, loops=None, **config):
         self.runner = TurnRunner(
             turn or claimed(),
-            cast=Cast(chat_model=model, tools=(), **cast),
+            config=TurnConfig(chat_model=model, tools=(), **config),
             executor=self.executor,
             journal=self.journal,
             loops=loops or LoopDetector.off(),

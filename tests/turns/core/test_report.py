@@ -115,7 +115,7 @@ async def test_it_can_be_told_to_wind_up_before_its_time(stage):
     asked = gate()
     task, _model = stage.start([asked], [text("Halfway.")], report_grace=PATIENT)
     await asked.reached.wait()
-    stage.runner.wind_up()
+    stage.runner.request_report()
 
     assert (await asyncio.wait_for(task, PATIENCE)).status is TurnStatus.TIMED_OUT
     assert last_words(stage) == "Halfway."

@@ -14,7 +14,7 @@ from tests.turns.journals import RecordingJournal
 from turns.core import supervisor
 from turns.core.chat_model import Usage
 from turns.core.exceptions import ChatModelError, Fenced
-from turns.core.ports import CancelOrder
+from turns.core.ports import PendingCancel
 from turns.core.supervisor import TurnSupervisor
 from turns.core.turns import TurnStatus
 from turns.testing import ScriptedChatModel, call, failure, gate, text
@@ -49,7 +49,7 @@ class House:
 
     def order(self, turn, **values):
         """Store a request to cancel."""
-        self.store.orders.append(CancelOrder(turn_id=turn.id, cancellation=BY_USER, **values))
+        self.store.orders.append(PendingCancel(turn_id=turn.id, cancellation=BY_USER, **values))
 
     async def close(self):
         self.stage.let_go.set()
@@ -165,7 +165,7 @@ class TestCancel:
         await pause.reached.wait()
 
         house.order(turn)
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         (ending,) = await house.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
@@ -190,11 +190,11 @@ class TestCancel:
     ):
         hangs = asyncio.Event()
 
-        async def also_poll():
+        async def on_poll():
             hangs.set()
             await asyncio.Event().wait()
 
-        house = make_house(poll_interval=0.001, also_poll=also_poll)
+        house = make_house(poll_interval=0.001, on_poll=on_poll)
         house.supervisor.start()
         pause = gate()
         turn = house.queue("hello", [pause])
@@ -226,7 +226,7 @@ class TestCancel:
         await second.reached.wait()
 
         house.order(turn)
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         await house.store.until_ended(turn)
 
         assert other.id not in house.store.endings
@@ -238,7 +238,7 @@ class TestCancel:
         assert house.supervisor.find_call(turn.id, "c1").status is CallStatus.RUNNING
 
         house.order(turn, tool_id="c1")
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         (ending,) = await house.store.until_ended(turn)
 
         assert ending.status is TurnStatus.COMPLETED
@@ -251,7 +251,7 @@ class TestCancel:
         await house.stage.until_begun("a")
 
         house.order(turn, mode="after_step")
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         house.stage.release("a")
         (ending,) = await house.store.until_ended(turn)
 
@@ -265,7 +265,7 @@ class TestCancel:
         await house.journals["hello"].until("save_reply", 1)
 
         house.order(turn)
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         (ending,) = await house.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
@@ -289,7 +289,7 @@ class TestCancel:
         await house.stage.until_begun("a", "b")
 
         house.order(turn)
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         (ending,) = await house.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
@@ -311,7 +311,7 @@ class TestCancel:
         house.store.failures += [OSError("no such outcome")] * supervisor.END_ATTEMPTS
 
         house.order(turn)
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         await house.store.until_ended(turn)
 
         assert house.store.outcomes[turn.id] == {}
@@ -323,7 +323,7 @@ class TestCancel:
         await eventually(lambda: house.contexts)
 
         house.order(turn)
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         (ending,) = await house.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
@@ -337,7 +337,7 @@ class TestCancel:
         await pause.reached.wait()
 
         house.order(turn)
-        await house.supervisor.nudge()
+        await house.supervisor.check_requests()
         endings = await house.store.until_ended(turn, following)
 
         assert [ending.status for ending in endings] == [
@@ -527,10 +527,10 @@ class TestDrain:
     async def test_ends_the_poll(self, make_house):
         polled = asyncio.Event()
 
-        async def also_poll():
+        async def on_poll():
             polled.set()
 
-        house = make_house(poll_interval=0.001, also_poll=also_poll)
+        house = make_house(poll_interval=0.001, on_poll=on_poll)
         house.supervisor.start()
         await polled.wait()
 
@@ -542,13 +542,13 @@ class TestDrain:
         polls = []
         again = asyncio.Event()
 
-        async def also_poll():
+        async def on_poll():
             polls.append(None)
             if len(polls) == 1:
                 raise OSError("away")
             again.set()
 
-        house = make_house(poll_interval=0.001, also_poll=also_poll)
+        house = make_house(poll_interval=0.001, on_poll=on_poll)
         house.supervisor.start()
         async with asyncio.timeout(PATIENCE):
             await again.wait()

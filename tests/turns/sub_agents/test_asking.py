@@ -12,9 +12,10 @@ from governance import CallStatus, Cancellation, CancelReason, TimeoutSource
 from tests.support import PATIENCE, eventually
 from tests.turns.sub_agents.stage import ask, cast, child, ended, place_of, running, spawn
 from tests.turns.support import Stage, in_database, row
-from turns import runtime, selectors, services
+from turns import selectors, services
 from turns.models import Agent, Turn
-from turns.sub_agents import following
+from turns.running import runtime
+from turns.sub_agents import child_watcher
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,7 +29,7 @@ async def an_agent(name: str, **fields):
 
 def run_out_of_time(turn: Turn) -> None:
     """Do what the clock of a running turn does at its end."""
-    runtime.find_turn(turn.pk).runner.wind_up()
+    runtime.find_turn(turn.pk).runner.request_report()
 
 
 async def test_the_answer_of_a_sub_agent_is_the_result_of_the_call(stage: Stage):
@@ -97,7 +98,7 @@ async def test_a_database_that_fails_for_a_moment_ends_no_wait(stage: Stage, pro
     cast(stage, go=[[ask("a1", "dig")], [text("Done.")]], dig=[[call("c1", "held")], [text("G")]])
     turn_id = await stage.say()
     await running("dig")
-    read = following._read
+    read = child_watcher._read
     failed: list[bool] = []
 
     async def fails_once(*arguments):
@@ -106,7 +107,7 @@ async def test_a_database_that_fails_for_a_moment_ends_no_wait(stage: Stage, pro
             raise OperationalError("gone")
         return await read(*arguments)
 
-    monkeypatch.setattr(following, "_read", fails_once)
+    monkeypatch.setattr(child_watcher, "_read", fails_once)
     await eventually(lambda: failed)
     props.open("c1")
     assert (await stage.ended(turn_id)).status == "completed"

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from governance import Cancellation, CancelReason, CancelSource
 from tests.turns.support import TERMINAL, assert_protocol
-from turns import endings, log, processes, queue, requests
+from turns.cancelling import commands, descendants
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnEnding, TurnStatus, ending_of
+from turns.endings import recovery, report_delivery, turn_endings
+from turns.events import log
 from turns.models import CancelRequest, Conversation, Message, Process, Turn
-from turns.processes import recovery
-from turns.sub_agents import cascades, children, deliveries
+from turns.processes import process_registry
+from turns.queueing import queue
+from turns.sub_agents import children
 from turns.sub_agents.children import ChildRefused, Origin
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,7 +50,7 @@ class Family:
 
     def __init__(self, user: Any) -> None:
         self.user = user
-        self.process = processes.register()
+        self.process = process_registry.register()
         self.top = Conversation.objects.create(owner=user)
         self.calls = 0
         self.ends: dict[Any, tuple[Any, ...]] = {}
@@ -85,9 +88,9 @@ class Family:
         mode = chance.of(["now", "now", "after_step"])
         turn = self._one(chance, ACTIVE_STATUSES)
         if turn is not None:
-            wish = requests.CancelWish(user=self.user, source=CancelSource.BUTTON, mode=mode)
+            command = commands.CancelCommand(user=self.user, source=CancelSource.BUTTON, mode=mode)
             below = sum(1 for child in self._below(turn) if child.status in ACTIVE_STATUSES)
-            receipt = requests.request_turn_cancel(turn.pk, wish)
+            receipt = commands.request_turn_cancel(turn.pk, command)
             if mode == "now":
                 assert receipt.descendants == below
 
@@ -96,7 +99,7 @@ class Family:
         if turn is None:
             return
         if chance.of([True, False]):
-            children.wind_up_started_by(turn.pk, self._call_of(turn))
+            children.request_reports_of(turn.pk, self._call_of(turn))
         else:
             user = Cancellation(reason=CancelReason.USER)
             children.cancel_started_by(turn.pk, self._call_of(turn), user)
@@ -104,8 +107,11 @@ class Family:
     def end(self, chance: Chance) -> None:
         ending = chance.of(ENDINGS)
         turn = self._one(chance, LIVE_STATUSES)
-        if turn is not None and endings.end_turn(turn.pk, ending, epoch=turn.epoch) is not None:
-            deliveries.after(turn.pk)
+        if (
+            turn is not None
+            and turn_endings.end_turn(turn.pk, ending, epoch=turn.epoch) is not None
+        ):
+            report_delivery.after(turn.pk)
 
     def end_a_session(self, chance: Chance) -> None:
         turn = self._one(chance, ACTIVE_STATUSES)
@@ -113,20 +119,20 @@ class Family:
             children.cancel_session(turn.parent.conversation_id, turn.pk)
 
     def crash_and_recover(self, _chance: Any) -> None:
-        processes.retire(self.process)
-        self.process = processes.register()
+        process_registry.retire(self.process)
+        self.process = process_registry.register()
         recovery.recover()
         assert not Turn.objects.filter(status__in=LIVE_STATUSES).exists()
 
     def sweep(self, _chance: Any) -> None:
-        assert cascades.complete().count == 0  # a cascade leaves nothing to the sweep
+        assert descendants.complete().count == 0  # a cascade leaves nothing to the sweep
         recovery.mend()
 
     # What always holds
 
     def nobody_works_for_what_was_cut_off(self) -> None:
         for turn in Turn.objects.filter(status__in=ACTIVE_STATUSES, parent__isnull=False):
-            if turn.parent.status in cascades.CUT_OFF:
+            if turn.parent.status in descendants.CUT_OFF:
                 assert turn.status in LIVE_STATUSES
                 open_requests = turn.cancel_requests.filter(tool_id="", mode="now", settled_at=None)
                 assert open_requests.exists()
@@ -142,7 +148,7 @@ class Family:
         for turn in Turn.objects.all():
             assert turn.depth <= DEPTH
             assert turn.children.filter(status__in=ACTIVE_STATUSES).count() <= CHILDREN
-            if turn.parent is not None and turn.source != queue.CARRIER:
+            if turn.parent is not None and turn.source != queue.REPORT_SOURCE:
                 assert turn.depth == turn.parent.depth + 1
                 assert turn.turn_timeout_ms <= 60_000
         for place in Conversation.objects.all():
@@ -162,7 +168,7 @@ class Family:
         assert len(delivered) == len(set(delivered))
 
     def nothing_begins_by_itself_after_a_cancel(self) -> None:
-        carriers = Turn.objects.filter(source=queue.CARRIER, status=TurnStatus.QUEUED)
+        carriers = Turn.objects.filter(source=queue.REPORT_SOURCE, status=TurnStatus.QUEUED)
         for carrier in carriers:
             asked = CancelRequest.objects.filter(
                 turn__conversation=carrier.conversation, tool_id=""

@@ -4,13 +4,13 @@ import pytest
 
 from tests.turns.sub_agents.stage import child, ended, running
 from tests.turns.support import Stage, in_database
-from turns import runtime
 from turns.chat_models.local import compose
 from turns.core.chat_model import ChatRequest
-from turns.core.marks import SUB_AGENT
 from turns.core.messages import Message, TextBlock
+from turns.core.prompt_markers import SUB_AGENT
 from turns.models import Agent
 from turns.models import Message as MessageRow
+from turns.running import runtime
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,7 +58,7 @@ async def test_out_of_time_it_reports_what_it_has(stage: Stage):
     turn_id = await stage.say("ask assistant\n  say One.\n  wait 0.01\n  then\n  wait 61")
     below = await running("say One.\nwait 0.01\nthen\nwait 61")
     await stage.listener.until("tool_start", turn_id=str(below.pk), tool_id="call_2_1")
-    runtime.find_turn(below.pk).runner.wind_up()
+    runtime.find_turn(below.pk).runner.request_report()
     turn = await stage.ended(turn_id)
 
     assert (await ended(below)).status == "timed_out"

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from turns import retention
+from turns.storage import retention
 
 
 class Command(BaseCommand):

@@ -10,10 +10,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from turns import database_state
 from turns.conf import app_settings
-from turns.dispatch import get_dispatcher
-from turns.processes.runners import RunnerProcess
+from turns.queueing.dispatchers import get_dispatcher
+from turns.running.runner_process import RunnerProcess
+from turns.storage import database_state
 
 
 class Command(BaseCommand):

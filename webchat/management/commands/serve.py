@@ -11,7 +11,7 @@ from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from turns import database_state
+from turns.storage import database_state
 from webchat.server import TurnServer
 
 

@@ -1,0 +1,399 @@
+"""Cancelling a turn reaches all that it has started, at once; cancelling a sub-agent does not end its parent (90, 91)."""
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from governance import CancelReason, CancelSource
+from governance.db import run_in_db_thread
+from tests.support import eventually, with_room
+from tests.turns.rows import Planted
+from tests.turns.sub_agents.stage import (
+    ask,
+    cast,
+    child,
+    ended,
+    request_of,
+    running,
+    spawn,
+)
+from tests.turns.support import Stage, in_database, row
+from turns import services
+from turns.cancelling import cancel_requests, commands
+from turns.cancelling.commands import CancelCommand
+from turns.core.turns import TurnEnding, TurnStatus
+from turns.endings import recovery, turn_endings
+from turns.events import log
+from turns.models import CancelRequest, Conversation, Turn
+from turns.processes import process_registry
+from turns.running import runtime
+from turns.sub_agents import children
+from turns.sub_agents.children import ChildRefused, Origin
+from turns.testing import call, gate, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def three_deep(stage: Stage, **more):
+    """A turn whose sub-agent has a sub-agent, which holds."""
+    return cast(
+        stage,
+        go=[[ask("a1", "middle")], [text("Done.")]],
+        middle=[[ask("a2", "leaf")], [text("m")]],
+        leaf=[[call("c1", "held")], [text("l")]],
+        **more,
+    )
+
+
+async def test_a_cancel_reaches_grandchildren_and_says_how_many(stage: Stage):
+    three_deep(stage)
+    turn_id = await stage.say()
+    leaf = await running("leaf")
+    await stage.listener.until("tool_start", tool_id="c1")
+
+    receipt = await stage.cancel(turn_id)
+    assert receipt.descendants == 2
+    turn = await stage.ended(turn_id)
+    assert turn.status == "cancelled"
+    for message in ("middle", "leaf"):
+        below = await ended(await child(message))
+        assert (below.status, below.ended_by_reason, below.ended_by_source) == (
+            "cancelled",
+            "parent",
+            "button",
+        )
+        assert below.ended_by_name == "ada"
+        request = await request_of(below)
+        assert (request.reason, request.outcome) == ("parent", "cancelled")
+    assert (await stage.calls(leaf.pk))["c1"].status == "cancelled"
+    told = await stage.listener.until("turn_abort", turn_id=str(turn_id))
+    assert (told["reason"], told["descendants"]) == ("user", 2)
+
+
+async def test_one_that_does_not_stop_keeps_nobody_waiting(stage: Stage, props):
+    cast(
+        stage,
+        go=[[ask("a1", "deaf one"), ask("a2", "good one")], [text("Done.")]],
+        deaf_one=[[call("c1", "stubborn")], [text("d")]],
+        good_one=[[call("c2", "held")], [text("g")]],
+    )
+    turn_id = await stage.say()
+    await running("deaf one")
+    await running("good one")
+    await eventually(lambda: {"c1", "c2"} <= set(props.started))
+
+    began = time.monotonic()
+    await stage.cancel(turn_id)
+    await stage.ended(turn_id)
+    good = await ended(await child("good one"))
+    took = time.monotonic() - began
+    deaf = await ended(await child("deaf one"))
+    assert (good.status, deaf.status) == ("cancelled", "cancelled")
+    assert (await stage.calls(deaf.pk))["c1"].status == "abandoned"
+    assert took < with_room(1.0)
+    props.open("c1")
+
+
+async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(stage: Stage, monkeypatch):
+    cast(
+        stage,
+        go=[[ask("a1", "first"), ask("a2", "second")], [text("Done.")]],
+        first=[[gate()]],
+        second=[[gate()]],
+    )
+    turn_id = await stage.say()
+    first, second = await running("first"), await running("second")
+    broken = {first.pk}
+    store_request = cancel_requests.write
+
+    def fails_for_one(turn, cancellation, **how):
+        if turn.pk in broken:
+            raise DatabaseError("no")
+        store_request(turn, cancellation, **how)
+
+    store_requests = cancel_requests.write_all
+
+    def fails_for_all(turns, cancellation, **how):
+        if broken & {turn.pk for turn in turns}:
+            raise DatabaseError("no")
+        store_requests(turns, cancellation, **how)
+
+    monkeypatch.setattr(cancel_requests, "write", fails_for_one)
+    monkeypatch.setattr(cancel_requests, "write_all", fails_for_all)
+    receipt = await stage.cancel(turn_id)
+    assert receipt.descendants == 1
+    assert (await ended(second)).status == "cancelled"
+    assert (await stage.ended(turn_id)).status == "cancelled"
+
+    broken.clear()
+    await run_in_db_thread(recovery.mend)()
+    await runtime.check_requests()
+    assert (await ended(first)).ended_by_reason == "parent"
+
+
+@pytest.mark.parametrize("asked", ["report", "end"])
+def test_an_owner_that_writes_its_turn_meanwhile_keeps_no_request_from_it(ada, asked):
+    above, below = Planted(ada), Planted(ada)
+    parent = above.turn("running", owner=process_registry.register())
+    Conversation.objects.filter(pk=below.id).update(parent=above.id)
+    dug = below.turn("running", parent=parent, parent_tool_id="a1")
+    is_writing = threading.Event()
+
+    def write() -> None:
+        with transaction.atomic():
+            log.locked(below.id)
+            is_writing.set()
+            time.sleep(0.2)  # so that the other one is at its lock
+            Turn.objects.filter(pk=dug.pk).update(steps=1)
+        connection.close()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    is_writing.wait(5)
+    if asked == "report":
+        cascade = children.request_reports_of(parent.pk, "a1")
+    else:
+        cascade = children.cancel_session(above.id, dug.pk)
+    writing.join(5)
+    assert cascade.count == 1
+    assert CancelRequest.objects.get(turn=dug).mode == ("report" if asked == "report" else "now")
+
+
+def test_a_completed_turn_leaves_nobody_at_work_whom_it_should_have_waited_for(ada):
+    above = Planted(ada)
+    parent = above.turn("running", owner=process_registry.register())
+    waited_for, detached = (
+        Planted(ada).turn("running", parent=parent, is_detached=is_detached)
+        for is_detached in (False, True)
+    )
+    turn_endings.end_turn(parent.pk, TurnEnding(status=TurnStatus.COMPLETED))
+    waited_for.refresh_from_db()
+    detached.refresh_from_db()
+    assert (waited_for.status, detached.status) == ("cancelling", "running")
+    assert CancelRequest.objects.get(turn=waited_for).reason == "parent"
+
+
+async def test_one_that_waits_to_begin_never_begins(stage: Stage, settings):
+    settings.TURNS_MAX_LIVE = 1
+    cast(stage, go=[[spawn("s1", "dig"), call("c1", "held")]], dig=[[text("never")]])
+    turn_id = await stage.say()
+    dug = await child("dig", status="queued")
+
+    receipt = await stage.cancel(turn_id)
+    assert receipt.descendants == 1
+    await stage.ended(turn_id)
+    dug = await ended(dug)
+    assert (dug.status, dug.started_at, dug.ended_by_reason) == ("cancelled", None, "parent")
+
+
+async def test_nothing_is_started_once_the_cancel_is_stored(stage: Stage):
+    cast(stage, go=[[call("c1", "stubborn")], [text("never")]])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    turn = await row(Turn, pk=turn_id)
+    origin = Origin(turn_id=turn_id, epoch=turn.epoch, tool_id="a1", time_left=None)
+    start = run_in_db_thread(children.start)
+    await stage.cancel(turn_id)
+
+    with pytest.raises(ChildRefused, match="being ended"):
+        await start(origin, agent="", message="dig", is_detached=True)
+    assert await in_database(Conversation.objects.count) == 1
+
+
+async def test_a_new_owner_of_the_turn_makes_the_old_one_start_nothing(stage: Stage):
+    cast(stage, go=[[call("c1", "held")], [text("on")]])
+    turn_id = await stage.say()
+    await stage.running(turn_id, "c1")
+    origin = Origin(turn_id=turn_id, epoch=0, tool_id="a1", time_left=None)
+
+    with pytest.raises(ChildRefused):
+        await run_in_db_thread(children.start)(origin, agent="", message="dig", is_detached=True)
+    await stage.cancel(turn_id)
+    await stage.ended(turn_id)
+
+
+async def test_cancelling_a_sub_agent_gives_its_parent_a_cancelled_result(stage: Stage):
+    cast(
+        stage,
+        go=[[ask("a1", "dig")], [text("On without it.")]],
+        dig=[[text("I have a lead."), call("c1", "held")]],
+    )
+    turn_id = await stage.say()
+    dug = await running("dig")
+    await stage.listener.until("tool_start", tool_id="c1")
+
+    receipt = await stage.cancel(dug.pk)
+    assert receipt.descendants == 0
+    turn = await stage.ended(turn_id)
+    result = (await stage.calls(turn_id))["a1"]
+    assert (turn.status, result.status) == ("completed", "cancelled")
+    assert (result.ended_by_reason, result.ended_by_source) == ("user", "button")
+    assert result.result.startswith('[CANCELLED] Tool "sessions_ask" was cancelled by the user.')
+    assert "I have a lead." in result.result
+    await stage.history()
+
+
+async def test_cancelling_the_call_cancels_its_sub_agent_alone(stage: Stage):
+    cast(
+        stage,
+        go=[[ask("a1", "one"), ask("a2", "two")], [text("Two is enough.")]],
+        one=[[call("c1", "held")]],
+        two=[[call("c2", "held", gate="two")], [text("2")]],
+    )
+    turn_id = await stage.say()
+    await running("one")
+    await running("two")
+
+    receipt = await stage.cancel_call(turn_id, "a1")
+    assert receipt.descendants == 1
+    assert (await ended(await child("one"))).ended_by_reason == "parent"
+    two = await row(Turn, pk=(await child("two")).pk)
+    assert two.status == "running"
+    await stage.cancel(two.pk)
+    turn = await stage.ended(turn_id)
+    calls = await stage.calls(turn_id)
+    assert (turn.status, calls["a1"].status, calls["a2"].status) == (
+        "completed",
+        "cancelled",
+        "cancelled",
+    )
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        TurnEnding(status=TurnStatus.FAILED, error_code="internal_error"),
+        TurnEnding(status=TurnStatus.INTERRUPTED),
+    ],
+)
+async def test_however_a_turn_ends_before_its_time_its_sub_agents_end_with_it(
+    stage: Stage, ending: TurnEnding
+):
+    cast(stage, go=[[spawn("s1", "dig"), call("c1", "held")]], dig=[[gate()]])
+    turn_id = await stage.say()
+    dug = await running("dig")
+
+    await run_in_db_thread(turn_endings.end_turn)(turn_id, ending)
+    request = await request_of(dug)
+    assert (request.reason, request.source) == ("parent", "policy")
+    await runtime.check_requests()
+    assert (await ended(dug)).status == "cancelled"
+
+
+async def test_a_completed_turn_leaves_its_detached_sub_agents_at_work(stage: Stage, props):
+    cast(
+        stage,
+        go=[[spawn("s1", "dig")], [text("It digs.")]],
+        dig=[[call("c1", "held")], [text("Gold.")]],
+        **{"[SUB-AGENT]": [[text("It has found gold.")]]},
+    )
+    turn = await stage.run()
+    dug = await running("dig")
+    assert turn.status == "completed"
+    assert not await in_database(CancelRequest.objects.exists)
+    props.open("c1")
+    assert (await ended(dug)).status == "completed"
+
+
+async def test_an_operator_cancels_a_sub_agent_as_an_operator(stage: Stage, operator):
+    cast(stage, go=[[ask("a1", "dig")], [text("On.")]], dig=[[gate()]])
+    turn_id = await stage.say()
+    dug = await running("dig")
+    await stage.cancel(dug.pk, user=operator, source=CancelSource.ADMIN)
+
+    assert (await ended(dug)).ended_by_reason == CancelReason.ADMIN
+    await stage.ended(turn_id)
+
+
+async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_does(stage: Stage):
+    cast(
+        stage,
+        go=[[spawn("s1", "one"), spawn("s2", "two")], [text("They dig.")]],
+        one=[[gate()]],
+        two=[[gate()]],
+        stop=[[text("There is nothing to stop.")]],
+    )
+    await stage.run()
+    one, two = await running("one"), await running("two")
+    received = await services.receive_message(
+        conversation_id=stage.id, user=stage.user, text="stop", client_id="m1"
+    )
+    assert (received.cancelled, received.turn_id) == (True, one.pk)
+    for turn in (one, two):
+        turn = await ended(turn)
+        assert (turn.status, turn.ended_by_reason, turn.ended_by_source) == (
+            "cancelled",
+            "user",
+            "typed",
+        )
+    again = await services.receive_message(
+        conversation_id=stage.id, user=stage.user, text="stop", client_id="m1"
+    )
+    assert (again.cancelled, again.turn_id) == (True, one.pk)
+    assert await stage.say("stop") == one.pk, "an impatient second one"
+    answer = await stage.listener.until("cancel_acknowledged", conversation_id=str(stage.id))
+    assert (answer["text"], answer["turn_id"]) == ("Cancelled.", str(turn.parent_id))
+    await stage.check()
+    long_ago = two.queued_at - timedelta(hours=1)
+    await run_in_db_thread(lambda: Turn.objects.update(ended_at=long_ago))()
+    assert (await stage.run("stop")).status == "completed", "nothing is active any more"
+
+
+def test_all_are_asked_with_as_many_queries_as_one(ada):
+    """However many sub-agents a turn has, at whatever depth."""
+
+    def queries_of_a_cancel(children: int) -> int:
+        above = Planted(ada)
+        parent = above.turn("running", owner=process_registry.register())
+        for number in range(children):
+            below = Planted(ada)
+            dug = below.turn("running", parent=parent, owner=parent.owner)
+            below.call(dug, f"c{number}", "running")
+            deeper = Planted(ada)
+            deeper.turn("running", parent=dug, owner=parent.owner)
+        command = CancelCommand(user=ada, source=CancelSource.BUTTON)
+        with CaptureQueriesContext(connection) as queries:
+            receipt = commands.request_turn_cancel(parent.pk, command)
+        assert (receipt.descendants, receipt.has_left_out) == (2 * children, False)
+        assert set(Turn.objects.filter(parent__isnull=False).values_list("status", flat=True)) == {
+            "cancelling"
+        }
+        stored = CancelRequest.objects.filter(reason="parent", running_tools=["quick"])
+        assert stored.count() >= children
+        return len(queries)
+
+    one = queries_of_a_cancel(1)
+    assert queries_of_a_cancel(20) == one
+
+
+def test_a_cancel_is_accepted_although_a_sub_agent_is_being_written(ada):
+    """It waits for nobody; who was left out is asked by itself right after."""
+    if connection.vendor == "sqlite":
+        pytest.skip("a writer holds the whole file")
+    above, below = Planted(ada), Planted(ada)
+    parent = above.turn("running", owner=process_registry.register())
+    dug = below.turn("running", parent=parent)
+    is_held, let_go = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with transaction.atomic():
+            log.locked(below.id)
+            is_held.set()
+            let_go.wait(20)
+        connection.close()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    is_held.wait(20)
+    command = CancelCommand(user=ada, source=CancelSource.BUTTON)
+    receipt = commands.request_turn_cancel(parent.pk, command)
+    assert (receipt.status, receipt.descendants, receipt.has_left_out) == ("cancelling", 0, True)
+    let_go.set()
+    writing.join()
+    assert commands.cancel_left_out(parent.pk).count == 1
+    dug.refresh_from_db()
+    assert dug.status == "cancelling"

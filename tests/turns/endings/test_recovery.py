@@ -1,0 +1,200 @@
+"""What a process that died under its turns leaves behind is found, ended and repaired (H4, 74, 93, 94b)."""
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from tests.support import PATIENCE
+from tests.turns.rows import Planted, said, use
+from tests.turns.support import Stage, in_database, row
+from turns.calls.serializers import elapsed_ms
+from turns.endings import recovery
+from turns.events.notifications import Notifications
+from turns.models import Process, Repair, Turn
+from turns.processes import process_registry
+from turns.running import runtime
+from turns.testing import text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+async def die(stage: Stage):
+    """Run turns of the stage's conversation in another process, and kill it under the first one's tool."""
+    children = []
+
+    async def die(*messages: str, **environment: str) -> UUID:
+        database = str(connection.settings_dict["NAME"])
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.turns.crashing", str(stage.id), stage.user.username),
+            *messages,
+            stdout=asyncio.subprocess.PIPE,
+            env={
+                **os.environ,
+                "TEST_DATABASE_URL": os.environ["DATABASE_URL"],
+                "TURNKEEPER_DATABASE": database,
+                **environment,
+            },
+        )
+        children.append(child)
+        async with asyncio.timeout(PATIENCE):
+            ready = (await child.stdout.readline()).split()
+            assert ready[:1] == [b"ready"], ready
+            child.send_signal(signal.SIGKILL)
+            await child.wait()
+        return UUID(ready[1].decode())
+
+    yield die
+    for child in children:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+async def test_after_a_kill_the_turn_is_interrupted_and_the_conversation_goes_on(stage: Stage, die):
+    crashed = await die("first", "second")
+    assert (await row(Turn, pk=crashed)).status == "running"
+    model = stage.play([text("To the second.")], [text("To the third.")])
+    await runtime.ensure_started()
+    turn = await stage.ended(crashed)
+    assert (turn.status, turn.ended_by_reason) == ("interrupted", "")
+    calls = await stage.calls(crashed)
+    assert (calls["q"].status, calls["q"].result) == ("succeeded", "real")
+    assert (calls["h"].status, calls["h"].disposition) == ("repaired", "indeterminate")
+    assert calls["h"].result.startswith("[INTERRUPTED]")
+    repair = await in_database(Repair.objects.get)
+    assert (repair.tool_id, repair.cause, repair.found_when) == ("h", "crash", "recovery")
+    assert stage.listener.find("history_repaired", turn_id=str(crashed))
+    second = await row(Turn, number=2)
+    assert (await stage.ended(second.pk)).status == "completed"
+    told = model.requests[0].messages[-1].texts[0].text
+    assert "The previous turn did not reach its end: the server ended unexpectedly." in told
+    assert "check before repeating: stubborn (h)." in told
+    assert (await stage.run("third")).status == "completed"
+    await stage.history()
+    assert await in_database(Repair.objects.count) == 1
+
+
+async def test_a_turn_whose_end_was_asked_for_before_the_crash_is_not_resumed(stage: Stage, die):
+    crashed = await die("first", "second", TURNKEEPER_CANCEL="yes")
+    request = await stage.request(crashed)
+    assert (request.settled_at, request.outcome) == (None, "")
+    model = stage.play()
+    await runtime.ensure_started()
+    assert (await stage.ended(crashed)).status == "interrupted"
+    request = await stage.request(crashed)
+    assert (request.reason, request.source, request.by_name) == ("user", "button", "ada")
+    assert (request.outcome, request.running_tools) == ("interrupted", ["stubborn"])
+    assert request.settled_ms >= 0
+    assert (await row(Turn, number=2)).status == "cancelled"
+    assert model.requests == []
+
+
+async def test_recovery_twice_changes_nothing_more(stage: Stage, die):
+    await die("first")
+    assert len((await in_database(recovery.recover))[0].batches) == 1
+    assert await in_database(recovery.recover) == (Notifications(), [])
+
+
+def a_live_turn(planted: Planted, **owner) -> Turn:
+    turn = planted.turn("running", owner=owner.pop("owner", None))
+    planted.message(turn, "user", said("question"))
+    planted.message(turn, "assistant", use("started"), use("waiting"))
+    planted.call(turn, "started", "running")
+    planted.call(turn, "waiting", "pending")
+    return turn
+
+
+def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
+    owner = process_registry.register()
+    lost, kept = (a_live_turn(Planted(ada), owner=owner) for _ in range(2))
+    just_claimed = a_live_turn(Planted(ada), owner=owner)
+    Turn.objects.filter(pk=just_claimed.pk).update(started_at=timezone.now())
+    ((conversation_id, _events),) = recovery.end_lost(owner, [kept.pk]).batches
+    assert conversation_id == lost.conversation_id
+    statuses = {turn.pk: turn.status for turn in Turn.objects.all()}
+    assert statuses == {lost.pk: "interrupted", kept.pk: "running", just_claimed.pk: "running"}
+
+
+def test_the_turns_of_a_live_owner_are_left_alone(ada):
+    owner = process_registry.register()
+    turn = a_live_turn(Planted(ada), owner=owner)
+    assert recovery.recover()[0] == Notifications()
+    turn.refresh_from_db()
+    assert turn.status == "running"
+    assert Process.objects.get(pk=owner.pk).ended_at is None
+
+
+@pytest.mark.parametrize("how", ["ended", "pid taken", "no such pid", "another boot", "nobody"])
+def test_the_turns_of_a_dead_owner_are_ended(ada, how):
+    owner = process_registry.register()
+    changed = {
+        "ended": {"ended_at": owner.started_at},
+        "pid taken": {"start_ticks": owner.start_ticks - 1},
+        "no such pid": {"pid": 2**22 + 1},
+        "another boot": {"boot_id": "of yesterday"},
+        "nobody": {},
+    }[how]
+    for name, value in changed.items():
+        setattr(owner, name, value)
+    owner.save()
+    turn = a_live_turn(Planted(ada), owner=None if how == "nobody" else owner)
+    ((conversation_id, events),) = recovery.recover()[0].batches
+    assert conversation_id == turn.conversation_id
+    assert [e["type"] for e in events] == [
+        "tool_result",
+        "tool_result",
+        "history_repaired",
+        "turn_end",
+    ]
+    turn.refresh_from_db()
+    assert (turn.status, turn.epoch) == ("interrupted", 1)
+    if how != "nobody":
+        owner.refresh_from_db()
+        assert owner.ended_at is not None
+
+
+def test_of_a_dead_owners_calls_those_that_never_started_say_so(ada):
+    planted = Planted(ada)
+    turn = a_live_turn(planted)
+    recovery.recover()
+    from governance import selectors
+
+    calls = {call.call_id: call for call in selectors.calls_of_group(str(turn.pk))}
+    assert (calls["started"].status, calls["started"].disposition) == ("repaired", "indeterminate")
+    assert (calls["waiting"].status, calls["waiting"].disposition) == ("not_started", "not_started")
+    assert calls["started"].duration_ms is None  # nobody knows how long it ran
+    later = calls["started"].ended_at + timedelta(hours=1)
+    assert elapsed_ms(calls["started"], at=later) < 3_600_000
+    assert "was not started" in calls["waiting"].result
+    assert Repair.objects.count() == 2
+
+
+def test_text_said_before_the_crash_is_kept_and_an_empty_answer_is_not(ada):
+    planted = Planted(ada)
+    speaking = planted.turn("running")
+    planted.message(speaking, "user", said("question"))
+    planted.message(speaking, "assistant", said("half an ans"), is_streaming=True)
+    silent = Planted(ada)
+    turn = silent.turn("running")
+    silent.message(turn, "user", said("question"))
+    silent.message(turn, "assistant", is_streaming=True)
+    recovery.recover()
+    kept = speaking.messages.get(role="assistant")
+    assert (kept.is_streaming, kept.interrupted) == (False, True)
+    assert not turn.messages.filter(role="assistant").exists()
+
+
+def test_what_waited_may_start_and_what_runs_is_not_started_again(ada):
+    waiting, busy = Planted(ada), Planted(ada)
+    waiting.turn("queued")
+    busy.turn("running", owner=process_registry.register())
+    busy.turn("queued")
+    assert recovery.recover() == (Notifications(), [waiting.id])

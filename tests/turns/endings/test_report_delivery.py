@@ -1,0 +1,312 @@
+"""The report of a detached sub-agent is delivered once: with the next message, or by a turn of its own (C10, C7)."""
+
+import pytest
+
+from governance import CancelSource
+from governance.db import run_in_db_thread
+from tests.turns.rows import Planted, said
+from tests.turns.sub_agents.stage import carriers, cast, child, ended, running, spawn
+from tests.turns.support import Stage, in_database, row
+from turns import selectors
+from turns.cancelling import commands
+from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus
+from turns.endings import recovery, report_delivery, turn_endings
+from turns.models import Conversation, Message, Turn
+from turns.processes import process_registry
+from turns.queueing import queue
+from turns.testing import call, gate, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+REPORT = "[SUB-AGENT]"
+
+
+def spawning(stage: Stage, *after, dig=(), **more):
+    return cast(
+        stage,
+        go=[[spawn("s1", "dig")], [text("It digs.")], *after],
+        dig=dig or [[call("c1", "held")], [text("Gold.")]],
+        **more,
+    )
+
+
+async def test_an_idle_conversation_gets_a_turn_that_carries_the_report(stage: Stage, props):
+    casting = spawning(stage, **{REPORT: [[text("It has found gold.")]]})
+    turn = await stage.run()
+    result = (await stage.calls(turn.pk))["s1"]
+    dug = await running("dig")
+    assert result.status == "succeeded"
+    assert str(dug.pk) in result.result
+    props.open("c1")
+
+    started = await stage.listener.until("turn_start", source="sub_agent")
+    carrier = await stage.ended(started["turn_id"])
+    assert (carrier.status, carrier.conversation_id) == ("completed", stage.id)
+    assert started["reports"] == [
+        {
+            "turn_id": str(dug.pk),
+            "conversation_id": str(dug.conversation_id),
+            "agent": "assistant",
+            "status": "completed",
+            "text": "Gold.",
+        }
+    ]
+    assert (await row(Turn, pk=dug.pk)).delivered_at is not None
+    [request] = casting.requests[REPORT]
+    [block] = request.messages[-1].texts
+    assert block.text.startswith(REPORT)
+    assert 'The sub-agent "assistant" has completed its work. It reports:\nGold.' in block.text
+    assert len(await carriers(stage.id)) == 1
+    snapshot = await selectors.snapshot(conversation_id=stage.id, user=stage.user)
+    [shown] = [m for m in snapshot["messages"] if m["turn_id"] == str(carrier.pk)][:1]
+    assert shown["content"][0]["sub_agent"]["text"] == "Gold."
+    await stage.history()
+
+
+async def test_a_busy_conversation_gets_it_with_its_next_message(stage: Stage, props):
+    casting = spawning(
+        stage, next=[[text("I know.")]], busy=[[call("c2", "held")], [text("Free.")]]
+    )
+    await stage.run()
+    busy = await stage.say("busy")
+    await stage.running(busy, "c2")
+    following = await stage.say("next")
+    props.open("c1")
+    await ended(await child("dig"))
+    props.open("c2")
+
+    await stage.ended(following)
+    [request] = casting.requests["next"]
+    first, second = request.messages[-1].texts
+    assert first.text.startswith(REPORT)
+    assert second.text == "next"
+    assert await carriers(stage.id) == []
+
+
+async def test_it_waits_for_the_end_of_the_turn_that_spawned_it(stage: Stage, props):
+    cast(
+        stage,
+        go=[[spawn("s1", "dig"), call("c2", "held")], [text("Done.")]],
+        dig=[[text("Gold.")]],
+        **{REPORT: [[text("Gold it is.")]]},
+    )
+    turn_id = await stage.say()
+    dug = await ended(await child("dig"))
+    assert (dug.delivered_at, await carriers(stage.id)) == (None, [])
+    props.open("c2")
+    await stage.ended(turn_id)
+
+    started = await stage.listener.until("turn_start", source="sub_agent")
+    await stage.ended(started["turn_id"])
+    assert (await row(Turn, pk=dug.pk)).delivered_at is not None
+
+
+async def test_what_a_cancel_took_with_it_delivers_nothing(stage: Stage):
+    cast(
+        stage,
+        go=[[spawn("s1", "dig"), call("c2", "held")]],
+        dig=[[text("Gold.")]],
+        later=[[text("Well.")]],
+    )
+    turn_id = await stage.say()
+    dug = await ended(await child("dig"))
+    await stage.cancel(turn_id)
+    await stage.ended(turn_id)
+
+    assert await run_in_db_thread(report_delivery.enqueue_report_turns)() == []
+    later = await stage.run("later")
+    [message] = await in_database(lambda: list(Message.objects.filter(turn=later, role="user")))
+    assert [block["text"] for block in message.content] == ["later"]
+    assert (await row(Turn, pk=dug.pk)).delivered_at is None
+
+
+async def test_nothing_begins_by_itself_for_a_sub_agent_that_was_cancelled(stage: Stage):
+    casting = spawning(stage, dig=[[text("I see"), gate()]], next=[[text("Pity.")]])
+    await stage.run()
+    dug = await running("dig")
+    await stage.cancel(dug.pk)
+    await ended(dug)
+
+    assert await run_in_db_thread(report_delivery.enqueue_report_turns)() == []
+    await stage.run("next")
+    [request] = casting.requests["next"]
+    report = request.messages[-1].texts[0].text
+    assert 'The sub-agent "assistant" was cancelled by the user.' in report
+    assert await carriers(stage.id) == []
+
+
+class TestRows:
+    """The rules on rows, without anything that runs."""
+
+    @pytest.fixture
+    def place(self, ada) -> Planted:
+        return Planted(ada)
+
+    def spawned(
+        self, place: Planted, status: str = "completed", worked_for: Turn | None = None, **fields
+    ) -> Turn:
+        """A detached sub-agent of a completed turn that has said what it found."""
+        parent = worked_for or place.turn()
+        below = Planted(place.conversation.owner)
+        Conversation.objects.filter(pk=below.id).update(parent=place.id)
+        turn = below.turn(
+            status,
+            **{"parent": parent, "is_detached": True, "depth": 1, "agent": "digger", **fields},
+        )
+        below.message(turn, "assistant", said("Gold."))
+        return turn
+
+    def test_several_reports_are_carried_by_one_turn(self, place):
+        for _ in range(3):
+            self.spawned(place)
+        assert report_delivery.enqueue_report_turn(place.id) is not None
+        assert report_delivery.enqueue_report_turn(place.id) is None
+        claimed, events = queue.claim(place.id, process=process_registry.register())
+
+        assert len(events[0]["reports"]) == 3
+        [message] = Message.objects.filter(turn=claimed.id)
+        assert len(message.content) == 3
+        assert not Turn.objects.filter(is_detached=True, delivered_at=None).exists()
+
+    def test_each_report_is_taken_once_whoever_comes_first(self, place):
+        self.spawned(place)
+        report_delivery.enqueue_report_turn(place.id)
+        process = process_registry.register()
+        claimed, _ = queue.claim(place.id, process=process)
+        turn_endings.end_turn(claimed.id, TurnEnding(status=TurnStatus.INTERRUPTED))
+
+        assert report_delivery.enqueue_report_turns() == []
+        queue.enqueue(place.id, text="next", source="typed", client_id=None)
+        _, events = queue.claim(place.id, process=process)
+        assert events[0]["reports"] == []
+
+    def test_a_restart_carries_what_nobody_has(self, place):
+        self.spawned(place)
+        _, waiting = recovery.recover()
+
+        assert waiting == [place.id]
+        assert Turn.objects.get(conversation=place.id, status="queued").source == "sub_agent"
+        assert recovery.recover()[1] == [place.id]
+        assert Turn.objects.filter(conversation=place.id, status="queued").count() == 1
+
+    def test_a_cancel_overtakes_what_had_ended_before_it(self, place, ada):
+        turn = place.turn("running", owner=process_registry.register())
+        self.spawned(place)
+        command = commands.CancelCommand(user=ada, source=CancelSource.BUTTON)
+        commands.request_turn_cancel(turn.pk, command)
+        turn_endings.end_turn(turn.pk, TurnEnding(status=TurnStatus.CANCELLED))
+
+        assert report_delivery.enqueue_report_turn(place.id) is None
+        queue.enqueue(place.id, text="next", source="typed", client_id=None)
+        _, events = queue.claim(place.id, process=process_registry.register())
+        assert len(events[0]["reports"]) == 1
+
+    def test_a_carrier_that_is_cancelled_while_it_waits_takes_no_report_with_it(self, place, ada):
+        turn = self.spawned(place)
+        report_delivery.enqueue_report_turn(place.id)
+        carrier = Turn.objects.get(conversation=place.id, status="queued")
+        commands.request_turn_cancel(
+            carrier.pk, commands.CancelCommand(user=ada, source=CancelSource.BUTTON)
+        )
+        turn.refresh_from_db()
+        assert turn.delivered_at is None
+        assert report_delivery.enqueue_report_turn(place.id) is None
+
+    def test_agents_cannot_keep_each_other_going(self, place):
+        self.spawned(place)
+        report_delivery.enqueue_report_turn(place.id)
+        assert Turn.objects.get(conversation=place.id, status="queued").depth == 1
+
+    def nested(self, place: Planted, above: str = "completed") -> Planted:
+        """A sub-agent that has ended before one that it had spawned: the conversation that the report is due to."""
+        parent = place.turn(above)
+        middle = Planted(place.conversation.owner)
+        Conversation.objects.filter(pk=middle.id).update(parent=place.id)
+        self.spawned(middle, worked_for=middle.turn(parent=parent, depth=1), depth=2)
+        return middle
+
+    def test_a_report_to_a_sub_agent_that_has_ended_reaches_whom_it_worked_for(self, place):
+        middle = self.nested(place)
+        [(carried_to, _)] = report_delivery.enqueue_report_turns()
+        assert carried_to == middle.id
+        claimed, _ = queue.claim(middle.id, process=process_registry.register())
+        turn_endings.end_turn(claimed.id, TurnEnding(status=TurnStatus.COMPLETED))
+
+        [(carried_to, _)] = report_delivery.after(claimed.id)
+        assert carried_to == place.id
+        assert Turn.objects.get(conversation=place.id, status="queued").depth == 2
+
+    def test_a_report_to_a_sub_agent_whose_work_was_cut_off_begins_nothing(self, place):
+        middle = self.nested(place, above="cancelled")
+        assert report_delivery.enqueue_report_turns() == []
+        assert report_delivery.enqueue_report_turn(middle.id) is None
+
+    @pytest.mark.parametrize("limit", ["TURNS_MAX_CHILDREN", "TURNS_MAX_FAMILY"])
+    def test_a_report_to_a_sub_agent_waits_for_room_below_its_parent(self, place, settings, limit):
+        setattr(settings, limit, 2)
+        middle = self.nested(place)
+        person = place.conversation.turns.get()
+        Turn.objects.exclude(pk=person.pk).update(root=person)
+        owner = process_registry.register()
+        working = [
+            self.spawned(place, "running", worked_for=person, root=person, owner=owner)
+            for _ in range(2)
+        ]
+        assert report_delivery.enqueue_report_turns() == []
+
+        turn_endings.end_turn(working[0].pk, TurnEnding(status=TurnStatus.CANCELLED))
+        [(carried_to, _)] = report_delivery.enqueue_report_turns()
+        assert carried_to == middle.id
+        assert person.children.filter(status__in=ACTIVE_STATUSES).count() == 2
+
+    def test_what_waits_for_a_person_is_not_looked_at_by_every_sweep(
+        self, place, ada, django_assert_num_queries
+    ):
+        turn = place.turn("running", owner=process_registry.register())
+        self.spawned(place)
+        commands.request_turn_cancel(
+            turn.pk, commands.CancelCommand(user=ada, source=CancelSource.BUTTON)
+        )
+        turn_endings.end_turn(turn.pk, TurnEnding(status=TurnStatus.CANCELLED))
+        with django_assert_num_queries(1):
+            assert report_delivery.enqueue_report_turns() == []
+
+    def test_what_cannot_be_carried_does_not_keep_the_rest_waiting_for_ever(self, place, ada):
+        stuck = [Planted(ada) for _ in range(6)]
+        for other in stuck:
+            self.spawned(other)
+            Conversation.objects.filter(pk=other.id).update(agent="gone")
+        self.spawned(place)
+        sweeps = (report_delivery.enqueue_report_turns(limit=2) for _ in range(200))
+        carried = next(batches for batches in sweeps if batches)
+        assert [conversation_id for conversation_id, _events in carried] == [place.id]
+
+    @pytest.mark.parametrize(
+        ("status", "fields", "words"),
+        [
+            ("timed_out", {"turn_timeout_ms": 30_000}, "ran out of its time (30 s) and was ended."),
+            ("failed", {"error_message": "The chat model is down."}, "The chat model is down."),
+            ("interrupted", {}, "was interrupted"),
+        ],
+    )
+    def test_a_report_says_how_it_ended(self, place, status, fields, words):
+        self.spawned(place, status, **fields)
+        report_delivery.enqueue_report_turn(place.id)
+        claimed, _ = queue.claim(place.id, process=process_registry.register())
+
+        [block] = Message.objects.get(turn=claimed.id).content
+        assert words in block["text"]
+        assert block["text"].endswith("The last that it said:\nGold.")
+
+
+async def test_the_sweep_delivers_what_was_left_behind(stage: Stage, settings, props):
+    settings.TURNS_SWEEP_INTERVAL = 0.05
+    spawning(stage, **{REPORT: [[text("So it is.")]]})
+    await stage.run()
+    dug = await running("dig")
+    await run_in_db_thread(turn_endings.end_turn)(dug.pk, TurnEnding(status=TurnStatus.INTERRUPTED))
+
+    started = await stage.listener.until("turn_start", source="sub_agent")
+    assert started["reports"][0]["status"] == "interrupted"
+    await stage.ended(started["turn_id"])
+    props.open("c1")

@@ -1,0 +1,68 @@
+"""The disconnect policy in the admin: in words and durations, audited, and in force at once (C11)."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.exceptions import ValidationError
+from django.test import Client
+from django.urls import reverse
+
+from turns.models import DisconnectPolicy
+from turns.presence import disconnects
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/admin/turns/disconnectpolicy/1/change/"
+
+
+@pytest.fixture
+def admin() -> Client:
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    return client
+
+
+def test_without_a_row_the_defaults_count():
+    policy = disconnects.read()
+    assert (policy.policy, policy.grace_ms) == ("cancel_after_grace", 30_000)
+    assert not DisconnectPolicy.objects.exists()
+
+
+def test_a_policy_that_does_not_exist_is_refused():
+    with pytest.raises(ValidationError):
+        disconnects.save({"policy": "shrug"})
+    assert disconnects.read().policy == "cancel_after_grace"
+
+
+def test_the_one_row_is_shown_and_edited_in_units_and_the_edit_is_audited(admin: Client):
+    listed = admin.get(reverse("admin:turns_disconnectpolicy_changelist"))
+    assert listed.headers["Location"] == PAGE
+    assert 'value="30 s"' in admin.get(PAGE).content.decode()
+    form = {"policy": "detach", "grace_ms": "30 s", "unattended_limit_ms": "2 h"}
+    answer = admin.post(PAGE, form, follow=True)
+    assert answer.status_code == 200
+    policy = disconnects.read()
+    assert (policy.policy, policy.unattended_limit_ms) == ("detach", 7_200_000)
+    entry = LogEntry.objects.get()
+    assert "cancel after a grace → let it go on" in entry.change_message
+    assert "unattended limit: 1 h → 2 h" in entry.change_message
+    assert "grace:" not in entry.change_message
+    assert "unattended limit: 1 h → 2 h" in str(next(iter(answer.context["messages"])))
+
+
+@pytest.mark.parametrize("wrong", ["", "soon", "-1 s", "9999 d"])
+def test_nonsense_is_refused_with_words(admin: Client, wrong: str):
+    admin.get(PAGE)
+    form = {"policy": "detach", "grace_ms": wrong, "unattended_limit_ms": "2 h"}
+    assert "grace_ms" in admin.post(PAGE, form).context["adminform"].form.errors
+    assert disconnects.read().policy == "cancel_after_grace"
+
+
+def test_who_may_only_look_sees_durations_and_cannot_edit():
+    user = get_user_model().objects.create_user("vera", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_disconnectpolicy"))
+    client = Client()
+    client.force_login(user)
+    assert "30 s" in client.get(PAGE).content.decode()
+    assert client.post(PAGE, {"policy": "detach"}).status_code == 403

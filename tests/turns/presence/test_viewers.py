@@ -1,0 +1,295 @@
+"""Who looks at a conversation, over processes and sub-agents, and what a policy does when nobody does (C11)."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+
+from tests.support import PATIENCE
+from tests.turns.rows import Planted
+from turns.cancelling import commands
+from turns.events import log
+from turns.models import CancelRequest, Conversation, Process, Turn, Viewer
+from turns.presence import disconnects, viewers
+from turns.processes.process_registry import register, retire
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def here(transactional_db: None) -> Process:
+    return register()
+
+
+@pytest.fixture
+def planted(ada: Any) -> Planted:
+    return Planted(ada)
+
+
+def look(process: Process, planted: Planted, key: str) -> None:
+    assert viewers.join(process, planted.id, key=key, user_id=planted.conversation.owner_id)
+
+
+def since(planted: Planted) -> Any:
+    return Conversation.objects.get(pk=planted.id).unattended_since
+
+
+def pass_time(planted: Planted, **span: float) -> None:
+    moved = F("unattended_since") - timedelta(**span)
+    Conversation.objects.filter(pk=planted.id).update(unattended_since=moved)
+
+
+def status(turn: Turn) -> str:
+    return Turn.objects.values_list("status", flat=True).get(pk=turn.pk)
+
+
+def below(planted: Planted, turn: Turn) -> tuple[Planted, Turn]:
+    """A sub-agent's conversation, with the turn that works there for `turn`."""
+    child = Planted(planted.conversation.owner)
+    Conversation.objects.filter(pk=child.id).update(parent=planted.id)
+    child.conversation.refresh_from_db()
+    return child, child.turn("running", parent=turn, is_detached=True)
+
+
+def test_only_the_last_of_several_viewers_in_several_processes_leaves_a_turn_alone(here, planted):
+    other = register()
+    planted.turn("running")
+    look(here, planted, "one")
+    look(other, planted, "two")
+    viewers.leave("one")
+    assert since(planted) is None
+    viewers.leave("two")
+    assert since(planted) is not None
+    look(here, planted, "three")
+    assert since(planted) is None
+
+
+def test_nothing_is_noted_where_nothing_is_left_to_do(here, planted):
+    planted.turn("completed")
+    look(here, planted, "one")
+    viewers.leave("one")
+    viewers.leave("one")
+    assert since(planted) is None
+
+
+def test_somebody_else_attends_to_nothing(here, planted, eve):
+    assert not viewers.join(here, planted.id, key="one", user_id=eve.pk)
+    assert not viewers.join(here, UUID(int=0), key="one", user_id=eve.pk)
+    assert not Viewer.objects.exists()
+
+
+def test_after_the_grace_what_was_left_behind_is_cancelled_once(here, planted):
+    running, queued = planted.turn("running"), planted.turn("queued")
+    look(here, planted, "one")
+    viewers.leave("one")
+    pass_time(planted, seconds=29)
+    assert viewers.end_overdue().batches == []
+    pass_time(planted, seconds=1.1)
+    [(conversation_id, events)] = viewers.end_overdue().batches
+    assert conversation_id == planted.id
+    assert [event["type"] for event in events] == ["turn_abort", "turn_end"]
+    assert (status(running), status(queued)) == ("cancelling", "cancelled")
+    asked = CancelRequest.objects.get(turn=running)
+    assert (asked.reason, asked.source, asked.by_name) == ("disconnect", "policy", "")
+    assert viewers.end_overdue().batches == []
+    assert CancelRequest.objects.count() == 2
+
+
+def test_who_comes_back_in_time_keeps_the_turn(here, planted):
+    turn = planted.turn("running")
+    look(here, planted, "one")
+    viewers.leave("one")
+    pass_time(planted, minutes=5)
+    look(here, planted, "two")
+    assert viewers.end_overdue().batches == []
+    assert status(turn) == "running"
+
+
+def test_a_turn_that_a_program_began_without_any_viewer_goes_on(here, planted):
+    turn = planted.turn("running")
+    assert viewers.end_overdue().batches == []
+    look(here, planted, "one")
+    viewers.leave("one")
+    later = planted.turn("queued")
+    pass_time(planted, minutes=5)
+    viewers.end_overdue()
+    assert (status(turn), status(later)) == ("cancelling", "queued")
+
+
+def test_a_grace_of_nothing_or_at_once_ends_it_when_the_last_one_leaves(here, planted):
+    disconnects.save({"policy": "cancel_at_once"})
+    turn = planted.turn("running")
+    look(here, planted, "one")
+    look(here, planted, "two")
+    assert viewers.leave("one").batches == []
+    assert status(turn) == "running"
+    assert [conversation_id for conversation_id, _ in viewers.leave("two").batches] == [planted.id]
+    assert status(turn) == "cancelling"
+    assert since(planted) is None
+
+
+def test_a_detached_turn_goes_on_up_to_the_unattended_limit(here, planted):
+    disconnects.save({"policy": "detach"})
+    turn = planted.turn("running")
+    look(here, planted, "one")
+    viewers.leave("one")
+    pass_time(planted, minutes=59)
+    assert viewers.end_overdue().batches == []
+    disconnects.save({"unattended_limit_ms": 0})
+    pass_time(planted, days=300)
+    assert viewers.end_overdue().batches == []
+    disconnects.save({"unattended_limit_ms": 60_000})
+    assert len(viewers.end_overdue().batches) == 1
+    assert status(turn) == "cancelling"
+
+
+def test_an_edit_counts_for_what_is_left_alone_already(here, planted):
+    turn = planted.turn("running")
+    look(here, planted, "one")
+    viewers.leave("one")
+    pass_time(planted, seconds=20)
+    assert viewers.end_overdue().batches == []
+    assert disconnects.save({"grace_ms": 15_000}) == {"grace_ms": (30_000, 15_000)}
+    assert len(viewers.end_overdue().batches) == 1
+    assert status(turn) == "cancelling"
+
+
+def test_viewers_of_a_process_that_ended_do_not_count_and_their_grace_begins_when_somebody_serves(
+    here, planted
+):
+    disconnects.save({"policy": "cancel_at_once"})
+    gone = register()
+    turn = planted.turn("running")
+    look(gone, planted, "one")
+    retire(gone)
+    assert viewers.end_overdue().batches == []
+    assert since(planted) is None
+    viewers.forget_lost()
+    assert not Viewer.objects.exists()
+    assert since(planted) is not None
+    assert (
+        viewers.end_overdue().batches == []
+    )  # a page needs a moment to come back, whatever the policy
+    pass_time(planted, seconds=11)
+    assert len(viewers.end_overdue().batches) == 1
+    assert status(turn) == "cancelling"
+
+
+def test_a_killed_process_is_found(here, planted):
+    killed = register()
+    Process.objects.filter(pk=killed.pk).update(pid=4_000_000)
+    planted.turn("running")
+    look(killed, planted, "one")
+    look(here, planted, "two")
+    viewers.forget_lost()
+    assert list(Viewer.objects.values_list("key", flat=True)) == ["two"]
+    assert since(planted) is None
+
+
+def test_rows_follow_the_open_sockets_of_their_process(here, planted):
+    planted.turn("running")
+    look(here, planted, "closed")
+    viewers.reconcile(here, {"open": planted.id, "deleted": UUID(int=0)})
+    assert list(Viewer.objects.values_list("key", flat=True)) == ["open"]
+    assert since(planted) is None
+    viewers.reconcile(here, {})
+    assert since(planted) is not None
+
+
+def test_a_process_that_got_another_row_keeps_its_viewers(here, planted):
+    planted.turn("running")
+    look(here, planted, "one")
+    retire(here)
+    again = register()
+    viewers.reconcile(again, {"one": planted.id})
+    viewers.forget_lost()
+    assert Viewer.objects.get().process == again
+    assert since(planted) is None
+
+
+def test_what_came_to_its_end_by_itself_is_not_left_alone_any_more(here, planted):
+    disconnects.save({"policy": "detach", "unattended_limit_ms": 0})
+    turn = planted.turn("running")
+    _, work = below(planted, turn)
+    look(here, planted, "one")
+    viewers.leave("one")
+    Turn.objects.filter(pk=turn.pk).update(status="completed")
+    viewers.end_overdue()
+    assert since(planted) is not None
+    Turn.objects.filter(pk=work.pk).update(status="completed")
+    viewers.end_overdue()
+    assert since(planted) is None
+
+
+def test_who_looks_at_a_conversation_attends_to_its_sub_agents(here, planted):
+    turn = planted.turn("running")
+    child, work = below(planted, turn)
+    grandchild, deep = below(child, work)
+    look(here, planted, "top")
+    look(here, grandchild, "deep")
+    viewers.leave("top")
+    assert since(planted) is None
+    viewers.leave("deep")
+    assert since(planted) is not None
+    assert since(grandchild) is None
+    pass_time(planted, minutes=1)
+    ended = viewers.end_overdue().batches
+    assert [conversation_id for conversation_id, _ in ended] == [
+        planted.id,
+        child.id,
+        grandchild.id,
+    ]
+    assert {status(turn), status(work), status(deep)} == {"cancelling"}
+
+
+def test_what_a_sub_agent_began_for_a_turn_without_viewers_goes_on(here, planted):
+    first = planted.turn("running")
+    look(here, planted, "one")
+    viewers.leave("one")
+    Turn.objects.filter(pk=first.pk).update(status="completed")
+    later = planted.turn("running")
+    _, work = below(planted, later)
+    _, late_work = below(planted, first)
+    pass_time(planted, minutes=1)
+    viewers.end_overdue()
+    assert (status(later), status(work), status(late_work)) == ("running", "running", "cancelling")
+
+
+def test_what_begins_while_the_grace_ends_is_asked_to_stop_all_the_same(here, planted):
+    child, turn = below(planted, planted.turn("running"))
+    Turn.objects.filter(pk=turn.pk).update(status="queued", started_at=None)
+    turn.refresh_from_db()
+    Turn.objects.filter(pk=turn.pk).update(status="running", owner=here)
+    with transaction.atomic():
+        commands.cancel_by_rule(log.locked(child.id), [turn], viewers.LEFT)
+    assert status(turn) == "cancelling"
+    assert CancelRequest.objects.get(turn=turn).settled_at is None
+
+
+def test_who_comes_back_while_the_grace_ends_is_first_or_second_but_never_both(here, planted):
+    turn = planted.turn("running")
+    look(here, planted, "one")
+    viewers.leave("one")
+    pass_time(planted, minutes=1)
+    ended: list[Any] = []
+
+    def sweep() -> None:
+        try:
+            ended.append(viewers.end_overdue().batches)
+        finally:
+            connection.close()
+
+    with transaction.atomic():
+        log.locked(planted.id)
+        sweeping = threading.Thread(target=sweep)
+        sweeping.start()
+        sweeping.join(timeout=0.2)
+        assert not ended  # it has found the conversation, and waits for its row
+        look(here, planted, "two")
+    sweeping.join(timeout=PATIENCE)
+    assert ended == [[]]
+    assert status(turn) == "running"

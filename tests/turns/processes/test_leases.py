@@ -1,0 +1,345 @@
+"""The lease of this process: renewed on its own, lost when somebody ends it or nobody renews it, and then taken anew (H4)."""
+
+import asyncio
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from governance import CancellationToken
+from governance.db import run_in_db_thread
+from governance.db_clock import database_now, now_minus
+from tests.support import PATIENCE, eventually, with_room
+from tests.turns.rows import Planted, make_process, said
+from tests.turns.support import Stage, in_database, row
+from turns.core.chat_model import Notice
+from turns.core.exceptions import Fenced
+from turns.core.loop_watch import LoopWatch
+from turns.core.turns import TurnEnding, TurnStatus
+from turns.endings import recovery, turn_endings
+from turns.events.notifications import Notifications
+from turns.models import Process, Turn
+from turns.processes import leases, process_registry
+from turns.processes.leases import Lease, LeaseTiming
+from turns.queueing import queue, scheduling
+from turns.running import runtime
+from turns.running.journal import DatabaseJournal
+from turns.testing import call, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUICK = LeaseTiming(renew=0.05, fence_after=0.3, ttl=0.5)
+
+
+@pytest.fixture
+def quick(settings):
+    settings.TURNS_LEASE_RENEW_INTERVAL = 0.1
+    settings.TURNS_LEASE_FENCE_AFTER = 5.0
+    settings.TURNS_LEASE_TTL = 7.0
+
+
+@pytest.fixture
+async def hold(transactional_db):
+    """Return a function that registers this process and keeps its lease; `lost` is set when it is lost."""
+    held: list[Lease] = []
+
+    async def begin(timing: LeaseTiming = QUICK) -> tuple[Lease, asyncio.Event]:
+        lost = asyncio.Event()
+        registered_at = time.monotonic()
+        process = await run_in_db_thread(process_registry.register)()
+        lease = Lease(process, timing=timing, registered_at=registered_at, on_lost=lost.set)
+        held.append(lease)
+        lease.start()
+        return lease, lost
+
+    yield begin
+    for lease in held:
+        await lease.close()
+    await run_in_db_thread(connections.close_all)()
+
+
+async def seen_at(process: Process) -> datetime:
+    return (await row(Process, pk=process.pk)).seen_at
+
+
+class TestLease:
+    async def test_is_renewed_by_the_databases_clock(self, hold):
+        lease, lost = await hold()
+        first = await seen_at(lease.process)
+
+        async def has_moved() -> bool:
+            return await seen_at(lease.process) > first
+
+        await eventually(has_moved)
+        assert lease.is_held
+        assert not lost.is_set()
+
+    async def test_is_renewed_although_the_database_thread_of_the_process_is_busy(self, hold):
+        lease, lost = await hold()
+        go_on = threading.Event()
+        busy = asyncio.create_task(run_in_db_thread(go_on.wait)())
+        await asyncio.sleep(QUICK.fence_after * 2)
+        assert lease.is_held
+        assert not lost.is_set()
+        go_on.set()
+        await busy
+
+    async def test_is_lost_once_somebody_has_ended_the_row(self, hold):
+        lease, lost = await hold()
+        await run_in_db_thread(process_registry.retire)(lease.process)
+        await asyncio.wait_for(lost.wait(), PATIENCE)
+        assert not lease.is_held
+        ended = await row(Process, pk=lease.process.pk)
+        await asyncio.sleep(QUICK.renew * 3)
+        assert await row(Process, pk=lease.process.pk) == ended
+        assert await seen_at(lease.process) == ended.seen_at
+
+    async def test_is_lost_when_the_thread_hangs(self, hold, monkeypatch):
+        lease, lost = await hold()
+        go_on = threading.Event()
+        monkeypatch.setattr(process_registry, "renew", lambda _process: go_on.wait())
+        await asyncio.wait_for(lost.wait(), PATIENCE)
+        assert not lease.is_held
+        go_on.set()
+
+    async def test_outlives_errors_of_the_database_for_a_while(self, hold, monkeypatch, caplog):
+        lease, lost = await hold(LeaseTiming(renew=0.05, fence_after=5, ttl=7))
+        renew = process_registry.renew
+        failures = iter(range(3))
+
+        def fail(process: Process) -> bool:
+            if next(failures, None) is not None:
+                raise OSError("away")
+            return renew(process)
+
+        monkeypatch.setattr(process_registry, "renew", fail)
+        first = await seen_at(lease.process)
+        await eventually(lambda: caplog.text.count("The lease was not renewed") == 3)
+
+        async def has_moved() -> bool:
+            return await seen_at(lease.process) > first
+
+        await eventually(has_moved)
+        assert not lost.is_set()
+
+    async def test_is_not_renewed_for_a_loop_that_is_blocked(self, hold, monkeypatch, caplog):
+        monkeypatch.setattr(leases, "LAG_TOLD", 0.1)
+        monkeypatch.setattr(leases, "LOOK_INTERVAL", 0.02)
+        lease, lost = await hold()
+        block_the_loop(QUICK.ttl * 2)
+        before = Process.objects.filter(
+            pk=lease.process.pk, seen_at__lt=now_minus(timedelta(seconds=0.5))
+        )
+        assert await in_database(before.exists)
+        await asyncio.wait_for(lost.wait(), PATIENCE)
+        assert caplog.text.count("The event loop has been held up") == 1
+        assert "block_the_loop" in caplog.text
+
+    async def test_that_was_closed_is_not_lost(self, hold):
+        lease, lost = await hold()
+        await lease.close()
+        await asyncio.sleep(QUICK.fence_after * 1.5)
+        assert not lost.is_set()
+
+
+def block_the_loop(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+class TestLoopWatch:
+    async def test_a_loop_that_answers_is_not_behind(self):
+        watch = LoopWatch()
+        await asyncio.to_thread(watch.lag)
+        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(watch.lag) < with_room(0.1)
+
+    async def test_a_process_that_stood_still_is_no_blocked_loop(self):
+        watch = LoopWatch()
+        lags = []
+
+        def look() -> None:
+            watch.lag()
+            time.sleep(0.1)
+            lags.append(watch.lag())
+            watch.restart()
+            lags.append(watch.lag())
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        block_the_loop(0.2)
+        thread.join()
+        assert lags[0] >= 0.1 > lags[1]
+
+
+class TestLoss:
+    async def test_a_process_drops_its_turns_and_comes_back_under_a_new_name(
+        self, stage: Stage, props, quick
+    ):
+        stage.play([call("h", "held")], [text("Next.")])
+        lost = await stage.say("work")
+        waiting = await stage.say("more")
+        await stage.running(lost, "h")
+        owner = await runtime.ensure_started()
+        before = owner.process
+        await in_database(lambda: process_registry.retire(before))
+        turn = await stage.ended(lost)
+        assert (turn.status, turn.ended_by_reason, turn.owner_id) == ("interrupted", "", before.pk)
+        await stage.listener.until_ended(waiting)
+        again = await row(Turn, pk=waiting)
+        assert owner.process.pk != before.pk
+        assert again.owner_id == owner.process.pk
+        assert (await stage.calls(lost))["h"].status == "repaired"
+        assert [
+            (await row(Process, pk=p)).ended_at is None for p in (before.pk, again.owner_id)
+        ] == [
+            False,
+            True,
+        ]
+
+
+def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
+    planted = Planted(ada)
+    planted.turn("queued")
+    claimed, _events = queue.claim(planted.id, process=process_registry.register())
+
+    class Lost:
+        is_held = False
+
+    journal = DatabaseJournal(claimed, token=CancellationToken(), lease=Lost())
+
+    async def write_all() -> None:
+        for write in (
+            journal.prompt(),
+            journal.open_reply(1),
+            journal.notify(Notice(code="x", message="y")),
+        ):
+            with pytest.raises(Fenced):
+                await write
+
+    with CaptureQueriesContext(connection) as queries:
+        async_to_sync(write_all)()
+    assert len(queries) == 0
+
+
+def test_a_process_that_was_ended_claims_nothing(ada):
+    planted = Planted(ada)
+    planted.turn("queued")
+    process = process_registry.register()
+    process_registry.retire(process)
+    assert queue.claim(planted.id, process=process) is None
+    assert queue.claim(planted.id, process=process_registry.register()) is not None
+
+
+@pytest.mark.parametrize("skew", [timedelta(hours=-1), timedelta(hours=1)])
+def test_the_clock_of_a_machine_does_not_matter(ada, monkeypatch, skew):
+    real = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: real() + skew)
+    process = process_registry.register()
+    planted = Planted(ada)
+    waiting = queue.enqueue(planted.id, text="go", source="typed", client_id=None).turn
+    claimed, _events = queue.claim(planted.id, process=process)
+    assert recovery.sweep(process, []) == Notifications()  # just claimed: left alone
+    turn = Turn.objects.get(pk=waiting.pk)
+    for at in (turn.queued_at, turn.started_at, Process.objects.get().seen_at):
+        assert abs(at - datetime.now(UTC)) < timedelta(seconds=30)
+    turn_endings.end_turn(claimed.id, TurnEnding(status=TurnStatus.COMPLETED), epoch=claimed.epoch)
+    turn.refresh_from_db()
+    assert turn.duration_ms < 30_000
+    elsewhere = make_process(age=60)
+    assert process_registry.end_dead() == 1
+    assert Process.objects.get(pk=elsewhere.pk).ended_at is not None
+
+
+def test_the_databases_clock_is_aware_and_goes_on():
+    first = database_now()
+    assert first.tzinfo is not None
+    assert abs(first - datetime.now(UTC)) < timedelta(seconds=5)
+    time.sleep(0.002)
+    assert database_now() > first
+
+
+class TestSweep:
+    def test_ends_what_it_finds_once_although_several_processes_look_at_once(self, ada):
+        planted = [Planted(ada) for _ in range(6)]
+        dead = make_process(age=3600)
+        for one in planted:
+            one.message(one.turn("running", owner=dead), "user", said("question"))
+            one.turn("queued")
+        start = threading.Barrier(3)
+        found: list[int] = []
+
+        def look() -> None:
+            try:
+                start.wait()
+                found.append(len(recovery.end_orphaned().batches))
+            finally:
+                connection.close()
+
+        sweepers = [threading.Thread(target=look) for _ in range(3)]
+        for sweeper in sweepers:
+            sweeper.start()
+        for sweeper in sweepers:
+            sweeper.join(timeout=PATIENCE)
+        found.append(
+            len(recovery.end_orphaned().batches)
+        )  # what was locked at that moment waits for the next
+        assert sum(found) == len(planted)
+        assert set(scheduling.waiting_conversations()) == {one.id for one in planted}
+        assert Turn.objects.filter(status="interrupted", epoch=1).count() == len(planted)
+
+    def test_does_not_wait_for_a_conversation_that_somebody_has_locked(self, ada):
+        if connection.vendor == "sqlite":
+            pytest.skip("a writer holds the whole file")
+        planted = Planted(ada)
+        planted.turn("running", owner=make_process(age=3600))
+        found: list[object] = []
+
+        def look() -> None:
+            try:
+                found.append(recovery.end_orphaned().batches)
+            finally:
+                connection.close()
+
+        with transaction.atomic():
+            planted.conversation.__class__.objects.select_for_update().get(pk=planted.id)
+            sweeper = threading.Thread(target=look)
+            sweeper.start()
+            sweeper.join(timeout=PATIENCE)
+            assert found == [[]]
+        assert len(recovery.end_orphaned().batches) == 1
+
+    def test_asks_as_often_and_looks_at_as_much_however_long_the_past_is(self, ada):
+        process = process_registry.register()
+        Planted(ada).turn("queued")
+
+        def questions() -> list[str]:
+            with CaptureQueriesContext(connection) as queries:
+                assert recovery.sweep(process, []) == Notifications()
+                scheduling.waiting_conversations()
+            return [query["sql"] for query in queries]
+
+        before = questions()
+        for _ in range(20):
+            old = Planted(ada)
+            for _ in range(10):
+                old.turn("completed", owner=process)
+            Process.objects.filter(pk=make_process().pk).update(ended_at=timezone.now())
+        asked = questions()
+        assert len(asked) == len(before) <= 8
+        if connection.vendor == "sqlite":
+            for sql in asked:
+                assert "SCAN turns_turn" not in _plan(sql), sql
+                assert "SCAN turns_process\n" not in _plan(sql), sql
+
+
+def _plan(sql: str) -> str:
+    if not sql.startswith("SELECT"):
+        return ""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+        return "\n".join(line[3] for line in cursor.fetchall()) + "\n"

@@ -1,0 +1,107 @@
+"""How many messages a user may send in a minute, over all processes: counted where they are taken (P4)."""
+
+import threading
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tests.support import PATIENCE
+from tests.turns.rows import Planted
+from tests.turns.support import Stage, in_database
+from turns import services
+from turns.exceptions import MessageRejected, TooManyMessages
+from turns.models import MessageTally, Turn
+from turns.queueing import queue, rate_limit
+from turns.testing import gate, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def send(planted: Planted, writer: Any, **how: Any) -> Turn:
+    how = {"client_id": None, "text": "x", "source": "typed", "writer_id": writer.pk, **how}
+    return queue.enqueue(planted.id, **how).turn
+
+
+def pass_time(seconds: int) -> None:
+    for tally in MessageTally.objects.all():
+        tally.times = [(at - seconds, count) for at, count in tally.times]
+        tally.save()
+
+
+def counted(user: Any) -> list[int]:
+    return [count for _at, count in MessageTally.objects.get(user=user).times]
+
+
+def test_all_conversations_of_a_user_count_together_and_waiting_helps(ada, eve, settings):
+    settings.TURNS_MAX_MESSAGES_PER_MINUTE = 2
+    for _ in range(2):
+        send(Planted(ada), ada)
+    with pytest.raises(TooManyMessages):
+        send(Planted(ada), ada)
+    send(Planted(eve), eve)
+    pass_time(rate_limit.WINDOW)
+    send(Planted(ada), ada)
+    assert counted(ada) == [1]  # what is over is forgotten
+
+
+def test_a_message_that_comes_again_and_one_that_is_refused_do_not_count(ada, settings):
+    settings.TURNS_MAX_MESSAGES_PER_MINUTE = 1
+    planted = Planted(ada)
+    turn = send(planted, ada, client_id="c")
+    assert send(planted, ada, client_id="c") == turn
+    for _ in range(2):
+        with pytest.raises(TooManyMessages):
+            send(planted, ada)
+    assert counted(ada) == [1]
+
+
+def test_what_no_person_has_written_does_not_count(ada, settings):
+    settings.TURNS_MAX_MESSAGES_PER_MINUTE = 1
+    planted = Planted(ada)
+    for _ in range(3):
+        queue.enqueue(planted.id, text="x", source="agent", client_id=None)
+    assert not MessageTally.objects.exists()
+
+
+def test_processes_that_take_messages_at_the_same_time_keep_the_limit(ada, settings):
+    settings.TURNS_MAX_MESSAGES_PER_MINUTE = 3
+    places = [Planted(ada) for _ in range(6)]
+    begin = threading.Barrier(len(places))
+    outcomes: list[str] = []
+
+    def take(planted: Planted) -> None:
+        try:
+            begin.wait()
+            send(planted, ada)
+            outcomes.append("taken")
+        except TooManyMessages:
+            outcomes.append("refused")
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=take, args=(planted,)) for planted in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=PATIENCE)
+    assert sorted(outcomes) == ["refused"] * 3 + ["taken"] * 3
+
+
+async def test_a_cancel_word_is_obeyed_however_much_was_said_before(stage: Stage, settings):
+    settings.TURNS_MAX_MESSAGES_PER_MINUTE = 1
+    stage.play([gate()], [text("Done.")])
+    turn_id = await stage.say()
+    with pytest.raises(TooManyMessages):
+        await stage.say("and more")
+    received = await services.receive_message(
+        conversation_id=stage.id, user=stage.user, text="stop"
+    )
+    assert received.cancelled
+    assert (await stage.ended(turn_id)).status == "cancelled"
+
+
+async def test_a_message_that_is_rejected_does_not_count(stage: Stage):
+    with pytest.raises(MessageRejected):
+        await stage.say("  ")
+    assert not await in_database(MessageTally.objects.exists)

@@ -1,0 +1,139 @@
+"""Progress: stored for all turns at once, in nobody's way, and never where it has no right to be (V1)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from governance import ToolContext, make_tool, registry
+from tests.support import eventually
+from tests.turns.rows import Planted
+from tests.turns.support import Props, Stage, in_database
+from turns.core.ports import ClaimedTurn
+from turns.events import log
+from turns.running import progress
+from turns.running.progress import Report
+from turns.storage.priority_lock import Urgency, write_lock
+from turns.testing import call, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def plant(owner: Any, *, status: str = "running") -> tuple[Planted, ClaimedTurn]:
+    """A turn at work with one call in a status."""
+    planted = Planted(owner)
+    turn = planted.turn("running", epoch=7)
+    planted.call(turn, "a", status)
+    claimed = ClaimedTurn(
+        id=turn.pk,
+        conversation_id=planted.id,
+        epoch=7,
+        agent="",
+        user_message="go",
+        turn_timeout=None,
+        step_limit=1,
+    )
+    return planted, claimed
+
+
+def report(claimed: ClaimedTurn, **values: Any) -> Report:
+    said = {"message": "half", "progress": 1.0, "total": 2.0}
+    return Report(
+        **{
+            "turn": claimed,
+            "tool_id": "a",
+            "tool_name": "quick",
+            "progress": said,
+            "elapsed_ms": 9,
+            **values,
+        }
+    )
+
+
+def test_of_many_turns_is_stored_with_as_few_queries_as_of_one(ada):
+    one = [report(plant(ada)[1])]
+    many = [report(plant(ada)[1]) for _ in range(40)]
+    with CaptureQueriesContext(connection) as few:
+        progress.store(one)
+    with CaptureQueriesContext(connection) as queries:
+        batches = progress.store(many)
+    assert len(queries) <= len(few)
+    assert {place for place, _ in batches} == {it.turn.conversation_id for it in many}
+    for it in many:
+        [event] = log.read(it.turn.conversation_id, after=0)
+        assert (event["type"], event["seq"], event["turn_id"]) == (
+            "tool_progress",
+            1,
+            str(it.turn.id),
+        )
+        assert (event["message"], event["progress"], event["elapsed_ms"]) == ("half", 1.0, 9)
+
+
+@pytest.mark.parametrize("status", ["pending", "awaiting_approval", "succeeded", "abandoned"])
+def test_of_a_call_that_does_not_run_is_left_out(ada, status):
+    _, claimed = plant(ada, status=status)
+    assert progress.store([report(claimed)]) == []
+    assert log.read(claimed.conversation_id, after=0) == []
+
+
+def test_of_a_turn_that_another_process_owns_is_left_out(ada):
+    planted, claimed = plant(ada)
+    planted.conversation.turns.update(epoch=8)
+    assert progress.store([report(claimed)]) == []
+    assert planted.conversation.turns.get().pk == claimed.id
+    assert log.read(planted.id, after=0) == []
+
+
+async def test_waits_for_nobody_who_writes_the_conversation(stage: Stage, ada):
+    """Where the database can be asked so: on SQLite a writer holds the whole file."""
+    if connection.vendor == "sqlite":
+        pytest.skip("a writer holds the whole file")
+    _, claimed = await in_database(lambda: plant(ada))
+    _, other = await in_database(lambda: plant(ada))
+    held, let_go = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold() -> None:
+        with transaction.atomic():
+            log.locked(claimed.conversation_id)
+            loop.call_soon_threadsafe(held.set)
+            asyncio.run_coroutine_threadsafe(let_go.wait(), loop).result()
+        connection.close()
+
+    holding = asyncio.create_task(asyncio.to_thread(hold))
+    await held.wait()
+    try:
+        batches = await in_database(lambda: progress.store([report(claimed), report(other)]))
+    finally:
+        let_go.set()
+        await holding
+    assert [place for place, _ in batches] == [other.conversation_id]
+
+
+async def test_does_not_keep_a_call_or_a_turn_from_its_end(stage: Stage, props: Props):
+    """However long progress waits, an end that comes later is stored before it, and nothing of it after that."""
+    reported = asyncio.Event()
+
+    async def chatty(context: ToolContext) -> str:
+        context.progress("working")
+        reported.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    tool = make_tool(chatty)
+    registry.register(tool)
+    try:
+        stage.play([call("a", "chatty")], [text("Done.")])
+        turn_id = await stage.say()
+        await asyncio.wait_for(reported.wait(), 10)
+        async with write_lock().acquired(Urgency.WORK):
+            await eventually(lambda: progress.board().has_news)
+            receipt = await stage.cancel(turn_id)
+            assert receipt.status == "cancelling"
+        assert (await stage.ended(turn_id)).status == "cancelled"
+        await eventually(lambda: not progress.board().has_news)
+        await stage.check()
+    finally:
+        registry.unregister(tool.name)

@@ -1,0 +1,1 @@
+"""The tool calls of turns: how clients see them, questions to people, new limits, late ends."""

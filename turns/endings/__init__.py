@@ -1,0 +1,1 @@
+"""How a turn ends, whoever ends it, and what follows from that."""

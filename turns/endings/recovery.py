@@ -1,0 +1,106 @@
+"""Ends the turns that a dead process left behind, and finds what waits to be started (H4; sync ORM).
+
+Every process looks, also one that runs no turns; whoever comes first ends a turn, the others find nothing to do.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from itertools import count
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from governance import Cancellation, CancelReason
+from governance.db_clock import now_minus
+from turns.calls import late_settlements
+from turns.cancelling import descendants
+from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, ending_of
+from turns.endings import report_delivery
+from turns.endings.turn_endings import end_turn
+from turns.events import acknowledgements
+from turns.events.notifications import Notifications
+from turns.models import Process, Turn
+from turns.processes import process_registry
+from turns.processes.process_registry import end_dead
+from turns.queueing.scheduling import waiting_conversations
+
+logger = logging.getLogger(__name__)
+
+CLAIM_GRACE = timedelta(seconds=10)
+SWEEPS_PER_LOOK = 30  # at what calls of processes that are gone have left behind
+
+_sweeps = count(1)
+
+
+def sweep(process: Process, live: Collection[UUID]) -> Notifications:
+    """End what has no live owner: what each process does every few seconds, in a few short queries."""
+    notifications = end_lost(process, live)
+    notifications.add(end_orphaned())
+    notifications.add(mend())
+    if next(_sweeps) % SWEEPS_PER_LOOK == 0:
+        notifications.batches += late_settlements.settle_gone()
+    return notifications
+
+
+def end_lost(process: Process, live: Collection[UUID]) -> Notifications:
+    """End the turns that name `process` as their owner although it runs only those in `live`.
+
+    That happens where a commit came through and its answer did not. A turn that was claimed a moment ago may not be in
+    `live` yet, so it is left alone.
+    """
+    lost = _live_of(process).filter(started_at__lt=now_minus(CLAIM_GRACE)).exclude(pk__in=live)
+    return _end(lost, "A turn was lost by its owner")
+
+
+def end_abandoned(process: Process) -> None:
+    """End whatever `process` still owns as interrupted by its shutdown, and let it retire."""
+    ending = ending_of(Cancellation(reason=CancelReason.SHUTDOWN))
+    for turn in _live_of(process):
+        end_turn(turn.pk, ending)
+    process_registry.retire(process)
+
+
+def recover() -> tuple[Notifications, list[UUID]]:
+    """End what was interrupted and repair its history.
+
+    Returns what is to be told of that, and the conversations whose queued turns may start now: those never began, so
+    nothing is run twice. An interrupted turn is never run again by itself.
+    """
+    notifications = end_orphaned()
+    notifications.add(mend())
+    notifications.batches += late_settlements.settle_gone()
+    return notifications, waiting_conversations()
+
+
+def mend() -> Notifications:
+    """Do what somebody who has gone should have done: cancel what belongs to an ended turn, bring reports on their way."""
+    notifications = Notifications(batches=report_delivery.enqueue_report_turns())
+    notifications.add(descendants.complete())
+    notifications.answers += acknowledgements.overdue()
+    return notifications
+
+
+def end_orphaned() -> Notifications:
+    """End the turns whose owner is dead."""
+    end_dead()
+    without_owner = Turn.objects.filter(
+        Q(owner=None) | Q(owner__ended_at__isnull=False), status__in=LIVE_STATUSES
+    )
+    return _end(without_owner, "A turn was interrupted: its process is gone")
+
+
+def _live_of(process: Process) -> "QuerySet[Turn]":
+    return Turn.objects.filter(owner=process, status__in=LIVE_STATUSES, ended_at=None)
+
+
+def _end(turns: Iterable[Turn], complaint: str) -> Notifications:
+    notifications = Notifications()
+    for turn in turns:
+        ended = end_turn(
+            turn.pk, TurnEnding(status=TurnStatus.INTERRUPTED), epoch=turn.epoch, waits=False
+        )
+        if ended is not None:
+            logger.warning(complaint, extra={"turn_id": str(turn.pk)})
+            notifications.add(ended)
+    return notifications

@@ -1,0 +1,120 @@
+"""Deliveries: the report of a detached sub-agent reaches the conversation it worked for, once (C10; sync ORM).
+
+A report is part of the next message that its conversation gets. Where nothing goes on there, a turn of its own is
+queued to carry it; but nothing begins by itself after a cancel (C7).
+"""
+
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.db.models import Case, Exists, Max, OuterRef, Q, When
+from django.utils.translation import ngettext
+
+from turns.cancelling.descendants import CUT_OFF
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.events import log
+from turns.exceptions import TurnsError
+from turns.history.reports import UNDELIVERED, undelivered
+from turns.models import CancelRequest, Conversation, Turn
+from turns.queueing import queue, turn_tree
+
+
+def after(turn_id: UUID) -> list[log.Batch]:
+    """Queue what carries the reports that are due since a turn has ended. Return the events to publish."""
+    turn = Turn.objects.filter(pk=turn_id).select_related("parent").first()
+    if turn is None:
+        return []
+    waiting = {turn.conversation_id}
+    if turn.is_detached and turn.parent is not None:
+        waiting.add(turn.parent.conversation_id)
+    return [batch for pk in waiting if (batch := enqueue_report_turn(pk)) is not None]
+
+
+def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
+    """Queue what carries the reports that somebody has left behind who should have.
+
+    Those that have to wait for a person are not even looked at: they may be many, and wait for ever. Of those that are,
+    some can still not be carried (an agent is gone, a queue is full), so each time another one is the first.
+    """
+    busy = Turn.objects.filter(
+        conversation=OuterRef("parent__conversation"), status__in=ACTIVE_STATUSES
+    )
+    overtaken = CancelRequest.objects.filter(
+        turn__conversation=OuterRef("parent__conversation"),
+        tool_id="",
+        requested_at__gte=OuterRef("ended_at"),
+    )
+    due = Turn.objects.filter(
+        ~Exists(busy),
+        ~Exists(overtaken),
+        ~Q(status=TurnStatus.CANCELLED),
+        Q(parent__parent=None) | ~Q(parent__parent__status__in=CUT_OFF),
+        UNDELIVERED,
+        parent__conversation__parked_at=None,
+        ended_at__isnull=False,
+    )
+    first = Case(When(parent__conversation__gte=uuid4(), then=0), default=1)
+    places = due.order_by(first, "parent__conversation_id").values_list("parent__conversation_id")
+    return [
+        batch
+        for (pk,) in places.distinct()[:limit]
+        if (batch := enqueue_report_turn(pk)) is not None
+    ]
+
+
+def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
+    """Queue a turn for the reports that are due to an idle conversation; None if there is nothing to begin."""
+    if not undelivered(conversation_id).exists():
+        return None
+    with transaction.atomic():
+        conversation = _locked(conversation_id)
+        if conversation.turns.filter(status__in=ACTIVE_STATUSES).exists():
+            return None  # its next turn takes them
+        due = _due(conversation_id)
+        if not due:
+            return None
+        above = _above(due[-1])
+        if above is not None and above.status in CUT_OFF:
+            return None  # nobody waits for this any more
+        if above is not None and not turn_tree.has_room_for_report_turn(above):
+            return None  # the sweep looks again when one of the others has ended
+        names = ", ".join(sorted({turn.agent for turn in due}))
+        text = ngettext("Report of %(names)s", "Reports of %(names)s", len(due)) % {"names": names}
+        try:
+            queued = queue.enqueue(
+                conversation_id, text=text, source=queue.REPORT_SOURCE, client_id=None, parent=above
+            )
+        except TurnsError:  # parked, full, or without its agent: the sweep looks again
+            return None
+        # what a report sets going is one deeper: agents cannot keep each other going without a person
+        depth = max(turn.depth for turn in due)
+        Turn.objects.filter(pk=queued.turn.pk).update(
+            depth=depth, is_detached=above is not None, root=due[-1].root_id
+        )
+        return conversation_id, queued.events
+
+
+def _locked(conversation_id: UUID) -> Conversation:
+    """The conversation, locked behind the one that it works for: a cancel there lets nothing begin here (C10)."""
+    above = Conversation.objects.values_list("parent_id", flat=True).get(pk=conversation_id)
+    if above is not None:
+        report = undelivered(conversation_id).first()
+        if report is not None:  # its family is counted below
+            turn_tree.lock(report.pk)
+        log.locked(above)
+    return log.locked(conversation_id)
+
+
+def _above(report: Turn) -> Turn | None:
+    """The turn that whoever gets a report works for: what comes of it is delivered there in turn."""
+    place = Turn.objects.select_related("parent__parent").get(pk=report.pk)
+    return place.parent.parent if place.parent else None
+
+
+def _due(conversation_id: UUID) -> list[Turn]:
+    """The reports that may begin a turn: of work that no cancel of the conversation has overtaken."""
+    cut_off = CancelRequest.objects.filter(
+        turn__conversation=conversation_id, tool_id=""
+    ).aggregate(at=Max("requested_at"))["at"]
+    due = undelivered(conversation_id).exclude(status=TurnStatus.CANCELLED)
+    return list(due if cut_off is None else due.filter(ended_at__gt=cut_off))

@@ -1,0 +1,1 @@
+"""What is told of turns: the numbered log, the sinks, notifications after a change, answers to cancel words."""

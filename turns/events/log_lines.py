@@ -1,0 +1,49 @@
+"""What the log of the server says of turns: one line for each accepted and each settled cancel, and for each turn's end.
+
+Written once the change is committed; ids and statuses only, never what people wrote.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+
+from turns.core.turns import TurnStatus
+from turns.models import CancelRequest, Conversation, Turn
+
+logger = logging.getLogger("turns.log_lines")  # a name that log files are searched for
+
+
+def cancel_accepted(request: CancelRequest) -> None:
+    """Say that a wish to cancel is stored."""
+    facts = {"mode": request.mode, "by_id": request.by_id, "reason": request.reason}
+    _say("A cancel was accepted", {**_of_request(request), **facts})
+
+
+def cancel_settled(request: CancelRequest) -> None:
+    """Say that what was asked has come true, and how long that took."""
+    facts = {"outcome": request.outcome, "settled_ms": request.settled_ms}
+    _say("A cancel was settled", {**_of_request(request), **facts})
+
+
+def turn_ended(
+    conversation: Conversation, turn: Turn, *, status: TurnStatus, duration_ms: int, **facts: Any
+) -> None:
+    """Say that a turn is over; `facts` say more of why."""
+    ids = {
+        "turn_id": turn.pk,
+        "conversation_id": conversation.pk,
+        "user_id": conversation.owner_id,
+        "agent": turn.agent,
+    }
+    _say("A turn ended", {**ids, "status": status.value, "duration_ms": duration_ms, **facts})
+
+
+def _of_request(request: CancelRequest) -> dict[str, Any]:
+    return {"turn_id": request.turn_id, "call_id": request.tool_id, "source": request.source}
+
+
+def _say(sentence: str, facts: Mapping[str, Any]) -> None:
+    transaction.on_commit(partial(logger.info, sentence, extra=dict(facts)), robust=True)

@@ -1,0 +1,130 @@
+"""Reports: what the turn of a sub-agent has come to, in words for the agent it worked for (C10; sync ORM)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from governance import Cancellation, CancelReason, CancelSource
+from governance.durations import format_duration
+from turns.core.prompt_markers import SUB_AGENT
+from turns.core.turns import TurnStatus
+from turns.models import Conversation, Message, Turn
+
+REPORT_LENGTH = 20_000
+
+_ENDED = [status.value for status in TurnStatus if status.is_terminal]
+# The statuses that it may not have are named, since there are few turns of those that SQLite would begin with.
+UNDELIVERED = Q(is_detached=True, delivered_at=None, parent__isnull=False) & ~Q(
+    parent__status__in=[status.value for status in TurnStatus if status is not TurnStatus.COMPLETED]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How a sub-agent's turn ended: `text` is what it said last, `reason` a sentence where it did not complete."""
+
+    turn_id: UUID
+    conversation_id: UUID
+    agent: str
+    status: TurnStatus
+    text: str
+    reason: str = ""
+    cancellation: Cancellation | None = None
+
+
+def report_of(turn: Turn) -> Report:
+    """Return what an ended turn has come to."""
+    status = TurnStatus(turn.status)
+    return Report(
+        turn_id=turn.pk,
+        conversation_id=turn.conversation_id,
+        agent=turn.agent,
+        status=status,
+        text=_last_words(turn),
+        reason=_reason(turn),
+        cancellation=_cancellation(turn) if status is TurnStatus.CANCELLED else None,
+    )
+
+
+def in_words(report: Report) -> str:
+    """Return a report as its reader gets it: first how it ended, then what was said."""
+    first = f'The sub-agent "{report.agent}" {report.reason or "has completed its work."}'
+    if not report.text:
+        return f"{first} It has said nothing."
+    said = "It reports" if report.status is TurnStatus.COMPLETED else "The last that it said"
+    return f"{first} {said}:\n{report.text}"
+
+
+def undelivered(conversation_id: UUID) -> "QuerySet[Turn, Turn]":
+    """Return the ended turns of detached sub-agents whose reports are still due to a conversation.
+
+    Those of a turn that was cut off are not: their work was cancelled with it (C7).
+    """
+    return Turn.objects.filter(
+        UNDELIVERED, parent__conversation=conversation_id, status__in=_ENDED
+    ).order_by("ended_at", "pk")
+
+
+def take(conversation: Conversation, *, at: datetime) -> list[dict[str, Any]]:
+    """Take the reports that are due to a locked conversation, each once, as blocks of the message that it gets next."""
+    return [
+        _block(report_of(turn))
+        for turn in undelivered(conversation.pk)
+        if Turn.objects.filter(pk=turn.pk, delivered_at=None).update(delivered_at=at)
+    ]
+
+
+def _block(report: Report) -> dict[str, Any]:
+    words = in_words(report)
+    return {
+        "type": "text",
+        "text": f"{SUB_AGENT} {words}",
+        "sub_agent": {
+            "turn_id": str(report.turn_id),
+            "conversation_id": str(report.conversation_id),
+            "agent": report.agent,
+            "status": report.status.value,
+            "text": report.text,
+        },
+    }
+
+
+def _last_words(turn: Turn) -> str:
+    said = Message.objects.filter(turn=turn, role="assistant").order_by("-position")
+    for message in said.only("content"):
+        if text := "\n\n".join(_texts(message)):
+            return text[:REPORT_LENGTH]
+    return ""
+
+
+def _texts(message: Message) -> Iterator[str]:
+    for block in message.content:
+        if block.get("type") == "text" and (text := str(block.get("text", "")).strip()):
+            yield text
+
+
+def _reason(turn: Turn) -> str:
+    match TurnStatus(turn.status):
+        case TurnStatus.COMPLETED:
+            return ""
+        case TurnStatus.TIMED_OUT:
+            limit = format_duration(turn.turn_timeout_ms) if turn.turn_timeout_ms else ""
+            return f"ran out of its time{f' ({limit})' if limit else ''} and was ended."
+        case TurnStatus.CANCELLED:
+            return f"was cancelled by {CancelReason(turn.ended_by_reason).row.who}."
+        case TurnStatus.FAILED:
+            return f"failed: {turn.error_message or 'something went wrong.'}"
+        case _:
+            return "was interrupted: the server that ran it has stopped. It may have done a part of its work."
+
+
+def _cancellation(turn: Turn) -> Cancellation:
+    return Cancellation(
+        reason=CancelReason(turn.ended_by_reason),
+        source=CancelSource(turn.ended_by_source),
+        by=turn.ended_by_name,
+    )

@@ -1,0 +1,1 @@
+"""Who watches a conversation, and what happens to its turns when nobody does."""

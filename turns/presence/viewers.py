@@ -1,0 +1,168 @@
+"""Who looks at a conversation, and which turns were left behind by the last who did (C11; sync ORM).
+
+A conversation and those of its sub-agents are one family: who looks at one of them attends to all. The row of the
+topmost one is locked first, so that a viewer who comes back and the end of the grace have one order.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.functions import Now
+
+from governance import Cancellation, CancelReason, CancelSource
+from turns.cancelling.commands import cancel_by_rule
+from turns.core.turns import ACTIVE_STATUSES
+from turns.events import log
+from turns.events.notifications import Notifications
+from turns.models import Conversation, Process, Turn, Viewer
+from turns.presence import disconnects
+from turns.processes.process_registry import end_dead
+
+QUIET_AT_ONCE = 100
+LEFT = Cancellation(reason=CancelReason.DISCONNECT, source=CancelSource.POLICY)
+
+
+def join(process: Process, conversation_id: UUID, *, key: str, user_id: Any) -> bool:
+    """Note that an open socket shows a conversation to its owner; False for anybody else, who attends to nothing."""
+    with transaction.atomic():
+        conversation = Conversation.objects.filter(pk=conversation_id, owner_id=user_id).first()
+        if conversation is None:
+            return False
+        top = log.locked(_top_of(conversation))
+        Viewer.objects.update_or_create(
+            key=key, defaults={"process": process, "conversation": conversation, "since": Now()}
+        )
+        Conversation.objects.filter(pk=top.pk).update(unattended_since=None)
+    return True
+
+
+def leave(key: str, *, comes_back: bool = False) -> Notifications:
+    """Forget an open socket. Return what is to be told where the policy wants that all ends at once."""
+    viewer = Viewer.objects.select_related("conversation").filter(key=key).first()
+    if viewer is None:
+        return Notifications()
+    with transaction.atomic():
+        top = log.locked(_top_of(viewer.conversation))
+        viewer.delete()
+        if not _is_left(top):
+            return Notifications()
+        at_once = disconnects.grace_period(disconnects.read(), is_clean_close=not comes_back)
+        return _cancel(top) if at_once == timedelta(0) else Notifications()
+
+
+def reconcile(process: Process, present: Mapping[str, UUID]) -> Notifications:
+    """Make the rows of a process those of its open sockets: a write may have been lost, or others thought it dead."""
+    rows = dict(Viewer.objects.filter(process=process).values_list("key", "conversation_id"))
+    notifications = Notifications()
+    for key in rows.keys() - present.keys():
+        notifications.add(leave(key))
+    for key in present.keys() - rows.keys():
+        owners = Conversation.objects.filter(pk=present[key]).values_list("owner_id", flat=True)
+        for owner_id in owners:
+            join(process, present[key], key=key, user_id=owner_id)
+    return notifications
+
+
+def forget_lost() -> None:
+    """Take away the viewers of processes that are gone: their grace begins now, when somebody can take them in again.
+
+    Only for a process that serves sockets: while none does, nobody can come back.
+    """
+    end_dead()
+    lost = Viewer.objects.filter(process__ended_at__isnull=False).select_related("conversation")
+    for conversation in {viewer.conversation for viewer in lost}:
+        with transaction.atomic():
+            top = log.locked(_top_of(conversation))
+            lost.filter(conversation=conversation).delete()
+            _is_left(top)
+
+
+def end_overdue() -> Notifications:
+    """Cancel the turns that nobody has come back to for longer than the policy allows; each is cancelled once."""
+    unattended = Conversation.objects.filter(unattended_since__isnull=False)
+    notifications = Notifications()
+    if not unattended.exists():
+        return notifications
+    _forget_quiet(unattended)
+    patience = disconnects.grace_period(disconnects.read())
+    if patience is None:
+        return notifications
+    overdue = unattended.filter(unattended_since__lte=Now() - patience)
+    for pk in list(overdue.values_list("pk", flat=True)):
+        with transaction.atomic():
+            top = log.locked(pk)
+            if overdue.filter(pk=pk).exists():  # nobody has come back before the row was ours
+                notifications.add(_cancel(top))
+    return notifications
+
+
+def _forget_quiet(unattended: QuerySet[Conversation]) -> None:
+    """Where everything has come to its end meanwhile, nothing is left alone any more."""
+    active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
+    quiet = unattended.filter(~Exists(active)).values_list("pk", flat=True)
+    for pk in list(quiet[:QUIET_AT_ONCE]):
+        with transaction.atomic():
+            top = log.locked(pk)
+            if not _active(_family(top.pk)).exists():
+                Conversation.objects.filter(pk=pk).update(unattended_since=None)
+
+
+def _active(family: Collection[UUID]) -> QuerySet[Turn]:
+    return Turn.objects.filter(conversation__in=family, status__in=ACTIVE_STATUSES)
+
+
+def _top_of(conversation: Conversation) -> UUID:
+    pk, parent_id = conversation.pk, conversation.parent_id
+    while parent_id is not None:
+        pk = parent_id
+        parent_id = Conversation.objects.values_list("parent_id", flat=True).get(pk=pk)
+    return pk
+
+
+def _family(top_id: UUID) -> list[UUID]:
+    """The conversation and all below it, parents first."""
+    family: list[UUID] = []
+    level = [top_id]
+    while level:
+        family += level
+        children = Conversation.objects.filter(parent__in=level).exclude(pk__in=family)
+        level = list(children.values_list("pk", flat=True))
+    return family
+
+
+def _is_left(top: Conversation) -> bool:
+    """Note since when a family is unattended, if it has turns that are not over; return whether it is."""
+    family = _family(top.pk)
+    viewers = Viewer.objects.filter(conversation__in=family, process__ended_at=None)
+    if viewers.exists() or not _active(family).exists():
+        return False
+    top.attended_number = top.last_number
+    Conversation.objects.filter(pk=top.pk).update(
+        unattended_since=Now(), attended_number=top.attended_number
+    )
+    return True
+
+
+def _cancel(top: Conversation) -> Notifications:
+    """Store that what was left behind ends; what was begun later, by a program, never had a viewer and goes on."""
+    Conversation.objects.filter(pk=top.pk).update(unattended_since=None)
+    family = _family(top.pk)
+    left = [turn for turn in _active(family).order_by("number") if _had_viewer(turn, top)]
+    notifications = Notifications()
+    for pk in family:
+        turns = [turn for turn in left if turn.conversation_id == pk]
+        if turns:
+            notifications.add(cancel_by_rule(log.locked(pk), turns, LEFT))
+    return notifications
+
+
+def _had_viewer(turn: Turn, top: Conversation) -> bool:
+    """Whether a turn, or the one of the topmost conversation that it works for, was there before the last viewer left."""
+    origin = turn
+    while origin.conversation_id != top.pk and origin.parent is not None:
+        origin = origin.parent
+    return origin.conversation_id != top.pk or origin.number <= top.attended_number

@@ -1,0 +1,144 @@
+"""This process as a possible owner of turns, and whether another one is still alive (H4; sync ORM)."""
+
+import os
+import socket
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from governance.db_clock import now_minus
+from turns.conf import app_settings
+from turns.models import Process
+
+
+def register(
+    *, role: str = "embedded", turn_limit: int = 0, has_shared_layer: bool = False
+) -> Process:
+    """Write this process down as a possible owner of turns; its lease begins now, by the database's clock."""
+    pid = os.getpid()
+    process = Process.objects.create(
+        host=socket.gethostname()[:255],
+        boot_id=boot_id(),
+        pid_namespace=pid_namespace(),
+        pid=pid,
+        start_ticks=start_ticks(pid),
+        role=role,
+        turn_limit=turn_limit,
+        has_shared_layer=has_shared_layer,
+    )
+    renew(process)
+    return process
+
+
+def renew(process: Process) -> bool:
+    """Renew the lease. False if somebody has ended it: then the process owns nothing any more, and never will again."""
+    return bool(Process.objects.filter(pk=process.pk, ended_at=None).update(seen_at=Now()))
+
+
+def note_draining(process: Process) -> None:
+    """Note that this process starts no turns any more, and since when."""
+    Process.objects.filter(pk=process.pk, draining_at=None).update(draining_at=Now())
+
+
+def retire(process: Process) -> None:
+    """Note that this process owns no turns any more."""
+    Process.objects.filter(pk=process.pk, ended_at=None).update(ended_at=Now())
+
+
+def unreachable(process: Process) -> list[Process]:
+    """Return the other processes that are alive on this database, if these and this one do not hear each other."""
+    alive = Process.objects.filter(ended_at=None).exclude(_lease_has_run_out())
+    return list(alive.exclude(pk=process.pk)) if lack_shared_layer() else []
+
+
+def lack_shared_layer() -> bool:
+    """Whether several processes are alive of which one at least cannot hear the others."""
+    alive = Process.objects.filter(ended_at=None).exclude(_lease_has_run_out())
+    layers = list(alive.values_list("has_shared_layer", flat=True)[:1000])
+    return len(layers) > 1 and not all(layers)
+
+
+def end_dead() -> int:
+    """End the registration of every process that is dead; return how many were.
+
+    It is the row that decides: once it has ended, its lease cannot be renewed, and the turns that name it are ended by
+    whoever sees them first. Several processes may look at once.
+    """
+    ended = 0
+    for process in _doubtful():
+        of_process = Process.objects.filter(pk=process.pk, ended_at=None)
+        if not is_here(process) or has_its_pid(process):
+            of_process = of_process.filter(_lease_has_run_out())
+        ended += of_process.update(ended_at=Now())
+    return ended
+
+
+def is_here(process: Process) -> bool:
+    """Return whether the table of processes that we see has, or had, this one.
+
+    Only one machine can use a database that is a file, so there another boot is an earlier one of this machine.
+    """
+    if process.pid_namespace != pid_namespace():
+        return False
+    is_same_boot = bool(process.pid_namespace) and "" != process.boot_id == boot_id()
+    return is_same_boot or connection.vendor == "sqlite"
+
+
+def has_its_pid(process: Process) -> bool:
+    """Return whether the pid of a process that `is_here` still belongs to it, or may: what is not known proves no death."""
+    if process.boot_id != boot_id():
+        return False
+    found = start_ticks(process.pid)
+    return found == process.start_ticks or (found >= 0 and 0 in (found, process.start_ticks))
+
+
+def _doubtful() -> QuerySet[Process]:
+    """The processes that may be dead: those that may be of this host, and those whose lease has run out."""
+    registered = Process.objects.filter(ended_at=None).order_by()
+    return registered.filter(Q(pid_namespace=pid_namespace()) | _lease_has_run_out())
+
+
+def _lease_has_run_out() -> Q:
+    return Q(seen_at=None) | Q(seen_at__lt=now_minus(timedelta(seconds=app_settings.LEASE_TTL)))
+
+
+@cache
+def boot_id() -> str:
+    """Return what tells one boot of this machine from another; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+@cache
+def pid_namespace() -> str:
+    """Return in which namespace our pids are (a container has its own); empty where the system does not say."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process started, in clock ticks since boot; -1 if there is none, 0 where it cannot be known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:  # it is gone, or hidden from us, or we may open no more files
+        return _exists(pid)
+    fields = stat.rpartition(")")[2].split()
+    return -1 if fields[0] in "ZX" else int(fields[19])
+
+
+def _exists(pid: int) -> int:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return -1
+    except PermissionError:
+        return 0
+    return 0

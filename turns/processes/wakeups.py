@@ -1,0 +1,111 @@
+"""Hints: news from one process to another that something is stored for it; registered by the apps above.
+
+A hint may get lost, come twice or late: whoever it is for also looks into the database every second (C12).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+from uuid import UUID
+
+logger = logging.getLogger(__name__)
+
+SEND_LIMIT = 1.0  # seconds
+LISTEN_PAUSE = 1.0  # seconds before a bus is listened to again that has ended or failed
+
+OnWakeup = Callable[[], Awaitable[None]]
+
+
+class WakeupBus(Protocol):
+    """Carries hints. `is_shared`: they reach other processes."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether hints reach other processes."""
+        ...
+
+    async def send(self, process_id: UUID) -> None:
+        """Tell a process to look into the database."""
+
+    async def listen(self, process_id: UUID, heard: OnWakeup) -> None:
+        """Await `heard` for every hint to this process; if this returns or raises, it is called again."""
+
+
+_buses: list[WakeupBus] = []
+
+
+def register(bus: WakeupBus) -> None:
+    """Add a bus; the same one twice counts once."""
+    if bus not in _buses:
+        _buses.append(bus)
+
+
+def unregister(bus: WakeupBus) -> None:
+    """Take a bus out again."""
+    if bus in _buses:
+        _buses.remove(bus)
+
+
+def are_shared() -> bool:
+    """Whether hints reach other processes."""
+    return any(bus.is_shared for bus in _buses)
+
+
+async def send(process_id: UUID) -> None:
+    """Tell a process to look into the database: takes a second at most, and never fails."""
+    for bus in tuple(_buses):
+        try:
+            async with asyncio.timeout(SEND_LIMIT):
+                await bus.send(process_id)
+        except Exception:
+            logger.exception("A hint was not sent", extra={"process_id": str(process_id)})
+
+
+async def listen(process_id: UUID, heard: OnWakeup) -> None:
+    """Await `heard` for every hint to this process, over all buses, until cancelled; one that fails is tried again."""
+    async with asyncio.TaskGroup() as listening:
+        for bus in tuple(_buses):
+            listening.create_task(_listen(bus, process_id, heard), name="listening for hints")
+
+
+class WakeupListener:
+    """Listens for the hints to one process at a time, in a task of its own. Made on the loop that it is used on."""
+
+    def __init__(self, heard: OnWakeup) -> None:
+        self._heard = heard
+        self._listening: asyncio.Task[None] | None = None
+
+    def listen_for(self, process_id: UUID) -> None:
+        """Listen for the hints to this process from now on, and to no other."""
+        if self._listening is not None:
+            self._listening.cancel()
+        self._listening = asyncio.create_task(
+            listen(process_id, self._heard), name="listening for hints"
+        )
+
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait({self._listening})
+
+
+async def _listen(bus: WakeupBus, process_id: UUID, heard: OnWakeup) -> None:
+    async def obey() -> None:
+        try:
+            await heard()
+        except Exception:
+            logger.exception("A hint could not be obeyed")
+
+    is_deaf = False
+    while True:
+        try:
+            await bus.listen(process_id, obey)
+        except Exception:
+            if not is_deaf:  # told once, not every second
+                logger.exception("Hints cannot be heard; the database is asked every second")
+            is_deaf = True
+        else:
+            is_deaf = False
+        await asyncio.sleep(LISTEN_PAUSE)

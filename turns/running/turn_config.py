@@ -1,0 +1,111 @@
+"""Who takes part in a turn: the chat model, the instructions and the tools of its agent, and the place it works in."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from governance import ApprovalRule, CancellationToken, Tool, registry
+from governance.db import run_in_db_thread
+from governance.runtime import disabled_reason, make_workspace, prepare_tools, workspace_of
+from turns.agents.lookup import enabled_agents, find_agent
+from turns.agents.offers import notices_of, offer
+from turns.chat_models.catalog import get_chat_model
+from turns.chat_models.guide import COLLEAGUES
+from turns.conf import app_settings
+from turns.core.chat_model import ToolSpec
+from turns.core.exceptions import TurnRefused
+from turns.core.ports import ClaimedTurn
+from turns.core.runner import TurnConfig
+from turns.core.tool_names import ToolNames
+from turns.exceptions import AgentUnavailable
+from turns.models import Agent
+from turns.sub_agents.children import line_of, rules_above
+
+ASK, SPAWN = "sessions_ask", "sessions_spawn"
+SUB_AGENTS = "sub-agents"  # the directory of their workspaces
+
+
+async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> TurnConfig:
+    """Return who takes part in a claimed turn.
+
+    Raises:
+        TurnRefused: its agent was deleted or switched off since the message was taken, or has no chat model.
+    """
+    agent = await _agent_of(turn)
+    name = agent.chat_model or app_settings.CHAT_MODEL
+    chat_model = get_chat_model(name)
+    scope = str(turn.conversation_id)
+    workspace = await _workspace_of(turn)
+    if workspace is not None:
+        await asyncio.to_thread(make_workspace, workspace)
+    await prepare_tools(token=token)
+    allowed = None if agent.tools is None else ToolNames(agent.tools)
+    offered = offer(registry, agent.tools, chat_model=name)
+    return TurnConfig(
+        chat_model=chat_model,
+        tools=_specs(offered.tools),
+        notices=notices_of(offered),
+        instructions=await _instructions(agent, may_ask=allowed is None or ASK in allowed),
+        workspace=workspace,
+        metadata={
+            "turn_id": str(turn.id),
+            "turn_epoch": turn.epoch,
+            "conversation_id": scope,
+            "agent": turn.agent,
+        },
+        allowed=allowed,
+        max_parallel=agent.max_parallel_calls,
+        approval=await _approval_of(agent, turn),
+        report_grace=app_settings.REPORT_GRACE if turn.parent_id else 0.0,
+    )
+
+
+async def _workspace_of(turn: ClaimedTurn) -> Path | None:
+    """A sub-agent works in a directory of its own within the workspace of the conversation that it works for."""
+    if turn.parent_id is None:
+        return workspace_of(str(turn.conversation_id))
+    top, *below = await run_in_db_thread(line_of)(turn.conversation_id)
+    workspace = workspace_of(str(top))
+    return workspace and workspace.joinpath(*(f"{SUB_AGENTS}/{pk.hex[:12]}" for pk in below))
+
+
+async def _approval_of(agent: Agent, turn: ClaimedTurn) -> ApprovalRule:
+    """What the agent asks for at least; a sub-agent is bound by those that it works for, too (D1)."""
+    rules = [agent.approval]
+    if turn.parent_id is not None:
+        rules += await run_in_db_thread(rules_above)(turn.parent_id)
+    said = [ApprovalRule(rule) for rule in rules if rule]
+    return max(said, key=lambda rule: rule.strictness, default=ApprovalRule.NEVER)
+
+
+async def _agent_of(turn: ClaimedTurn) -> Agent:
+    try:
+        return await run_in_db_thread(find_agent)(turn.agent)
+    except AgentUnavailable as gone:
+        raise TurnRefused(gone.code, gone.sentence) from gone
+
+
+async def _instructions(agent: Agent, *, may_ask: bool) -> str:
+    """The project's word to every agent, the agent's own, and who may be asked to work for it."""
+    others = await run_in_db_thread(enabled_agents)() if may_ask else []
+    listed = "\n".join(
+        f"- {other.name}: {other.description}" if other.description else f"- {other.name}"
+        for other in others
+        if other.name != agent.name
+    )
+    colleagues = f"{COLLEAGUES} ({ASK}, {SPAWN}):\n{listed}" if listed else ""
+    parts = (app_settings.INSTRUCTIONS, agent.instructions.strip(), colleagues)
+    return "\n\n".join(filter(None, parts))
+
+
+def _specs(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
+    return tuple(
+        ToolSpec(name=tool.name, description=_told(tool), input_schema=tool.input_schema)
+        for tool in tools
+    )
+
+
+def _told(tool: Tool) -> str:
+    """What the chat model is told of a tool; one that is switched off stays in the list, so that it can say why."""
+    reason = disabled_reason(tool)
+    return f"Do not use it now. {reason} {tool.description}" if reason else tool.description

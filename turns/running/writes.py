@@ -1,0 +1,175 @@
+"""Writes of a turn's owner: what waits is one fenced transaction, which can be repeated if its answer was lost.
+
+Calls of a step start and end side by side. However many they are, what they have to write while one transaction is under
+way is the next one, so that their number does not make a cancel late (C1).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from governance import Cancellation, CancellationToken
+from governance.db import run_in_db_thread
+from turns.cancelling import cancel_requests
+from turns.core.events import TurnEvent
+from turns.core.exceptions import Fenced
+from turns.core.ports import ClaimedTurn
+from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.events import log, sinks
+from turns.models import Turn
+from turns.processes.leases import Lease
+from turns.storage.priority_lock import Urgency, write_lock
+from turns.storage.retries import until_done
+
+Change = Callable[[Turn, Sequence[Any]], list[TurnEvent]]
+"""Writes what all its items ask for, and returns the events of that."""
+
+
+def one_by_one(change: Callable[..., list[TurnEvent]]) -> Change:
+    """Return a change that is made anew for each item, a tuple of arguments."""
+
+    def changes(turn: Turn, items: Sequence[Any]) -> list[TurnEvent]:
+        return [event for item in items for event in change(turn, *item)]
+
+    return changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    change: Change
+    item: Any
+    urgency: Urgency
+    done: "asyncio.Future[None]"
+
+
+class Write:
+    """Changes of a turn that are made together, and the `events` that they have come to (sync ORM).
+
+    If a commit was lost on its way back, the first event tells: it is in the log, under its number and its moment. A
+    change without events has to be one that is the same done twice.
+    """
+
+    def __init__(self, turn: ClaimedTurn, entries: Sequence[_Entry]) -> None:
+        self.events: list[log.WireEvent] = []
+        self._turn = turn
+        self._items: dict[Change, list[Any]] = {}
+        for entry in entries:
+            self._items.setdefault(entry.change, []).append(entry.item)
+
+    def __call__(self) -> Cancellation | None:
+        """Carry them out and append the events, if the turn is still ours; return why it is to be cancelled, if it is.
+
+        Raises:
+            Fenced: the turn has another owner or has ended.
+        """
+        turn = self._turn
+        with transaction.atomic():
+            conversation = log.locked_of(turn.id)
+            row = Turn.objects.filter(
+                pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES
+            ).first()
+            if conversation is None or row is None:
+                raise Fenced(f"turn {turn.id} is not ours any more")
+            row.conversation = conversation
+            if not (self.events and log.has(conversation.pk, self.events[0])):
+                made = [change(row, items) for change, items in self._items.items()]
+                events = [event for of_change in made for event in of_change]
+                self.events = log.append(conversation, turn.id, *events)
+            return cancel_requests.stored(row) if row.status == TurnStatus.CANCELLING else None
+
+
+class Writer:
+    """The writes of one claimed turn, one transaction after the other.
+
+    A write that finds a stored wish to cancel passes it to `token` at once (C1). Without its `lease` nothing is written,
+    and the database is not asked.
+    """
+
+    def __init__(
+        self, turn: ClaimedTurn, *, token: CancellationToken, lease: Lease | None = None
+    ) -> None:
+        self._turn = turn
+        self._token = token
+        self._lease = lease
+        self._waiting: list[_Entry] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(
+        self, change: Change, item: Any = (), *, urgency: Urgency = Urgency.WORK
+    ) -> "asyncio.Future[None]":
+        """Let a change be written with what else waits; the future is done when it is stored and published.
+
+        Its exception is `Fenced` if the turn has another owner or has ended, `NotStored` if the database does not take it.
+        """
+        loop = asyncio.get_running_loop()
+        entry = _Entry(change=change, item=item, urgency=urgency, done=loop.create_future())
+        entry.done.add_done_callback(_look_at)
+        self._waiting.append(entry)
+        if self._writing is None or self._writing.done():
+            self._writing = loop.create_task(self._write(), name=f"writes of turn {self._turn.id}")
+        return entry.done
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch = _Batch(self._turn, self._waiting)
+            try:
+                cancellation = await until_done(batch.trigger, lease=self._lease)
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                batch.fail(error)
+                continue
+            if cancellation is not None:
+                self._token.cancel(cancellation)
+            await sinks.publish(self._turn.conversation_id, batch.events)
+            batch.succeed()
+
+
+class _Batch:
+    """What waits when the lane is free for the first time: from then on it is that which is repeated."""
+
+    def __init__(self, turn: ClaimedTurn, waiting: list[_Entry]) -> None:
+        self._turn = turn
+        self._waiting = waiting
+        self._entries: list[_Entry] = []
+        self._write = Write(turn, ())
+
+    @property
+    def events(self) -> list[log.WireEvent]:
+        """What is to be published."""
+        return self._write.events
+
+    async def trigger(self) -> Cancellation | None:
+        """Pass the lane and write."""
+        urgency = min(entry.urgency for entry in self._entries or self._waiting)
+        async with write_lock().acquired(urgency):
+            self._take()
+            return await _carry_out(self._write)
+
+    def succeed(self) -> None:
+        """Tell everybody who waits for a part of it."""
+        for entry in self._entries:
+            if not entry.done.done():
+                entry.done.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """Tell everybody who waits for a part of it, also if it never began."""
+        self._take()
+        for entry in self._entries:
+            if not entry.done.done():
+                entry.done.set_exception(error)
+
+    def _take(self) -> None:
+        if not self._entries:
+            self._entries, self._waiting[:] = list(self._waiting), []
+            self._write = Write(self._turn, self._entries)
+
+
+def _look_at(done: "asyncio.Future[None]") -> None:
+    """Look at what went wrong, in case nobody waits for it (any more)."""
+    if not done.cancelled():
+        done.exception()
+
+
+_carry_out = run_in_db_thread(Write.__call__)

@@ -1,0 +1,376 @@
+"""What clients may read of conversations and turns: lists, snapshots, events, histories; checked for each user."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from governance import CallStatus
+from governance.db import read_snapshot, run_in_pool_thread, run_in_query_thread
+from turns.agents.lookup import AgentSummary, enabled_agents, find_agent
+from turns.calls import serializers
+from turns.conf import app_settings
+from turns.core.events import TurnError
+from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
+from turns.events import acknowledgements, log
+from turns.history import histories
+from turns.models import Conversation, Event, Message, Repair, Turn
+from turns.processes import process_registry
+from turns.selectors import conversation_status
+from turns.storage.access import User, conversation_for, reload, sees_all, turn_for
+
+LIST_LENGTH = 200
+EVENTS_LENGTH = 1_000
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationSummary:
+    """A conversation in a list; `agent` names who answers in it now, the default one where nobody was chosen.
+
+    `standing` says how it stands where it is not at rest, and `asked` how many decisions it waits for. `parent_id` is
+    the conversation that it works for, where it is a sub-agent's.
+    """
+
+    id: UUID
+    title: str
+    agent: str
+    updated_at: datetime
+    is_active: bool = False
+    standing: str = ""
+    asked: int = 0
+    parent_id: UUID | None = None
+    parent_title: str = ""
+
+
+@run_in_query_thread
+def list_agents(*, user: User) -> list[AgentSummary]:
+    """Return the agents that are switched on, the default one first."""
+    reload(user)
+    return enabled_agents()
+
+
+@run_in_query_thread
+def list_conversations(*, user: User) -> list[ConversationSummary]:
+    """Return the user's conversations, the latest first; not those in which sub-agents work."""
+    owner_id = reload(user).pk
+    active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
+    rows = Conversation.objects.filter(owner_id=owner_id, parent=None).annotate(
+        is_active=Exists(active)
+    )
+    default = find_agent().name
+    marks = conversation_status.read(owners={owner_id}).marks[owner_id]
+    return [
+        _summary(row, default=default, mark=marks.get(row.pk))
+        for row in rows.order_by("-updated_at")[:LIST_LENGTH]
+    ]
+
+
+@run_in_query_thread
+def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummary:
+    """Return one conversation. Raise `ConversationNotFound`."""
+    row = conversation_for(user, conversation_id, permission="turns.view_all")
+    summary = _summary(row, default=find_agent().name)
+    if row.parent is None:
+        return summary
+    return replace(summary, parent_id=row.parent.pk, parent_title=row.parent.title)
+
+
+@run_in_query_thread
+def active_turns(*, user: User) -> list[Json]:
+    """Return the turns that wait or run, with what their tools are doing (V5)."""
+    turns = Turn.objects.filter(status__in=ACTIVE_STATUSES).select_related("owner")
+    if not sees_all(user):
+        # Not by a join, which SQLite would begin with all that the user has ever said.
+        own = Conversation.objects.filter(pk=OuterRef("conversation"), owner_id=user.pk)
+        turns = turns.filter(Exists(own))
+    rows = list(turns.order_by("queued_at")[:LIST_LENGTH])
+    at = timezone.now()
+    running = serializers.DescribedCalls((row.pk for row in rows), at=at)
+    return [_active(row, running.of(row.pk), at=at) for row in rows]
+
+
+@run_in_query_thread
+def get_turn(*, turn_id: UUID, user: User) -> Json:
+    """Return one turn with its calls. Raise `TurnNotFound`."""
+    turn = turn_for(user, turn_id, permission="turns.view_all")
+    at = timezone.now()
+    described = serializers.DescribedCalls([turn.pk], at=at).of(turn.pk)
+    return {
+        **_active(turn, described, at=at),
+        **_ended([turn])[0],
+        "user_message": turn.user_message,
+        "calls": described,
+    }
+
+
+@run_in_query_thread
+def turn_events(*, turn_id: UUID, user: User, after: int) -> tuple[list[log.WireEvent], int]:
+    """Return a turn's events above `after`, and the number to ask `after` next: a long turn takes several answers."""
+    turn = turn_for(user, turn_id, permission="turns.view_all")
+    events = log.read_turn(turn.pk, after=after, limit=EVENTS_LENGTH)
+    has_more = len(events) == EVENTS_LENGTH
+    return events, events[-1]["seq"] if has_more else turn.conversation.last_seq
+
+
+@run_in_query_thread
+def conversation_events(
+    *, conversation_id: UUID, after: int, limit: int = 1000
+) -> list[log.WireEvent]:
+    """Return a conversation's events above `after`; the caller has checked who asks."""
+    return log.read(conversation_id, after=after, limit=limit)
+
+
+@run_in_query_thread
+def last_seq(*, conversation_id: UUID) -> int:
+    """Return the number of a conversation's last event."""
+    return Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
+
+
+@run_in_query_thread
+def last_seqs(*, conversation_ids: Iterable[UUID]) -> dict[UUID, int]:
+    """Return the numbers of the last events of several conversations; the caller has checked who asks."""
+    rows = Conversation.objects.filter(pk__in=conversation_ids)
+    return dict(rows.values_list("pk", "last_seq"))
+
+
+@run_in_query_thread
+def reaches_back(*, conversation_id: UUID, after: int) -> bool:
+    """Return whether the log still has every event above `after`, and `after` is a number it has given."""
+    last = Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
+    if after >= last:
+        return after == last
+    return Event.objects.filter(conversation_id=conversation_id, seq=after + 1).exists()
+
+
+@run_in_query_thread
+def active_turn_ids(*, conversation_id: UUID) -> list[str]:
+    """Return the ids of the turns that wait or run in a conversation."""
+    active = Turn.objects.filter(conversation_id=conversation_id, status__in=ACTIVE_STATUSES)
+    return [str(pk) for pk in active.order_by("number").values_list("pk", flat=True)]
+
+
+@run_in_query_thread
+def partial_text(*, turn_id: UUID, user: User) -> str:
+    """Return what the unfinished message of a turn says so far, as stored."""
+    turn = turn_for(user, turn_id, permission="turns.view_all")
+    message = Message.objects.filter(turn=turn, is_streaming=True).first()
+    return _text(message.content) if message else ""
+
+
+@run_in_query_thread
+def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> Json:
+    """Return all that a page needs to show a conversation as it is now, or `before` a message's position."""
+    conversation_for(user, conversation_id, permission="turns.view_all")
+    with read_snapshot():  # nothing is both in the snapshot and an event after it
+        return _snapshot(log.locked(conversation_id), before=before)
+
+
+@run_in_pool_thread
+def history(*, conversation_id: UUID, user: User) -> Json:
+    """Return the history as a model would get it: always valid (H1), with the repairs that were ever made."""
+    conversation = conversation_for(user, conversation_id, permission="turns.view_all")
+    loaded = histories.load(conversation.pk, found_when="history_read")
+    repairs = Repair.objects.filter(conversation=conversation).order_by("at", "pk")
+    return {
+        "messages": [
+            {"role": message.role, "content": [block.to_json() for block in message.content]}
+            for message in loaded.messages
+        ],
+        "repairs": [
+            {
+                "tool_id": repair.tool_id,
+                "turn_id": str(repair.turn_id) if repair.turn_id else None,
+                "kind": repair.kind,
+                "cause": repair.cause,
+                "at": repair.at.isoformat(),
+            }
+            for repair in repairs
+        ],
+    }
+
+
+def processes_lack_shared_layer() -> bool:
+    """Return whether several processes are alive of which one at least cannot hear the others (sync)."""
+    return process_registry.lack_shared_layer()
+
+
+def _snapshot(conversation: Conversation, *, before: int | None) -> Json:
+    limit = app_settings.SNAPSHOT_MESSAGES
+    rows = Message.objects.filter(conversation=conversation, is_streaming=False).order_by(
+        "-position"
+    )
+    if before is not None:
+        rows = rows.filter(position__lt=before)
+    messages = list(rows[: limit + 1])
+    shown = messages[:limit][::-1]
+    at = timezone.now()
+    turns = _turns_of(conversation, shown, with_active=before is None)
+    described = serializers.DescribedCalls((turn.pk for turn in turns), at=at)
+    ended = [turn for turn in turns if turn.status not in ACTIVE_STATUSES]
+    active = [turn for turn in turns if turn.status in ACTIVE_STATUSES] if before is None else []
+    return {
+        "type": "snapshot",
+        "seq": conversation.last_seq,
+        "messages": [_message(row) for row in shown],
+        "calls": [call for turn in ended for call in described.of(turn.pk)],
+        "turns": _ended(ended),
+        "active_turns": [_live(turn, described.of(turn.pk), at=at) for turn in active],
+        "has_earlier": len(messages) > limit,
+        "parked": {
+            "at": conversation.parked_at.isoformat(),
+            "reason": conversation.parked_reason,
+        }
+        if conversation.parked_at
+        else None,
+    }
+
+
+def _turns_of(
+    conversation: Conversation, messages: Iterable[Message], *, with_active: bool
+) -> list[Turn]:
+    """The turns of the messages shown, those that wait, and those that were ended before they began."""
+    wanted = Q(pk__in={message.turn_id for message in messages})
+    if with_active:
+        here = Q(conversation=conversation)
+        wanted |= here & Q(status__in=ACTIVE_STATUSES)
+        # … unless what they said has been pruned.
+        wanted |= here & Q(status=TurnStatus.CANCELLED, started_at=None) & ~Q(user_message="")
+    turns = Turn.objects.filter(wanted).select_related("owner").order_by("-number")
+    return list(turns[: app_settings.SNAPSHOT_MESSAGES])[::-1]
+
+
+def _summary(
+    row: Conversation, *, default: str, mark: conversation_status.StatusMark | None = None
+) -> ConversationSummary:
+    return ConversationSummary(
+        id=row.pk,
+        title=row.title,
+        agent=row.agent or default,
+        updated_at=row.updated_at,
+        is_active=getattr(row, "is_active", False),
+        standing=mark.standing if mark else "",
+        asked=len(mark.asked_in) if mark else 0,
+    )
+
+
+def _active(turn: Turn, described: Iterable[Json], *, at: datetime) -> Json:
+    running = [call for call in described if not CallStatus(call["status"]).is_terminal]
+    shown = (
+        "tool_id",
+        "tool_name",
+        "status",
+        "elapsed_ms",
+        "timeout_ms",
+        "timeout_source",
+        "idle_timeout_ms",
+        "waits_for",
+    )
+    started_at = turn.started_at or turn.queued_at
+    ended_at = turn.ended_at or at
+    return {
+        "turn_id": str(turn.pk),
+        "conversation_id": str(turn.conversation_id),
+        "agent": turn.agent,
+        "started_at": started_at.isoformat(),
+        "elapsed_ms": max(round((ended_at - started_at).total_seconds() * 1000), 0)
+        if turn.started_at
+        else 0,
+        "status": turn.status,
+        "tool_call_count": turn.tool_call_count,
+        "current_tools": [{name: call[name] for name in shown} for call in running],
+        "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
+        "owner": str(turn.owner) if turn.owner else None,
+    }
+
+
+def _live(turn: Turn, described: list[Json], *, at: datetime) -> Json:
+    streaming = (
+        Message.objects.filter(turn=turn, is_streaming=True).first()
+        if turn.status in LIVE_STATUSES
+        else None
+    )
+    return {
+        **_active(turn, described, at=at),
+        "user_message": turn.user_message,
+        "source": turn.source,
+        "client_id": turn.client_id,
+        "number": turn.number,
+        "turn_timeout_ms": turn.turn_timeout_ms,
+        "calls": described,
+        "partial_text": _text(streaming.content) if streaming else "",
+        "notice": _notice(turn, at=at) if turn.status in LIVE_STATUSES else None,
+    }
+
+
+def _notice(turn: Turn, *, at: datetime) -> Json | None:
+    """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
+    events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
+    last = events.order_by("-seq").first()
+    if last is None or last.type != TurnError.type:
+        return None
+    told: Json = dict(last.payload)
+    if "wait_ms" in told:
+        told["wait_ms"] = max(
+            0, told["wait_ms"] - round((at - last.at) / timedelta(milliseconds=1))
+        )
+    return told
+
+
+def _ended(turns: Sequence[Turn]) -> list[Json]:
+    """Return turns as those see them who come when they are over."""
+    answers = acknowledgements.of_turns(turn.pk for turn in turns)
+    notes = _notes(turn.pk for turn in turns if not turn.error_code)
+    return [
+        {
+            **_facts(turn),
+            "acknowledgements": answers.get(turn.pk, []),
+            "notice": notes.get(turn.pk),
+        }
+        for turn in turns
+    ]
+
+
+def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, Json]:
+    """Return the last thing that people were told in each turn, apart from requests that were repeated."""
+    told = Event.objects.filter(turn__in=list(turn_ids), type=TurnError.type).order_by("seq")
+    return {event.turn_id: event.payload for event in told if "wait_ms" not in event.payload}
+
+
+def _facts(turn: Turn) -> Json:
+    return {
+        "turn_id": str(turn.pk),
+        "number": turn.number,
+        "status": turn.status,
+        "started": turn.started_at is not None,
+        "user_message": turn.user_message,
+        "source": turn.source,
+        "ended_by": serializers.ended_by(turn),
+        "ended_by_reason": turn.ended_by_reason,
+        "ended_by_source": turn.ended_by_source,
+        "error_code": turn.error_code or None,
+        "error_message": turn.error_message or None,
+        "duration_ms": turn.duration_ms,
+        "usage": turn.usage,
+    }
+
+
+def _message(row: Message) -> Json:
+    return {
+        "id": row.pk,
+        "turn_id": str(row.turn_id),
+        "position": row.position,
+        "step": row.step,
+        "role": row.role,
+        "content": row.content,
+        "interrupted": row.interrupted,
+        "at": row.at.isoformat(),
+    }
+
+
+def _text(content: list[Json]) -> str:
+    return "".join(block.get("text", "") for block in content if block.get("type") == "text")

@@ -1,0 +1,33 @@
+"""What clients may do to conversations and turns."""
+
+from turns.cancelling.commands import CancelReceipt
+from turns.selectors import ConversationSummary
+from turns.services.conversations import (
+    Received,
+    continue_turn,
+    create_conversation,
+    receive_message,
+    request_cancel,
+    request_tool_cancel,
+    resume_conversation,
+)
+from turns.services.decisions import DecisionReceipt, decide_tool
+from turns.services.timeouts import DeadlineReceipt, set_deadline
+from turns.storage.operations import OpOutcome
+
+__all__ = [
+    "CancelReceipt",
+    "ConversationSummary",
+    "DeadlineReceipt",
+    "DecisionReceipt",
+    "OpOutcome",
+    "Received",
+    "continue_turn",
+    "create_conversation",
+    "decide_tool",
+    "receive_message",
+    "request_cancel",
+    "request_tool_cancel",
+    "resume_conversation",
+    "set_deadline",
+]

@@ -1,0 +1,248 @@
+"""What clients may do to conversations and turns: parse nothing, check everything, write once, then nudge.
+
+Each service checks the user anew, stores in one transaction, publishes, and hands over to the supervisor. None of them
+waits for a turn, a tool or a model (invariant 1).
+"""
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from governance import CancelSource, checkpoint, is_cancel_intent
+from governance.db import run_in_db_thread
+from governance.sanitize import sanitize_text
+from turns.agents.lookup import find_agent
+from turns.cancelling import commands
+from turns.cancelling.commands import CancelCommand, CancelReceipt
+from turns.conf import app_settings
+from turns.events import sinks
+from turns.events.notifications import notify
+from turns.exceptions import MessageRejected
+from turns.models import Conversation
+from turns.processes.background import shielded
+from turns.queueing import continuations, parking, queue
+from turns.running import runtime
+from turns.selectors import ConversationSummary
+from turns.storage import operations
+from turns.storage.access import User, conversation_for, reload
+from turns.storage.operations import OpOutcome
+
+CLIENT_ID_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """What became of a message: a turn that was queued (or known), or a cancel word that took effect."""
+
+    conversation_id: UUID
+    turn_id: UUID
+    is_new: bool = True
+    cancelled: bool = False
+
+
+async def create_conversation(
+    *, user: User, title: str = "", agent: str = ""
+) -> ConversationSummary:
+    """Begin a conversation with an agent, or with the default one as it is at each message.
+
+    Raises:
+        AgentUnavailable: there is none of this name, or it is switched off.
+    """
+    return await _create_conversation(
+        user, sanitize_text(title.strip(), limit=200), sanitize_text(agent.strip(), limit=64)
+    )
+
+
+@shielded
+async def receive_message(
+    *,
+    conversation_id: UUID,
+    user: User,
+    text: str,
+    client_id: str | None = None,
+    source: str = "typed",
+) -> Received:
+    """Queue a turn for a message, or obey it if it is a cancel word and something is active (C6).
+
+    Raises:
+        ConversationNotFound, MessageRejected, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
+    """
+    await runtime.ensure_started()
+    if is_cancel_intent(text, also=app_settings.CANCEL_WORDS):
+        obeyed = await _obey_word(user, conversation_id, text, source=source, client_id=client_id)
+        if obeyed is not None:
+            return obeyed
+    enqueued = await _enqueue(user, conversation_id, text, source, client_id)
+    checkpoint("after_enqueue")
+    await sinks.publish(conversation_id, enqueued.events)
+    return Received(
+        conversation_id=conversation_id, turn_id=enqueued.turn.pk, is_new=enqueued.is_new
+    )
+
+
+@shielded
+async def continue_turn(*, turn_id: UUID, user: User) -> Received:
+    """Let the agent go on after a turn that was interrupted, in a new turn; asked again, it is the same one (H4).
+
+    Raises:
+        TurnNotFound, CannotContinue, ConversationParked, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
+    """
+    await runtime.ensure_started()
+    enqueued = await _continue(turn_id, user)
+    turn = enqueued.turn
+    await sinks.publish(turn.conversation_id, enqueued.events)
+    return Received(conversation_id=turn.conversation_id, turn_id=turn.pk, is_new=enqueued.is_new)
+
+
+@shielded
+async def resume_conversation(*, conversation_id: UUID, user: User) -> bool:
+    """Let a parked conversation go on; False if it was not parked (H4). Raise `ConversationNotFound`, `NotAllowed`."""
+    events = await _resume(conversation_id, user)
+    await sinks.publish(conversation_id, events or [])
+    return events is not None
+
+
+@shielded
+async def request_cancel(
+    *,
+    turn_id: UUID,
+    user: User,
+    source: CancelSource,
+    note: str = "",
+    mode: str = "now",
+    op_id: str | None = None,
+) -> CancelReceipt:
+    """Cancel a turn and what is queued behind it: stored when this returns, true within a second (C1, C2, C5)."""
+    command = CancelCommand(user=user, source=source, note=note, mode=mode, op_id=op_id)
+    return await _carry_out(await _request_turn_cancel(turn_id, command))
+
+
+@shielded
+async def request_tool_cancel(
+    *,
+    turn_id: UUID,
+    tool_id: str,
+    user: User,
+    source: CancelSource,
+    note: str = "",
+    op_id: str | None = None,
+) -> CancelReceipt:
+    """Cancel one call; the others and the turn go on (C3)."""
+    command = CancelCommand(user=user, source=source, note=note, op_id=op_id)
+    return await _carry_out(await _request_call_cancel(turn_id, tool_id, command))
+
+
+async def _obey_word(
+    user: User, conversation_id: UUID, text: str, *, source: str, client_id: str | None
+) -> Received | None:
+    """Cancel what is active; None if nothing is, or was a moment ago. A message that was sent again has no second effect."""
+    command = CancelCommand(
+        user=user,
+        source=CancelSource.VOICE if source == "voice" else CancelSource.TYPED,
+        op_id=client_id and operations.of_message(client_id),
+        said=" ".join(text.split()),
+    )
+    meant = await _turn_meant(user, conversation_id, client_id)
+    if meant is None:
+        ended = await _end_detached(conversation_id, command)
+        return ended or await _answer_again(conversation_id, command)
+    turn_id, cancelled = meant
+    if cancelled is None:
+        receipt = await _carry_out(await _request_turn_cancel(turn_id, command))
+        if receipt.outcome is not OpOutcome.ACCEPTED:
+            return await _answer_again(conversation_id, command)
+    return Received(
+        conversation_id=conversation_id,
+        turn_id=turn_id,
+        is_new=False,
+        cancelled=cancelled is not False,
+    )
+
+
+async def _end_detached(conversation_id: UUID, command: CancelCommand) -> Received | None:
+    """Nothing goes on here but sub-agents that nobody waits for: the word means them; None if there are none."""
+    receipts = await _request_detached_cancel(conversation_id, command)
+    for receipt in receipts:
+        await _carry_out(receipt)
+    if not receipts:
+        return None
+    return Received(
+        conversation_id=conversation_id,
+        turn_id=receipts[0].turn_id,
+        is_new=False,
+        cancelled=True,
+    )
+
+
+async def _answer_again(conversation_id: UUID, command: CancelCommand) -> Received | None:
+    """Nothing goes on, because it was cancelled a moment ago: the same answer again; None if it was not."""
+    turn_id = await _just_cancelled(conversation_id, command)
+    if turn_id is None:
+        return None
+    return Received(conversation_id=conversation_id, turn_id=turn_id, is_new=False, cancelled=True)
+
+
+async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
+    """Tell of what was ended at once, and let the owner obey the rest without waiting for its poll."""
+    if receipt.outcome is OpOutcome.ACCEPTED:
+        checkpoint("after_cancel_stored")
+    await notify(receipt.notifications, check_requests=runtime.check_requests)
+    if not receipt.has_left_out:
+        return receipt
+    cascade = await _cancel_left_out(receipt.turn_id)
+    await notify(cascade, check_requests=runtime.check_requests)
+    return replace(receipt, descendants=max(receipt.descendants, cascade.count))
+
+
+_continue = run_in_db_thread(continuations.continue_turn)
+_resume = run_in_db_thread(parking.resume)
+_request_turn_cancel = run_in_db_thread(commands.request_turn_cancel)
+_cancel_left_out = run_in_db_thread(commands.cancel_left_out)
+_request_detached_cancel = run_in_db_thread(commands.request_detached_cancel)
+_just_cancelled = run_in_db_thread(commands.just_cancelled)
+_request_call_cancel = run_in_db_thread(commands.request_call_cancel)
+
+
+@run_in_db_thread
+def _create_conversation(user: User, title: str, agent: str) -> ConversationSummary:
+    chosen = find_agent(agent)
+    row = Conversation.objects.create(owner_id=reload(user).pk, title=title, agent=agent)
+    return ConversationSummary(
+        id=row.pk, title=row.title, agent=chosen.name, updated_at=row.updated_at
+    )
+
+
+@run_in_db_thread
+def _turn_meant(
+    user: User, conversation_id: UUID, client_id: str | None
+) -> tuple[UUID, bool | None] | None:
+    """The turn that a cancel word is about, and whether it was cancelled by it before; None = not decided yet."""
+    conversation = conversation_for(user, conversation_id)
+    if client_id and (earlier := operations.earlier_turn(conversation.pk, client_id)) is not None:
+        return earlier
+    turn = commands.active_turn(conversation.pk)
+    return (turn.pk, None) if turn else None
+
+
+@run_in_db_thread
+def _enqueue(
+    user: User, conversation_id: UUID, text: str, source: str, client_id: str | None
+) -> queue.Enqueued:
+    conversation = conversation_for(user, conversation_id)
+    if not text.strip():
+        raise MessageRejected(_("The message is empty."))
+    limit = app_settings.MAX_MESSAGE_LENGTH
+    if len(text) > limit:
+        raise MessageRejected(
+            _("The message is too long: at most %(limit)d characters.") % {"limit": limit}
+        )
+    if client_id is not None and not 0 < len(client_id) <= CLIENT_ID_LENGTH:
+        raise MessageRejected(_("client_id must have 1 to 64 characters."))
+    return queue.enqueue(
+        conversation.pk,
+        text=sanitize_text(text),
+        source=source,
+        client_id=client_id,
+        writer_id=user.pk,
+    )

@@ -1,0 +1,148 @@
+"""Gives a running call another limit, as the people who may do so ask for it (T9)."""
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from governance import CallStatus, TimeoutSource, selectors
+from governance.db import run_in_db_thread
+from governance.durations import limit_ms
+from turns.calls import timeout_changes
+from turns.core.turns import LIVE_STATUSES
+from turns.exceptions import MessageRejected, ToolCallNotFound, TurnNotFound
+from turns.models import DeadlineOrder, Turn
+from turns.processes.background import shielded
+from turns.running import runtime
+from turns.storage import operations
+from turns.storage.access import User, reload, turn_for
+from turns.storage.operations import OpOutcome
+
+_OPEN = frozenset({CallStatus.PENDING, CallStatus.AWAITING_APPROVAL, CallStatus.RUNNING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineReceipt:
+    """The answer to a wish for another limit; milliseconds, None = no limit."""
+
+    outcome: OpOutcome
+    timeout_ms: int | None = None
+    timeout_source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A wish that may be granted: another limit for a call, by whom, and under which id its client knows it."""
+
+    turn: Turn
+    tool_id: str
+    by: str
+    op_id: str | None
+
+    @property
+    def owner_id(self) -> UUID | None:
+        """The process that has to know; None if none has the turn."""
+        return self.turn.owner_id if self.turn.status in LIVE_STATUSES else None
+
+    def begin(self) -> OpOutcome | None:
+        """Take the operation as accepted; return its outcome if it came before."""
+        return None if self.op_id is None else operations.begin(self.turn, self.op_id)
+
+    def end(self, outcome: OpOutcome) -> None:
+        """Keep another outcome than `ACCEPTED`."""
+        if self.op_id is not None:
+            operations.end(self.turn.pk, self.op_id, outcome)
+
+
+@shielded
+async def set_deadline(
+    *,
+    turn_id: UUID,
+    tool_id: str,
+    user: User,
+    timeout_ms: int | None = None,
+    extend_ms: int | None = None,
+    op_id: str | None = None,
+) -> DeadlineReceipt:
+    """Give a call another limit, capped by the administrators' ceiling (T9); one that waits gets it as it starts.
+
+    `extend_ms` is added to the limit in force. Exactly one of the two is given.
+
+    Raises:
+        MessageRejected: neither or both are given, or the number is not positive.
+    """
+    wanted = timeout_ms if timeout_ms is not None else extend_ms
+    if wanted is None or wanted <= 0 or (timeout_ms is not None and extend_ms is not None):
+        raise MessageRejected(
+            _("Give either timeout_ms or extend_ms, a number of milliseconds above 0.")
+        )
+    try:
+        asked = await _may_change(turn_id, tool_id, user, op_id)
+    except (TurnNotFound, ToolCallNotFound):
+        return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
+    # Stored also where the call runs here: an answer that is lost on its way must not be a wish that is lost.
+    receipt, is_new = await _store_order(asked, timeout_ms, extend_ms)
+    if is_new:
+        await runtime.check_requests(asked.owner_id)
+    call = await runtime.find_call(turn_id, tool_id)
+    if receipt.outcome is not OpOutcome.ACCEPTED or not timeout_changes.is_known(call):
+        return receipt  # elsewhere, about to begin here, or over: its row knows
+    return replace(
+        receipt,
+        timeout_ms=limit_ms(call.timeout) or None,
+        timeout_source=call.timeout_source or "",
+    )
+
+
+@run_in_db_thread
+def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _Asked:
+    """Return who asks for what.
+
+    Raises:
+        TurnNotFound, ToolCallNotFound: there is no such call, or it is somebody else's.
+    """
+    turn = turn_for(user, turn_id, permission="turns.cancel_any")
+    if not selectors.has_call(str(turn.pk), tool_id):
+        raise ToolCallNotFound
+    by = str(reload(user).get_username())[:150]
+    return _Asked(turn=turn, tool_id=tool_id, by=by, op_id=op_id)
+
+
+@run_in_db_thread
+def _store_order(
+    asked: _Asked, timeout_ms: int | None, extend_ms: int | None
+) -> tuple[DeadlineReceipt, bool]:
+    """Store the order with the operation, or neither; return the answer, and whether there is a new order."""
+    with transaction.atomic():
+        known = asked.begin()
+        row = selectors.call(str(asked.turn.pk), asked.tool_id)
+        if known is not None:
+            return DeadlineReceipt(
+                outcome=known, timeout_ms=row.timeout_ms, timeout_source=row.timeout_source
+            ), False
+        if row.status not in _OPEN:
+            asked.end(OpOutcome.ALREADY_FINISHED)
+            return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED), False
+        DeadlineOrder.objects.create(
+            turn=asked.turn,
+            tool_id=asked.tool_id,
+            timeout_ms=timeout_ms,
+            extend_ms=extend_ms,
+            by_name=asked.by,
+        )
+        return _promised(row, timeout_ms, extend_ms), True
+
+
+def _promised(
+    row: selectors.CallRow, timeout_ms: int | None, extend_ms: int | None
+) -> DeadlineReceipt:
+    """What a stored order will come to: the limit of a call that has none is not extended."""
+    if timeout_ms is None and row.timeout_ms is None:
+        return DeadlineReceipt(outcome=OpOutcome.ACCEPTED, timeout_source=row.timeout_source)
+    wanted = timeout_ms if timeout_ms is not None else (row.timeout_ms or 0) + (extend_ms or 0)
+    return DeadlineReceipt(
+        outcome=OpOutcome.ACCEPTED,
+        timeout_ms=limit_ms(selectors.capped(row.tool_name, wanted / 1000)) or None,
+        timeout_source=TimeoutSource.MANUAL.value,
+    )

@@ -1,0 +1,1 @@
+"""What everybody shares who reads or writes rows: access, operations, order, repetition, retention."""
