@@ -1,7 +1,7 @@
-"""Keeps the questions that people are asked about calls, and their one decision each (D4; sync ORM).
+"""Stores the questions that people are asked about calls, and the one decision on each (D4; sync ORM).
 
-The functions are for code that is inside its own transaction already: a question and the status of its call change
-together. A question is decided by compare-and-set, so that of two people, an expiry and a cancel one wins.
+The caller opens the transaction: a question and the status of its call change together. A compare-and-set decides a
+question. So one of two people, an expiry and a cancel wins.
 """
 
 from collections.abc import Collection, Iterable
@@ -32,7 +32,7 @@ ApprovalRow = Approval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanDecision:
-    """What a person says to a question; `remember` = it holds for the whole scope."""
+    """A person's decision on a question; `remember` = it holds for the whole scope."""
 
     verdict: Verdict
     by: AbstractBaseUser | None
@@ -41,7 +41,7 @@ class HumanDecision:
 
 
 def open_question(call: LiveCall, *, group: str) -> Approval | None:
-    """Store the question of a call that waits to start, and its new status; None if the call was closed meanwhile."""
+    """Store the question of a call that waits to start, and the call's new status. Return None if the call was closed."""
     if (question := call.question) is None or not recorder.record_question(
         group=group, call_id=call.id
     ):
@@ -62,7 +62,7 @@ def open_question(call: LiveCall, *, group: str) -> Approval | None:
 
 
 def grant_for(call: LiveCall) -> Approval | None:
-    """Return the earlier decision that lets this call through: of its tool as it is now, in its scope."""
+    """Return the earlier approval that covers this call: for the same definition of its tool, in its scope."""
     if call.question is None or call.question.rule is not ApprovalRule.ONCE_PER_CONVERSATION:
         return None
     return Approval.objects.filter(
@@ -82,7 +82,7 @@ def has_allowed(host: str, *, scopes: Collection[str]) -> bool:
 
 
 def decide(question: Approval, decision: HumanDecision) -> bool:
-    """Store a person's decision, and let an approved call go on; False if the question was decided before (D4)."""
+    """Store a person's decision, and let an approved call continue. Return False if the question was already decided (D4)."""
     remember = decision.remember and question.rule == ApprovalRule.ONCE_PER_CONVERSATION
     decided = _compare_and_set(question, **_decision_fields(decision), remember=remember)
     if decided and decision.verdict is Verdict.APPROVED:
@@ -91,7 +91,7 @@ def decide(question: Approval, decision: HumanDecision) -> bool:
 
 
 def close_question(question: Approval, verdict: Verdict) -> bool:
-    """Note that nobody has decided; False if somebody did."""
+    """Store that the question ended without a person. Return False if a person had decided."""
     return _compare_and_set(question, decision=verdict, decided_at=database_now())
 
 
@@ -109,7 +109,7 @@ def record_late_denial(question: Approval, decision: HumanDecision) -> None:
 
 
 def close_open_questions(*, group: str, decision: str) -> None:
-    """Close the questions of a group that nobody will answer any more."""
+    """Close the open questions of a group."""
     _open().filter(group=group).update(decision=decision, decided_at=database_now())
 
 
@@ -129,12 +129,12 @@ def open_alike(question: Approval) -> list[Approval]:
 
 
 def find_question(question: str) -> Approval | None:
-    """Return a question by its id; None if there is none."""
+    """Return the question, or None."""
     return Approval.objects.filter(pk=int(question)).first() if question else None
 
 
 def latest_question(*, group: str, call_id: str) -> Approval | None:
-    """Return the last question about a call, open or decided; None if nobody was asked."""
+    """Return the last question about a call, open or decided, or None."""
     questions = Approval.objects.filter(group=group, call_id=call_id, is_late=False)
     return questions.order_by("-pk").first()
 
@@ -146,8 +146,8 @@ def latest_by_call(groups: Iterable[str]) -> dict[tuple[str, str], Approval]:
 
 
 def open_questions(groups: Iterable[str]) -> list[Approval]:
-    """Return the questions of these groups that nobody has decided yet, oldest first."""
-    # Sorted by what no index has: in the order of one SQLite would look at every question that there ever was.
+    """Return the open questions of these groups, oldest first."""
+    # The order matches no index on purpose: by an indexed order, SQLite would scan every question.
     return list(_open().filter(group__in=list(groups)).order_by("requested_at", "pk"))
 
 

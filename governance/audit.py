@@ -99,7 +99,7 @@ def describe_value(name: str, value: object) -> str:
 
 
 def apply(row: models.Model, values: Mapping[str, Any]) -> Changes:
-    """Set the values and return what they change: field → [old, new].
+    """Set the values and return the changes: field → [old, new].
 
     Raises:
         django.core.exceptions.ValidationError: a value is of another type than its field; words by field.
@@ -114,7 +114,7 @@ def apply(row: models.Model, values: Mapping[str, Any]) -> Changes:
 
 
 def _check_types(row: models.Model, values: Mapping[str, Any]) -> None:
-    """Nothing is converted without a word: "90" or 1.5 may mean another unit."""
+    """Refuse values of another type. A silent conversion would hide that "90" or 1.5 may mean another unit."""
     errors = {}
     for name, value in values.items():
         field = cast("models.Field[Any, Any]", row._meta.get_field(name))

@@ -51,7 +51,7 @@ _ENDED = (
 def pending_rows(
     calls: Iterable[core_calls.ToolCall], *, group: str, step: int, tool: Tool | None = None
 ) -> list[ToolCall]:
-    """Return new rows for calls that wait; nothing is stored yet."""
+    """Return unsaved rows for calls that wait."""
     now = timezone.now()
     return [
         ToolCall(
@@ -76,12 +76,12 @@ def eligible_for(status: CallStatus, *call_ids: str, group: str) -> QuerySet[Too
 
 
 def open_in(group: str) -> QuerySet[ToolCall]:
-    """Return the calls of a group that have no end."""
+    """Return the open calls of a group."""
     return ToolCall.objects.filter(group=group, status__in=OPEN_STATUSES)
 
 
 def lock(rows: QuerySet[ToolCall]) -> list[ToolCall]:
-    """Return the rows in call order; nobody else changes them before the end of the transaction."""
+    """Lock the rows until the transaction ends, and return them in call order."""
     return list(rows.select_for_update().order_by("step", "position"))
 
 
@@ -99,7 +99,7 @@ def may_end(row: ToolCall, outcome: ToolOutcome) -> bool:
 
 
 def end(rows: Sequence[ToolCall], outcomes: Mapping[str, ToolOutcome]) -> None:
-    """Write the outcomes of these calls. Raise `IllegalTransition` if one of them is no end; nothing is written then."""
+    """Write the outcomes of these calls. Raise `IllegalTransition`, and write nothing, if one status is not terminal."""
     at = timezone.now()
     for row in rows:
         _set(row, _ended(outcomes[row.call_id], at=at))

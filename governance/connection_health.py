@@ -1,8 +1,8 @@
-"""Connections that were lost while they rested in a pool: found as they are handed out, before a statement fails.
+"""Replaces pooled connections that the server has closed, before a statement fails.
 
-A pool does not look. Django's `CONN_HEALTH_CHECKS` lets it ask the server each time, a round trip, and after each lost
-connection wait longer, which is seconds for a pool of them. The socket of a resting connection tells at once: nothing is to
-be read from it unless the server has said farewell.
+A pool does not check. Django's `CONN_HEALTH_CHECKS` asks the server each time, which costs a round trip. After each
+lost connection it also waits longer: seconds for a whole pool. The socket answers at once: it is readable only if the
+server has closed it.
 """
 
 import select
@@ -18,7 +18,7 @@ def watch() -> None:
 
 
 def _replace_if_lost(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Exchange a lost connection for a new one; those that were lost with it leave the pool, too."""
+    """Replace a lost connection, and drop the other lost ones from the pool."""
     pool = getattr(connection, "pool", None)
     if pool is None or not _has_something_to_read(connection.connection) or connection.is_usable():
         return

@@ -19,7 +19,7 @@ from django.db import (
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAX_LOCK_WAIT = 20.0  # seconds in the line; then the database decides
+MAX_LOCK_WAIT = 20.0  # seconds; after that the database's own lock decides
 _write_lock = RLock()  # one who is through may cross again, by way of a coroutine
 _polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
 _queries = ThreadPoolExecutor(max_workers=2, thread_name_prefix="database queries")
@@ -27,21 +27,21 @@ _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes"
 
 
 def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return `function` for coroutines; it runs in Django's database thread with connections that are checked first."""
+    """Return an async version of `function` that runs in Django's database thread, with connections checked first."""
     return sync_to_async(_with_connections(_serialised(function)), thread_sensitive=True)
 
 
 def run_in_pool_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a function that reads much for coroutines; it runs in a thread of its own and holds up no other crossing."""
+    """Return an async version of `function` for long reads: it runs in a pool thread and delays no other query."""
     fresh = _checked(function, check=close_old_connections)
     return sync_to_async(fresh, thread_sensitive=False)
 
 
 def run_in_query_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a function that only reads, and not much, for coroutines; it waits for no writer.
+    """Return an async version of `function` for short reads: it waits for no writer.
 
-    In a file whoever reads does not need to wait for whoever writes, but would stand in line behind him, and be held up by
-    every other process that keeps the file locked. So it goes past the line, in a thread for queries.
+    In SQLite a reader need not wait for a writer. In the database thread it would wait behind writers, and behind
+    every process that locks the file. So it runs in a thread for queries.
     """
     in_turn = run_in_db_thread(function)
     beside = sync_to_async(_with_connections(function), thread_sensitive=False, executor=_queries)
@@ -54,20 +54,20 @@ def run_in_query_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, 
 
 
 def run_in_poll_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a function that reads little, and must not be late, for coroutines; its thread is for nothing else (C12)."""
+    """Return an async version of `function` for short reads that must be on time; its thread does nothing else (C12)."""
     return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_polls)
 
 
 def run_in_probe_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a function that finds out whether the database answers, for coroutines; where it hangs, nothing else does."""
+    """Return an async version of `function` that probes the database; if it hangs, nothing else does."""
     return sync_to_async(_with_connections(function), thread_sensitive=False, executor=_probes)
 
 
 @contextmanager
 def read_snapshot() -> Iterator[None]:
-    """A transaction that only reads: all of it sees one moment, and in a file it waits for nobody who writes.
+    """Open a transaction that only reads one snapshot; in SQLite it waits for no writer.
 
-    A server shows each statement its own moment, so there whoever needs one has to lock what others change.
+    PostgreSQL gives each statement its own snapshot: a caller that needs a single one has to lock the rows.
     """
     database: Any = connections[DEFAULT_DB_ALIAS]
     if database.vendor != "sqlite":
@@ -85,7 +85,7 @@ def read_snapshot() -> Iterator[None]:
 
 @contextmanager
 def without_lock_wait() -> Iterator[None]:
-    """Let a write fail at once (`OperationalError`) where another process keeps the file locked; it was not important."""
+    """Let a write fail at once (`OperationalError`) while another process locks the file; for writes that may be lost."""
     if connection.vendor != "sqlite":
         yield
         return
@@ -106,10 +106,10 @@ def _is_sqlite_file() -> bool:
 
 
 def _serialised(function: Callable[P, R]) -> Callable[P, R]:
-    """Let crossings wait for each other where the database would let them try again and again.
+    """Queue writers in this process, where SQLite would let them retry.
 
-    Each HTTP request has a thread of its own. SQLite lets one of them write; the others would sleep, for longer and
-    longer, and whoever comes then is faster: the turns of a busy process would stand still.
+    Each HTTP request has a thread of its own, and SQLite lets one of them write. The others would sleep longer and
+    longer, newcomers would overtake them, and the turns of a busy process would stall.
     """
 
     @wraps(function)

@@ -1,6 +1,6 @@
-"""Moments by the database's clock, the one that all processes share (sync ORM).
+"""The database's clock, which all processes share (sync ORM).
 
-Whatever compares moments of different processes goes by it: leases, graces, ages in the queue, how long a cancel took.
+Times of different processes are compared by it: leases, graces, ages in the queue, the duration of a cancel.
 """
 
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from django.db.models.sql import Query
 
 
 def database_now() -> datetime:
-    """Return the time by the database's clock; one short query."""
+    """Return the database's current time; one short query."""
     now = Now()
     with connection.cursor() as cursor:
         sql, params = Query(None).get_compiler(connection=connection).compile(now)

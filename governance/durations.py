@@ -1,4 +1,4 @@
-"""Durations as people write and read them: "90 s", "1 min 30 s", "500 ms"; milliseconds inside (acceptance 19)."""
+"""Durations as text: "90 s", "1 min 30 s", "500 ms"; milliseconds inside (acceptance 19)."""
 
 import re
 from decimal import Decimal
@@ -29,7 +29,7 @@ _LONGEST_MS = 10**15  # some thirty thousand years
 
 
 class UnitMissing(ValueError):
-    """A number alone: nobody can tell which unit was meant."""
+    """A number without a unit."""
 
 
 class TooShort(ValueError):
@@ -82,24 +82,23 @@ def format_duration(milliseconds: int) -> str:
 
 
 def format_limit(milliseconds: int | None) -> str:
-    """Return a limit in words: None = not set, 0 = no limit."""
+    """Return a limit as text: None = not set, 0 = no limit."""
     if milliseconds is None:
         return _("not set")
     return format_duration(milliseconds) if milliseconds else _("no limit")
 
 
 def to_ms(seconds: float | None) -> int:
-    """Return seconds as whole milliseconds; None (no limit) is 0."""
+    """Return whole milliseconds; None (no limit) is 0."""
     return 0 if seconds is None else round(seconds * 1000)
 
 
 def limit_ms(seconds: float | None) -> int:
-    """Return a limit as whole milliseconds; 0 = no limit, so that whatever is above zero is 1 at least."""
+    """Return a limit as whole milliseconds: 0 = no limit, so any limit is at least 1."""
     return max(to_ms(seconds), 1) if seconds is not None and seconds > 0 else 0
 
 
 def to_seconds(milliseconds: int | None) -> float | None:
-    """Return milliseconds as seconds; None stays None."""
     return None if milliseconds is None else milliseconds / 1000
 
 

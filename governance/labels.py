@@ -1,6 +1,6 @@
-"""Choices in words: what people read in the admin where rows and the wire have short names.
+"""Labels for choices: the admin shows them where rows and the wire have short names.
 
-They are callables, so that another name needs no migration; one without words is shown with spaces.
+They are callables, so that a new name needs no migration. A name without a label is shown with spaces.
 """
 
 from collections.abc import Iterable, Mapping
@@ -119,7 +119,7 @@ def cancel_sources() -> Choices:
 
 
 def approval_rules() -> Choices:
-    """Return whether a person must let calls through."""
+    """Return the labels of the approval rules."""
     return choices(ApprovalRule, _RULES)
 
 
@@ -129,5 +129,5 @@ def decisions() -> Choices:
 
 
 def label_for(name: str, known: Choices) -> str:
-    """Return one name in words; an unknown one as it is."""
+    """Return the label of a name, or the name itself if it is unknown."""
     return str(dict(known).get(name, name))

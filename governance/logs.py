@@ -20,7 +20,7 @@ _bound: ContextVar[Mapping[str, Any]] = ContextVar("facts of the log", default={
 
 
 def bind(**facts: Any) -> None:
-    """Add these facts to every line that is written from here on in this task, and in what it starts."""
+    """Add these facts to every later log line of this task and of the tasks that it starts."""
     _bound.set({**_bound.get(), **facts})
 
 

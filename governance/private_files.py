@@ -9,7 +9,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory, with those above it that are missing; an existing one becomes private. Raise `OSError`."""
+    """Make the directory and its missing parents; an existing one becomes private. Raise `OSError`."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -22,16 +22,16 @@ def make_directory(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file, unless there is one; an existing one becomes private. Raise `OSError`."""
+    """Make an empty file if there is none; an existing one becomes private. Raise `OSError`."""
     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     restrict(path)
 
 
 def restrict(path: Path) -> None:
-    """Take everybody's rights but the owner's away, if it exists and is ours to change.
+    """Remove the rights of group and others, if the path exists and belongs to us.
 
-    What belongs to the system stays as it is, in case somebody names it: directories that all may write to, such as
-    `/tmp`, and those at the very top.
+    System directories keep their rights, in case a setting names one: those that everyone may write to, such as
+    `/tmp`, and those at the root.
     """
     with suppress(OSError):
         status = path.stat()

@@ -1,8 +1,8 @@
-"""Writes tool calls as rows: proposed, started, moved, ended once, settled late.
+"""Writes tool calls as rows: pending, started, moved, ended once, settled late.
 
-The functions are for code that is inside its own transaction already, so that a call's row and whatever belongs to it
-change together. Every change of status is a compare-and-set on the statuses from which it is allowed: of two endings
-one wins, and the other is told. `Recorder` is the executor's observer for projects that use governance alone (B8).
+The caller opens the transaction, so that a call's row and its other rows change together. Every change of status is a
+compare-and-set on the statuses that allow it: one of two endings wins, and the other learns it. `Recorder` is the
+executor's observer for projects that use governance alone (B8).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ def insert_pending(calls: Sequence[core_calls.ToolCall], *, group: str, step: in
 
 
 def delete_calls(group: str, *, with_decisions: bool = False) -> None:
-    """Delete the calls of a group, and what they asked for from their approvals; who decided what is kept."""
+    """Delete the calls of a group, and the inputs and reasons of its approvals; the decisions stay."""
     ToolCall.objects.filter(group=group).delete()
     approvals = Approval.objects.filter(group=group)
     if with_decisions:
@@ -59,13 +59,13 @@ def delete_calls(group: str, *, with_decisions: bool = False) -> None:
 
 
 def record_question(*, group: str, call_id: str) -> bool:
-    """Note that the call waits for a person's decision; False if it was closed meanwhile."""
+    """Record that the call waits for a decision. Return False if it was closed."""
     waits = CallStatus.AWAITING_APPROVAL
     return call_store.eligible_for(waits, call_id, group=group).update(status=waits) == 1
 
 
 def record_approval(*, group: str, call_id: str) -> bool:
-    """Note that a person let the waiting call go on; False if it does not wait for one."""
+    """Record that a person approved the waiting call. Return False if it does not wait."""
     waiting = ToolCall.objects.filter(
         group=group, call_id=call_id, status=CallStatus.AWAITING_APPROVAL
     )
@@ -73,7 +73,7 @@ def record_approval(*, group: str, call_id: str) -> bool:
 
 
 def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[ToolCall]:
-    """Note what calls wait for, by their ids; return those as rows that wait."""
+    """Record what calls wait for, by their ids. Return the rows that wait."""
     waiting = ToolCall.objects.filter(
         group=group, call_id__in=list(obstacles), status=CallStatus.PENDING
     )
@@ -85,7 +85,7 @@ def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[Tool
 
 
 def start(*calls: LiveCall, group: str) -> list[ToolCall]:
-    """Note that calls are about to run, with the limits they run under; return them as rows, but those closed meanwhile."""
+    """Record that calls are about to run, with their limits. Return their rows, without calls that were closed."""
     wanted = {call.id: call for call in calls}
     rows = call_store.lock(call_store.eligible_for(CallStatus.RUNNING, *wanted, group=group))
     call_store.start(rows, wanted)
@@ -93,13 +93,13 @@ def start(*calls: LiveCall, group: str) -> list[ToolCall]:
 
 
 def record_cancelling(*call_ids: str, group: str) -> int:
-    """Note that running calls were asked to stop; return how many of them run."""
+    """Record that running calls were asked to stop. Return how many of them run."""
     running = call_store.eligible_for(CallStatus.CANCELLING, *call_ids, group=group)
     return running.update(status=CallStatus.CANCELLING)
 
 
 def record_progress(progress: Mapping[CallKey, Mapping[str, Any]]) -> set[CallKey]:
-    """Keep the last progress of calls, by group and id; return which of them run."""
+    """Store the last progress of calls, by group and id. Return the calls that run."""
     groups, call_ids = {group for group, _ in progress}, {call_id for _, call_id in progress}
     found = ToolCall.objects.filter(
         group__in=groups, call_id__in=call_ids, status__in=_RUNNING
@@ -120,7 +120,7 @@ def move_deadline(
     timeout_source: str,
     idle_timeout_ms: int,
 ) -> bool:
-    """Note that the limits of a running call were changed (T9): the new ones, and `change` in the list of changes."""
+    """Record new limits of a running call (T9), and append `change` to its list."""
     running = ToolCall.objects.select_for_update().filter(
         group=group, call_id=call_id, status__in=_RUNNING
     )
@@ -137,7 +137,7 @@ def move_deadline(
 
 
 def end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
-    """Give calls their one outcome, by id; return those as rows that had none and are open."""
+    """Give calls their one outcome, by id. Return the rows that were open and accepted it."""
     wanted = call_store.open_in(group).filter(call_id__in=list(outcomes))
     rows = [
         row for row in call_store.lock(wanted) if call_store.may_end(row, outcomes[row.call_id])
@@ -147,7 +147,7 @@ def end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
 
 
 def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
-    """Record what the body of a call that was given up did after all (T11), once; the result stays as it was."""
+    """Record, once, how the body of an abandoned call ended (T11); the result does not change."""
     ended = ToolCall.objects.filter(
         group=group, call_id=call_id, status__in=_GIVEN_UP, late_kind__in=("", UNWATCHED)
     )
@@ -160,7 +160,7 @@ def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
 
 
 def stop_watching(calls: Sequence[ToolCall], *, kind: str = UNWATCHED) -> None:
-    """Note of given-up calls that nobody watches for their ends any more: how they ended, or that it was not seen."""
+    """Record how these abandoned calls ended, or that their end was not seen."""
     for start in range(0, len(calls), _BATCH_SIZE):
         ids = [call.pk for call in calls[start : start + _BATCH_SIZE]]
         ToolCall.objects.filter(pk__in=ids, late_kind="").update(late_kind=kind)
@@ -172,9 +172,9 @@ def close_open(
     close: Callable[[ToolCall], ToolOutcome],
     known: Mapping[str, ToolOutcome] | None = None,
 ) -> list[ToolCall]:
-    """End every open call of a group; return them in call order.
+    """End every open call of a group. Return them in call order.
 
-    `known` has the outcomes, by id, that nobody has written yet; for the rest `close` finds one.
+    `known` has outcomes by id that are not written yet; `close` decides the others.
 
     Raises:
         IllegalTransition: `close` chose a status that may not follow; nothing was written.
@@ -192,7 +192,7 @@ def close_open(
 
 
 def deadline_change(change: DeadlineChange, *, at: datetime | None = None) -> dict[str, Any]:
-    """Return a change of a running call's limit as it is stored."""
+    """Return a change of limits as it is stored."""
     return {
         "at": (at or timezone.now()).isoformat(),
         "from_ms": limit_ms(change.from_timeout),
@@ -205,7 +205,7 @@ def deadline_change(change: DeadlineChange, *, at: datetime | None = None) -> di
 
 
 def obstacle_fields(obstacle: Obstacle) -> dict[str, Any]:
-    """Return what a call waits for as it is stored and sent."""
+    """Return an obstacle as it is stored and sent."""
     return {
         "kind": obstacle.kind.value,
         "tool_id": obstacle.call_id,
@@ -214,16 +214,16 @@ def obstacle_fields(obstacle: Obstacle) -> dict[str, Any]:
 
 
 def progress_fields(progress: Progress | None) -> dict[str, Any]:
-    """Return a progress as it is stored; its output is not: it is part of the result."""
+    """Return a progress as it is stored, without its output, which is part of the result."""
     if progress is None:
         return {}
     return {"message": progress.message, "progress": progress.progress, "total": progress.total}
 
 
 class Recorder:
-    """The executor's observer that keeps the calls of one `group` as rows; for use without turns (B8).
+    """The executor's observer that stores the calls of one `group` as rows; for use without turns (B8).
 
-    A call that was not proposed is inserted when it starts or ends.
+    A call without a row is inserted when it starts or ends.
     """
 
     def __init__(self, *, group: str, step: int = 0) -> None:

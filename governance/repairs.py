@@ -13,7 +13,7 @@ from governance.sanitize import sanitize_text
 
 
 class SettledResult(Protocol):
-    """A result as a history holds it; `is_synthetic` = the repair wrote it, no tool said it."""
+    """A result as a history holds it; `is_synthetic` = the repair wrote it, not the tool."""
 
     @property
     def content(self) -> str:
@@ -34,9 +34,9 @@ class SettledResult(Protocol):
 def settle(
     calls: Sequence[ToolCall], *, results: Mapping[str, SettledResult], group: str, step: int
 ) -> None:
-    """Give every call of a step its result: on its row, which is made where it is missing.
+    """Give every call of a step its result; a missing row is created.
 
-    A row that holds a real result keeps it; a synthetic one gives way to a real one.
+    A row keeps a real result; a real result replaces a synthetic one.
     """
     known = {
         row.call_id: row for row in ToolCallRow.objects.select_for_update().filter(group=group)

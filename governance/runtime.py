@@ -29,7 +29,7 @@ _executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLoad:
-    """How many calls run and wait, and how many bodies go on although nobody waits for them (B4)."""
+    """How many calls run and wait, and how many bodies outlive their calls (B4)."""
 
     running: int
     queued: int
@@ -37,7 +37,7 @@ class CallLoad:
 
 
 async def get_executor() -> ToolExecutor:
-    """Return the executor of the running loop; the administrators' limits are loaded before its first use."""
+    """Return the executor of the running loop; it loads the administrators' limits before its first use."""
     loop = asyncio.get_running_loop()
     executor = _executors.get(loop)
     if executor is None:
@@ -49,14 +49,14 @@ async def get_executor() -> ToolExecutor:
 
 
 def disabled_reason(tool: Tool) -> str:
-    """Return in sentences why calls of the tool are refused now, whoever makes them; empty where they are not."""
+    """Return sentences that say why every call of the tool is refused now; empty if none is."""
     if (reason := tool.disabled_reason()) or _policies.policies.is_enabled(tool.name):
         return reason
     return str(ToolDisabled(tool.name))
 
 
 def load() -> CallLoad:
-    """Return how many calls there are in this process, over all of its loops; safe in any thread."""
+    """Return the number of calls in this process, over all its loops; safe in any thread."""
     executors = [executor for _, executor in list(_executors.items())]
     return CallLoad(
         running=sum(executor.limiter.running for executor in executors),
@@ -66,13 +66,13 @@ def load() -> CallLoad:
 
 
 async def refresh_policies() -> None:
-    """Look whether an administrator has changed a limit; if so, running calls obey at once (T9)."""
+    """Check whether an administrator changed a limit; if so, apply it to running calls at once (T9)."""
     await _policies.arefresh()
     await mcp_servers.follow()
 
 
 async def prepare_tools(*, token: CancellationToken | None = None) -> None:
-    """Bring the tools of the MCP servers into the registry, before it is read for a turn; takes a moment at most."""
+    """Put the tools of the MCP servers into the registry before a turn reads it; waits a moment at most."""
     await mcp_servers.prepare(token=token)
 
 
@@ -90,13 +90,13 @@ async def close_executor() -> None:
 
 
 def workspace_of(scope: str) -> Path | None:
-    """Return the directory in which the tools of a scope work; None if the project gives none."""
+    """Return the directory in which the tools of a scope work, or None."""
     root = app_settings.WORKSPACE_ROOT
     return Path(root) / scope if root else None
 
 
 def make_workspace(path: Path) -> None:
-    """Make a directory in which tools work, for the server's user alone; an existing one becomes so. Takes a moment.
+    """Make a directory for tools, private to the server's user; an existing one becomes private. Blocks briefly.
 
     Raises:
         OSError: it cannot be made, or there is a link in its place.
@@ -140,7 +140,7 @@ def _make() -> ToolExecutor:
 
 
 def _apply() -> None:
-    """Let the running calls of every loop obey the limits as they are now, from whatever thread this is."""
+    """Apply the current limits to the running calls of every loop; call it from any thread."""
     for loop, executor in list(_executors.items()):
         if loop.is_running():
             loop.call_soon_threadsafe(executor.apply_policies)

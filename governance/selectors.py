@@ -56,11 +56,11 @@ class ScopeHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTool:
-    """A tool that the agents of this site may be given, and what it declares.
+    """A tool that the agents of this site may get, and what it declares.
 
-    `server` names the MCP server that it comes from; `isolation` is empty where this process is not connected to it.
-    `tokens` is about what it takes of each request.
-    `disabled_reason` says in sentences why nobody can use it now, as far as the settings of this process tell.
+    `server` names its MCP server. `isolation` is empty if this process is not connected to it. `tokens` estimates its
+    share of each request. `disabled_reason` says in sentences why it cannot be used now, by the settings of this
+    process.
     """
 
     name: str
@@ -74,7 +74,7 @@ class OfferedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolInForce:
-    """A tool and the limits that its next call would get; `has_override` = an administrator has a row."""
+    """A tool and the limits of its next call; `has_override` = an administrator has a row."""
 
     tool: OfferedTool
     policy: Policy
@@ -98,7 +98,7 @@ def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
 
 
 def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
-    """Yield the results of the calls of several groups that have ended, in no order; many at a time."""
+    """Yield the results of the ended calls of several groups, unordered and in batches."""
     wanted = list(groups)
     for start in range(0, len(wanted), _BATCH_SIZE):
         ended = ToolCall.objects.filter(group__in=wanted[start : start + _BATCH_SIZE])
@@ -118,7 +118,7 @@ def given_up() -> list[ToolCall]:
 
 
 def may_still_run(group: str) -> list[str]:
-    """Return the names of the tools whose calls of a group were given up and have not been seen to end."""
+    """Return the names of a group's tools whose calls were abandoned and have not been seen to end."""
     left = ToolCall.objects.filter(group=group, status=CallStatus.ABANDONED, late_kind="")
     return sorted(set(left.values_list("tool_name", flat=True)))
 
@@ -187,7 +187,7 @@ def tools_in_force(policies: Policies | None = None) -> list[ToolInForce]:
 
 
 def capped(tool_name: str, timeout: float) -> float:
-    """Return a limit in seconds as the administrators' ceiling for a tool lets it be; 0 = none."""
+    """Return a limit in seconds, capped by the administrators' ceiling for the tool; 0 = none."""
     return cap(timeout, ceiling=resolve(read_policies().levels_of(tool_name)).ceiling)
 
 
@@ -211,7 +211,7 @@ def mcp_prefixes() -> dict[str, str]:
 
 
 def find_tool(name: str) -> OfferedTool | None:
-    """Return the tool of this name, whether it is registered here or named by an MCP server; None if there is none."""
+    """Return the tool of this name, registered here or offered by an MCP server, or None."""
     if name in registry:
         return _offered(registry.get(name))
     return next((tool for tool in offered_tools() if tool.name == name), None)
@@ -230,7 +230,7 @@ def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
 
 
 def _of_server(spec: ServerSpec, found: Mapping[str, Any]) -> OfferedTool:
-    """Where no process of ours is connected, only what the server's row says is known of the tool's limits."""
+    """Describe a server's tool from the server's row, where no process is connected."""
     name, text = spec.local_name(found["name"]), found["text"]
     if name in registry:
         return replace(_offered(registry.get(name), server=spec.name), description=text)

@@ -2,6 +2,6 @@
 
 from django.dispatch import Signal
 
-# Sent when a limit was edited and the edit is committed, in the process that made it, in the thread of the edit.
+# Sent after commit when a limit was edited, in the editing process and thread.
 # Arguments: sender (the policy's model class), tool_name ("" = the default limits), version (of all policies).
 policy_changed = Signal()

@@ -1,4 +1,4 @@
-"""What an administrator's limits must satisfy; every problem in words, for forms, actions and API alike."""
+"""Rules for an administrator's limits; each problem is a sentence for forms, actions and API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_limits(limits: Limits) -> None:
 
 
 def span_problem(milliseconds: int | None) -> str:
-    """Return in a sentence what is wrong with a limit of any kind; empty if nothing is."""
+    """Return a sentence that says what is wrong with a limit; empty if nothing is."""
     if milliseconds is None or milliseconds == 0:
         return ""
     if milliseconds < 0:
@@ -59,7 +59,7 @@ def _ceiling_problem(milliseconds: int | None) -> str:
 
 
 def _idle_problem(limits: Limits) -> str:
-    """An idle limit above the total one would never be reached; the total may come from a weaker level."""
+    """An idle limit above the total limit never fires; the total may come from a lower level."""
     idle = limits.idle_timeout_ms
     total = limits.timeout_ms if limits.timeout_ms is not None else _inherited_total_ms(limits)
     if not idle or not total or idle <= total:

@@ -1,4 +1,4 @@
-"""Admin of approvals: who was asked about which call, and who decided what when; nothing can be edited (D4)."""
+"""Admin of approvals: the call, the question, who decided and when; read-only (D4)."""
 
 from django.contrib import admin
 from django.db.models import Q
@@ -77,7 +77,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("decision"), ordering="decision")
     def state(self, obj: Approval) -> str:
-        """The decision in words; a late one changed nothing."""
+        """The decision's label; a late one changed nothing."""
         if not obj.decision:
             return _("waits for a person")
         if obj.is_late:

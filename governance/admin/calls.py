@@ -1,4 +1,4 @@
-"""Admin of tool calls: what ran, under which limit, how it ended and by whom; nothing can be edited (V4)."""
+"""Admin of tool calls: tool, limit, outcome and who ended it; read-only (V4)."""
 
 import json
 from typing import Any
@@ -123,7 +123,7 @@ class ToolCallAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("status"), ordering="status")
     def outcome(self, obj: ToolCall) -> str:
-        """Where it is, or how it ended; and why where that says too little."""
+        """Its status, with the reason if the status alone does not explain it."""
         status = call_status(obj)
         if obj.status not in _UNEXPLAINED or not obj.error_type:
             return status
@@ -177,12 +177,12 @@ class ToolCallAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("ended by"), ordering="ended_by_reason")
     def ended_by(self, obj: ToolCall) -> str:
-        """Who ended it, by what means, and why; or which limit did."""
+        """Who or which limit ended it, by what means, and why."""
         return obj.get_limit_reached_display() or format_actor(obj)
 
     @admin.display(description=gettext_lazy("what is known"))
     def what_is_known(self, obj: ToolCall) -> str:
-        """The disposition in words (C13)."""
+        """The disposition's label (C13)."""
         if obj.late_kind and obj.late_kind != UNWATCHED and obj.disposition == "indeterminate":
             return _("indeterminate: it has ended since, and may have been applied")
         return obj.get_disposition_display() or NOTHING

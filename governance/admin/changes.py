@@ -27,5 +27,4 @@ class PolicyChangeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("old → new"))
     def summary(self, obj: PolicyChange) -> str:
-        """The changes in words."""
         return obj.summary

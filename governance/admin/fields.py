@@ -30,7 +30,7 @@ class DurationField(forms.Field):
     }
 
     def prepare_value(self, value: Any) -> Any:
-        """Show stored milliseconds with their unit; what a person typed stays as it is."""
+        """Show stored milliseconds with their unit; keep typed text."""
         if isinstance(value, int):
             return format_duration(value) if value else "0"
         return value
@@ -65,7 +65,7 @@ class LinesField(forms.CharField):
         super().__init__(required=False, widget=forms.Textarea(attrs={"rows": 3}), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Show stored texts in lines; what a person typed stays as it is."""
+        """Show stored texts in lines; keep typed text."""
         return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Filters of the list of tool calls; none of them scans the table to find its choices."""
+"""Filters of the list of tool calls; none scans the table for its choices."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ class DurationFilter(ConditionFilter):
 
 
 class ToolFilter(admin.SimpleListFilter):
-    """The tools that are installed or have limits; others are found by search."""
+    """Filters by the tools that are installed or have limits; search finds the others."""
 
     title = _("tool")
     parameter_name = "tool"

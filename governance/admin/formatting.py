@@ -21,7 +21,7 @@ _BY_PEOPLE = ("user", "admin")
 
 
 def format_span(milliseconds: int | None) -> str:
-    """Return a span as people read it: tenths of seconds are enough from one second on, and it stays on one line."""
+    """Return a duration on one line, in tenths of seconds from one second on."""
     if milliseconds is None:
         return NOTHING
     shown = milliseconds if milliseconds < 1_000 else round(milliseconds / _TENTH) * _TENTH
@@ -38,12 +38,12 @@ def format_time(at: datetime | None) -> str:
 
 
 def format_source(timeout_source: str) -> str:
-    """Return in words where a limit came from."""
+    """Return the label of a limit's source."""
     return label_for(timeout_source, timeout_sources())
 
 
 def call_status(call: ToolCall) -> str:
-    """Return a call's status in words; of one that was given up what is known of its end by now."""
+    """Return the label of a call's status; for an abandoned call also whether its end was seen."""
     status: str = call.get_status_display()
     if call.status != CallStatus.ABANDONED or not call.late_kind:
         return status
@@ -55,7 +55,7 @@ def call_status(call: ToolCall) -> str:
 
 
 def format_actor(row: Any) -> str:
-    """Return in words who or what ended a row; the means only where a person had several."""
+    """Return who or what ended a row; the means only for people, who had several."""
     reason: str = row.ended_by_reason
     if not reason:
         return NOTHING

@@ -241,9 +241,8 @@ class McpServerChangeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("old → new"))
     def summary(self, obj: McpServerChange) -> str:
-        """The changes in words."""
         return obj.summary
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Commands may be nobody else's business."""
+        """Hide the history from people who may not see servers: commands are confidential."""
         return bool(request.user.is_superuser)

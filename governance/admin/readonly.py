@@ -1,4 +1,4 @@
-"""What every list of history shares: nobody edits it, and no page counts a long table."""
+"""Base of every list of history: it is read-only, and no page counts a long table."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,7 +42,6 @@ class ReadOnlyAdmin(HistoryModelAdmin):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """History stays as it is."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -1,4 +1,4 @@
-"""Callables of any program under the rules of tools: a deadline, a token, limits, and one outcome for every call (B8)."""
+"""Runs any program's callables as tools: a deadline, a token, limits, and one outcome for every call (B8)."""
 
 import functools
 import inspect
@@ -61,13 +61,14 @@ def governed(
     host: Host | None = None,
     **declared: Any,
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that runs `function` under the executor and returns its very value.
+    """Return a coroutine function that runs `function` under the executor and returns its own value.
 
-    `declared` are the keywords of `make_tool`. A plain function runs in a thread of its own, or in a worker process
-    with `isolation="process"`: then it must be importable, and arguments and value cross as JSON. A parameter
-    annotated with `ToolContext` is filled in. Policies are those of the callable's name, or of `declared`'s.
+    `declared` are the keywords of `make_tool`. A plain function runs in a thread of its own. With
+    `isolation="process"` it runs in a worker process: it must be importable, and arguments and value cross as JSON. A
+    parameter annotated with `ToolContext` is filled in. Policies are those of the callable's name, or of the name in
+    `declared`.
 
-    The value is the call's `ToolOutcome.value`: the very object, of which the record has only the text.
+    The value is the call's `ToolOutcome.value`, the same object; the record has only its text.
 
     Raises:
         ToolTimeoutError: no end within its limit; it was asked to stop, and may run on if it does not listen.
@@ -102,7 +103,7 @@ def governed(
 def _tool(function: Callable[..., Any], declared: dict[str, Any]) -> Tool:
     is_plain = inspect.isroutine(function) or isinstance(function, functools.partial)
     name = declared.pop("name", None) or getattr(function, "__name__", type(function).__name__)
-    # what crosses into a process is checked like any tool's input; all else is handed over as it is
+    # only arguments that cross into a process are validated; others are passed as they are
     is_process = declared.get("isolation") == Isolation.PROCESS
     tool = make_tool(
         function if is_plain else function.__call__,  # type: ignore[operator]
@@ -128,7 +129,7 @@ def _call(tool: Tool, given: dict[str, Any], *, scope: str) -> ToolCall:
 
 
 def _render(value: Any) -> str:
-    """The value's text for the record: a value that cannot be written is no failure for a caller that gets it whole."""
+    """Return the value's text for the record; an unserialisable value is no failure, as the caller gets the object."""
     if value is None or isinstance(value, str):
         return value or ""
     try:

@@ -1,4 +1,4 @@
-"""The execution of one call for code of others: on which executor, with a body of its own, always to its outcome."""
+"""Executes one call for foreign code: finds the executor, wraps the body, and always reaches the outcome."""
 
 import asyncio
 import inspect
@@ -29,10 +29,10 @@ _context: ContextVar[ToolContext] = ContextVar("context of the governed call")
 
 
 async def executor_for(source: ExecutorSource) -> ToolExecutor:
-    """Return the executor that is meant: the one given, the one that a function returns, or the loop's own.
+    """Return the given executor, the one that a function returns, or the loop's own.
 
-    With Django give `governance.runtime.get_executor`. None means an executor of the running loop with the built-in
-    limits; it has threads and no worker processes, so that nothing has to be closed.
+    With Django, pass `governance.runtime.get_executor`. None means an executor of the running loop with the built-in
+    limits. It uses threads and no worker processes, so nothing has to be closed.
     """
     if source is None:
         loop = asyncio.get_running_loop()
@@ -43,9 +43,9 @@ async def executor_for(source: ExecutorSource) -> ToolExecutor:
 async def execute_to_end(
     executor: ToolExecutor, live: LiveCall, *, host: Host | None = None
 ) -> ToolOutcome:
-    """Execute the call; if the surrounding task is cancelled, the call is too, and has its outcome before that goes on.
+    """Execute the call to its outcome, even if the surrounding task is cancelled: that cancels the call first.
 
-    The executor alone would leave such a call without one. The wait for it is bounded by the executor's grace.
+    The executor alone would leave such a call without an outcome. Its grace bounds the wait.
 
     Raises:
         asyncio.CancelledError: the surrounding task was cancelled.
@@ -60,7 +60,7 @@ async def execute_to_end(
 
 
 def tool_context() -> ToolContext:
-    """Return the context of the governed call that this code runs in: its token, its progress, the time that is left.
+    """Return the context of the governed call that this code runs in: token, progress, time left.
 
     Raises:
         LookupError: no governed call is running here.

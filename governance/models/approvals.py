@@ -10,13 +10,12 @@ from governance.core.policy import ApprovalRule
 
 
 class Approval(models.Model):
-    """One request to let a call through, and its one decision: blank until it is taken, by compare-and-set (D4).
+    """One question whether a call may run, and its one decision: blank until a compare-and-set decides it (D4).
 
-    `group` and `call_id` name the call, `definition` is the digest of the tool as it was shown. With `remember`, later
-    calls of the same tool, of the same definition and in the same `scope`, are let through too. `host` is the host that
-    the call would be the first to reach, blank = it is not about one. `rule` is the one that
-    was in force when the question was put. `is_late` = a person said no after the question had expired: it changed
-    nothing, and is kept because it was said.
+    `group` and `call_id` name the call; `definition` is the digest of the tool as it was shown. `remember` also
+    covers later calls of the same definition in the same `scope`. `host` is the first host that the call would reach,
+    blank = none. `rule` is the approval rule of that moment. `is_late` = a person denied after the expiry: the row is
+    kept, but changed nothing.
     """
 
     group = models.CharField(_("group"), max_length=64)

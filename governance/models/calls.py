@@ -8,11 +8,11 @@ from governance.core.calls import CallStatus
 
 
 class ToolCall(models.Model):
-    """One request to run one tool, from proposal to outcome; the only place where its result is kept.
+    """One request to run one tool, from proposal to outcome; the only place of its result.
 
-    `scope` (a conversation) and `group` (a turn) are opaque ids here. `call_id` is the model's id of the call and is
-    unique in its group. `timeout_ms` 0 = no limit, null = it never had one; `deadline_changes` lists
-    `{at, from_ms, to_ms, from_idle_ms, to_idle_ms, source, by}` (T9); `limit_reached` is which limit ended it.
+    `scope` (a conversation) and `group` (a turn) are opaque ids. `call_id` is the model's id, unique in its group.
+    `timeout_ms` 0 = no limit, null = it never had one. `deadline_changes` lists `{at, from_ms, to_ms, from_idle_ms,
+    to_idle_ms, source, by}` (T9). `limit_reached` is the limit that ended it.
     """
 
     call_id = models.CharField(_("call id"), max_length=200)

@@ -11,10 +11,10 @@ from governance.models.limit_fields import calls_at_once, span
 
 
 class McpServer(models.Model):
-    """An MCP server whose tools the agents may use (G2), and how it did when it was asked last.
+    """An MCP server whose tools the agents may use (G2), and its last known health.
 
-    Secrets are never stored: `headers` maps a header to the environment variable that holds its value, `environment`
-    lists variables that are passed on to a command. The health fields are written by the processes that use it.
+    Secrets are never stored: `headers` maps a header to the environment variable with its value. `environment` lists
+    variables that a command gets. The processes that use the server write the health fields.
     """
 
     name = models.CharField(
@@ -123,7 +123,7 @@ class McpServer(models.Model):
         return [] if believed is None else [name for name in marked if name not in believed]
 
     def clean(self) -> None:
-        """Refuse a server that could not be connected, in words."""
+        """Refuse a server that could not be connected."""
         check_server(self)
 
 

@@ -1,6 +1,6 @@
 """Governance for the agents of pydantic-ai (B8); needs the extra `pydantic-ai`.
 
-What the model sees of a tool, and the check of its arguments, stay pydantic-ai's.
+pydantic-ai still describes the tools to the model and validates the arguments.
 """
 
 try:

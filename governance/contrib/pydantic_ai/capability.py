@@ -29,12 +29,12 @@ def conversation_of(ctx: RunContext[Any]) -> str:
 
 @dataclass
 class Governance(AbstractCapability[Any]):
-    """Runs every tool call of an agent, or of one run, under an executor's rules.
+    """Runs every tool call of an agent, or of one run, under an executor.
 
-    A call that times out, is cancelled, is refused or raises comes back to the model as text, and the run goes on.
-    When `token` is cancelled, the run is too (`RunCancelled`), wherever it is. `host` says for each call who
-    listens, `scope` what "one conversation" is. Limits are declared in a tool's metadata under "governance", with the
-    keywords of `make_tool`; or by `governance.tool` on the same function, under the same name.
+    A call that times out, is cancelled, is refused or raises returns text to the model, and the run continues. A
+    cancelled `token` cancels the run too (`RunCancelled`). `host` gives each call its observer; `scope` is the id of
+    one conversation. A tool declares limits in its metadata under "governance", with the keywords of `make_tool`.
+    `governance.tool` on the same function, under the same name, does it too.
     """
 
     executor: ExecutorSource = None
@@ -90,7 +90,7 @@ class Governance(AbstractCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        """Let the toolset know the call as the model wrote it: its full name, and its hint."""
+        """Pass the call as the model wrote it to the toolset: its full name and its hint."""
         token = shown_part.set(call)
         try:
             return await handler(args)
@@ -100,7 +100,7 @@ class Governance(AbstractCapability[Any]):
 
 @dataclass
 class GovernedToolset(WrapperToolset[Any]):
-    """Runs the calls of one toolset under an executor's rules; `Governance` puts it around every one of an agent."""
+    """Runs the calls of one toolset under an executor; `Governance` wraps every toolset of an agent with it."""
 
     governance: Governance
 
@@ -112,7 +112,7 @@ class GovernedToolset(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Run the call; return what the body returned, or tell the model what happened instead."""
+        """Run the call. Return the body's value, or raise what tells the model what happened."""
         if isinstance(self.wrapped, GovernedToolset):
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         executor = await executor_for(self.governance.executor)

@@ -70,7 +70,7 @@ class ToolBody:
         self._loop = asyncio.get_running_loop()
 
     def as_tool(self, name: str, *, registry: ToolRegistry) -> Tool:
-        """Return the call's tool: what it declares, with this body."""
+        """Return the call's tool: its declarations, with this body."""
         tool = self._declared(name, registry=registry)
         if tool.timeout is None and self._timeout is not None:
             tool = replace(tool, timeout=self._timeout)
@@ -115,7 +115,7 @@ class ToolBody:
 
 
 def call_of(name: str, tool_args: dict[str, Any], ctx: RunContext[Any], *, scope: str) -> ToolCall:
-    """The call for the record; one that was approved is another one than the one that asked for it."""
+    """Return the call for the record; a call that runs after its approval has an id of its own."""
     call_id = ctx.tool_call_id or uuid4().hex
     part = shown_part.get()
     meta = None
@@ -132,7 +132,7 @@ def call_of(name: str, tool_args: dict[str, Any], ctx: RunContext[Any], *, scope
 
 @contextmanager
 def _passing_on() -> Iterator[None]:
-    """Let what pydantic-ai raises pass through the executor, as the failure that it is on record."""
+    """Pass exceptions of pydantic-ai through the executor, recorded as failures."""
     try:
         yield
     except _OWN_EXCEPTIONS as error:
