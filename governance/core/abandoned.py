@@ -1,4 +1,4 @@
-"""Bodies that go on although nobody waits for them any more: owned, counted, and heard when they end (T11, B4)."""
+"""Bodies that outlive their calls: kept alive, counted, and observed until they end (T11, B4)."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class AbandonedBodies:
-    """The bodies of one executor that outlive their calls; `len` is how many there are now."""
+    """The bodies of one executor that outlive their calls; `len` counts them."""
 
     def __init__(self, *, result_limit: int) -> None:
         self._result_limit = result_limit
@@ -32,7 +32,7 @@ class AbandonedBodies:
             body.add_done_callback(self._discard)
 
     def watch_settlement(self, live: LiveCall, body: asyncio.Task[Any], observer: Observer) -> None:
-        """Record what the body does in the end, in a task of our own."""
+        """Record in a background task how the body ends."""
         task = asyncio.create_task(
             self._settle_late(live, body, observer),
             name=f"late settlement of tool call {live.call.id}",
@@ -41,7 +41,7 @@ class AbandonedBodies:
         task.add_done_callback(self._settlements.discard)
 
     async def aclose(self, *, timeout: float) -> None:
-        """Stop listening; the bodies go on."""
+        """Stop observing; the bodies run on."""
         for task in self._settlements:
             task.cancel()
         if self._settlements:
@@ -73,7 +73,7 @@ class AbandonedBodies:
 
 
 async def _wait_for_work(body: asyncio.Task[Any]) -> asyncio.Future[Any] | None:
-    """Wait for what a body, or its work elsewhere, comes to; None if that is not heard."""
+    """Wait for the end of a body, or of its work elsewhere; None if that cannot be observed."""
     await asyncio.wait({body})
     error = None if body.cancelled() else body.exception()
     if not isinstance(error, MayStillRun):

@@ -1,4 +1,4 @@
-"""A person's decision on one call: the question, and the first of an answer, its expiry and a cancel (D2 to D4)."""
+"""A person's decision on one call: a question ends by the first of an answer, its expiry and a cancel (D2 to D4)."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from governance.core.tools import Tool
 
 
 class Verdict(StrEnum):
-    """What became of a question; the first two are a person's word."""
+    """How a question ended; the first two are a person's decision."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The end of a question: who decided, with which reason; `remember` = it holds for the whole scope.
+    """The end of a question: who decided, and why; `remember` = it holds for the whole scope.
 
     `question` is the id of the question that it answers.
     """
@@ -36,9 +36,9 @@ class Decision:
 class Question:
     """One wait for a person's decision. Lives on one event loop; `answer` may be called from any thread.
 
-    `id` is the approver's to give. `timeout` in seconds, None = a person may take any time. `definition` is the digest
-    of the tool as it was shown, `description` what the tool says of itself. `host` is the host that the call would
-    reach first, empty = it is not about one; `is_about_host` = it is about nothing else.
+    The approver sets `id`. `timeout` in seconds, None = no limit. `definition` is the digest of the tool as it was
+    shown, `description` the tool's own text. `host` is the first host that the call would reach, empty = none;
+    `is_about_host` = the question is only about that host.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Question:
         return bool(self.id) and not self._answer.done()
 
     def answer(self, decision: Decision) -> None:
-        """Take a decision; the first one counts, and one on another question does not."""
+        """Take a decision; the first one counts, and one on another question is ignored."""
         if decision.question == self.id:
             self._answer.resolve(decision)
 
@@ -90,7 +90,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalGrant:
-    """That a call may start: what was looked at (the tool's definition), and up to which rule that is enough (D1, D4)."""
+    """Permission to start a call: the definition of the tool that was approved, and the strictest rule it satisfies
+    (D1, D4).
+    """
 
     definition: str
     rule: ApprovalRule
@@ -98,18 +100,18 @@ class ApprovalGrant:
 
 @dataclass(slots=True)
 class CallApproval:
-    """What people have to do with one call; `unknown_host` is the host that they have to know of first."""
+    """The approval state of one call; `unknown_host` is the host that a person must approve first."""
 
     question: Question | None = None
     approval_grant: ApprovalGrant | None = None
     unknown_host: str = ""
 
     def clear(self, tool: Tool, *, rule: ApprovalRule) -> None:
-        """Note that a person's word lets the call start, for the tool as it is and up to this rule."""
+        """Store that a person approved the call, for the tool's present definition and up to this rule."""
         self.approval_grant = ApprovalGrant(definition=tool.definition, rule=rule)
 
     def clears(self, tool: Tool, rule: ApprovalRule) -> bool:
-        """Return whether the call needs nobody's word, or has it: for the tool as it is, under a rule as strict as this one."""
+        """Return whether the call may start: without approval, or with one for this definition under a rule as strict."""
         if rule is ApprovalRule.NEVER:
             return True
         known = self.approval_grant

@@ -10,9 +10,9 @@ from governance.core.exceptions import CallNotStarted, MayStillRun
 
 
 class Body:
-    """One run of a tool. `returned_at`, by the clock of `deadline`, may be before its task knows (T11).
+    """One run of a tool. `returned_at`, by the clock of `deadline`, may precede the end of its task (T11).
 
-    `outlives` = its call ends before it, or without a word on what it came to.
+    `outlives` = its call ends before it, or without its result.
     """
 
     __slots__ = ("deadline", "outlives", "returned_at", "task")
@@ -51,11 +51,11 @@ class Body:
 
     @property
     def limit_reached(self) -> tuple[Limit, float] | None:
-        """The limit that had run out when it returned, and its seconds; None if there was time left."""
+        """The limit that had run out when it returned, and its seconds, or None."""
         return self.deadline.reached_by(self.returned_at or self.deadline.moment())
 
     def mark_returned(self, monotonic: float | None = None) -> None:
-        """Note that it has returned, now or at a `time.monotonic()`; from any thread, the last word counts (T11)."""
+        """Note that it returned, now or at a `time.monotonic()`; from any thread, the last one counts (T11)."""
         now = self.deadline.moment()
         self.returned_at = now if monotonic is None else min(self.deadline.moment(monotonic), now)
 

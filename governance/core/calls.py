@@ -12,7 +12,7 @@ from governance.core.exceptions import IllegalTransition
 
 
 class CallStatus(StrEnum):
-    """Where a call is; the names are the wire's."""
+    """The state of a call; the values are those of the wire."""
 
     PENDING = "pending"
     AWAITING_APPROVAL = "awaiting_approval"
@@ -70,7 +70,7 @@ def check_transition(before: CallStatus, after: CallStatus) -> None:
 
 
 class ErrorType(StrEnum):
-    """Why a call has no good result (T4); stored on the call and sent with its `tool_result`."""
+    """Why a call failed (T4); stored on the call and sent with its `tool_result`."""
 
     TIMEOUT = "timeout"
     EXECUTION_ERROR = "execution_error"
@@ -97,9 +97,9 @@ class Disposition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """What a model asked for. `scope` is opaque here; `position` is the place in its step, from 0.
+    """What a model asked for. `scope` is opaque; `position` is its place in the step, from 0.
 
-    `problem` says in words why the input could not even be read; such a call is refused.
+    `problem` is a sentence on why the input cannot be read; such a call is refused.
     """
 
     id: str
@@ -125,11 +125,11 @@ class ToolOutcome:
     """How a call ended: exactly one for every call.
 
     `result` is the text that the model reads. `duration` is seconds of running (0.0 if it never ran), `queued`
-    seconds of waiting for a slot. `ended_by` is set when something outside the tool ended it. `detail` is for the
-    log and the operators, never for a browser or a model. `limit` is which of the call's own limits ran out.
+    seconds of waiting for a slot. `ended_by` is set when something outside the tool ended it. `detail` is for the log
+    and the operators, never for a browser or a model. `limit` is the limit of the call that ran out.
 
-    `value` is what the body returned and `error` what its caller would see raised: for code in this process that
-    calls a function rather than answers a model (B8). They are no part of the record.
+    `value` is what the body returned, `error` what its caller would see raised. They serve code in this process that
+    calls a function (B8), and are not recorded.
     """
 
     status: CallStatus
@@ -149,7 +149,7 @@ class ToolOutcome:
 
     @property
     def limit_reached(self) -> Limit | None:
-        """Which limit ended the call, the turn's and that of a decision included; None if none did."""
+        """The limit that ended the call, including those of the turn and of a decision; None if none did."""
         if self.limit is not None:
             return self.limit
         if self.status is CallStatus.EXPIRED:

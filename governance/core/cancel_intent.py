@@ -1,4 +1,4 @@
-"""Cancel intents: whether a message is nothing but a wish to stop (C6); no model is asked."""
+"""Cancel intents: whether a message only asks to stop (C6), without asking a model."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from functools import cache
 
 from governance.core.cancel_phrases import CATALOGUE, CancelPhrases
 
-# Longer texts cannot match; the bound keeps a pasted megabyte away from the normalisation.
+# Longer texts cannot match; this keeps a pasted megabyte out of the normalisation.
 MAX_LENGTH = 200
 
 # Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic: people leave them out.
@@ -15,9 +15,9 @@ _LEFT_OUT = re.compile("[\u0300-\u036f\u064b-\u0655]")
 
 
 def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
-    """Return whether `text` as a whole asks to stop what is running, and says nothing else.
+    """Return whether `text` asks to stop what is running, and nothing else.
 
-    The words of every language of the catalogue count, whatever the page's language; `also` has phrases of the site.
+    The phrases of every language count, whatever the page's language; `also` has phrases of the site.
     """
     if len(text) > MAX_LENGTH:
         return False
@@ -30,9 +30,9 @@ def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
 
 
 def has_cancel_word(text: str, *, also: Iterable[str] = ()) -> bool:
-    """Return whether a cancel word of any language, or one of `also`, stands anywhere in `text`.
+    """Return whether `text` contains a cancel phrase of any language, or one of `also`.
 
-    Heard in part, it would be taken for one.
+    A listener that heard only a part of it would take it for a cancel.
     """
     words = normalised_words(text)
     return _commands().search(words) is not None or any(
@@ -41,7 +41,7 @@ def has_cancel_word(text: str, *, also: Iterable[str] = ()) -> bool:
 
 
 def is_cancel_phrase(value: object) -> bool:
-    """Return whether `value` can be one of the phrases that a site adds: a text with a word in it, not too long."""
+    """Return whether a site may add `value` as a phrase: a short text with at least one word."""
     return isinstance(value, str) and len(value) <= MAX_LENGTH and bool(normalised_words(value))
 
 

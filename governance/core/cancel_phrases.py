@@ -1,8 +1,8 @@
 # ruff: noqa: RUF001 - letters of other scripts are what this is about
-"""How people ask to stop, in English and in ten other languages: the usual words, as they are typed and spoken.
+"""How people ask to stop, in English and ten other languages, typed and spoken.
 
-No list has a word for “not” among what may come `before` a wish, or `after` it: “don't stop the music” is no wish to stop.
-Nor has any a thing that is not the agent's own work: “cancel my subscription” and “stop the server” are tasks.
+No list allows a word for “not” before or after a command: “don't stop the music” is no cancel. No list has objects
+other than the agent's own work: “cancel my subscription” and “stop the server” are tasks.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelPhrases:
-    """One language: the wishes, what may come before one, what it may be about, what may come after; each a phrase.
+    """The phrases of one language: commands, what may come before one, its object, what may come after.
 
     `is_spaced` is False where words are written without blanks.
     """
@@ -49,7 +49,7 @@ ENGLISH = CancelPhrases(
         "please, pls, now, right now, right away, at once, immediately, already, thanks, thank you, ok, okay"
     ),
 )
-# Said of what goes on; another wish behind it would turn it round ("don't bother to stop").
+# These refer to running work; a command after one would reverse it ("don't bother to stop").
 ENGLISH_DISMISSALS = CancelPhrases(
     before=ENGLISH.before,
     commands=_phrases(

@@ -1,4 +1,4 @@
-"""Why something is cancelled and by what means: one row for each reason, from which all its words and effects follow."""
+"""Why and by what means something is cancelled: one row for each reason, from which its labels and effects follow."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Self
 
 
 def _(text: str) -> str:
-    """Mark words that people read, so that they are collected for translation; Django translates them."""
+    """Mark a label for translation; Django translates it."""
     return text
 
 

@@ -1,6 +1,6 @@
-"""Cancellation tokens: a request to stop as a fact that is set once, with its cause, and seen by a whole tree.
+"""Cancellation tokens: a request to stop, set once with its cause, and seen by a whole tree.
 
-Words follow anyio and Temporal: *cancel* is a request, the reason belongs to a closed set, and a child inherits
+The words follow anyio and Temporal: *cancel* is a request, its reason belongs to a closed set, and a child inherits
 its parent's cancellation. A token is never un-cancelled.
 """
 
@@ -41,10 +41,10 @@ Callback = Callable[[Cancellation], object]
 
 
 class CancellationToken:
-    """What a tool, a model stream or a child turn looks at to learn that it shall stop (C4).
+    """Tells a tool, a model stream or a child turn that it must stop (C4).
 
-    `cancel` may be called from any thread; callbacks run in the calling thread, in the order of registration.
-    Tools in threads use `wait_blocking`, coroutines `wait`.
+    `cancel` may be called from any thread. Callbacks run in the calling thread, in the order of registration. Tools
+    in threads use `wait_blocking`, coroutines `wait`.
     """
 
     __slots__ = ("_callbacks", "_cancellation", "_leave_parent", "_lock")
@@ -75,7 +75,7 @@ class CancellationToken:
         return CancellationToken(parent=self)
 
     def cancel(self, cancellation: Cancellation) -> bool:
-        """Make the request; the first one wins. Return whether this was the first."""
+        """Request the cancel; the first request wins. Return whether this was the first."""
         with self._lock:
             if self._cancellation is not None:
                 return False
@@ -115,7 +115,7 @@ class CancellationToken:
             forget()
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Block this thread until the request or for `timeout` seconds; return whether it was made."""
+        """Block this thread until the request, `timeout` seconds at most. Return whether it was made."""
         requested = threading.Event()
         forget = self.on_cancel(lambda _: requested.set())
         try:

@@ -1,9 +1,9 @@
 """Checkpoints: named places at which a test can make the process die, stop, sleep or fail.
 
-`TURNKEEPER_CRASH` holds orders, parted by commas: `after_claim:3` kills the process (SIGKILL) when it passes that place
-for the third time, `after_claim` alone the first time. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20`
-holds up its thread for 20 seconds, `after_claim:raise` raises; `after_claim:raise:3` does so the third time. `@` and the
-path of a file takes the failpoints from there, as they are at each pass. Without that variable a checkpoint is one truth test.
+`TURNKEEPER_CRASH` lists failpoints, separated by commas. `after_claim:3` kills the process (SIGKILL) at the third
+pass of that place, `after_claim` at the first. `after_claim:stop` stops it (SIGSTOP), `after_claim:sleep=20` blocks
+its thread for 20 seconds, `after_claim:raise` raises, `after_claim:raise:3` at the third pass. `@` and the path of a
+file reads the failpoints from there at each pass. Without the variable a checkpoint costs one truth test.
 """
 
 import itertools
@@ -40,7 +40,7 @@ def parse_failpoints(text: str) -> tuple[Failpoint, ...]:
 
 
 def checkpoint(place: str) -> None:
-    """Do here what the environment asks for; nothing, where it asks for nothing."""
+    """Trigger the failpoint of this place, if the environment sets one."""
     if _source is not None:
         trigger(_source(), place)
 
@@ -81,7 +81,7 @@ def _action_for(word: str) -> Callable[[], None]:
 
 def _stop_process() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.2)  # the other threads may stand still first; this one shall not get any further
+    time.sleep(0.2)  # the other threads may stop first; this one must not run on
 
 
 def _fail() -> None:
@@ -89,7 +89,7 @@ def _fail() -> None:
 
 
 class _FailpointFile:
-    """Orders that may change while the process runs; passes are counted from the change."""
+    """Failpoints that may change while the process runs; a change restarts the count of passes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

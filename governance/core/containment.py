@@ -1,6 +1,6 @@
-"""Containment: a tool that asks to exit fails its own call and ends nothing else (T1).
+"""Contains exits of a tool: they fail its own call and end nothing else (T1).
 
-asyncio passes `SystemExit` and `KeyboardInterrupt` of a task on to whoever runs the loop, which ends the process.
+asyncio passes `SystemExit` and `KeyboardInterrupt` of a task to the runner of the loop, which ends the process.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def contain_tasks() -> None:
 
 
 class _TaskFactory:
-    """Makes the tasks of a loop as `before` does; the coroutine of a tool's task is contained."""
+    """A task factory like `before` that contains the coroutines of tools."""
 
     def __init__(self, before: Callable[..., Any] | None) -> None:
         self._make = before or _make_task
@@ -85,9 +85,9 @@ class _Contained(Coroutine[Any, Any, Any]):
 
 
 def _was_signalled(error: BaseException) -> bool:
-    """Whether the process was told to end while the tool happened to run.
+    """Whether the process was told to end while the tool ran.
 
-    Python's own function for Ctrl-C leaves no trace; where that is in force, an interrupt is taken for one.
+    Python's own handler for Ctrl-C leaves no trace; where it is in force, an interrupt counts as a signal.
     """
     if threading.current_thread() is not threading.main_thread():
         return False  # signals are taken in the main thread alone

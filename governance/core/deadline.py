@@ -1,4 +1,4 @@
-"""The deadline of one running call: total and idle, movable while it runs, paused while a human is asked (T5, T6, T9)."""
+"""The deadline of one running call: total and idle, movable while it runs, paused during a question (T5, T6, T9)."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ _TOLERANCE = 1e-4  # seconds
 
 
 class Limit(StrEnum):
-    """Which limit ran out: one of the call's own two, that of its turn, or the time for a person's decision."""
+    """The limit that ran out: total or idle of the call, that of its turn, or the time for a decision."""
 
     TOTAL = "total"
     IDLE = "idle"
@@ -22,7 +22,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineChange:
-    """Limits that were moved while their call ran, the total one, the idle one or both; in seconds, None = none."""
+    """A change of the limits of a running call: total, idle or both; in seconds, None = none."""
 
     from_timeout: float | None
     to_timeout: float | None
@@ -35,8 +35,8 @@ class DeadlineChange:
 class Deadline:
     """Calls `on_expire(limit, seconds)` once, when the total or the idle limit has run out.
 
-    Progress only writes down the time: the timer looks again when it fires, so a chatty tool costs nothing. Once it is
-    closed nothing lets it run again.
+    Progress only stores the time; the timer checks it when it fires, so a chatty tool costs nothing. A closed
+    deadline never runs again.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Deadline:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of running, pauses left out."""
+        """Seconds of running, without pauses."""
         return self._now - self._started_at - self._paused_for
 
     @property
@@ -93,26 +93,26 @@ class Deadline:
         return None if self._timeout is None else max(self._timeout - self.elapsed, 0.0)
 
     def moment(self, monotonic: float | None = None) -> float:
-        """Return the moment by this clock, now or at a `time.monotonic()` of this machine; from any thread.
+        """Return the time by this clock, now or at a `time.monotonic()` of this machine; from any thread.
 
-        A loop that keeps its time for a round is behind while something blocks it.
+        A loop caches its time for one iteration, so it is late while something blocks it.
         """
         if monotonic is None:
             return max(self._loop.time(), self.moment(time.monotonic()))
         return self._started_at + monotonic - self._monotonic_start
 
     def reached_by(self, moment: float) -> tuple[Limit, float] | None:
-        """Return the limit that had run out at a moment, and its seconds; None if there was time left."""
+        """Return the limit that had run out at a moment and its seconds, or None."""
         due = self._next()
         seen = moment if self._paused_at is None else min(moment, self._paused_at)
         return None if due is None or seen <= due[0] + _TOLERANCE else due[1:]
 
     def touch(self) -> None:
-        """Note a sign of life: the idle clock starts anew."""
+        """Restart the idle clock."""
         self._touched_at = self._now
 
     def move(self, timeout: float | None, *, idle_timeout: float | None) -> None:
-        """Set new limits; one that has run out already expires at once."""
+        """Set new limits; one that has already run out expires at once."""
         self._timeout = timeout
         self._idle_timeout = idle_timeout
         self._arm()
@@ -124,7 +124,7 @@ class Deadline:
             self._disarm()
 
     def resume(self) -> None:
-        """Let both clocks run on from where they stopped."""
+        """Continue both clocks from where they stopped."""
         if self._paused_at is None:
             return
         pause = self._loop.time() - self._paused_at
@@ -134,7 +134,7 @@ class Deadline:
         self._arm()
 
     def close(self) -> None:
-        """End it for good: whoever moves or resumes it later is too late."""
+        """Close it for good; later moves and resumes do nothing."""
         self._is_closed = True
         self._disarm()
 

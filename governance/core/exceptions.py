@@ -1,18 +1,18 @@
-"""What can go wrong while a tool call is governed.
+"""The exceptions of governance.
 
 GovernanceError
 ├── UnknownTool
 ├── InvalidToolInput
 ├── ToolDisabled
-├── ApprovalUnavailable     a person must let the call through, and there is nobody to ask
-├── ToolCallDenied          a person has said no
-├── ApprovalExpired         nobody has answered in time
+├── ApprovalUnavailable     a person must approve the call, and the host has no approver
+├── ToolCallDenied          a person denied the call
+├── ApprovalExpired         the approval limit ran out
 ├── ToolFailed              raised by a tool: a sentence for the model
 ├── ToolTimeoutError
 ├── ToolExecutionError
 ├── QueueFull
 ├── QueueTimeout
-├── CallNotStarted          whoever runs bodies refused this one: it had no effect
+├── CallNotStarted          an invoker refused the body: it had no effect
 │   └── TooManyAbandonedThreads
 ├── OutcomeUnknown          the body ended without saying how far it got
 │   └── MayStillRun         it was asked to stop, and its work may go on elsewhere
@@ -24,7 +24,7 @@ from typing import Any
 
 
 class GovernanceError(Exception):
-    """Base of everything that governance raises; its text is safe to show."""
+    """Base of the exceptions of governance; its text is safe to show."""
 
 
 class UnknownTool(GovernanceError):
@@ -44,7 +44,7 @@ class ToolDisabled(GovernanceError):
 
 
 class ApprovalUnavailable(GovernanceError):
-    """A person must let the call through, and whoever hosts it gives no way to ask one (D2)."""
+    """A person must approve the call, and its host has no approver (D2)."""
 
     def __init__(self, tool_name: str) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class ToolCallDenied(GovernanceError):
 
 
 class ApprovalExpired(GovernanceError):
-    """Nobody has decided on the call within its approval limit (D3)."""
+    """The approval limit ran out before a decision (D3)."""
 
     def __init__(self, tool_name: str, timeout: float) -> None:
         super().__init__(f"Nobody decided on this call of {tool_name!r} within {timeout:g}s.")
@@ -74,7 +74,7 @@ class ApprovalExpired(GovernanceError):
 
 
 class InvalidToolInput(GovernanceError):
-    """The input does not fit the tool's schema; the text lists each field at fault."""
+    """The input does not fit the tool's schema; the text lists each wrong field."""
 
     def __init__(self, tool_name: str, problems: str) -> None:
         super().__init__(f"The input of {tool_name!r} is not valid: {problems}")
@@ -113,7 +113,7 @@ class QueueTimeout(GovernanceError):
 
 
 class CallNotStarted(GovernanceError):
-    """Whoever runs bodies refused this one: it never ran and had no effect (C13)."""
+    """The invoker refused this body: it never ran and had no effect (C13)."""
 
 
 class OutcomeUnknown(GovernanceError):
@@ -121,9 +121,9 @@ class OutcomeUnknown(GovernanceError):
 
 
 class MayStillRun(OutcomeUnknown):
-    """A body that was asked to stop no longer waits, and cannot say whether its work goes on elsewhere (C13).
+    """A cancelled body no longer waits, and its work may continue elsewhere (C13).
 
-    `answer` is resolved with what the work comes to, if that is ever heard, and cancelled once it cannot be.
+    `answer` resolves with the result of that work if one is seen, and is cancelled if none can come.
     """
 
     def __init__(self, message: str, *, answer: Future[Any] | None = None) -> None:

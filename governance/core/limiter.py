@@ -1,4 +1,4 @@
-"""Who may run now: limits for the process, a scope, a tool, an isolation; exclusive calls; a bounded queue (P2, P4)."""
+"""Decides which calls run now: limits per process, scope, tool and isolation; exclusive calls; a bounded queue (P2, P4)."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +23,7 @@ class Limits:
 
 
 class QueueResult(Enum):
-    """What a waiting call is told, once."""
+    """How the wait of a call ended."""
 
     ADMITTED = "admitted"
     CANCELLED = "cancelled"
@@ -31,7 +31,7 @@ class QueueResult(Enum):
 
 
 class WaitsFor(StrEnum):
-    """What a waiting call waits for: the end of another call, a slot of the server, or one of its scope."""
+    """What a call waits for: the end of another call, a slot of the server, or one of its scope."""
 
     CALL = "call"
     SLOT = "slot"
@@ -40,7 +40,7 @@ class WaitsFor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """What keeps a call from starting; `call_id` and `tool_name` name the call that it waits for."""
+    """What keeps a call from starting; `call_id` and `tool_name` name the other call."""
 
     kind: WaitsFor
     call_id: str = ""
@@ -98,16 +98,16 @@ class Ticket:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether it was told its answer, or nobody waits for one any more, and its task will see that next."""
+        """Whether its wait has ended, or was cancelled and its task will see that next."""
         return self.result is not None and self.result.done()
 
 
 class Limiter:
-    """Admits calls first come, first served; one that only waits for its tool or its isolation lets others pass.
+    """Admits calls in order of arrival; a call that waits only for its tool or its isolation lets others pass.
 
-    An exclusive call runs alone in its scope, and nothing of its scope overtakes it while it waits. A superseding
-    call never runs beside another call of its tool in its scope. `capacities` says how many calls of an isolation
-    may run at once, so that no call waits for a thread or a worker while its clock runs (T5).
+    An exclusive call runs alone in its scope, and no call of its scope overtakes it. A superseding call never runs
+    beside another call of its tool in its scope. `capacities` says how many calls of an isolation may run at once. So
+    no call waits for a thread or a worker while its clock runs (T5).
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Limiter:
         return await self._wait(ticket, token=token)
 
     def obstacle(self, ticket: Ticket) -> Obstacle | None:
-        """Return what keeps a waiting call from starting now; None if it does not wait any more."""
+        """Return what keeps a waiting call from starting now; None if it does not wait."""
         if ticket not in self._waiting or ticket.is_resolved:
             return None
         if (other := self._blocking_ticket(ticket)) is not None:
@@ -216,7 +216,7 @@ class Limiter:
             self._admit()
 
     def _admit(self) -> None:
-        """Let in whoever fits, in order of arrival."""
+        """Admit every waiting call that fits, in order of arrival."""
         held: set[str] = set()
         for ticket in list(self._waiting):
             if ticket.counts and self._running >= self.limits.max_running:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 # The most calls that may take turns in one cycle (A-B-A-B is two).
 _LONGEST_CYCLE = 4
-# Of a longer result only the two ends are searched for nonces; all of it is hashed.
+# Nonces are searched only at the two ends of a longer result; all of it is hashed.
 _NORMALISED_END = 8192
 
 # What differs from run to run without meaning progress. Shorter numbers stay: they count things.
@@ -67,11 +67,11 @@ _OK = LoopVerdict()
 
 
 class LoopDetector:
-    """Watches the calls of one turn.
+    """Detects repeated calls within one turn.
 
-    A pattern counts once per step, so that parallel calls of one step never halt a turn that could
-    not read a warning. `window` is how many calls are remembered; to halt a cycle of n calls it
-    must hold n times `halt_after`. `warn_after=None` is off, `halt_after=None` only warns.
+    A pattern counts once per step: parallel calls of one step never halt a turn that could not read a warning.
+    `window` is the number of remembered calls; to halt a cycle of n calls it must hold n times `halt_after`.
+    `warn_after=None` is off, `halt_after=None` only warns.
     """
 
     def __init__(
@@ -106,10 +106,9 @@ class LoopDetector:
     ) -> LoopVerdict:
         """Record one ended call and judge the turn so far.
 
-        Give the tool's own `result`, without a warning that was appended to it. None means that the
-        call was refused and did not run: that counts as the same result again (acceptance 86).
-        Calls of one step share a `step`; without one, each call is a step of its own. Calls of
-        exempt tools leave no trace.
+        Pass the tool's own `result`, without an appended warning. None means that the call was refused and did not
+        run: it counts as the same result again (acceptance 86). Calls of one step share a `step`; without one, each
+        call is a step of its own. Calls of exempt tools are not recorded.
         """
         if self._warn_after is None or tool_name in self._exempt:
             return _OK
@@ -176,7 +175,7 @@ class LoopDetector:
 
 
 def _check_limits(window: int, *, warn_after: int | None, halt_after: int | None) -> None:
-    """Raise ValueError for limits under which the detector could not do what it says."""
+    """Raise ValueError for limits with which the detector cannot work."""
     if warn_after is None:
         return
     if warn_after < 2:

@@ -1,7 +1,7 @@
-"""Takes secrets out of a text of which nobody knows what it holds, before a chat model or a person reads it.
+"""Masks secrets in a text of unknown content, before a chat model or a person reads it.
 
-Nothing can recognise every secret. What is known by its name (in the environment, or given), by its form or by what
-stands before it is masked, and everything that looks like a random key: rather too much than too little.
+No method finds every secret. It masks values known by name (from the environment, or given), by form or by their
+context, and all that looks like a random key: rather too much than too little.
 """
 
 import os
@@ -46,7 +46,7 @@ _RANDOM = re.compile(r"(?<![A-Za-z0-9+/=])(?=[A-Za-z+=]*\d)(?=[0-9+=]*[A-Za-z])[
 
 
 def mask(text: str, *, known: Iterable[str] = ()) -> str:
-    """Return the text without what is, or may be, a secret; `known` are values that are. Very long texts are cut."""
+    """Return the text with its possible secrets masked; `known` are secret values. Very long texts are cut."""
     text = text[:_LONGEST]
     values = {value for value in (*known, *_of_the_environment()) if len(value) >= SHORTEST}
     for value in sorted(values, key=len, reverse=True):

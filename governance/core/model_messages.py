@@ -74,7 +74,7 @@ def denied_text(tool_name: str, *, reason: str) -> str:
 
 
 def expired_text(tool_name: str, *, seconds: float) -> str:
-    """Return the result of a call that nobody has decided on in time (D3)."""
+    """Return the result of a call whose approval limit ran out (D3)."""
     return (
         f'[EXPIRED] Tool "{tool_name}" was not run: it needs a person to allow it, and nobody answered within '
         f"{seconds:g}s. It was not denied and had no effect. Go on without it, or say what you are waiting for."
@@ -96,7 +96,7 @@ def lost_text(reason: str, *, is_known: bool, partial: str) -> str:
 def failed_text(tool_name: str, error_name: str, *, code: str, partial: str, said: str = "") -> str:
     """Return the result of a call that raised: the kind of error and its code.
 
-    `said` is the text of the exception, masked and capped, where the policy lets it be read (invariant 12).
+    `said` is the exception's text, masked and capped, if the policy lets it be read (invariant 12).
     """
     first = f'[ERROR] Tool "{tool_name}" failed with {error_name} (code {code}).'
     details = "The details are in the server's log. Check the input or try another way."

@@ -1,4 +1,4 @@
-"""Tells the observers of running calls: at once what somebody did to them, now and then that they are alive (V1)."""
+"""Notifies the observers of running calls: of changes at once, of progress periodically (V1)."""
 
 import asyncio
 import logging
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class Notifier:
-    """The notices of one executor's live calls; an observer that fails is logged and harms nobody.
+    """The notifications of one executor's calls; a failing observer is logged and affects no call.
 
-    `interval` is the rhythm of signs of life for silent calls; `pause` the shortest time between two reports of a
-    chatty one. A call that has waited for `patience` tells what for.
+    `interval` is the period of notifications for silent calls, `pause` the shortest time between two for a chatty
+    one. A call that has waited for `patience` reports its obstacle.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Notifier:
             self._timer.cancel()
 
     def _poll(self) -> None:
-        """Tell of every running call that has news, or has been silent for an interval."""
+        """Notify of every running call that has progress, or was silent for an interval."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         for live, host in self._live.items():
             if live.limits.deadline is None or live.status is not CallStatus.RUNNING:
                 continue
-            if live in self._sending:  # an observer that is slow hears of what is new then
+            if live in self._sending:  # a slow observer gets the latest state next time
                 continue
             progress = live.progress
             silent_for = min(live.elapsed, now - progress.last_notified_at)

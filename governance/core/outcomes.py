@@ -78,7 +78,7 @@ def not_started(live: LiveCall) -> ToolOutcome:
 
 
 def not_allowed(live: LiveCall, decision: Decision) -> ToolOutcome:
-    """The call never ran: a person said no, nobody answered, or it was cancelled while it waited (D3)."""
+    """The call never ran: a person denied it, the question expired, or it was cancelled meanwhile (D3)."""
     outcome = unfinished_outcome(
         live.call.tool_name,
         CallStatus.AWAITING_APPROVAL,
@@ -120,7 +120,7 @@ def settled(
 
 
 def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOutcome:
-    """The wait was ended by a limit or a request; `disposition` = what is known of the body by now."""
+    """A limit or a request ended the wait; `disposition` = what is known of the body."""
     name = live.call.tool_name
     assert live.tool is not None  # noqa: S101 - a call without a tool never runs
     side_effects, partial = live.tool.side_effects, live.partial_output
@@ -160,7 +160,7 @@ def ended(live: LiveCall, ending: Ending, *, disposition: Disposition) -> ToolOu
 
 
 def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> LateSettlement:
-    """What a body did after nobody waited for it any more (T11)."""
+    """How an abandoned body ended (T11)."""
     if body.cancelled():
         return LateSettlement(kind="cancelled", text="", after=after)
     if (error := body.exception()) is not None:
@@ -174,7 +174,7 @@ def late(body: "asyncio.Future[Any]", *, after: float, result_limit: int) -> Lat
 
 
 def as_text(value: Any, *, limit: int) -> str:
-    """Return a tool's value as the text that a model reads: JSON unless it is text already, its middle left out if long.
+    """Return a tool's value as text for the model: text unchanged, else JSON; a long text loses its middle.
 
     Raises:
         ValueError: JSON cannot say it: a circle, NaN, an infinite number.

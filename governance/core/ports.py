@@ -14,18 +14,18 @@ from governance.core.tools import Tool, ToolContext
 
 
 class PolicySource(Protocol):
-    """Where the administrators' limits come from; answers at once, from memory."""
+    """Source of the administrators' limits; answers at once, from memory."""
 
     def levels(self, tool: Tool) -> PolicyLevels:
-        """Return every level's word on this tool, now."""
+        """Return the limits of every level for this tool, now."""
         ...
 
 
 class Observer(Protocol):
-    """Told of a call's life, in this order; no notice comes after the outcome, except a late settlement.
+    """Receives the events of a call, in this order; only a late settlement may follow the outcome.
 
     `call_started` is awaited before the body runs (the journal is written ahead): if it raises, the body never runs.
-    `call_ended` is awaited before the outcome is returned. The other notices are sent in the background and in order.
+    `call_ended` is awaited before the outcome is returned. The other events are sent in the background, in order.
     """
 
     async def call_queued(self, call: LiveCall) -> None:
@@ -51,10 +51,10 @@ class Observer(Protocol):
 
 
 class Approver(Protocol):
-    """Lets people decide on the calls whose policy wants that (D2). What it raises ends the call before it runs."""
+    """Asks people to decide on calls whose policy requires it (D2). An exception ends the call before it runs."""
 
     async def ask(self, call: LiveCall) -> Decision | None:
-        """Put `call.question` to people, and give it its id.
+        """Show `call.question` to people and give it its id.
 
         Return a decision at once if an earlier one covers the call; else None, and pass the answer to `call.answer`
         when it comes.
@@ -62,9 +62,9 @@ class Approver(Protocol):
         ...
 
     async def conclude(self, call: LiveCall, decision: Decision) -> Decision:
-        """Take note of how the wait has ended, and return the decision that counts.
+        """Record how the wait ended, and return the decision that counts.
 
-        That is another one if a person was faster than the expiry or the cancel that `decision` tells of (D4).
+        It differs from `decision` if a person was faster than its expiry or cancel (D4).
         """
         ...
 
@@ -72,12 +72,12 @@ class Approver(Protocol):
 class Invoker(Protocol):
     """Runs the body of one tool in one kind of place.
 
-    It may have a `capacity`: how many bodies it runs at once; more wait in the queue, before their clocks start (T5).
-    It may have an `aclose` coroutine function, called when the executor is closed.
+    It may have a `capacity`: how many bodies it runs at once. Further calls wait in the queue, before their clocks
+    start (T5). It may have an `aclose` coroutine function, called when the executor is closed.
     """
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
-        """Run the body and return what it returns."""
+        """Run the body and return its value."""
         ...
 
 
@@ -90,7 +90,7 @@ class Declared:
 
 
 class Unobserved:
-    """The observer that nobody needs to listen to."""
+    """An observer that ignores every event."""
 
     async def call_queued(self, call: LiveCall) -> None: ...
     async def call_started(self, call: LiveCall) -> None: ...
@@ -103,11 +103,11 @@ class Unobserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What the host gives to a call beside its input: who listens, the workspace, and facts for the tool.
+    """What a call gets beside its input: observer, workspace, and facts for the tool.
 
-    A call of a tool that is not in `allowed` (None = every tool) is refused as if there were none of its name. While
-    `max_parallel` calls of its scope run, it waits. Without an `approver` a call that a person must let through is
-    refused; `approval` is the least strict rule that holds for every tool (D1).
+    A call of a tool that is not in `allowed` (None = every tool) is refused as unknown. It waits while `max_parallel`
+    calls of its scope run. Without an `approver`, a call that needs approval is refused. `approval` is the least
+    strict rule that holds for every tool (D1).
     """
 
     observer: Observer = field(default_factory=Unobserved)

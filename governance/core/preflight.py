@@ -1,7 +1,8 @@
-"""Lets a call in, or refuses it: its tool, its policy, its arguments, and a person's word where the policy wants one.
+"""Checks a call before it runs: its tool, policy and arguments, and a person's approval where the policy requires
+one.
 
-All of it happens before the call takes a place in the queue, and before its clock starts (T5). What may have changed while
-it waited there is looked at once more when its turn has come.
+It runs before the call is queued and before its clock starts (T5). `still_allows` checks again when the call leaves
+the queue.
 """
 
 import logging
@@ -43,7 +44,8 @@ class Preflight:
         self._isolations = isolations
 
     async def check(self, live: LiveCall, host: Host) -> CheckedCall | ToolOutcome:
-        """Check the call, and ask a person where its policy wants that; again if the tool has changed since (D4).
+        """Check the call, and request approval where its policy requires it; again if the tool changed meanwhile
+        (D4).
 
         Raises:
             Exception: whatever the approver raised.
@@ -65,9 +67,9 @@ class Preflight:
                 return outcomes.not_allowed(live, decision)
 
     def still_allows(self, live: LiveCall, tool: Tool, host: Host) -> bool:
-        """Put the policy of this moment in force for a call that is about to start; False if it has to be checked anew.
+        """Apply the present policy to a call that is about to start. Return False if it needs a new check.
 
-        While it waited, its tool may have been switched off, or a person's word may have become necessary.
+        While it waited, an administrator may have disabled its tool, or required approval.
         """
         policy = self._apply_policy(live, tool, host)
         return policy.enabled and live.approval.clears(tool, policy.approval)
@@ -86,7 +88,7 @@ class Preflight:
         return replace(policy, approval=rule)
 
     def _tool_policy(self, live: LiveCall, tool: Tool, host: Host) -> Policy:
-        """Return the policy of the tool, whatever host the call reaches."""
+        """Return the tool's policy, without regard to the host that the call reaches."""
         levels = self._policies.levels(tool)
         if not tool.needs_approval(live.call.input):
             levels = replace(levels, declared=replace(levels.declared, approval=None))
@@ -105,7 +107,7 @@ class Preflight:
             return outcomes.refused(live, ToolExecutionError(live.call.tool_name, error))
 
     def _find_tool(self, live: LiveCall, host: Host) -> CheckedCall:
-        """Find the tool, its policy and the arguments: all that can be refused before anybody is asked."""
+        """Find the tool, its policy and the arguments, and refuse what needs no person to refuse."""
         if host.allowed is not None and live.call.tool_name not in host.allowed:
             raise UnknownTool(live.call.tool_name)
         tool = live.tool = live.own_tool or self._registry.get(live.call.tool_name)
@@ -132,7 +134,7 @@ class Preflight:
 async def _request_approval(
     live: LiveCall, tool: Tool, policy: Policy, *, approver: Approver, is_about_host: bool
 ) -> Decision:
-    """Put the question, wait for its end, and let the approver say what counts: it knows who was first (D4)."""
+    """Ask the question, wait for its end, and let the approver decide which answer was first (D4)."""
     question = live.approval.question = Question(
         rule=policy.approval,
         timeout=policy.approval_timeout,
@@ -149,7 +151,7 @@ async def _request_approval(
     if earlier is not None:
         return earlier
     decision = await approver.conclude(live, await question.decided(live.token))
-    if decision.verdict is Verdict.APPROVED:  # a word on this very call is enough under any rule
+    if decision.verdict is Verdict.APPROVED:  # approval of this very call satisfies any rule
         live.approval.clear(tool, rule=ApprovalRule.ALWAYS)
         live.change_status(CallStatus.PENDING)
     return decision

@@ -61,9 +61,9 @@ async def terminate_group(
 
 
 async def kill_tagged_processes(tag: str) -> int:
-    """Send SIGKILL to every process started with the environment entry `tag`; return how many there were.
+    """Send SIGKILL to every process started with the environment entry `tag`. Return their number.
 
-    Repeated while it finds some, as one of them may fork meanwhile, but not for ever.
+    It repeats a few times, as one of them may fork meanwhile.
     """
     total = 0
     for _ in range(_SWEEPS):
@@ -76,7 +76,7 @@ async def kill_tagged_processes(tag: str) -> int:
 
 
 async def wait_for_exit(process: subprocess.Popen[Any]) -> int:
-    """Wait until the process has ended, reap it, and return its exit status; needs no child watcher."""
+    """Wait for the end of the process, reap it, and return its exit status; needs no child watcher."""
     try:
         handle = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # not Linux, an old kernel, or reaped already
@@ -119,9 +119,9 @@ class _Group:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the child leads a group, and not the one that we are in.
+        """Whether the child leads a group other than ours.
 
-        `killpg` with 0 would signal our own group, with 1 every process there is.
+        `killpg` with 0 would signal our own group, with 1 every process.
         """
         if self._id <= 1 or self._id == os.getpgrp():
             return False
@@ -129,15 +129,15 @@ class _Group:
             return os.getpgid(self._id) == self._id
         except (
             ProcessLookupError
-        ):  # reaped; others of its group may be left, and keep the number taken
+        ):  # reaped; its group may still have members, which keep the number taken
             return True
 
     async def end(self, *, grace: float, proof_timeout: float) -> GroupEnding:
-        """SIGTERM, the grace, SIGKILL; no SIGKILL where SIGTERM was enough."""
+        """Send SIGTERM, wait for the grace, then send SIGKILL if needed."""
         if not await self._runs():
             return GroupEnding.ALREADY_GONE
         self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)  # a stopped process acts on SIGTERM only when it goes on
+        self.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
         if await self._is_gone(within=grace):
             return GroupEnding.TERMINATED
         self.signal(signal.SIGKILL)

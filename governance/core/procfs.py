@@ -1,6 +1,6 @@
-"""What Linux tells of the process table; where there is no /proc, the table looks empty.
+"""Reads Linux's process table; without /proc the table is empty.
 
-Nothing here waits, and nothing here needs asyncio: a worker process uses it too.
+It never waits and needs no asyncio: worker processes use it too.
 """
 
 import os
@@ -17,7 +17,7 @@ _DEAD = (b"Z", b"X")
 
 
 def pids() -> list[int]:
-    """Return the process ids of the table as it is now."""
+    """Return the process ids that exist now."""
     if not AVAILABLE:
         return []
     return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
@@ -46,7 +46,7 @@ def is_tagged(pid: int, *, tag: str) -> bool:
 
 
 def kill_tagged(pid: int, *, tag: str) -> bool:
-    """Send SIGKILL to `pid` if it carries `tag`; the pid cannot pass to another process in between."""
+    """Send SIGKILL to `pid` if it has `tag`; a pidfd keeps the pid from being reused meanwhile."""
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -63,14 +63,14 @@ def kill_tagged(pid: int, *, tag: str) -> bool:
 
 
 def kill_all_tagged(tag: str) -> int:
-    """Send SIGKILL to every process that carries `tag`, in one go; return how many there were."""
+    """Send SIGKILL once to every process with `tag`. Return their number."""
     return sum(kill_tagged(pid, tag=tag) for pid in pids())
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process holds; 0 where the system does not say.
+    """Return the memory of this process; 0 where the system does not say.
 
-    Not `ru_maxrss`: that counts what the parent held when it started us.
+    `ru_maxrss` would count what the parent held when it started us.
     """
     try:
         pages = (_PROC / "self" / "statm").read_bytes().split()[1]

@@ -74,8 +74,8 @@ def tool(
 def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
     """Make a function a tool (G3): name and description from the function, schema from its type hints.
 
-    A coroutine function runs on the event loop, a plain one in a thread of its own unless `isolation="process"`.
-    The function itself is returned unchanged; its `Tool` is its `tool` attribute.
+    A coroutine function runs on the event loop, a plain one in a thread unless `isolation="process"`. It returns the
+    same function, with its `Tool` as the attribute `tool`.
     """
 
     def decorate(decorated: F) -> F:

@@ -41,11 +41,11 @@ class Concurrency(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
-    """What a running tool knows of its call, and its means to speak: the first parameter annotated with this class.
+    """A running tool's view of its call: the first parameter annotated with this class.
 
-    `scope` is the conversation as an opaque id, `workspace` its directory (None where the host gives none),
-    `metadata` whatever the host passes on. `report` is safe to call from any thread. `returned` is for whoever runs the
-    body: it notes the moment of its return, which decides whether that was in time.
+    `scope` is the conversation as an opaque id, `workspace` its directory or None, `metadata` facts from the host.
+    `report` is safe to call from any thread. Invokers call `returned` at the moment of the body's return, which
+    decides whether that was in time.
     """
 
     call_id: str
@@ -66,7 +66,7 @@ class ToolContext:
         total: float | None = None,
         output: str = "",
     ) -> None:
-        """Say that the call is alive, and how far it is; `output` is kept as its partial result (T6)."""
+        """Report that the call is alive, and its progress; `output` is kept as its partial result (T6)."""
         self.report(Progress(message=message, progress=progress, total=total, output=output))
 
     @property
@@ -82,20 +82,18 @@ F = TypeVar("F", bound=ToolFunction)
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function a model may ask for, with the limits and manners it declares.
+    """A function that a model may call, with its declared limits and behaviour.
 
-    `timeout` in seconds: None = says nothing, 0 = no framework limit (T2, T3). `timeout_argument` names the
-    function's own parameter (milliseconds) that serves as the call's limit. `loop_exempt` keeps the loop detector off.
-    One that `only_waits`, for calls that need slots themselves, takes none of the process's.
-    A tool with a `raw_schema` says with `problems` what of an input does not fit it; without, the input is not checked.
-    `server` names the MCP server that it comes from.
-    Tools of one `pool` count together against `max_running`. `render` makes the text of a value that is none, where
-    its JSON would not do.
+    `timeout` in seconds: None = undeclared, 0 = no framework limit (T2, T3). `timeout_argument` names the function's
+    own parameter (milliseconds) that serves as the call's limit. `loop_exempt` exempts it from the loop detector. A
+    tool that `only_waits`, for calls that need slots themselves, takes no slot of the process. With a `raw_schema`,
+    `problems` validates the input; without, the input is not checked. `server` names its MCP server. Tools of one
+    `pool` share `max_running`. `render` makes the text of a value for which JSON is wrong.
 
-    `approval` says whether a person must let calls through (D1), None = says nothing; `asks_for` tells from the input
-    which calls that is meant for, None = all of them. `unknown_host` names from the input the host that a call would
-    reach and that a person has to know of first, empty = none. `off` says in sentences why every call would be refused as things
-    are, empty where it would not; it is asked on the event loop, before a person is.
+    `approval` says whether a person must approve calls (D1), None = undeclared. `asks_for` selects by input the calls
+    that it covers, None = all. `unknown_host` returns the host that a call would reach and that a person must approve
+    first, empty = none. `off` returns sentences on why every call is refused now, empty = none; it runs on the event
+    loop.
     """
 
     name: str
@@ -164,7 +162,7 @@ class Tool:
         return schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function takes them. Raise `InvalidToolInput` with every problem in words."""
+        """Return the arguments as the function takes them. Raise `InvalidToolInput` with every problem."""
         if self.raw_schema is not None:
             if self.problems is not None and (found := self.problems(arguments)):
                 raise InvalidToolInput(self.name, found)
@@ -187,11 +185,11 @@ class Tool:
             return True
 
     def unapproved_host(self, call_input: Mapping[str, Any]) -> str:
-        """Return the host that a person has to know of before a call with this input reaches it; empty = none."""
+        """Return the host that a person must approve before a call with this input; empty = none."""
         return self.unknown_host(call_input) if self.unknown_host else ""
 
     def disabled_reason(self) -> str:
-        """Return in sentences why the tool can be used by nobody now; empty where it can."""
+        """Return sentences on why the tool cannot be used now; empty if it can."""
         try:
             return self.off() if self.off else ""
         except Exception:  # the body will say what is wrong
@@ -224,7 +222,7 @@ class Tool:
         return {name: parameters[name] for name in parameters if name != self.context_parameter}
 
     def build(self) -> None:
-        """Make the schema now: the first one of a process reads the disk, which must not happen on an event loop."""
+        """Build the schema now: the first one of a process reads the disk, which must not happen on an event loop."""
         if not self.input_schema or self.context_parameter == "":
             raise ValueError(f"The tool {self.name!r} has no schema.")
 
@@ -256,7 +254,7 @@ class Tool:
 
 
 def estimated_tokens(name: str, description: str, schema: Mapping[str, Any]) -> int:
-    """Return about how many tokens a tool's definition takes; providers count differently."""
+    """Return the approximate number of tokens of a tool's definition; providers count differently."""
     written = json.dumps([name, description, schema], ensure_ascii=False, default=str)
     return -(-len(written) // _CHARACTERS_PER_TOKEN)
 

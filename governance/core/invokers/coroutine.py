@@ -11,7 +11,7 @@ class CoroutineInvoker:
     """Awaits the tool's coroutine in the task that the executor made for it."""
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
-        """Run the body and return what it returns; a request to exit is raised as a `RuntimeError`."""
+        """Run the body and return its value; an exit is raised as a `RuntimeError`."""
         contain_tasks()
         keywords = dict(arguments)
         if tool.context_parameter is not None:

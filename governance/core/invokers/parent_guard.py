@@ -1,7 +1,7 @@
-"""Ties a worker process and what its tools start to the life of the server: it dies, they die (T8).
+"""Ends a worker process and its tools' children when the server dies (T8).
 
-Two ties, as neither is enough alone. The kernel ends the worker the moment its parent is gone (Linux). A guard,
-a tiny process in the worker's group, ends the whole group when the pipe to the parent closes: it reaches the
+There are two mechanisms, as neither is enough alone. The kernel ends the worker when its parent dies (Linux). A
+guard, a small process in the worker's group, ends the whole group when the pipe to the parent closes. It reaches the
 tools' own children, works while C code holds the interpreter, and exists on every POSIX system.
 """
 
@@ -12,14 +12,14 @@ import sys
 
 from governance.core import procfs
 
-TAG_NAME = "TURNKEEPER_WORKER"  # in the environment of a worker and of what it starts
+TAG_NAME = "TURNKEEPER_WORKER"  # in the environment of a worker and of its children
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process with its parent; leave at once if the parent is gone already.
+    """Have the kernel end this process with its parent; exit at once if the parent is already dead.
 
-    The kernel looks at the *thread* that started us: workers are started from the event loop's thread only.
+    The kernel watches the *thread* that started us: only the event loop's thread starts workers.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -1,6 +1,6 @@
-"""Runs plain Python tools in worker processes, where a call can be ended whatever it does (T8, C4).
+"""Runs plain Python tools in worker processes, where any call can be ended (T8, C4).
 
-Of our own make rather than a library's: docs/decisions/worker-processes.md says why.
+docs/decisions/worker-processes.md says why this is not a library's pool.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ __all__ = [
 
 
 class ProcessInvoker:
-    """A pool of worker processes, one call at a time in each, `spare` of them kept warm for the next call.
+    """A pool of worker processes: one call at a time in each, and `spare` of them warm for the next call.
 
-    Belongs to one event loop. Nothing is started before the first `invoke` or `warm`. A call that is cancelled
-    takes its worker and everything that it started with it; the call after it finds a spare ready.
+    Belongs to one event loop. Nothing starts before the first `invoke` or `warm`. A cancelled call ends its worker
+    and everything that the worker started; the next call finds a spare.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class ProcessInvoker:
         return self._pool.survivors
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
-        """Run the tool's function in a worker; everything else as `invoke_function`.
+        """Run the tool's function in a worker; see `invoke_function`.
 
-        In the worker the tool gets a context of the same class, without `time_left`; its token knows that it was
+        In the worker the tool gets a context of the same class, without `time_left`. Its token knows that it was
         cancelled, not why.
         """
         return await self.invoke_function(
@@ -134,9 +134,9 @@ class ProcessInvoker:
         """Run "module:qualname" with `arguments` in a worker and return its result.
 
         `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. `on_return` gets the
-        `time.monotonic()` at which the function returned, as its worker says, before its result is here. When the task
-        that runs this is cancelled, the worker's group gets SIGTERM, after `kill_grace` SIGKILL, and the
-        `CancelledError` goes on once it is gone. Waiting for a worker can be cancelled too: nothing is started.
+        `time.monotonic()` at which the function returned in the worker, before its result arrives. Cancelling the
+        surrounding task sends SIGTERM to the worker's group and SIGKILL after `kill_grace`; `CancelledError` follows
+        when the group is gone. A wait for a worker can be cancelled too: nothing is started.
 
         Raises:
             RemoteToolError: the tool raised.
@@ -175,7 +175,7 @@ class ProcessInvoker:
         await self._pool.warm()
 
     async def aclose(self) -> None:
-        """End every worker and what it started; return when all are gone, within the grace and a second."""
+        """End every worker and its children. Return when all are gone, within the grace and a second."""
         await self._pool.aclose()
 
     def _request(

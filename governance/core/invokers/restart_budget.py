@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class RestartBudget:
-    """Counts the deaths of the last `window` seconds for each function; a failed start counts for all of them."""
+    """Counts deaths in the last `window` seconds for each function; a failed start counts for all."""
 
     def __init__(
         self, *, deaths: int = 5, window: float = 60.0, clock: Callable[[], float] = time.monotonic
@@ -21,7 +21,7 @@ class RestartBudget:
         self._deaths.append((self._clock(), function))
 
     def wait_for(self, function: str) -> float:
-        """Return the seconds until `function` may run again; 0.0 if it may now."""
+        """Return the seconds until `function` may run again; 0.0 = now."""
         return self._wait((function, None))
 
     def wait_for_start(self) -> float:

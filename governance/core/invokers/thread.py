@@ -1,7 +1,7 @@
-"""Runs plain tools, each in a thread of its own, never in a shared one (T7).
+"""Runs plain tools, each in a thread of its own (T7).
 
-A thread cannot be ended from outside. One that outlives its call is *abandoned*: counted, capped, and a daemon, so
-that it delays neither the next call nor the exit of the process.
+A thread cannot be ended from outside. One that outlives its call is *abandoned*: counted, capped, and a daemon. So it
+delays neither the next call nor the exit of the process.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ class ThreadInvoker:
 
     @property
     def abandoned(self) -> int:
-        """How many threads go on although nobody waits for them any more."""
+        """How many threads outlive their calls."""
         return self._abandoned
 
     async def invoke(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Any:
-        """Run the body in a thread and return what it returns.
+        """Run the body in a thread and return its value.
 
-        When the surrounding task is cancelled, the thread goes on: the task then ends with the thread, or at once when
-        it is cancelled again (the loop is closing, and does not wait for threads).
+        A cancel of the surrounding task does not end the thread. The task then ends with the thread, or at once at a
+        second cancel: the loop is closing and does not wait for threads.
 
         Raises:
             TooManyAbandonedThreads: the cap is reached; nothing was started.
@@ -70,7 +70,7 @@ class ThreadInvoker:
 
     def _take_back(self, settled: asyncio.Future[Any]) -> None:
         self._abandoned -= 1
-        settled.exception()  # looked at, in case nobody waits for it any more
+        settled.exception()  # retrieved, in case the caller is gone
 
     def _start(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
@@ -104,7 +104,7 @@ class ThreadInvoker:
             error = raised
         returned()
         self._leave()
-        with suppress(RuntimeError):  # the loop is gone: nobody waits
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(_settle, settled, result, error)
 
     def _leave(self) -> None:

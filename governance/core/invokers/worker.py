@@ -79,7 +79,7 @@ class Worker:
             keywords[parameter] = make_context(
                 call["call"], call["context"], token=self._token, reports=reports
             )
-        # Each call starts from the plain state, whatever the one before it did to its signals.
+        # Each call starts from the default signal handlers, whatever the one before did.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         signal.signal(signal.SIGTERM, self._on_terminate if parameter else signal.SIG_DFL)
         try:
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def _restore_environment(pythonpath: str | None) -> None:
-    """Give our children the server's search path; ours was widened so that this module could be found."""
+    """Restore the server's search path for our children; ours was widened to find this module."""
     os.environ.pop("PYTHONPATH", None)
     if pythonpath is not None:
         os.environ["PYTHONPATH"] = pythonpath

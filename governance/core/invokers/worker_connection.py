@@ -141,7 +141,7 @@ class WorkerConnection:
             return frame
 
     def end(self) -> "asyncio.Task[GroupEnding]":
-        """Begin to end the worker's group; the same task for every caller."""
+        """Start to end the worker's group; every caller gets the same task."""
         if self._ending is None:
             self._ending = asyncio.create_task(self._end(), name=f"end worker {self.pid}")
         return self._ending

@@ -37,7 +37,7 @@ class WorkerToken(CancellationToken):
 
     @property
     def cancellation(self) -> Cancellation | None:
-        """The request; why it was made is known to the server only."""
+        """The request; only the server knows its reason."""
         self.is_watched = True
         return super().cancellation
 
@@ -66,7 +66,7 @@ class WorkerToken(CancellationToken):
 def make_context(
     call_id: str, facts: Mapping[str, Any], *, token: WorkerToken, reports: "Reports"
 ) -> ToolContext:
-    """Return the context of a call; `facts` are what the invoker sent of the server's one."""
+    """Return the context of a call; `facts` are what the invoker sent."""
     workspace = facts.get("workspace")
     return ToolContext(
         call_id=call_id,
@@ -110,7 +110,7 @@ class Reports:
                 self._start_timer()
 
     def close(self) -> None:
-        """Send what is held back; what a thread left behind reports later is dropped."""
+        """Send pending reports; later ones, from threads left behind, are dropped."""
         with self._lock:
             self._is_closed = True
             self._flush()

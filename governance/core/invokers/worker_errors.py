@@ -29,7 +29,7 @@ class RemoteToolError(GovernanceError):
 
 
 class CallRefused(GovernanceError):
-    """The call could not be made, or its result not be sent back; `code` says why, `detail` is for the log."""
+    """The call could not be made, or its result not be sent; `code` says why, `detail` is for the log."""
 
     SENTENCES: Mapping[str, str] = {}
 
@@ -67,7 +67,7 @@ class ResultRefused(CallRefused):
 
 
 class WorkerDied(OutcomeUnknown):
-    """The worker ended, or spoke nonsense, before the call had a result. What the tool did is not known (C13).
+    """The worker ended, or broke the protocol, before a result. What the tool did is not known (C13).
 
     `description` says how it ended; `detail` is for the log.
     """
@@ -80,7 +80,7 @@ class WorkerDied(OutcomeUnknown):
 
 
 class WorkerPoolBroken(CallNotStarted):
-    """Too many workers died within a minute; `retry_after` seconds until calls are taken again."""
+    """Too many workers died within a minute; calls are refused for `retry_after` seconds."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class WorkerPoolClosed(CallNotStarted):
 
 
 def value_of(answer: Mapping[str, Any]) -> Any:
-    """Return the result, or raise what the answer says; an answer is as trustworthy as the tool.
+    """Return the result, or raise what the answer says. An answer is as trustworthy as the tool.
 
     Raises:
         ToolFailed: the tool raised it, with a sentence for the model.

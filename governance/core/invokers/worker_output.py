@@ -24,7 +24,7 @@ class BoundedOutput(io.RawIOBase):
         return 1
 
     def write(self, content: "bytes | memoryview") -> int:  # type: ignore[override]  # io asks for Buffer, 3.12
-        """Pass on what still fits; say so once when it does not."""
+        """Write what fits the limit; report once when it does not."""
         if self._left > 0:
             os.write(self._target, bytes(content[: self._left]))
             self._left -= len(content)
@@ -38,7 +38,7 @@ class BoundedOutput(io.RawIOBase):
 
 
 def redirect_output() -> BoundedOutput:
-    """Take over stdout and stderr of this process; what writes to the descriptors themselves is dropped."""
+    """Redirect stdout and stderr of this process; direct writes to the descriptors are dropped."""
     output = BoundedOutput(os.dup(2))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)

@@ -12,9 +12,9 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerPool:
-    """Workers for calls that are counted elsewhere: whoever takes one holds one of `max_workers` slots.
+    """Workers for calls that are counted elsewhere: a caller of `acquire` holds one of `max_workers` slots.
 
-    `spare` workers more are kept warm, so that a call need not wait for a start after another one was ended.
+    `spare` more workers stay warm, so that a call need not wait for a start after another was ended.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class WorkerPool:
         return worker
 
     def release(self, worker: WorkerConnection) -> None:
-        """Make the worker idle again; end it if it is in the middle of a call, dead, or has done enough."""
+        """Make the worker idle again; end it if it is in a call, dead, or spent."""
         if worker not in self._busy:
             return
         if self._is_closed or worker.is_in_call or worker.is_spent or not worker.is_alive:
@@ -112,7 +112,7 @@ class WorkerPool:
             await asyncio.wait(self._starting)
 
     async def aclose(self) -> None:
-        """End every worker and what it started; return when all are gone."""
+        """End every worker and its children. Return when all are gone."""
         self._is_closed = True
         for task in self._starting:
             task.cancel()
@@ -140,7 +140,7 @@ class WorkerPool:
         return None
 
     async def _await_start(self) -> None:
-        """Wait until some worker is up; each taker has one on its way."""
+        """Wait until a worker is up; each waiting caller has one starting."""
         while len(self._starting) < self._waiting:
             self._start()
         done, _ = await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED)
