@@ -10,7 +10,7 @@ from ninja import NinjaAPI, Swagger
 from ninja.params import QueryEx
 
 from governance import CancelSource
-from turns import selectors, services
+from turns import selectors, services, wire
 from turns.exceptions import ToolCallNotFound, TurnNotFound, TurnsError
 from turns.services import OpOutcome
 from webchat import __version__, api_errors, api_schemas
@@ -43,7 +43,7 @@ async def active_turns(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"turns": await selectors.active_turns(user=user_of(request))})
 
 
-@api.get("/turns/{turn_id}", response={200: api_schemas.TurnAnswer, **ERRORS}, tags=["turns"])
+@api.get("/turns/{turn_id}", response={200: wire.TurnWithCalls, **ERRORS}, tags=["turns"])
 async def turn(request: HttpRequest, turn_id: str) -> JsonResponse:
     """Return one turn with its calls."""
     return JsonResponse(await selectors.get_turn(turn_id=turn_uuid(turn_id), user=user_of(request)))
@@ -234,7 +234,7 @@ async def resume_conversation(request: HttpRequest, conversation_id: str) -> Jso
 
 @api.get(
     "/conversations/{conversation_id}/messages",
-    response={200: api_schemas.MessagesAnswer, **ERRORS},
+    response={200: wire.Snapshot, **ERRORS},
     tags=["conversations"],
 )
 async def messages(
@@ -249,7 +249,7 @@ async def messages(
 
 @api.get(
     "/conversations/{conversation_id}/history",
-    response={200: api_schemas.HistoryAnswer, **ERRORS},
+    response={200: wire.History, **ERRORS},
     tags=["conversations"],
 )
 async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from ninja import Schema
 from pydantic import ConfigDict, Field, model_validator
 
+from turns import wire
 from webchat.protocol.client_frames import (
     ClientKey,
     Decision,
@@ -114,47 +115,10 @@ class DecidedAnswer(ErrorAnswer):
     status: str
 
 
-class CurrentTool(Schema):
-    """A call that runs now, or waits."""
-
-    tool_id: str
-    tool_name: str
-    status: str
-    elapsed_ms: int
-    timeout_ms: int | None
-    timeout_source: str
-    idle_timeout_ms: int | None
-    waits_for: dict[str, str] | None
-
-
-class ActiveTurn(Schema):
-    """A turn that is not over."""
-
-    turn_id: str
-    conversation_id: str
-    agent: str
-    started_at: str | None
-    elapsed_ms: int
-    status: str
-    tool_call_count: int
-    current_tools: list[CurrentTool]
-    parent_turn_id: str | None
-    owner: str | None
-
-
 class ActiveTurnsAnswer(Schema):
     """Your turns that are not over; everybody's for staff who may see all."""
 
-    turns: list[ActiveTurn]
-
-
-class TurnAnswer(Schema):
-    """One turn with its calls."""
-
-    turn_id: str
-    conversation_id: str
-    status: str
-    calls: list[dict[str, Any]]
+    turns: list[wire.ActiveTurn]
 
 
 class EventsAnswer(Schema):
@@ -187,7 +151,7 @@ class ConversationAnswer(Schema):
     agent: str
     updated_at: str
     is_active: bool
-    standing: Literal["asking", "parked", "working", "interrupted"] | None
+    standing: wire.Standing | None
     asked: int
 
 
@@ -211,20 +175,3 @@ class ResumeAnswer(Schema):
     ok: Literal[True]
     conversation_id: str
     resumed: bool
-
-
-class MessagesAnswer(Schema):
-    """Earlier messages with their calls, shaped like a `snapshot` frame."""
-
-    seq: int
-    messages: list[dict[str, Any]]
-    calls: list[dict[str, Any]]
-    turns: list[dict[str, Any]]
-    has_earlier: bool
-
-
-class HistoryAnswer(Schema):
-    """What the model reads: every tool_use has exactly one tool_result (H1)."""
-
-    messages: list[dict[str, Any]]
-    repairs: list[dict[str, Any]]

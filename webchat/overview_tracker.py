@@ -20,7 +20,7 @@ class OverviewTracker:
     def changes(self, overview: Overview) -> server_frames.Overview | None:
         """Return the frame to send, or None if nothing has changed. The frame counts as sent."""
         marks = overview.marks.get(self._user_id, {})
-        conversations = [
+        conversations: list[server_frames.BusyConversation] = [
             {
                 "conversation_id": str(pk),
                 "standing": mark.standing.value,
@@ -31,7 +31,9 @@ class OverviewTracker:
         ]
         questions = overview.questions.get(self._conversation_id, [])
         row = overview.latest.get(self._user_id)
-        latest = {"conversation_id": str(row.pk), "title": row.title} if row else None
+        latest: server_frames.LatestConversation | None = (
+            {"conversation_id": str(row.pk), "title": row.title} if row else None
+        )
         stable = [
             {name: value for name, value in question.items() if name not in _COUNTED_DOWN}
             for question in questions

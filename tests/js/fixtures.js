@@ -5,8 +5,11 @@ import { INITIAL_STATE, reduce } from "../../static/webchat/js/state/reducer.js"
 /** @typedef {import("../../static/webchat/js/state/types.js").State} State */
 /** @typedef {import("../../static/webchat/js/state/types.js").Frame} Frame */
 /** @typedef {import("../../static/webchat/js/state/types.js").LocalEvent} LocalEvent */
-/** @template Each @typedef {Each extends {type: infer Type} ? {type: Type} & Partial<Each> : never} SketchOf */
-/** @typedef {SketchOf<Frame>} Sketch What a test says of a frame: its type, and the fields that matter to the test. */
+/** @template Value @typedef {Value extends string ? string : Value extends ReadonlyArray<infer Item> ? ReadonlyArray<Partly<Item>>
+ *   : Value extends object ? {[Name in keyof Value]?: Partly<Value[Name]>} : Value} Partly Some of the fields of an object in a frame. */
+/** @template Value @typedef {[Value] extends [string|number|boolean|null|undefined] ? Value : Partly<Value>} FieldOf */
+/** @template Each @typedef {Each extends {type: infer Type} ? {type: Type} & {[Name in keyof Each]?: FieldOf<Each[Name]>} : never} SketchOf */
+/** @typedef {SketchOf<Frame|LocalEvent>} Sketch What a test says of a frame: its type, and the fields that matter to the test. */
 
 export const TURN = "turn-1";
 export const CLOCK = Object.freeze({ now: 1_000, wall: Date.parse("2030-01-01T00:00:00Z") });
@@ -23,11 +26,11 @@ export const EMPTY_SNAPSHOT = {
   parked: null,
 };
 
-/** @param {State} state @param {ReadonlyArray<Sketch|LocalEvent>} events @param {import("../../static/webchat/js/state/types.js").Clock} [clock] */
+/** @param {State} state @param {ReadonlyArray<Sketch>} events @param {import("../../static/webchat/js/state/types.js").Clock} [clock] */
 export const play = (state, events, clock = CLOCK) =>
   events.reduce((known, event) => reduce(known, /** @type {Frame|LocalEvent} */ (event), clock), state);
 
-/** @param {...(Sketch|LocalEvent)} events */
+/** @param {...(Sketch)} events */
 export const opened = (...events) => play(INITIAL_STATE, [{ type: "welcome", user: "ada" }, EMPTY_SNAPSHOT, ...events]);
 
 /** Numbered events of one turn, from `first` on. @param {ReadonlyArray<Sketch>} events @param {number} [first] @param {string} [turnId] @returns {Array<Sketch>} */
@@ -37,7 +40,7 @@ export const numbered = (events, first = 1, turnId = TURN) =>
 /** @type {SketchOf<import("../../static/webchat/js/net/wire.js").TurnStartEvent>} */
 export const START = { type: "turn_start", user_message: "wait 20", turn_timeout_ms: 600_000 };
 
-/** @param {...string} ids @returns {Sketch} */
+/** @param {...string} ids @returns {SketchOf<import("../../static/webchat/js/net/wire.js").MessageEvent>} */
 export const asks = (...ids) => ({
   type: "message",
   role: "assistant",
@@ -48,7 +51,7 @@ export const asks = (...ids) => ({
   html: "<p>On it.</p>",
 });
 
-/** @param {string} id @returns {Sketch} */
+/** @param {string} id @returns {SketchOf<import("../../static/webchat/js/net/wire.js").ToolStartEvent>} */
 export const starts = (id) => ({
   type: "tool_start",
   tool_id: id,
@@ -60,7 +63,7 @@ export const starts = (id) => ({
   interruptible: true,
 });
 
-/** @param {string} id @param {import("../../static/webchat/js/net/wire.js").CallStatus} [status] @returns {Sketch} */
+/** @param {string} id @param {import("../../static/webchat/js/net/wire.js").CallStatus} [status] @returns {SketchOf<import("../../static/webchat/js/net/wire.js").ToolResultEvent>} */
 export const results = (id, status = "succeeded") => ({
   type: "tool_result",
   tool_id: id,
@@ -72,5 +75,5 @@ export const results = (id, status = "succeeded") => ({
   ended_by: status === "cancelled" ? { reason: "user", source: "button", by: "ada" } : null,
 });
 
-/** @param {import("../../static/webchat/js/net/wire.js").TurnEndEvent["status"]} [status] @returns {Sketch} */
+/** @param {import("../../static/webchat/js/net/wire.js").TurnEndEvent["status"]} [status] @returns {SketchOf<import("../../static/webchat/js/net/wire.js").TurnEndEvent>} */
 export const ends = (status = "completed") => ({ type: "turn_end", status, duration_ms: 20_000, usage: {} });

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from governance.db import run_in_db_thread
 from tests.support import eventually
+from turns import wire
 from turns.models import Agent, Conversation, Turn
 from turns.running import runtime
 from turns.services import ConversationSummary
@@ -185,7 +186,7 @@ async def test_a_turn_can_be_watched_and_cancelled(browser: AsyncClient, running
     turn = f"/api/turns/{running['turn_id']}"
     assert running["current_tools"][0]["tool_name"]
     _, shown = await get(browser, turn)
-    fits(api_schemas.TurnAnswer, shown)
+    fits(wire.TurnWithCalls, shown)
     assert [call["status"] for call in shown["calls"]] == ["running"]
     first = await post(browser, f"{turn}/abort", {"op_id": "a"})
     assert first[0] == 200
@@ -298,13 +299,13 @@ async def test_messages_and_history_can_be_read(
     turn_id = (await say("wait 0.01"))["turn_id"]
     await eventually(lambda: _event(browser, turn_id, "turn_end"))
     _, shown = await get(browser, f"/api/conversations/{conversation.id}/messages")
-    fits(api_schemas.MessagesAnswer, shown)
+    fits(wire.Snapshot, shown)
     assert shown["messages"][0]["html"] == "<p>wait 0.01</p>"
     first = shown["messages"][0]["position"]
     _, earlier = await get(browser, f"/api/conversations/{conversation.id}/messages?before={first}")
     assert earlier["messages"] == []
     _, history = await get(browser, f"/api/conversations/{conversation.id}/history")
-    fits(api_schemas.HistoryAnswer, history)
+    fits(wire.History, history)
     blocks = [block for message in history["messages"] for block in message["content"]]
     used = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert used

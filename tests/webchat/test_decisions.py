@@ -155,4 +155,4 @@ async def test_a_waiting_call_is_among_the_active_ones(
 ):
     answer = await browser.get("/api/turns/active")
     body = TypeAdapter(api_schemas.ActiveTurnsAnswer).validate_python(answer.json())
-    assert [tool.status for tool in body.turns[0].current_tools] == ["awaiting_approval"]
+    assert [tool["status"] for tool in body.turns[0]["current_tools"]] == ["awaiting_approval"]

@@ -17,7 +17,7 @@ from webchat.protocol.client_frames import (
     SetDeadline,
     parse,
 )
-from webchat.protocol.json_schema import type_of
+from webchat.protocol.json_schema import objects_of, type_of
 from webchat.protocol.server_frames import ANSWERS, event_frames
 from webchat.validation_messages import validation_message
 
@@ -122,7 +122,8 @@ def test_the_docs_have_todays_schemas():
     page = DOCS.read_text("utf-8")
     assert schema_docs.refresh(page) == page, "run: python -m webchat.protocol"
     documented = set(re.findall(r"^#### `(\w+)`$", page, flags=re.MULTILINE))
-    assert documented == {type_of(frame) for frame in (*CLIENT_FRAMES, *ANSWERS, *event_frames())}
+    frames = (*CLIENT_FRAMES, *ANSWERS, *event_frames())
+    assert documented == {type_of(frame) for frame in frames} | set(objects_of(frames))
 
 
 def test_the_page_has_todays_constants_and_types():
@@ -133,7 +134,10 @@ def test_the_page_has_todays_constants_and_types():
 
 
 def test_the_schemas_refer_to_nothing_that_is_not_there():
-    assert "$ref" not in DOCS.read_text("utf-8")
+    page = DOCS.read_text("utf-8")
+    referred = set(re.findall(r'"\$ref": "#/\$defs/(\w+)"', page))
+    assert referred
+    assert referred <= set(re.findall(r"^#### `(\w+)`$", page, flags=re.MULTILINE))
 
 
 def test_the_schemas_are_json_and_name_every_required_field():

@@ -1,15 +1,14 @@
 """What a turn writes of the questions that people are asked about its calls, and how clients see them (sync ORM)."""
 
 from datetime import datetime
-from typing import Any
 
 from governance import ApprovalRule, Decision, LiveCall, Question, Verdict, approval_store, registry
 from governance.approval_store import ApprovalRow
 from governance.sanitize import sanitize_json
 from turns.calls import known_hosts
+from turns.core import wire
 from turns.core.events import ToolApproval, ToolDecision, TurnEvent
 from turns.core.turns import TurnStatus
-from turns.core.wire import QuestionTerms
 from turns.models import Turn
 
 Events = list[TurnEvent]
@@ -78,7 +77,7 @@ def decision_event(row: ApprovalRow) -> ToolDecision:
     )
 
 
-def describe(row: ApprovalRow, *, at: datetime) -> dict[str, Any]:
+def describe(row: ApprovalRow, *, at: datetime) -> wire.Question:
     """Return a question as the snapshot and the API show it with its call."""
     return {
         **_terms(row, at=at),
@@ -100,7 +99,7 @@ def _question_event(row: ApprovalRow, call: LiveCall) -> ToolApproval:
     )
 
 
-def _terms(row: ApprovalRow, *, at: datetime) -> QuestionTerms:
+def _terms(row: ApprovalRow, *, at: datetime) -> wire.QuestionTerms:
     return {
         "rule": row.rule,
         "requested_at": row.requested_at.isoformat(),

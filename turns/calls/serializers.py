@@ -11,7 +11,7 @@ from governance.approval_store import ApprovalRow
 from governance.selectors import CallRow
 from turns.calls import approvals
 from turns.core.events import ToolQueued, ToolResult, ToolStart, ToolTimeout, TurnEvent
-from turns.core.wire import CallEnd, EndedBy
+from turns.core.wire import Call, CallEnd, CurrentTool, EndedBy, SubAgentTurn
 from turns.models import Turn
 
 RESULT_LENGTH = 2_000
@@ -45,18 +45,20 @@ class DescribedCalls:
         groups = [str(turn_id) for turn_id in turn_ids]
         questions = approval_store.latest_by_call(groups)
         sub_agents = _sub_agents(groups)
-        self._by_group: dict[str, list[dict[str, Any]]] = {}
+        self._by_group: dict[str, list[Call]] = {}
         for row in selectors.calls_of_groups(groups):
-            described = describe(row, at=at, question=questions.get((row.group, row.call_id)))
-            described["sub_agent"] = sub_agents.get((row.group, row.call_id))
+            key = (row.group, row.call_id)
+            described = describe(
+                row, at=at, question=questions.get(key), sub_agent=sub_agents.get(key)
+            )
             self._by_group.setdefault(row.group, []).append(described)
 
-    def of(self, turn_id: UUID) -> list[dict[str, Any]]:
+    def of(self, turn_id: UUID) -> list[Call]:
         """Return the calls of one turn, in the order of their steps."""
         return self._by_group.get(str(turn_id), [])
 
 
-def _sub_agents(groups: Iterable[str]) -> dict[tuple[str, str], dict[str, Any]]:
+def _sub_agents(groups: Iterable[str]) -> dict[tuple[str, str], SubAgentTurn]:
     """What calls have set to work, by their turn and id."""
     return {
         (str(turn.parent_id), turn.parent_tool_id): describe_sub_agent(turn)
@@ -64,7 +66,7 @@ def _sub_agents(groups: Iterable[str]) -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
-def describe_sub_agent(turn: Turn) -> dict[str, Any]:
+def describe_sub_agent(turn: Turn) -> SubAgentTurn:
     """Return the turn of a sub-agent as those who set it to work see it."""
     return {
         "turn_id": str(turn.pk),
@@ -75,10 +77,15 @@ def describe_sub_agent(turn: Turn) -> dict[str, Any]:
     }
 
 
-def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None) -> dict[str, Any]:
+def describe(
+    row: CallRow,
+    *,
+    at: datetime,
+    question: ApprovalRow | None = None,
+    sub_agent: SubAgentTurn | None = None,
+) -> Call:
     """Return a call as snapshots and the API show it, with the question that people were asked about it."""
-    is_terminal = CallStatus(row.status).is_terminal
-    described: dict[str, Any] = {
+    call: Call = {
         "tool_id": row.call_id,
         "turn_id": row.group,
         "tool_name": row.tool_name,
@@ -97,11 +104,26 @@ def describe(row: CallRow, *, at: datetime, question: ApprovalRow | None = None)
         "asked_timeout_ms": row.asked_timeout_ms,
         "waits_for": (row.waits_for or None) if row.status == CallStatus.PENDING else None,
         "approval": approvals.describe(question, at=at) if question else None,
-        **{name: row.progress.get(name) for name in ("message", "progress", "total")},
+        "message": row.progress.get("message"),
+        "progress": row.progress.get("progress"),
+        "total": row.progress.get("total"),
+        "sub_agent": sub_agent,
     }
-    if is_terminal:
-        described |= result_fields(row)
-    return described
+    return {**call, **result_fields(row)} if CallStatus(row.status).is_terminal else call
+
+
+def current(call: Call) -> CurrentTool:
+    """Return what a list of turns shows of a call that runs or waits."""
+    return {
+        "tool_id": call["tool_id"],
+        "tool_name": call["tool_name"],
+        "status": call["status"],
+        "elapsed_ms": call["elapsed_ms"],
+        "timeout_ms": call["timeout_ms"],
+        "timeout_source": call["timeout_source"],
+        "idle_timeout_ms": call["idle_timeout_ms"],
+        "waits_for": call["waits_for"],
+    }
 
 
 def result_fields(row: CallRow) -> CallEnd:

@@ -15,6 +15,7 @@ from turns.core.wire import (
     EndedBy,
     Late,
     Limit,
+    LimitReached,
     Milliseconds,
     OneOf,
     RepairedCall,
@@ -205,7 +206,7 @@ class ToolResult(TurnEvent):
     is_error: bool
     error_type: str | None
     status: str
-    limit_reached: Annotated[str, OneOf("total", "idle", "turn", "approval")] | None
+    limit_reached: LimitReached | None
     duration_ms: Limit
     ended_by: EndedBy | None
     disposition: str

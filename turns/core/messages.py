@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from turns.core.wire import TextContent, ToolResultContent, ToolUseContent
+
 Role = Literal["user", "assistant"]
 # Where a line has room for one argument of a call, it is the first of these that the call has.
 MAIN_ARGUMENTS = ("command", "url", "path", "query", "task", "message", "seconds")
@@ -21,7 +23,7 @@ class TextBlock:
         """Whether it says nothing; providers refuse a message of such blocks alone."""
         return not self.text.strip()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> TextContent:
         """Return the wire's form."""
         return {"type": "text", "text": self.text}
 
@@ -45,9 +47,14 @@ class ToolUseBlock:
         """Whether it may stand in a history: whole, with an id and a name."""
         return bool(self.is_complete and self.id and self.name)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ToolUseContent:
         """Return the wire's form; `is_complete` is added only where it is False."""
-        form = {"type": "tool_use", "id": self.id, "name": self.name, "input": dict(self.input)}
+        form: ToolUseContent = {
+            "type": "tool_use",
+            "id": self.id,
+            "name": self.name,
+            "input": dict(self.input),
+        }
         return form if self.is_complete else {**form, "is_complete": False}
 
     @classmethod
@@ -73,9 +80,9 @@ class ToolResultBlock:
     is_error: bool = False
     is_synthetic: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ToolResultContent:
         """Return the wire's form; `is_synthetic` is added only where it is True."""
-        form = {
+        form: ToolResultContent = {
             "type": "tool_result",
             "tool_use_id": self.tool_use_id,
             "content": self.content,

@@ -21,10 +21,10 @@ from governance.approval_store import ApprovalRow
 from governance.db import run_in_query_thread
 from turns.calls import approvals
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.core.wire import SubAgentQuestion
 from turns.models import Conversation, Turn
 
 MOST_INTERRUPTED = 200  # of all owners together, the latest; a list shows as many of one
-Json = dict[str, Any]
 
 
 class ConversationStatus(StrEnum):
@@ -54,7 +54,7 @@ class Overview:
 
     marks: dict[Any, dict[UUID, StatusMark]] = field(default_factory=lambda: defaultdict(dict))
     latest: dict[Any, Conversation] = field(default_factory=dict)
-    questions: dict[UUID, list[Json]] = field(default_factory=lambda: defaultdict(list))
+    questions: dict[UUID, list[SubAgentQuestion]] = field(default_factory=lambda: defaultdict(list))
 
     def add(
         self, conversation: Conversation, standing: ConversationStatus, *asked_in: UUID
@@ -158,7 +158,9 @@ def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Conver
             yield row, ConversationStatus.INTERRUPTED
 
 
-def _described(question: ApprovalRow, *, asker: Turn, below: Turn, at: datetime) -> Json:
+def _described(
+    question: ApprovalRow, *, asker: Turn, below: Turn, at: datetime
+) -> SubAgentQuestion:
     """A question as the page shows it whose call has set `below` to work, which has led to whoever asks."""
     return {
         "turn_id": str(asker.pk),

@@ -14,6 +14,7 @@ from governance.db import read_snapshot, run_in_pool_thread, run_in_query_thread
 from turns.agents.lookup import AgentSummary, enabled_agents, find_agent
 from turns.calls import serializers
 from turns.conf import app_settings
+from turns.core import wire
 from turns.core.events import TurnError
 from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
 from turns.events import acknowledgements, log
@@ -25,7 +26,6 @@ from turns.storage.access import User, conversation_for, reload, sees_all, turn_
 
 LIST_LENGTH = 200
 EVENTS_LENGTH = 1_000
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummar
 
 
 @run_in_query_thread
-def active_turns(*, user: User) -> list[Json]:
+def active_turns(*, user: User) -> list[wire.ActiveTurn]:
     """Return the turns that wait or run, with what their tools are doing (V5)."""
     turns = Turn.objects.filter(status__in=ACTIVE_STATUSES).select_related("owner")
     if not sees_all(user):
@@ -95,7 +95,7 @@ def active_turns(*, user: User) -> list[Json]:
 
 
 @run_in_query_thread
-def get_turn(*, turn_id: UUID, user: User) -> Json:
+def get_turn(*, turn_id: UUID, user: User) -> wire.TurnWithCalls:
     """Return one turn with its calls. Raise `TurnNotFound`."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
     at = timezone.now()
@@ -163,7 +163,7 @@ def partial_text(*, turn_id: UUID, user: User) -> str:
 
 
 @run_in_query_thread
-def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> Json:
+def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) -> wire.Snapshot:
     """Return all that a page needs to show a conversation as it is now, or `before` a message's position."""
     conversation_for(user, conversation_id, permission="turns.view_all")
     with read_snapshot():  # nothing is both in the snapshot and an event after it
@@ -171,7 +171,7 @@ def snapshot(*, conversation_id: UUID, user: User, before: int | None = None) ->
 
 
 @run_in_pool_thread
-def history(*, conversation_id: UUID, user: User) -> Json:
+def history(*, conversation_id: UUID, user: User) -> wire.History:
     """Return the history as a model would get it: always valid (H1), with the repairs that were ever made."""
     conversation = conversation_for(user, conversation_id, permission="turns.view_all")
     loaded = histories.load(conversation.pk, found_when="history_read")
@@ -199,7 +199,7 @@ def processes_lack_shared_layer() -> bool:
     return process_registry.lack_shared_layer()
 
 
-def _snapshot(conversation: Conversation, *, before: int | None) -> Json:
+def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapshot:
     limit = app_settings.SNAPSHOT_MESSAGES
     rows = Message.objects.filter(conversation=conversation, is_streaming=False).order_by(
         "-position"
@@ -258,18 +258,8 @@ def _summary(
     )
 
 
-def _active(turn: Turn, described: Iterable[Json], *, at: datetime) -> Json:
+def _active(turn: Turn, described: Iterable[wire.Call], *, at: datetime) -> wire.ActiveTurn:
     running = [call for call in described if not CallStatus(call["status"]).is_terminal]
-    shown = (
-        "tool_id",
-        "tool_name",
-        "status",
-        "elapsed_ms",
-        "timeout_ms",
-        "timeout_source",
-        "idle_timeout_ms",
-        "waits_for",
-    )
     started_at = turn.started_at or turn.queued_at
     ended_at = turn.ended_at or at
     return {
@@ -282,13 +272,13 @@ def _active(turn: Turn, described: Iterable[Json], *, at: datetime) -> Json:
         else 0,
         "status": turn.status,
         "tool_call_count": turn.tool_call_count,
-        "current_tools": [{name: call[name] for name in shown} for call in running],
+        "current_tools": [serializers.current(call) for call in running],
         "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
         "owner": str(turn.owner) if turn.owner else None,
     }
 
 
-def _live(turn: Turn, described: list[Json], *, at: datetime) -> Json:
+def _live(turn: Turn, described: list[wire.Call], *, at: datetime) -> wire.LiveTurn:
     streaming = (
         Message.objects.filter(turn=turn, is_streaming=True).first()
         if turn.status in LIVE_STATUSES
@@ -307,13 +297,13 @@ def _live(turn: Turn, described: list[Json], *, at: datetime) -> Json:
     }
 
 
-def _notice(turn: Turn, *, at: datetime) -> Json | None:
+def _notice(turn: Turn, *, at: datetime) -> wire.Notice | None:
     """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
     events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
     last = events.order_by("-seq").first()
     if last is None or last.type != TurnError.type:
         return None
-    told: Json = dict(last.payload)
+    told: wire.Notice = last.payload.copy()
     if "wait_ms" in told:
         told["wait_ms"] = max(
             0, told["wait_ms"] - round((at - last.at) / timedelta(milliseconds=1))
@@ -321,7 +311,7 @@ def _notice(turn: Turn, *, at: datetime) -> Json | None:
     return told
 
 
-def _ended(turns: Sequence[Turn]) -> list[Json]:
+def _ended(turns: Sequence[Turn]) -> list[wire.EndedTurn]:
     """Return turns as those see them who come when they are over."""
     answers = acknowledgements.of_turns(turn.pk for turn in turns)
     notes = _notes(turn.pk for turn in turns if not turn.error_code)
@@ -335,13 +325,13 @@ def _ended(turns: Sequence[Turn]) -> list[Json]:
     ]
 
 
-def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, Json]:
+def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, wire.Notice]:
     """Return the last thing that people were told in each turn, apart from requests that were repeated."""
     told = Event.objects.filter(turn__in=list(turn_ids), type=TurnError.type).order_by("seq")
     return {event.turn_id: event.payload for event in told if "wait_ms" not in event.payload}
 
 
-def _facts(turn: Turn) -> Json:
+def _facts(turn: Turn) -> wire.TurnFacts:
     return {
         "turn_id": str(turn.pk),
         "number": turn.number,
@@ -359,7 +349,7 @@ def _facts(turn: Turn) -> Json:
     }
 
 
-def _message(row: Message) -> Json:
+def _message(row: Message) -> wire.StoredMessage:
     return {
         "id": row.pk,
         "turn_id": str(row.turn_id),
@@ -372,5 +362,5 @@ def _message(row: Message) -> Json:
     }
 
 
-def _text(content: list[Json]) -> str:
+def _text(content: list[dict[str, Any]]) -> str:
     return "".join(block.get("text", "") for block in content if block.get("type") == "text")

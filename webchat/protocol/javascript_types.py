@@ -12,7 +12,7 @@ from governance import CallStatus, CancelReason
 from turns import EVENTS, MAIN_ARGUMENTS, TurnStatus
 from webchat.protocol.client_frames import CLIENT_FRAMES
 from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
-from webchat.protocol.json_schema import schema_of, text_of
+from webchat.protocol.json_schema import name_in, objects_of, schema_of, text_of
 from webchat.protocol.server_frames import ANSWERS, event_frames
 
 SCRIPT = Path("static/webchat/js/net/wire.js")
@@ -45,6 +45,7 @@ def render() -> str:
             _list(
                 "EVENTS_AFTER_END", (name for name, event in EVENTS.items() if event.follows_end)
             ),
+            *_objects((*ANSWERS, *event_frames())),
             *_frames("ClientFrame", "Frame", CLIENT_FRAMES),
             *_frames("AnswerFrame", "Frame", ANSWERS),
             *_frames("EventFrame", "Event", event_frames()),
@@ -80,6 +81,12 @@ def _list(name: str, values: Iterable[str]) -> str:
     return f"/** @type {{ReadonlyArray<string>}} */\n{line}\n"
 
 
+def _objects(frames: Iterable[type]) -> Iterator[str]:
+    for name, schema in objects_of(frames).items():
+        text = " ".join(schema.get("description", "").split())
+        yield f"/**\n * {text}\n *\n * @typedef {{{_type(schema)}}} {name}\n */\n"
+
+
 def _frames(name: str, ending: str, frames: tuple[type, ...]) -> Iterator[str]:
     names = [f"{frame.__name__.removesuffix(ending)}{ending}" for frame in frames]
     for type_name, frame in zip(names, frames, strict=True):
@@ -93,6 +100,8 @@ def _quoted(values: Iterable[Any]) -> list[str]:
 
 def _type(schema: dict[str, Any]) -> str:
     """Return the type of what a JSON Schema describes; `unknown` where it says nothing."""
+    if "$ref" in schema:
+        return name_in(schema)
     if "const" in schema:
         return json.dumps(schema["const"])
     if "enum" in schema:

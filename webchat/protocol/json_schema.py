@@ -1,18 +1,33 @@
-"""The JSON Schema of a frame, as the documentation shows it and the types of the page have it."""
+"""The JSON Schema of frames and of the objects in them, as the documentation shows it and the types of the page have it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import TypeAdapter
 
+Schema = dict[str, Any]
 _IMPLIED = {"title", "additionalProperties"}
 
 
-def schema_of(frame: type) -> dict[str, Any]:
+def schema_of(frame: type) -> Schema:
     """Return the JSON Schema of one frame, without what its name and text say already."""
     schema = TypeAdapter(frame).json_schema()
-    properties = _fields(schema["properties"], schema.get("$defs", {}))
     required = ["type", *(name for name in schema.get("required", []) if name != "type")]
-    return {"type": "object", "properties": properties, "required": required}
+    return {"type": "object", "properties": _fields(schema["properties"]), "required": required}
+
+
+def objects_of(frames: Iterable[type]) -> dict[str, Schema]:
+    """Return the JSON Schemas of the objects that frames refer to, by name."""
+    shared: Schema = {}
+    for frame in frames:
+        shared |= TypeAdapter(frame).json_schema().get("$defs", {})
+    return {name: _plain(schema) for name, schema in sorted(shared.items())}
+
+
+def name_in(reference: Schema) -> str:
+    """Return the name of the object that a schema refers to."""
+    name: str = reference["$ref"].rpartition("/")[2]
+    return name
 
 
 def type_of(frame: type) -> str:
@@ -26,20 +41,18 @@ def text_of(frame: type) -> str:
     return " ".join((frame.__doc__ or "").split())
 
 
-def _plain(schema: Any, shared: dict[str, Any]) -> Any:
-    """Put what is shared where it is used, and leave out what goes without saying."""
+def _plain(schema: Any) -> Any:
+    """Leave out what goes without saying."""
     if isinstance(schema, list):
-        return [_plain(part, shared) for part in schema]
+        return [_plain(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    if "$ref" in schema:
-        return _plain(shared[schema["$ref"].rpartition("/")[2]], shared)
     return {
-        name: _fields(part, shared) if name == "properties" else _plain(part, shared)
+        name: _fields(part) if name == "properties" else _plain(part)
         for name, part in schema.items()
         if name not in _IMPLIED
     }
 
 
-def _fields(properties: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    return {name: _plain(field, shared) for name, field in properties.items()}
+def _fields(properties: Schema) -> Schema:
+    return {name: _plain(field) for name, field in properties.items()}

@@ -4,11 +4,11 @@
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from webchat.protocol.client_frames import CLIENT_FRAMES
-from webchat.protocol.json_schema import schema_of, text_of, type_of
+from webchat.protocol.json_schema import Schema, objects_of, schema_of, text_of, type_of
 from webchat.protocol.server_frames import ANSWERS, event_frames
 
 PAGE = Path("docs/protocol.md")
@@ -18,12 +18,14 @@ END = "<!-- end of schemas -->"
 
 def render() -> str:
     """Return the schemas of all frames as Markdown."""
+    events = event_frames()
     return "\n".join(
         (
             BEGIN,
-            *_section("Client → server", CLIENT_FRAMES),
-            *_section("Server → client", ANSWERS),
-            *_section("Events", event_frames()),
+            *_frames("Client → server", CLIENT_FRAMES),
+            *_frames("Server → client", ANSWERS),
+            *_frames("Events", events),
+            *_objects((*ANSWERS, *events)),
             END,
         )
     )
@@ -36,13 +38,24 @@ def refresh(page: str) -> str:
     return f"{before}{render()}{after}"
 
 
-def _section(title: str, frames: tuple[type, ...]) -> Iterator[str]:
+def _frames(title: str, frames: Iterable[type]) -> Iterator[str]:
     yield f"\n### {title}\n"
     for frame in frames:
-        schema = schema_of(frame)
-        fields = ",\n".join(
-            f'    "{name}": {json.dumps(field)}' for name, field in schema["properties"].items()
-        )
-        yield f"#### `{type_of(frame)}`\n"
-        yield f"{text_of(frame)}\n"
-        yield f'```json\n{{\n  "type": "object",\n  "properties": {{\n{fields}\n  }},\n  "required": {json.dumps(schema["required"])}\n}}\n```\n'
+        yield _entry(type_of(frame), text_of(frame), schema_of(frame))
+
+
+def _objects(frames: Iterable[type]) -> Iterator[str]:
+    yield "\n### Objects in frames\n"
+    for name, schema in objects_of(frames).items():
+        yield _entry(name, " ".join(schema["description"].split()), schema)
+
+
+def _entry(name: str, text: str, schema: Schema) -> str:
+    fields = ",\n".join(
+        f'    "{name}": {json.dumps(field)}' for name, field in schema["properties"].items()
+    )
+    required = json.dumps(schema.get("required", []))
+    return (
+        f"#### `{name}`\n\n{text}\n\n"
+        f'```json\n{{\n  "type": "object",\n  "properties": {{\n{fields}\n  }},\n  "required": {required}\n}}\n```\n'
+    )

@@ -4,8 +4,9 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from typing_extensions import TypedDict
 
-from turns import EVENTS, MessageEvent, TextDelta, TurnEvent
+from turns import EVENTS, TextDelta, TurnEvent, wire
 from webchat.protocol.constants import PROTOCOL_VERSION
 
 Outcome = Literal["accepted", "already_finished", "not_found", "denied", "not_cancellable"]
@@ -26,19 +27,6 @@ class Welcome(Frame):
     server_version: str
     last_seq: Seq
     user: str
-
-
-class Snapshot(Frame):
-    """The whole conversation: after `hello` without `after`, or when the log no longer reaches back to it."""
-
-    type: Literal["snapshot"] = "snapshot"
-    seq: Seq
-    messages: list[dict[str, Any]]
-    calls: list[dict[str, Any]]
-    turns: list[dict[str, Any]]
-    active_turns: list[dict[str, Any]]
-    has_earlier: bool
-    parked: dict[str, Any] | None
 
 
 class MessageResult(Frame):
@@ -66,6 +54,21 @@ class Heartbeat(Frame):
     active: list[str]
 
 
+class BusyConversation(TypedDict):
+    """Another conversation that is not at rest; `asked_in` names the conversation of each of its open questions."""
+
+    conversation_id: str
+    standing: wire.Standing
+    asked_in: list[str]
+
+
+class LatestConversation(TypedDict):
+    """The conversation in which something has happened last."""
+
+    conversation_id: str
+    title: str
+
+
 class Overview(Frame):
     """What goes on elsewhere, whole, whenever it has changed; forget it with a new `welcome`.
 
@@ -77,9 +80,9 @@ class Overview(Frame):
     """
 
     type: Literal["overview"] = "overview"
-    conversations: list[dict[str, Any]]
-    questions: list[dict[str, Any]]
-    latest: dict[str, Any] | None = None
+    conversations: list[BusyConversation]
+    questions: list[wire.SubAgentQuestion]
+    latest: LatestConversation | None = None
 
 
 class Problem(Frame):
@@ -100,8 +103,17 @@ class Event(Frame):
     at: str
 
 
-ANSWERS = (Welcome, Snapshot, MessageResult, OpResult, Heartbeat, Overview, Problem, TextDelta)
-_ADDED: dict[str, dict[str, Any]] = {MessageEvent.type: {"html": (str, ...)}}  # where it is sent
+ANSWERS: tuple[type, ...] = (
+    Welcome,
+    wire.Snapshot,
+    MessageResult,
+    OpResult,
+    Heartbeat,
+    Overview,
+    Problem,
+    TextDelta,
+)
+_ADDED: dict[str, dict[str, Any]] = {"message": {"html": (str, ...)}}  # where it is sent
 
 
 def frame_of(event: type[TurnEvent]) -> type[Event]:

@@ -56,6 +56,126 @@ export const MAIN_ARGUMENTS = Object.freeze(["command", "url", "path", "query", 
 export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowledged", "history_repaired"]);
 
 /**
+ * Another conversation that is not at rest; `asked_in` names the conversation of each of its open questions.
+ *
+ * @typedef {Readonly<{conversation_id: string, standing: "asking"|"parked"|"working"|"interrupted", asked_in: ReadonlyArray<string>}>} BusyConversation
+ */
+
+/**
+ * A call; one that is over has its result, and all that `tool_result` says.
+ *
+ * @typedef {Readonly<{tool_id: string, tool_name: string, status: "pending"|"awaiting_approval"|"running"|"cancelling"|"succeeded"|"failed"|"timed_out"|"cancelled"|"denied"|"expired"|"not_started"|"abandoned"|"repaired", elapsed_ms: number, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, waits_for: WaitsFor|null, turn_id: string, input: unknown, step: number, position: number, cancellable: boolean, interruptible: boolean, concurrency: string, expected_ms: number|null, asked_timeout_ms: number|null, approval: Question|null, message: string|null, progress: number|null, total: number|null, sub_agent: SubAgentTurn|null, result?: string, is_error?: boolean, error_type?: string|null, limit_reached?: "total"|"idle"|"turn"|"approval"|null, duration_ms?: number|null, ended_by?: EndedBy|null, disposition?: string, late?: Late|null}>} Call
+ */
+
+/**
+ * A call that runs now, or waits.
+ *
+ * @typedef {Readonly<{tool_id: string, tool_name: string, status: "pending"|"awaiting_approval"|"running"|"cancelling"|"succeeded"|"failed"|"timed_out"|"cancelled"|"denied"|"expired"|"not_started"|"abandoned"|"repaired", elapsed_ms: number, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, waits_for: WaitsFor|null}>} CurrentTool
+ */
+
+/**
+ * Who or what has ended a call or a turn; `by` is a name, empty for the system.
+ *
+ * @typedef {Readonly<{reason: string, source: string, by: string}>} EndedBy
+ */
+
+/**
+ * A turn that is over; `notice` is the last thing that people were told in it.
+ *
+ * @typedef {Readonly<{turn_id: string, number: number, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", started: boolean, user_message: string, source: string, ended_by: EndedBy|null, ended_by_reason: string, ended_by_source: string, error_code: string|null, error_message: string|null, duration_ms: number|null, usage: Readonly<Record<string, any>>, acknowledgements: ReadonlyArray<SaidAndAnswered>, notice: Notice|null}>} EndedTurn
+ */
+
+/**
+ * How the work of a call ended that had been given up.
+ *
+ * @typedef {Readonly<{kind: string, after_ms: number|null}>} Late
+ */
+
+/**
+ * The conversation in which something has happened last.
+ *
+ * @typedef {Readonly<{conversation_id: string, title: string}>} LatestConversation
+ */
+
+/**
+ * A turn that is not over, with its calls and the text so far of its unfinished message.
+ *
+ * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, started_at: string|null, elapsed_ms: number, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", tool_call_count: number, current_tools: ReadonlyArray<CurrentTool>, parent_turn_id: string|null, owner: string|null, user_message: string, source: string, client_id: string|null, number: number, turn_timeout_ms: number|null, calls: ReadonlyArray<Call>, partial_text: string, notice: Notice|null}>} LiveTurn
+ */
+
+/**
+ * What people were told in a turn: an `error` event without its number.
+ *
+ * @typedef {Readonly<{code: string, message: string, reason?: string, wait_ms?: number}>} Notice
+ */
+
+/**
+ * Since when no turn begins, and why.
+ *
+ * @typedef {Readonly<{at: string, reason: string}>} Parked
+ */
+
+/**
+ * A question about a call, and how it was decided; `decision` null = nobody has decided.
+ *
+ * @typedef {Readonly<{rule: "once_per_conversation"|"always", requested_at: string, expires_at: string|null, expires_in_ms: number|null, can_remember: boolean, host: string, description: string, decision: string|null, decided_at: string|null, by: string, reason: string, remember: boolean}>} Question
+ */
+
+/**
+ * One thing that was put right; `tool_id` is empty where it was a message.
+ *
+ * @typedef {Readonly<{tool_id: string, kind: string, cause: string}>} RepairedCall
+ */
+
+/**
+ * A cancel word and the answer to it.
+ *
+ * @typedef {Readonly<{text: string, said: string, source: "typed"|"voice"}>} SaidAndAnswered
+ */
+
+/**
+ * A finished message at its place; `html` is sanitised, and added where it is sent.
+ *
+ * @typedef {Readonly<{id: number, turn_id: string, position: number, step: number, role: "user"|"assistant", content: ReadonlyArray<TextContent|ToolUseContent>, interrupted: boolean, at: string, html?: string}>} StoredMessage
+ */
+
+/**
+ * What a sub-agent asks that works for this conversation; `parent_tool_id` is the call that has set it to work.
+ *
+ * @typedef {Readonly<{rule: "once_per_conversation"|"always", requested_at: string, expires_at: string|null, expires_in_ms: number|null, can_remember: boolean, host: string, description: string, decision: string|null, decided_at: string|null, by: string, reason: string, remember: boolean, turn_id: string, conversation_id: string, agent: string, parent_turn_id: string, parent_tool_id: string, tool_id: string, tool_name: string, input: unknown}>} SubAgentQuestion
+ */
+
+/**
+ * What the turn of a sub-agent has come to; `html` is sanitised, and added where it is sent to a page.
+ *
+ * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, status: string, text: string, html?: string}>} SubAgentReport
+ */
+
+/**
+ * The turn of a sub-agent that a call has set to work; nobody waits for a detached one.
+ *
+ * @typedef {Readonly<{turn_id: string, conversation_id: string, agent: string, status: "queued"|"running"|"cancelling"|"completed"|"cancelled"|"failed"|"timed_out"|"interrupted", is_detached: boolean}>} SubAgentTurn
+ */
+
+/**
+ * Something said in words; `sub_agent`: the report that the words pass on.
+ *
+ * @typedef {Readonly<{type: "text", text: string, sub_agent?: SubAgentReport}>} TextContent
+ */
+
+/**
+ * A tool call that a model asked for; `is_complete` is false where it was cut off.
+ *
+ * @typedef {Readonly<{type: "tool_use", id: string, name: string, input: unknown, is_complete?: boolean}>} ToolUseContent
+ */
+
+/**
+ * `call`: until the call `tool_id` has ended; `scope`: its conversation runs as many calls as it may; `slot`: so does the server.
+ *
+ * @typedef {Readonly<{kind: "call"|"slot"|"scope", tool_id: string, tool_name: string}>} WaitsFor
+ */
+
+/**
  * The first frame; `after` is the last event that the client has seen.
  *
  * @typedef {Readonly<{type: "hello", protocol: number, after?: number|null}>} HelloFrame
@@ -126,7 +246,7 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
 /**
  * The whole conversation: after `hello` without `after`, or when the log no longer reaches back to it.
  *
- * @typedef {Readonly<{type: "snapshot", seq: number, messages: ReadonlyArray<Readonly<Record<string, any>>>, calls: ReadonlyArray<Readonly<Record<string, any>>>, turns: ReadonlyArray<Readonly<Record<string, any>>>, active_turns: ReadonlyArray<Readonly<Record<string, any>>>, has_earlier: boolean, parked: Readonly<Record<string, any>>|null}>} SnapshotFrame
+ * @typedef {Readonly<{type: "snapshot", seq: number, messages: ReadonlyArray<StoredMessage>, calls: ReadonlyArray<Call>, turns: ReadonlyArray<EndedTurn>, active_turns: ReadonlyArray<LiveTurn>, has_earlier: boolean, parked: Parked|null}>} SnapshotFrame
  */
 
 /**
@@ -150,7 +270,7 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
 /**
  * What goes on elsewhere, whole, whenever it has changed; forget it with a new `welcome`. `conversations`: your other conversations that are not at rest, `standing` as `asking`, `parked`, `working` or `interrupted`; `asked_in` names the conversation of each of their open questions. `questions`: what sub-agents ask that work for this conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question. `latest`: the `conversation_id` and `title` of your conversation in which something has happened last, this one included; one that you do not know, or by another title, tells you to list them again.
  *
- * @typedef {Readonly<{type: "overview", conversations: ReadonlyArray<Readonly<Record<string, any>>>, questions: ReadonlyArray<Readonly<Record<string, any>>>, latest?: Readonly<Record<string, any>>|null}>} OverviewFrame
+ * @typedef {Readonly<{type: "overview", conversations: ReadonlyArray<BusyConversation>, questions: ReadonlyArray<SubAgentQuestion>, latest?: LatestConversation|null}>} OverviewFrame
  */
 
 /**
@@ -176,13 +296,13 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
 /**
  * A turn begins to run; `reports` are those of sub-agents that its agent gets with the message.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_start", user_message: string, client_id: string|null, agent: string, parent_turn_id: string|null, turn_timeout_ms: number|null, source: string, reports: ReadonlyArray<Readonly<{turn_id: string, conversation_id: string, agent: string, status: string, text: string, html?: string}>>}>} TurnStartEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_start", user_message: string, client_id: string|null, agent: string, parent_turn_id: string|null, turn_timeout_ms: number|null, source: string, reports: ReadonlyArray<SubAgentReport>}>} TurnStartEvent
  */
 
 /**
  * A finished message; `html` is sanitised, and added where it is sent. One that is `interrupted` was cut off.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "message", id: number, step: number, interrupted: boolean, role: "user"|"assistant", content: ReadonlyArray<Readonly<{type: "text", text: string, sub_agent?: Readonly<{turn_id: string, conversation_id: string, agent: string, status: string, text: string, html?: string}>}>|Readonly<{type: "tool_use", id: string, name: string, input: unknown, is_complete?: boolean}>>, html: string}>} MessageEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "message", id: number, step: number, interrupted: boolean, role: "user"|"assistant", content: ReadonlyArray<TextContent|ToolUseContent>, html: string}>} MessageEvent
  */
 
 /**
@@ -200,7 +320,7 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
 /**
  * A call has waited for half a second, and for what; again when it waits for something else. Empty names name no call. An exclusive call runs alone in its conversation: it waits for the others, and they wait for it.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_queued", tool_id: string, tool_name: string, waits_for: Readonly<{kind: "call"|"slot"|"scope", tool_id: string, tool_name: string}>, concurrency: string}>} ToolQueuedEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_queued", tool_id: string, tool_name: string, waits_for: WaitsFor, concurrency: string}>} ToolQueuedEvent
  */
 
 /**
@@ -230,7 +350,7 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
 /**
  * A call is over: exactly one for every call that started; `limit_reached` is the limit that has ended it, if one did.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_result", tool_id: string, tool_name: string, step: number, position: number, result: string, is_error: boolean, error_type: string|null, status: string, limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: Readonly<{reason: string, source: string, by: string}>|null, disposition: string, late: Readonly<{kind: string, after_ms: number|null}>|null}>} ToolResultEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_result", tool_id: string, tool_name: string, step: number, position: number, result: string, is_error: boolean, error_type: string|null, status: string, limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: EndedBy|null, disposition: string, late: Late|null}>} ToolResultEvent
  */
 
 /**
@@ -266,7 +386,7 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
 /**
  * The history had calls without a result, or results without a call; it was put right.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "history_repaired", repairs: ReadonlyArray<Readonly<{tool_id: string, kind: string, cause: string}>>}>} HistoryRepairedEvent
+ * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "history_repaired", repairs: ReadonlyArray<RepairedCall>}>} HistoryRepairedEvent
  */
 
 /**
