@@ -28,6 +28,7 @@ from governance.core.notifier import Notifier
 from governance.core.ports import Declared, Host, Invoker, PolicySource
 from governance.core.preflight import Preflight
 from governance.core.registry import ToolRegistry
+from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
 
 NOTIFY_AFTER = (
@@ -81,6 +82,7 @@ class ToolExecutor:
         self._result_limit = result_limit
         self._mask = mask
         self._live: dict[LiveCall, Host] = {}
+        self._scopes: ScopeRegistry[LiveCall] = ScopeRegistry()
         self._abandoned = AbandonedBodies(result_limit=result_limit)
         self._notifier = Notifier(
             self._live,
@@ -116,7 +118,8 @@ class ToolExecutor:
 
         `tool` is run instead of the registered one: a body that is made for this call alone (B8).
         """
-        return LiveCall(call, token=CancellationToken(parent=token), own_tool=tool)
+        token = CancellationToken(parent=token)
+        return LiveCall(call, token=token, own_tool=tool, prepared_at=self._scopes.stamp())
 
     async def run(
         self, call: ToolCall, *, token: CancellationToken | None = None, host: Host | None = None
@@ -135,6 +138,8 @@ class ToolExecutor:
         """
         host = host or Host()
         self._live[live] = host
+        scope = live.call.scope
+        self._scopes.begin(scope, ScopeKind.TOOL_CALL, live, queued_at=live.prepared_at)
         try:
             outcome = await self._govern(live, host)
             live.change_status(outcome.status)
@@ -146,10 +151,19 @@ class ToolExecutor:
             raise
         finally:
             del self._live[live]
+            self._scopes.clear(scope, live)
             live.token.detach()
             if live.body is not None and live.body.outlives:
                 self._abandoned.watch_settlement(live, live.body.task, host.observer)
         return outcome
+
+    def is_active(self, scope: str) -> bool:
+        """Return whether a call of a scope waits or runs."""
+        return self._scopes.has(scope)
+
+    def cancel_scope(self, scope: str, cancellation: Cancellation) -> int:
+        """Cancel the calls of a scope; return how many were reached. What is prepared, but does not run, never will (C7)."""
+        return self._scopes.cancel_all(scope, cancellation)
 
     def apply_policies(self) -> None:
         """Make the limits as they are now hold for the running calls too (T9)."""
@@ -222,8 +236,9 @@ class ToolExecutor:
         """Cancel the earlier calls that this one takes the place of (C9)."""
         if tool.concurrency is not Concurrency.SUPERSEDE:
             return
-        for other in self._live:
-            if other is not live and _is_same(other, live, tool=tool):
+        for other in self._scopes.active(live.call.scope):
+            # By name: a tool may be made for each of its calls.
+            if other is not live and other.tool is not None and other.tool.name == tool.name:
                 other.cancel(Cancellation(reason=CancelReason.SUPERSEDED))
 
     async def _run(
@@ -233,11 +248,7 @@ class ToolExecutor:
             return outcomes.not_started(live)
         live.change_status(CallStatus.RUNNING)
         await host.observer.call_started(live)
-        live.token.on_cancel(
-            lambda request: live.ending.resolve(
-                Ending(kind=EndingKind.CANCEL, cancellation=request)
-            )
-        )
+        live.end_on_cancel()
         if live.ended_by is not None:  # asked after the registration: no request falls in between
             return outcomes.not_started(live)
         body = self._start(live, tool, arguments, host)
@@ -325,12 +336,6 @@ class ToolExecutor:
         if change is not None:
             self._notifier.send(live, host.observer.deadline_moved(live, change))
         return change is not None
-
-
-def _is_same(other: LiveCall, live: LiveCall, *, tool: Tool) -> bool:
-    """Whether both calls are of one tool in one scope; a tool that is made for each call has a name only."""
-    is_same_tool = other.tool is not None and other.tool.name == tool.name
-    return is_same_tool and other.call.scope == live.call.scope
 
 
 def _capacities(invokers: Mapping[Isolation, Invoker]) -> dict[Isolation, int]:

@@ -6,7 +6,7 @@ from governance.core.call_limits import CallLimits
 from governance.core.call_progress import CallProgress
 from governance.core.calls import CallStatus, Progress, ToolCall, check_transition
 from governance.core.cancellation import Cancellation, CancellationToken
-from governance.core.endings import Ending
+from governance.core.endings import Ending, EndingKind
 from governance.core.limiter import Obstacle
 from governance.core.policy import TimeoutSource
 from governance.core.promises import Promise
@@ -16,16 +16,22 @@ from governance.core.tools import Tool
 class LiveCall:
     """One governed call from proposal to outcome. Made by `ToolExecutor.prepare`; lives on one event loop.
 
-    `own_tool` is run instead of the registered one. `queued` is how many seconds the call has waited for a slot,
+    `own_tool` is run instead of the registered one. `prepared_at` is a stamp of the executor's scopes. `queued` is how many seconds the call has waited for a slot,
     `waits_for` what it waits for now. `cancel` may be called from any thread.
     """
 
     def __init__(
-        self, call: ToolCall, *, token: CancellationToken, own_tool: Tool | None = None
+        self,
+        call: ToolCall,
+        *,
+        token: CancellationToken,
+        own_tool: Tool | None = None,
+        prepared_at: int | None = None,
     ) -> None:
         self.call = call
         self.token = token
         self.own_tool = own_tool
+        self.prepared_at = prepared_at
         self.tool: Tool | None = own_tool
         self.status = CallStatus.PENDING
         self.queued = 0.0
@@ -92,6 +98,14 @@ class LiveCall:
         """Ask the call to stop (C3). Return False if it was asked before or has ended."""
         has_ended = self.status.is_terminal or self.ending.done()
         return not has_ended and self.token.cancel(cancellation)
+
+    def end_on_cancel(self) -> None:
+        """Let a request to stop end the wait for the body, from now on."""
+        self.token.on_cancel(
+            lambda request: self.ending.resolve(
+                Ending(kind=EndingKind.CANCEL, cancellation=request)
+            )
+        )
 
     def answer(self, decision: Decision) -> None:
         """Pass a person's decision on to the open question of the call; one that is late or about another is ignored."""

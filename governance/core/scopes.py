@@ -4,18 +4,16 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from governance.core.cancellation import Cancellation
 
 logger = logging.getLogger(__name__)
 
 NANOSECONDS = 1_000_000_000
-# Each cancel adds at most one cut-off and looks at this many old ones: forgetting keeps up.
-_LOOKED_AT_PER_CANCEL = 4
 
 
 class ScopeKind(StrEnum):
@@ -24,41 +22,33 @@ class ScopeKind(StrEnum):
     TEXT_REPLY = "text_reply"
     VOICE = "voice"
     SUB_AGENT = "sub_agent"
+    TOOL_CALL = "tool_call"
 
 
 class Cancellable(Protocol):
-    """What the registry needs of a cancellation token."""
+    """What the registry needs of a piece of work, or of its cancellation token."""
 
     def cancel(self, cancellation: Cancellation, /) -> bool:
         """Make the request; return whether it was the first."""
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ActiveWork:
-    """One piece of work that runs in a scope; a handle, so two pieces are never equal."""
-
-    scope: str
-    kind: ScopeKind
-    started: int
-    token: Cancellable
+W = TypeVar("W", bound=Cancellable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cutoff:
-    """The last cancel of a scope: all that was stamped before it is stale."""
+    """A cancel: what was stamped before it is stale."""
 
     stamp: int
     cancellation: Cancellation
 
 
-class ScopeRegistry:
+class ScopeRegistry(Generic[W]):
     """Active work by scope, and the cut-off that each cancel leaves; usable from any thread.
 
-    Memory: active work is kept until `clear`. A cut-off is forgotten once its scope is idle *and*
-    it is older than `retention` seconds. That is safe because work waits in a queue only behind
-    work that is active in its scope; what is under way into an idle scope is a hand-off, which
-    takes far less than `retention`. No cut-off of another scope stands in for a forgotten one.
+    Work is active from `begin` to `clear`. The cut-off of a scope is forgotten after `retention` seconds: work is on its
+    way into a scope for a far shorter time.
     """
 
     def __init__(
@@ -68,67 +58,74 @@ class ScopeRegistry:
         self._clock = clock
         self._lock = threading.Lock()
         self._last_stamp = 0
-        self._active: dict[str, dict[ActiveWork, None]] = {}
+        self._active: dict[str, dict[W, ScopeKind]] = {}
         self._cutoffs: OrderedDict[str, _Cutoff] = OrderedDict()
+        self._cutoff_of_all: _Cutoff | None = None
 
     def stamp(self) -> int:
         """Return the time in nanoseconds, or one more than the last stamp if that is later."""
         with self._lock:
             return self._next_stamp()
 
-    def begin(
-        self, scope: str, kind: ScopeKind, *, token: Cancellable, queued: int | None = None
-    ) -> ActiveWork:
-        """Register work that starts now.
-
-        With `queued`, the stamp of its queueing, work that a cancel overtook starts cancelled; that
-        closes the gap between a check with `is_stale` and the start.
-        """
+    def begin(self, scope: str, kind: ScopeKind, work: W, *, queued_at: int | None = None) -> None:
+        """Register work that starts now; it starts cancelled if a cancel came after `queued_at`, the stamp of its queueing."""
         with self._lock:
-            work = ActiveWork(scope=scope, kind=kind, started=self._next_stamp(), token=token)
-            self._active.setdefault(scope, {})[work] = None
-            cutoff = self._cutoffs.get(scope)
-        if cutoff is not None and queued is not None and queued < cutoff.stamp:
-            token.cancel(cutoff.cancellation)
-        return work
+            self._active.setdefault(scope, {})[work] = kind
+            cutoff = self._cutoff_since(scope, queued_at)
+        if cutoff is not None:
+            _cancel(scope, {work: kind}, cutoff.cancellation)
 
     def cancel_all(self, scope: str, cancellation: Cancellation) -> int:
-        """Cancel all that is active in `scope` and make stale all that was queued; count those.
+        """Cancel all that is active in `scope` and make stale all that is queued.
 
-        Only work that was not cancelled before counts. It stays active until its owner clears it.
+        Return how many were reached: work that was not cancelled before. It stays active until its owner clears it.
         """
         with self._lock:
-            reached = tuple(self._active.get(scope, ()))
+            reached = dict(self._active.get(scope, {}))
             self._cutoffs[scope] = _Cutoff(stamp=self._next_stamp(), cancellation=cancellation)
             self._cutoffs.move_to_end(scope)
             self._forget_old_cutoffs()
-        return sum(_cancel(work, cancellation) for work in reached)
+        return _cancel(scope, reached, cancellation)
 
-    def clear(self, work: ActiveWork) -> None:
+    def cancel_everything(self, cancellation: Cancellation) -> int:
+        """Do the same in every scope."""
+        with self._lock:
+            reached = {scope: dict(works) for scope, works in self._active.items()}
+            self._cutoff_of_all = _Cutoff(stamp=self._next_stamp(), cancellation=cancellation)
+        return sum(_cancel(scope, works, cancellation) for scope, works in reached.items())
+
+    def clear(self, scope: str, work: W) -> None:
         """Take ended work out; clearing twice does nothing."""
         with self._lock:
-            works = self._active.get(work.scope)
+            works = self._active.get(scope)
             if works is None:
                 return
             works.pop(work, None)
             if not works:
-                del self._active[work.scope]
+                del self._active[scope]
 
     def has(self, scope: str) -> bool:
         """Return whether anything is active in `scope`, work that is being cancelled included."""
         with self._lock:
             return scope in self._active
 
-    def active(self, scope: str) -> tuple[ActiveWork, ...]:
+    def active(self, scope: str) -> Iterable[W]:
         """Return the work that is active in `scope`, oldest first."""
         with self._lock:
             return tuple(self._active.get(scope, ()))
 
-    def is_stale(self, scope: str, started: int) -> bool:
-        """Return whether a cancel of its scope overtook work stamped `started`: do not start it."""
+    def is_stale(self, scope: str, queued_at: int) -> bool:
+        """Return whether a cancel came after the stamp `queued_at`: do not start that work."""
         with self._lock:
-            cutoff = self._cutoffs.get(scope)
-        return cutoff is not None and started < cutoff.stamp
+            return self._cutoff_since(scope, queued_at) is not None
+
+    def _cutoff_since(self, scope: str, queued_at: int | None) -> _Cutoff | None:
+        if queued_at is None:
+            return None
+        for cutoff in (self._cutoffs.get(scope), self._cutoff_of_all):
+            if cutoff is not None and queued_at < cutoff.stamp:
+                return cutoff
+        return None
 
     def _next_stamp(self) -> int:
         self._last_stamp = max(self._last_stamp + 1, self._clock())
@@ -136,22 +133,18 @@ class ScopeRegistry:
 
     def _forget_old_cutoffs(self) -> None:
         oldest_kept = self._last_stamp - self._retention
-        for _ in range(min(_LOOKED_AT_PER_CANCEL, len(self._cutoffs))):
-            scope, cutoff = next(iter(self._cutoffs.items()))
-            if cutoff.stamp >= oldest_kept:
-                return
-            if scope in self._active:
-                self._cutoffs.move_to_end(scope)  # busy: looked at again in a later round
-            else:
-                del self._cutoffs[scope]
+        while next(iter(self._cutoffs.values())).stamp < oldest_kept:
+            self._cutoffs.popitem(last=False)
 
 
-def _cancel(work: ActiveWork, cancellation: Cancellation) -> bool:
-    """Cancel one piece of work; one that fails never keeps its siblings from being cancelled."""
-    try:
-        return work.token.cancel(cancellation)
-    except Exception:
-        logger.exception(
-            "Active work could not be cancelled", extra={"scope": work.scope, "kind": work.kind}
-        )
-        return False
+def _cancel(scope: str, works: dict[W, ScopeKind], cancellation: Cancellation) -> int:
+    """Cancel work and count it; one that fails never keeps its siblings from being cancelled."""
+    count = 0
+    for work, kind in works.items():
+        try:
+            count += work.cancel(cancellation)
+        except Exception:
+            logger.exception(
+                "Active work could not be cancelled", extra={"scope": scope, "kind": kind.value}
+            )
+    return count

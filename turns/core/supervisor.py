@@ -70,16 +70,14 @@ class TurnSupervisor:
         self._cancel_bound = cancel_bound
         self._sweep_interval = sweep_interval
         self._on_poll = on_poll
-        self._scopes = ScopeRegistry()
+        self._scopes: ScopeRegistry[CancellationToken] = ScopeRegistry()
         self._live: dict[UUID, RunningTurn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = TurnSlots(max_live, busy=self._count_busy)
         self._watching: tuple[asyncio.Task[None], ...] = ()
         self._is_draining = False
         self._is_fenced = False
-        self._terms = 0
         self._grace_is_cut = asyncio.Event()
-        self._shutdown: Cancellation | None = None
         self._left_behind: set[asyncio.Task[Any]] = set()
 
     @property
@@ -160,12 +158,11 @@ class TurnSupervisor:
         Returns when they are gone, or were left behind; `resume` lets turns begin again.
         """
         self._is_fenced = True
-        self._terms += 1
         self._slots.forget()
         lost = Cancellation(reason=CancelReason.ERROR, note="the process lost its lease")
         for live in self.live_turns:
             live.is_fenced = True
-            self._scopes.cancel_all(str(live.turn.conversation_id), lost)
+        self._scopes.cancel_everything(lost)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._cancel_bound + 1.0)
 
@@ -187,9 +184,7 @@ class TurnSupervisor:
         """Start nothing more, give the live turns `grace` seconds, cancel the rest as `shutdown`, and wait for it."""
         self.close()
         await self._let_end(grace)
-        self._shutdown = Cancellation(reason=CancelReason.SHUTDOWN)
-        for live in self.live_turns:
-            self._scopes.cancel_all(str(live.turn.conversation_id), self._shutdown)
+        self._scopes.cancel_everything(Cancellation(reason=CancelReason.SHUTDOWN))
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._cancel_bound + END_ATTEMPTS)
         for task in self._watching:
@@ -229,7 +224,7 @@ class TurnSupervisor:
 
     async def _claim(self, wanted: UUID) -> None:
         """Make the turn ours that is next, whoever wanted a place for his own."""
-        term = self._terms
+        asked_at = self._scopes.stamp()
         turn = None
         try:
             turn = await self._store.claim_next()
@@ -237,21 +232,21 @@ class TurnSupervisor:
             logger.exception("A turn could not be claimed")
         finally:
             self._slots.release()
-        if term != self._terms:
-            return  # claimed under a lease that is lost: whoever finds it ends it
         if turn is None:
             self._fill()
             return
+        if self._scopes.is_stale(str(turn.conversation_id), asked_at) and not self._is_draining:
+            return  # claimed under a lease that is lost: whoever finds it ends it
         if turn.conversation_id != wanted:
             self._slots.request(wanted)
-        await self._oversee(turn)
+        await self._oversee(turn, claimed_at=asked_at)
 
-    async def _oversee(self, turn: ClaimedTurn) -> None:
+    async def _oversee(self, turn: ClaimedTurn, *, claimed_at: int) -> None:
         """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
         live = self._live[turn.id] = RunningTurn(turn, cancel_bound=self._cancel_bound)
-        work = self._scopes.begin(str(turn.conversation_id), turn.kind, token=live.token)
-        if self._shutdown is not None:  # its claim was under way when the others were cancelled
-            live.token.cancel(self._shutdown)
+        scope = str(turn.conversation_id)
+        # Everything may have been cancelled while its claim was under way: then it starts cancelled.
+        self._scopes.begin(scope, turn.kind, live.token, queued_at=claimed_at)
         self._fill()
         runner = asyncio.create_task(self._run(live), name=f"turn {turn.id}")
         try:
@@ -261,7 +256,7 @@ class TurnSupervisor:
             await self._end(live, ending)
         finally:
             del self._live[turn.id]
-            self._scopes.clear(work)
+            self._scopes.clear(scope, live.token)
             self._leave_behind(runner)
         self.wake(turn.conversation_id)
         self._fill()

@@ -9,6 +9,7 @@ from governance import (
     Disposition,
     ErrorType,
     Limits,
+    ToolCall,
     ToolContext,
     make_tool,
 )
@@ -270,3 +271,38 @@ class TestNotStarted:
         assert (await running.outcome()).status is CallStatus.CANCELLED
         for call in waiting:
             self.check(call, await call.outcome())
+
+
+class TestCancelledScope:
+    """C7: a cancel reaches what is active in its scope, and what was prepared there never starts."""
+
+    async def test_reaches_the_calls_that_run_and_wait_and_counts_them(self):
+        stage = Stage(limits=Limits(max_running=2))
+        stage.gated()
+        running, elsewhere = await started(stage, "A"), await started(stage, "B", scope="other")
+        waiting = stage.call(id="C")
+        await settle()
+
+        assert stage.executor.cancel_scope("scope", BY_USER) == 2
+        assert stage.executor.cancel_scope("scope", BY_USER) == 0
+
+        assert (await running[0].outcome()).status is CallStatus.CANCELLED
+        assert (await waiting.outcome()).status is CallStatus.NOT_STARTED
+        assert not stage.executor.is_active("scope")
+        assert stage.executor.is_active("other")
+        elsewhere[0].body.release()
+        assert (await elsewhere[0].outcome()).status is CallStatus.SUCCEEDED
+
+    async def test_what_was_prepared_before_it_never_starts_and_what_comes_after_does(self):
+        stage = Stage()
+        stage.gated()
+        early = stage.executor.prepare(ToolCall(id="A", tool_name="gated", scope="scope"))
+
+        assert stage.executor.cancel_scope("scope", BY_USER) == 0
+        overtaken = await stage.executor.execute(early)
+        (later,) = await started(stage, "B")
+        later.body.release()
+
+        assert (overtaken.status, overtaken.ended_by) == (CallStatus.NOT_STARTED, BY_USER)
+        assert stage.bodies["A"].runs == 0
+        assert (await later.outcome()).status is CallStatus.SUCCEEDED
