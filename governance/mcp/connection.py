@@ -1,4 +1,4 @@
-"""The connection to one MCP server over its life: made when it is needed, made again when it broke, never in a rush."""
+"""The connection to one MCP server: opened on demand, and reopened with a growing delay when it broke."""
 
 import asyncio
 import logging
@@ -30,11 +30,11 @@ class ConnectionObserver(Protocol):
         """The server has said which tools it has."""
 
     def failed(self, connection: "ServerConnection", reason: str) -> None:
-        """The server could not be connected, or its session broke; `reason` is a safe clause."""
+        """The server could not be connected, or its session broke; `reason` is a clause that is safe to show."""
 
 
 class ServerConnection:
-    """Keeps at most one session with a server. Lives on one event loop; `tools` are the last that it named."""
+    """Keeps at most one session with a server. Lives on one event loop; `tools` are those of its last list."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ServerConnection:
         return self._late_before + (self._session.late_answers if self._session else 0)
 
     def connect_soon(self) -> "asyncio.Task[None] | None":
-        """Begin to connect, unless it is connected, under way, or too early; return the attempt if it is new."""
+        """Start to connect if that makes sense now. Return the attempt, or None if no new one was started."""
         if self._session is not None or self._connecting is not None or self._backoff.wait > 0:
             return None
         return None if self._is_closed else self._connect()
@@ -79,7 +79,7 @@ class ServerConnection:
     async def call(
         self, found: FoundTool, arguments: Mapping[str, Any], context: ToolContext
     ) -> str:
-        """Call a tool of the server; connect first if need be. When cancelled, the caller is free at once.
+        """Call a tool of the server; connect first if needed. A cancel releases the caller at once.
 
         Raises:
             CallNotStarted: the server cannot be used now, or has not heard of the call before it was cancelled.
@@ -104,7 +104,7 @@ class ServerConnection:
             raise lost(str(answer)) from None
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
-        """End the session and what is under way; pending calls fail at once."""
+        """Close the session and its pending calls, which fail at once."""
         self._is_closed = True
         self._reason = reason
         if self._connecting is not None:
@@ -195,7 +195,7 @@ class ServerConnection:
         session.stuck.add_done_callback(stuck)
 
     def _drop(self, session: "McpSession", reason: str) -> None:
-        """Use the session no more, and see its end in a task of our own."""
+        """Retire the session, and wait for its end in a background task."""
         if self._session is session:
             self._session = None
             self._late_before += session.late_answers
@@ -207,7 +207,7 @@ class ServerConnection:
         task.add_done_callback(self._closing.discard)
 
     def _replace(self, session: "McpSession") -> None:
-        """Let the session end with its last call; what comes meanwhile opens a new one."""
+        """Let the session end with its last call; new calls open a new one."""
         self._session = None
         self._replaced.add(session)
         task = asyncio.create_task(

@@ -28,7 +28,7 @@ _IDENTITY = ("transport", "command", "url")
 
 
 def save_server(server: McpServer, *, by: Editor) -> McpServerChange | None:
-    """Add or change the server; return the audit entry, or None if nothing changes."""
+    """Add or change the server. Return the audit entry, or None if nothing changed."""
     with transaction.atomic():
         before = McpServer.objects.select_for_update().filter(pk=server.pk).first()
         _settle_trust(server, before)
@@ -43,7 +43,7 @@ def save_server(server: McpServer, *, by: Editor) -> McpServerChange | None:
 
 
 def delete_server(server: McpServer, *, by: Editor) -> McpServerChange:
-    """Delete the server, and keep what it was."""
+    """Delete the server, and keep its values in the audit."""
     with transaction.atomic():
         change = _record(server, "delete", _changes(server, McpServer()), by=by)
         server.delete()
@@ -51,7 +51,7 @@ def delete_server(server: McpServer, *, by: Editor) -> McpServerChange:
 
 
 def _settle_trust(server: McpServer, before: McpServer | None) -> None:
-    """Let a blank list mean the marks that the editor has seen, once: no other edit makes it longer."""
+    """Store the marks that the editor has seen in place of a blank list; no other edit extends it."""
     if not server.trusts_read_only:
         server.read_only_tools = None
         return

@@ -1,4 +1,4 @@
-"""Why an MCP server cannot be used, as a clause that is safe to show: never a library's or a server's own text."""
+"""Explains why an MCP server cannot be used, in clauses that are safe to show: never a library's or a server's own text."""
 
 import errno
 from collections.abc import Iterator

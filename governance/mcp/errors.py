@@ -1,4 +1,4 @@
-"""The exceptions for a server that cannot be used, whatever the cause, and for an answer that is none."""
+"""Exceptions for a server that cannot be used, and for a response that is none."""
 
 
 class ServerUnavailable(Exception):
@@ -10,7 +10,7 @@ class ServerUnavailable(Exception):
 
 
 class RequestNotSent(Exception):
-    """The server has not heard of the call, and will not: its session is over (`reason`, a clause), or nobody waits."""
+    """The server never gets the call: its session is over (`reason`, a clause), or the caller left."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -18,7 +18,7 @@ class RequestNotSent(Exception):
 
 
 class ResponseLost(Exception):
-    """The server was asked and what it did is not known; the text is a sentence for the model."""
+    """The server got the call, and its effect is not known; the text is a sentence for the model."""
 
 
 FORGOTTEN = "it has forgotten the session"

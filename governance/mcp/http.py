@@ -39,8 +39,8 @@ _PRIVATE = (
 class HttpServer:
     """Opens the streams to a server at a URL with `open`.
 
-    `ended` gets a clause when the server has forgotten the session, `stuck` when it does not take what it is told.
-    `status` is the last error it answered with.
+    `ended` gets a clause when the server has forgotten the session, `stuck` when it accepts no messages. `status` is
+    its last HTTP error.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class HttpServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Streams]:
-        """Connect; the address is checked at every request."""
+        """Connect; every request checks the address."""
         headers = self._headers()
         tls = await asyncio.to_thread(httpx2.create_ssl_context)  # reads the authorities from disk
         longest = self._timing.longest_message
@@ -112,7 +112,7 @@ class HttpServer:
         self.status = status
         if _SESSION in request.headers and request.method == "POST" and status in _LOST:
             self.abort(FORGOTTEN)
-        elif status == _UNAUTHORISED:  # what was let in may still be answered
+        elif status == _UNAUTHORISED:  # accepted calls may still be answered
             self._note_stuck(status_clause(status))
 
     def _note_stuck(self, reason: str) -> None:
@@ -129,7 +129,7 @@ class OpenCall:
         self.answer: ResponseStream | None = None
 
     async def going_out(self, event: str, _: Mapping[str, Any]) -> None:
-        """Note the moment from which on the server may hear of it."""
+        """Note the moment from which the server may know of it."""
         if event.endswith("send_request_headers.started") and not self.request_state.send():
             raise RequestNotSent
 
@@ -142,11 +142,11 @@ class OpenCall:
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Resolves the host itself, and connects to an address that was checked and to no other.
+    """Resolves the host itself, and connects only to addresses that it has checked.
 
-    Every request has a bound, except two that only listen; that of a call is its caller's, and it alone is lost when its
-    connection breaks. `on_error` hears of every answer with an error status,
-    `on_stuck` (with a clause) of a notice that the server did not take.
+    Every request has a time limit, except two that only listen. The caller limits a call, and a broken connection
+    loses that call alone. `on_error` gets the status of every error response, `on_stuck` a clause if the server does
+    not accept a notification.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return self._read(await self._answered(request, read=None))
 
     async def aclose(self) -> None:
-        """Close every connection; what the server is being told may go out first."""
+        """Close every connection, after pending notifications were sent."""
         if self._giving_up:
             await asyncio.wait(self._giving_up, timeout=_GOODBYE_TIMEOUT)
         for task in self._giving_up:
@@ -205,7 +205,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         await self._transport.aclose()
 
     async def _call(self, request: httpx2.Request, request_id: Any) -> httpx2.Response:
-        """Ask for a tool; answer ourselves if the call is given up meanwhile."""
+        """Request a tool call; answer it ourselves if the caller leaves."""
         request_state = self._request_states.pop(request_id, RequestState())
         call = OpenCall(request_state)
         self._calls[request_id] = call
@@ -226,7 +226,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return self._read(response, request_id=request_id, on_close=forget, call=call)
 
     def _note_failure(self, request_state: RequestState, error: Exception) -> None:
-        """Note why a call gets no answer. It alone is lost, for others may be answered; without a way, none is begun."""
+        """Note why a call gets no response. It alone is lost, since others may be answered; a server without a route
+        gets no new calls.
+        """
         if isinstance(error, ServerUnavailable | httpx2.TransportError):
             request_state.failure = explain(error)
             if not request_state.is_sent:
@@ -254,7 +256,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def _abort(self, request: httpx2.Request, request_id: Any) -> None:
-        """Tell the server that nobody waits for a call any more, if it has heard of it; then end the call here."""
+        """Tell the server that the caller has left, if it knows of the call; then end the call here."""
         call = self._calls.get(request_id)
         request_state = call.request_state if call else self._request_states.get(request_id)
         try:
@@ -267,7 +269,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
                 call.abort()
 
     async def _told(self, request: httpx2.Request) -> httpx2.Request | None:
-        """Send it; return the request to send in its place if the server has its address elsewhere on its origin."""
+        """Send it. Return the request to send instead if the server redirects within its origin."""
         response = await self._tell(request)
         if response is None:
             return None
@@ -289,15 +291,15 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return None
 
     async def _answered(self, request: httpx2.Request, *, read: float | None) -> httpx2.Response:
-        """Return the response as it begins; wait `read` seconds at most for each of its pieces."""
+        """Return the response as it begins; wait `read` seconds at most for each piece."""
         spans = request.extensions.get("timeout", {}) | {"read": read}
-        if request.method == "DELETE":  # a goodbye, which nobody need hear
+        if request.method == "DELETE":  # the end of the session; the server need not confirm it
             spans = dict.fromkeys(("connect", "read", "write", "pool"), _GOODBYE_TIMEOUT)
         response = await self._send(request, {**request.extensions, "timeout": spans})
         if response.is_error:
             self._on_error(request, response.status_code)
         if response.headers.get("content-encoding", _PLAIN).lower() != _PLAIN:
-            # What it would unfold to is bounded by nothing; it was asked not to.
+            # Nothing bounds its uncompressed size; we asked for none.
             await response.aclose()
             raise ServerUnavailable("it sends compressed answers, which are not read")
         return response
@@ -335,6 +337,6 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
 
 def _message(request: httpx2.Request) -> dict[str, Any]:
-    """Return the message that the request carries; empty for none."""
+    """Return the message of the request; empty for none."""
     message = json.loads(request.content) if request.method == "POST" else {}
     return message if isinstance(message, dict) else {}

@@ -1,8 +1,8 @@
-"""Becomes the program of an MCP server after tying its process group to the life of ours (G2).
+"""Ties its process group to the life of the server, then becomes the program of an MCP server (G2).
 
-Run as a script by an interpreter without site packages, so it imports the standard library alone and takes 20 ms.
-Arguments: the reading end of a pipe that closes when we die, our process id, the program, its arguments.
-Two ties, as for worker processes: the kernel ends the program the moment its parent is gone (Linux); a guard in its
+Runs as a script in an interpreter without site packages: it imports only the standard library and takes 20 ms.
+Arguments: the reading end of a pipe that closes when we die, our process id, the program, its arguments. There are
+two mechanisms, as for worker processes. The kernel ends the program when its parent dies (Linux). A guard in its
 group, which waits for the pipe, ends the whole group.
 """
 

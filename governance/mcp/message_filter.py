@@ -21,12 +21,12 @@ _LONGEST_NAME = 200
 
 
 class MessageFilter:
-    """Watches the messages of one connection. `late_answers` counts answers to requests that were given up.
+    """Inspects the messages of one connection. `late_answers` counts answers to abandoned requests.
 
-    A tool that does not follow the protocol, of which the SDK would take the whole list amiss, is taken out of the list
-    and named in `invalid_tools`, once `protocol_version` is known.
+    It removes tools that do not follow the protocol from a list, which the SDK would otherwise refuse as a whole.
+    Once `protocol_version` is known, `invalid_tools` names them.
 
-    `on_flood` is called once, with a clause, when the server sends more than it may; nothing is read from then on.
+    `on_flood` is called once, with a clause, when the server sends more than it may; nothing is read after that.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class MessageFilter:
             self._forget(request_id)
 
     def received(self, item: SessionMessage | Exception) -> bool:
-        """Count the message; return whether anybody wants it. Raise `anyio.ClosedResourceError` at a flood."""
+        """Count the message. Return whether to pass it on. Raise `anyio.ClosedResourceError` at a flood."""
         self._count()
         if isinstance(item, Exception):
             return True
@@ -78,7 +78,9 @@ class MessageFilter:
             and str(message.id) in self._given_up
         ):
             request_state = self._given_up[str(message.id)]
-            if request_state and isinstance(message, JSONRPCResponse):  # an error proves no end
+            if request_state and isinstance(
+                message, JSONRPCResponse
+            ):  # an error does not prove that the call ended
                 request_state.late_answer.set_result(message.result)
             self._forget(str(message.id))
             self.late_answers += 1

@@ -1,4 +1,4 @@
-"""The calls of one session that wait for an answer: each in a task of its own, its caller at a future."""
+"""The pending calls of one session: each runs in a task of its own, and its caller waits for a future."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ Report = Callable[[Progress], None]
 
 
 class PendingCalls:
-    """Asks the server, and lets go of callers at once. `ended` is resolved with a clause when the session is over."""
+    """Sends calls to the server and releases callers at once. `ended` resolves with a clause when the session is over."""
 
     def __init__(self, server_name: str, *, ended: "asyncio.Future[str]") -> None:
         self._server_name = server_name
@@ -44,7 +44,7 @@ class PendingCalls:
     async def send(
         self, client: Client, tool_name: str, arguments: Mapping[str, Any], *, report: Report
     ) -> str:
-        """Return what the tool answers. When cancelled, the server is told, but not waited for.
+        """Return the tool's answer. A cancel notifies the server, and does not wait for it.
 
         Raises:
             MayStillRun: it was cancelled; whether the tool stops is the server's affair.
@@ -83,7 +83,7 @@ class PendingCalls:
             asking.cancel()
 
     async def finished(self, *, within: float) -> None:
-        """Wait for the tasks, of which nobody wants anything any more."""
+        """Wait for the tasks, whose results are not needed."""
         if self._answers:
             await asyncio.wait(set(self._answers), timeout=within)
 

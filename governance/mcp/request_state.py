@@ -20,12 +20,12 @@ class RequestState:
 
     @property
     def is_sent(self) -> bool:
-        """Whether the server may have heard of it."""
+        """Whether the server may know of it."""
         return self._is_sent
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether nobody wants it any more, and the server has not heard of it."""
+        """Whether it was withdrawn before the server knew of it."""
         return self._is_withdrawn
 
     def send(self) -> bool:
@@ -34,7 +34,7 @@ class RequestState:
         return self._is_sent
 
     def withdraw(self) -> bool:
-        """Keep it from going out; return False if it is too late for that."""
+        """Keep it from being sent. Return False if it is too late."""
         self._is_withdrawn = not self._is_sent
         return self._is_withdrawn
 

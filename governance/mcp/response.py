@@ -1,4 +1,4 @@
-"""The body of one HTTP answer of an MCP server: bounded, and ended for the reader when its request is given up."""
+"""The body of one HTTP response of an MCP server: bounded, and ended for the reader when its request is aborted."""
 
 import asyncio
 import json
@@ -8,15 +8,14 @@ from typing import Any
 import httpx2
 
 _READ_AHEAD = 8
-_CANCELLED = (
-    -32800
-)  # the code that language servers use for it; nobody waits for this answer any more
+_CANCELLED = -32800  # the code of language servers for a cancelled request
 
 
 class ResponseStream(httpx2.AsyncByteStream):
-    """Passes the body on. `on_close` is called when nobody reads it any more.
+    """Passes the body on. `on_close` is called when its reader has finished.
 
-    Where `on_break` is set, a document that breaks off ends with an answer of our own in place of the exception. A single document may have `longest` bytes; a stream of events may go on, its events are bounded by its reader.
+    If `on_break` is set, a document that breaks off ends with our own error response instead of an exception. A
+    single document may have `longest` bytes. A stream of events has no limit: its reader bounds each event.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class ResponseStream(httpx2.AsyncByteStream):
         self._copying: asyncio.Task[None] | None = None
 
     def abort(self) -> None:
-        """End it with an answer of our own: older servers send none, and leave it open for ever."""
+        """End it with an error response of our own: older servers send none, and leave it open for ever."""
         if self._copying is not None:
             self._copying.cancel()
         while not self._pieces.empty():
@@ -93,11 +92,11 @@ class ResponseStream(httpx2.AsyncByteStream):
 
 
 def last_event(request_id: Any) -> bytes:
-    """Return what a reader of events is given in place of an answer that nobody waits for any more."""
+    """Return the event that ends a stream whose request was aborted."""
     return b"\n\nevent: message\ndata: " + last_document(request_id) + b"\n\n"
 
 
 def last_document(request_id: Any) -> bytes:
-    """Return the same for a reader of one document; after the beginning of another one it makes no sense either."""
+    """Return the document that ends a response whose request was aborted; it is invalid after a partial document."""
     error = {"code": _CANCELLED, "message": "cancelled"}
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()

@@ -23,9 +23,7 @@ from governance.core.exceptions import ToolFailed
 from governance.mcp.error_messages import status_clause
 from governance.mcp.errors import ResponseLost
 
-LONGEST_RESULT = (
-    1_000_000  # characters; the executor keeps fewer, this bounds what is copied on the way
-)
+LONGEST_RESULT = 1_000_000  # characters; the executor keeps fewer, this bounds the copies before it
 _LONGEST_ERROR = 2_000
 _DID_NOT_RUN = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _TURNED_AWAY = frozenset({401, 403, 429})
@@ -50,9 +48,10 @@ def render(result: CallToolResult) -> str:
 def failure_of(
     server_name: str, error: MCPError, *, status: int | None = None
 ) -> ToolFailed | ResponseLost:
-    """Return what an error of the protocol means for the call; the server's own words are meant for the caller.
+    """Return the exception for a protocol error; its text is for the caller.
 
-    `status` is the HTTP status of an answer that had no words of the protocol. Only where the server refused the call as such is it known that the tool did not run (C13).
+    `status` is the HTTP status of a response without a protocol message. Only if the server refused the call itself
+    is it known that the tool did not run (C13).
     """
     if error.code == CONNECTION_CLOSED:
         return ResponseLost(f"The MCP server {server_name!r} broke off before it had answered.")
@@ -87,7 +86,7 @@ def _describe(block: ContentBlock) -> str:
 
 
 def _without(value: Any, *, said: set[str]) -> Any:
-    """Return what of the structured content the text does not say; `_REPEATED` if it says all of it."""
+    """Return the structured content without what the text already says; `_REPEATED` if nothing is left."""
     if _written(value) in said or (isinstance(value, str) and value.strip() in said):
         return _REPEATED
     if isinstance(value, dict) and value:

@@ -1,4 +1,4 @@
-"""The MCP servers of this process: one set for each event loop, in step with the rows that the administrators edit."""
+"""The MCP servers of this process: one set for each event loop, synchronised with the administrators' rows."""
 
 import asyncio
 import logging
@@ -52,14 +52,14 @@ async def prepare(*, token: CancellationToken | None = None) -> None:
 
 
 async def follow() -> None:
-    """Look now and then whether a row was edited in another process; nothing where no turn has begun yet."""
+    """Poll for rows edited in another process; does nothing before the first turn."""
     servers = _servers.get(asyncio.get_running_loop())
     if servers is not None and time.monotonic() - servers.looked_at >= _LOOK_EVERY:
         await _follow(servers)
 
 
 async def close() -> None:
-    """Disconnect the servers of the running loop; return when their processes are gone."""
+    """Disconnect the servers of the running loop. Return when their processes are gone."""
     servers = _servers.pop(asyncio.get_running_loop(), None)
     if servers is None:
         return
@@ -89,7 +89,7 @@ async def _follow(servers: _Servers) -> None:
 
 
 def _edited(**_: Any) -> None:
-    """Let every loop of this process follow an edit once it is committed."""
+    """Notify every loop of this process of an edit, after its commit."""
     transaction.on_commit(_tell_loops, robust=True)
 
 

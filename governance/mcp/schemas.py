@@ -1,7 +1,7 @@
-"""Schemas that servers send: whether they are any good, and whether an input fits one, in words.
+"""Checks schemas that servers send, and inputs against them; problems are clauses.
 
-A schema is written by somebody else. So nothing that it refers to is fetched, no pattern of its own is run, and no check
-takes more than a bounded number of steps: what is left unchecked here, the server checks itself.
+A schema is foreign data. So no reference is fetched, no pattern is run, and a check takes a bounded number of steps.
+The server itself checks what is left unchecked here.
 """
 
 import json
@@ -47,25 +47,25 @@ class _TooManySteps(Exception):
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str:
-    """Return why the schema cannot be given to a chat model, as a clause; empty if it can."""
+    """Return a clause on why a chat model cannot get the schema; empty if it can."""
     if schema.get("type") != "object":
         return "its input is no object"
     try:
         if len(json.dumps(schema)) > LONGEST_SCHEMA:
             return "its schema is too long"
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
-    except Exception:  # what somebody else wrote may break the library in any way
+    except Exception:  # foreign data may break the library in any way
         logger.debug("A schema cannot be used", exc_info=True)
         return "its schema is not valid"
     return ""
 
 
 def input_problems(schema: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Return what is wrong with the input, a clause for each field, without repeating it; empty if nothing is."""
+    """Return a clause for each wrong field of the input, without its value; empty if all are right."""
     steps = _steps.set(0)
     try:
         kind = _careful(validator_for(schema, default=Draft202012Validator))
-        # A registry of our own: without one, references would be fetched from the network.
+        # An empty registry: without one, references would be fetched from the network.
         errors = kind(schema, registry=Registry()).iter_errors(dict(given))
         return "; ".join(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
     except (

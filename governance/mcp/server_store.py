@@ -21,13 +21,13 @@ _LONGEST = 500
 
 
 def read_specs() -> list[ServerSpec]:
-    """Return the servers that are switched on, in one query; a row that makes no sense is left out."""
+    """Return the enabled servers, in one query; invalid rows are left out."""
     rows = McpServer.objects.filter(enabled=True)
     return [spec for row in rows if (spec := readable_spec(row)) is not None]
 
 
 def readable_spec(row: McpServer) -> ServerSpec | None:
-    """Return the row as a value; None if it makes no sense."""
+    """Return the row as a value; None if it is invalid."""
     try:
         return spec_of(row)
     except (ValueError, TypeError, AttributeError):  # written past the checks of the model
@@ -68,7 +68,7 @@ class RowHealth:
         self._writing: asyncio.Task[None] | None = None
 
     def connected(self, server_id: int, *, tools: Sequence[FoundTool], problem: str) -> None:
-        """Note that the server is well, and what it offers."""
+        """Record that the server is healthy, and its tools."""
         found = [
             {
                 "name": sanitize_text(tool.name, limit=_LONGEST),
@@ -110,7 +110,7 @@ class RowHealth:
 
 @run_in_db_thread
 def _update(server_id: int, values: dict[str, Any]) -> None:
-    # Not `save`: what an administrator edits meanwhile stays, and nobody takes this for an edit.
+    # Not `save`: it would overwrite concurrent edits, and count as an edit.
     McpServer.objects.filter(pk=server_id).update(**values)
     if found := values.get("tools_found"):
         marked = [tool["name"] for tool in found if tool["read_only"]]

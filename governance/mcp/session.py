@@ -1,7 +1,8 @@
 """One session with an MCP server: a single task owns it from open to close (invariant 9).
 
-Callers never wait inside its scopes: a call is a task of the session, its caller waits for a future and can leave at
-once. When a caller leaves, the SDK sends `notifications/cancelled`; when the session ends, every caller learns why.
+Callers never wait inside its cancel scopes. A call is a task of the session; its caller waits for a future and can
+leave at once. When a caller leaves, the SDK sends `notifications/cancelled`. When the session ends, every caller gets
+the reason.
 """
 
 import asyncio
@@ -35,11 +36,11 @@ _LISTEN_AGAIN = 5.0
 
 
 class McpSession:
-    """Begins with `begin`; `ready` is resolved once the tools are known, `ended` (with a clause) once it is over,
-    `stuck` (likewise) when the server does not take what it is sent: calls may still end well, new ones go elsewhere.
+    """Starts with `begin`. `ready` resolves when the tools are known, `ended` (with a clause) when it is over.
 
-    `on_tools` is called with every new list of tools. `is_cautious` leaves out the question for the newest protocol,
-    which some old servers do not survive.
+    `stuck` resolves with a clause when the server accepts no messages: pending calls may still end, new ones need
+    another session. `on_tools` is called with every new list of tools. `is_cautious` skips the probe for the newest
+    protocol, which some old servers do not survive.
     """
 
     def __init__(
@@ -101,14 +102,14 @@ class McpSession:
         )
 
     def close(self, reason: str) -> None:
-        """Begin to end it; its callers learn `reason`, a clause, at once."""
+        """Start to close it; callers get `reason`, a clause, at once."""
         self._closed_because = self._closed_because or reason
         self._settle(reason)
         if self._owner is not None:
             self._owner.cancel()
 
     async def closed(self, *, within: float) -> bool:
-        """Wait until everything that belongs to the session is gone; return whether it is."""
+        """Wait for the end of everything that belongs to the session. Return whether it has ended."""
         if self._owner is None:
             return True
         await asyncio.wait({self._owner}, timeout=within)
@@ -165,7 +166,7 @@ class McpSession:
         )
 
     async def _serve(self, client: Client) -> None:
-        """Know the tools, and know them anew whenever the server says that they have changed; until it is gone."""
+        """List the tools, and list them again whenever the server says that they changed, until the session ends."""
         self._filter.protocol_version = client.protocol_version
         self._on_tools(await self._list(client))
         self._client = client
@@ -183,7 +184,7 @@ class McpSession:
             await asyncio.wait({self._transport.ended}, timeout=self._timing.relist_pause)
 
     async def _list(self, client: Client) -> list[FoundTool]:
-        """Return the tools, each name once; those that do not follow the protocol with nothing but that."""
+        """Return the tools, each name once; an invalid tool has only a name and its problem."""
         found: dict[str, types.Tool] = {}
         cursor: str | None = None
         most, invalid_tools = self._timing.most_tools, self._filter.invalid_tools

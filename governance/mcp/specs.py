@@ -1,4 +1,4 @@
-"""What an MCP server shall be, and what it offers: plain values, without Django and without the SDK."""
+"""The configuration and the tools of an MCP server: plain values, without Django and without the SDK."""
 
 import hashlib
 import re
@@ -20,14 +20,14 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """One server as the administrators want it. Secrets are named, never held: see `headers` and `environment`.
+    """One configured server. Secrets are named, never held: see `headers` and `environment`.
 
-    `headers` maps a header to the environment variable that holds its value; `environment` names variables that are
-    passed on to a command. `timeout` in seconds is what the server's tools declare: None = nothing, 0 = no limit.
-    `max_running` counts the calls of all its tools together. No `allowed_tools` = every tool.
+    `headers` maps a header to the environment variable with its value; `environment` names variables that a command
+    gets. `timeout` in seconds is the declared timeout of its tools: None = undeclared, 0 = no limit. `max_running`
+    counts the calls of all its tools together. An empty `allowed_tools` = every tool.
 
-    `read_only_tools` are the ones that are believed to only read where the server says so; None = those that it says so of
-    in its first list. Another choice needs no other connection, so it makes no other server.
+    `read_only_tools` are trusted to be read-only if the server says so; None = those that its first list marks. It
+    does not affect the connection, so it does not count for equality.
     """
 
     id: int
@@ -73,12 +73,13 @@ class FoundTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTiming:
-    """Spans in seconds and bounds on what a server may send.
+    """Times in seconds, and bounds on what a server may send.
 
-    `connect_timeout` is generous, since a command may have to download itself first; `ready_timeout` is how long a turn
-    waits for servers that are not connected. A server that does not take a notice within `notice_timeout`, or does not
-    read for `request_timeout`, gets no new calls in that session. A server that sends more than `most_messages` at once and then more than
-    `messages_per_second`, or one message of more than `longest_message` bytes, is disconnected.
+    `connect_timeout` is generous, since a command may download itself first. `ready_timeout` is how long a turn waits
+    for servers that are not connected. A server that does not accept a notification within `notice_timeout`, or does
+    not read for `request_timeout`, gets no new calls in that session. A server is disconnected if it sends more than
+    `most_messages` at once and then more than `messages_per_second`, or one message of more than `longest_message`
+    bytes.
     """
 
     connect_timeout: float = 60.0

@@ -28,7 +28,7 @@ from governance.sanitize import sanitize_json
 
 logger = logging.getLogger(__name__)
 
-TAG_NAME = "TURNKEEPER_MCP"  # in the environment of a server and of what it starts
+TAG_NAME = "TURNKEEPER_MCP"  # in the environment of a server and of its children
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 _CHUNK = 65_536
@@ -38,10 +38,10 @@ _LAST_WORDS = (
 
 
 class StdioServer:
-    """Starts the command of a server and speaks newline-delimited JSON with it; an asynchronous context manager.
+    """Starts the command of a server and exchanges newline-delimited JSON with it; an asynchronous context manager.
 
-    `ended` gets a clause when the streams are no use any more: the process is gone, or sends what nobody can read.
-    `stuck` gets one when the process does not read what it is sent.
+    `ended` gets a clause when the streams are unusable: the process is gone, or sends garbage. `stuck` gets one when
+    the process does not read its input.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class StdioServer:
         await self._to_the_end(self._close())
 
     def abort(self, reason: str) -> None:
-        """Say once why the streams are no use any more, and let the reader of the session see their end."""
+        """Report once why the streams are unusable, and let the session's reader see their end."""
         if not self.ended.done() and not self._is_closing:
             self.ended.set_result(reason)
             self._incoming.close()
@@ -152,7 +152,7 @@ class StdioServer:
             self._tasks.append(asyncio.create_task(work, name=name))
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Hand on line after line; no reading ahead while a message is not taken."""
+        """Pass on line after line; read nothing while a message is not taken."""
         buffer = bytearray()
         try:
             while chunk := await reader.read(_CHUNK):
@@ -202,7 +202,7 @@ class StdioServer:
                 self.abort("it closed its input")
 
     async def _drained(self, writer: asyncio.StreamWriter) -> None:
-        """Wait until the server has read enough for more; say so if it takes too long."""
+        """Wait until the server has read enough; report it as stuck if that takes too long."""
         draining = asyncio.ensure_future(writer.drain())
         try:
             await asyncio.wait({draining}, timeout=self._timing.request_timeout)
@@ -218,12 +218,12 @@ class StdioServer:
         status = await wait_for_exit(self._process)
         await asyncio.wait(
             {self._tasks[0]}, timeout=_LAST_WORDS
-        )  # what it said last may be an answer
+        )  # its last message may be an answer
         how = f"with exit code {status}" if status >= 0 else f"by signal {-status}"
         self.abort(f"it ended {how}")
 
     async def _exit_status(self, *, within: float) -> int | None:
-        """Return the exit status if the process is gone or goes in a moment; else None."""
+        """Return the exit status if the process ends within a moment; else None."""
         if self._process is None:
             return None
         ending = asyncio.ensure_future(wait_for_exit(self._process))
@@ -232,7 +232,7 @@ class StdioServer:
         return self._process.poll()
 
     async def _close(self) -> None:
-        """Close its input, give it a moment, end the group; then let go of everything."""
+        """Close its input, wait a moment, end the group, and release everything."""
         self._is_closing = True
         if self._process is not None and self._lifeline is not None:
             await self._end(self._process)
@@ -260,7 +260,7 @@ class StdioServer:
             logger.warning("An MCP server outlived its connection", extra=facts)
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work even if we are cancelled meanwhile, for it is bounded; then pass the cancellation on."""
+        """Finish the bounded work even if we are cancelled; then raise the cancellation."""
         task = asyncio.create_task(work, name=f"ending MCP server {self._spec.name}")
         try:
             await asyncio.shield(task)
@@ -270,7 +270,7 @@ class StdioServer:
 
 
 def _read_message(line: bytes) -> JSONRPCMessage | None:
-    """Return the message; None if it is none. Half characters, which JavaScript writes, are replaced."""
+    """Return the message; None if the line is none. Lone surrogates, which JavaScript writes, are replaced."""
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tools of all MCP servers in the registry: put in when a server names them, taken out when it goes (G2)."""
+"""Registers the tools of all MCP servers, and removes them when their server is removed (G2)."""
 
 import asyncio
 import logging
@@ -26,22 +26,22 @@ _TAKEN = "its name is taken"
 
 
 def is_installed() -> bool:
-    """Whether the SDK is there; without it everything else works."""
+    """Whether the SDK is installed; everything else works without it."""
     return find_spec("mcp") is not None
 
 
 class Health(Protocol):
-    """Where it is noted how a server does; neither waits nor raises."""
+    """Records the health of servers; neither waits nor raises."""
 
     def connected(self, server_id: int, *, tools: Sequence[FoundTool], problem: str) -> None:
-        """The server has named its tools; `problem` says which of them are left out, and why."""
+        """The server has listed its tools; `problem` says which are left out, and why."""
 
     def failed(self, server_id: int, *, reason: str) -> None:
-        """The server cannot be used; `reason` is a safe clause."""
+        """The server cannot be used; `reason` is a clause that is safe to show."""
 
 
 class McpTools:
-    """Keeps the registry in step with the servers. Lives on one event loop; `apply` says which servers there are."""
+    """Synchronises the registry with the servers. Lives on one event loop; `apply` sets the servers."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class McpTools:
                 wait.cancel()
 
     async def aclose(self) -> None:
-        """Disconnect every server; return when their processes are gone."""
+        """Disconnect every server. Return when their processes are gone."""
         self._is_closed = True
         for server_id in list(self._connections):
             self._take_out(server_id)
@@ -123,7 +123,7 @@ class McpTools:
             self._health.connected(connection.spec.id, tools=tools, problem=problem)
 
     def _offer(self, connection: ServerConnection, tools: Sequence[FoundTool]) -> str:
-        """Register the tools; return a clause on those that are left out, if any."""
+        """Register the tools. Return a clause on those that are left out, if any."""
         server_id = connection.spec.id
         marked = frozenset(found.name for found in tools if found.is_read_only)
         believed = connection.spec.read_only_tools
@@ -174,7 +174,7 @@ class McpTools:
             logger.error("Closing an MCP server failed", exc_info=error)
 
     def _register(self, server_id: int, made: dict[str, Tool]) -> list[str]:
-        """Replace the server's tools; return the names of those whose place is taken by somebody else."""
+        """Replace the server's tools. Return the names that other tools already have."""
         for name, tool in self._registered.pop(server_id, {}).items():
             if self._find(name) is tool:
                 self._registry.unregister(name)

@@ -1,4 +1,4 @@
-"""What the row of an MCP server must satisfy; every problem in words, for the admin and for code alike."""
+"""Rules for the row of an MCP server; each problem is a sentence for the admin and for code."""
 
 from __future__ import annotations
 

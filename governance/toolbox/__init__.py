@@ -43,20 +43,20 @@ def register(registry: ToolRegistry, *, settings: SettingsSource) -> None:
         make_browser(settings),
         make_wait(),
     ):
-        # The first schema of a process makes pydantic look for plugins on the disk: not on the event loop, please.
+        # The first schema of a process makes pydantic search the disk for plugins: that must not block the event loop.
         _ = made.input_schema
         registry.register(made)
 
 
 async def prepare(registry: ToolRegistry) -> None:
-    """Find out what this machine offers, and let the tools' descriptions say it: before the first call, once."""
+    """Probe this machine once, before the first call, and put the result into the tools' descriptions."""
     for tool in list(registry):
         if isinstance(_owner(tool), Shell):
             registry.register(await asyncio.to_thread(described, tool))
 
 
 def described(tool: Tool) -> Tool:
-    """Return the tool with what this machine offers in its description; to be asked for in a thread."""
+    """Return the tool with what this machine offers in its description; blocks, so call it in a thread."""
     owner = _owner(tool)
     if not (isinstance(owner, Shell) and owner.is_enabled):
         return tool

@@ -1,7 +1,7 @@
-"""Which addresses on the network a tool may talk to, and how a host name becomes such an address.
+"""Decides which network addresses a tool may reach, and resolves host names to addresses.
 
-Everything is decided on the addresses that a name resolves to, so that no spelling of a host (decimal, hexadecimal,
-octal, IPv6) and no name in the DNS gets around it.
+It decides on the addresses that a name resolves to. So no spelling of a host (decimal, hexadecimal, octal, IPv6) and
+no DNS name evades it.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _REFUSED_V6 = tuple(
 
 
 class Unreachable(ToolFailed):
-    """Nobody answers at the address; the text is a sentence for the model."""
+    """The address does not answer; the text is a sentence for the model."""
 
 
 def is_public(address: str) -> bool:

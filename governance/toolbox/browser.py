@@ -1,7 +1,7 @@
-"""The `browser` tool: one page of the web per conversation, in a real browser, to read and to work with (G1, C9).
+"""The `browser` tool: one page of the web per conversation, in a real browser (G1, C9).
 
-A newer call takes the place of an earlier one. When a call is cancelled or runs out of time its page is closed, so
-that nothing goes on behind the scenes.
+A newer call replaces an earlier one. When a call is cancelled or runs out of time its page is closed, so that nothing
+runs on unseen.
 """
 
 import asyncio
@@ -151,14 +151,14 @@ class Browser:
             return await self._describe(tab, browsing)
 
     async def _open(self, browsing: BrowserProcess, scope: str, address: str) -> str:
-        """Lead the scope's page to the address and read it; one that does not let itself be led gives way to a new one."""
+        """Navigate the scope's page to the address and read it; a page that cannot navigate is replaced."""
         errors, left = browsing.playwright, browsing.find(scope)
         if left is not None:
             if await left.responds(within=self._settings().browser_settle):
                 try:
                     return await self._visit(left, address, browsing)
                 except errors.Error as error:
-                    # What the last page had under way can reach into the new one, which then never comes to rest.
+                    # Pending work of the last page can reach into the new one, which then never becomes idle.
                     # Or it goes somewhere itself at that moment, which aborts the way to the new one.
                     is_left = goes_on(error) or "ERR_ABORTED" in error.message
                     if not (is_left or isinstance(error, errors.TimeoutError)):
@@ -175,7 +175,7 @@ class Browser:
             return await self._describe(tab, browsing)
 
     async def _describe(self, tab: BrowserPage, browsing: BrowserProcess) -> str:
-        """Return the page as text, once it has come to rest; it may have led itself somewhere else."""
+        """Return the page as text once it is idle; it may have navigated elsewhere."""
         page, settings = tab.page, self._settings()
         with suppress(browsing.playwright.TimeoutError):  # what is there can be read
             await page.wait_for_load_state("load", timeout=settings.browser_settle * 1000)

@@ -1,4 +1,4 @@
-"""A page of the browser in a context of its own: no cookies, files or connections are shared with another one."""
+"""A browser page in a context of its own: it shares no cookies, files or connections."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ _LOOK = """(() => {
 
 
 class BrowserPage:
-    """One page. `notes` holds what it did that its text does not show, since they were taken last."""
+    """One page. `notes` are events since the last read that its text does not show."""
 
     def __init__(self, page: "Page", *, proxy: BrowserProxy) -> None:
         self.page = page
@@ -62,9 +62,9 @@ class BrowserPage:
         return bool(done)
 
     async def look(self) -> str:
-        """Return the page's title. Raise `ToolFailed` for a page that is too long to be read.
+        """Return the page's title. Raise `ToolFailed` for a page that is too long to read.
 
-        It is asked in a world of our own, whose answers the page's scripts cannot forge nor make endless.
+        It runs in an isolated world: the page's scripts can neither forge its answers nor make them endless.
         """
         session = await self.page.context.new_cdp_session(self.page)
         try:
@@ -134,7 +134,7 @@ class BrowserPage:
     def _forget(self, task: "asyncio.Task[None]") -> None:
         self._chores.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, so that nobody complains: it was about a page that is gone
+            task.exception()  # retrieved, so that asyncio logs nothing: its page is gone
 
 
 async def open_page(browser: "Browser", *, settings: SettingsSource) -> BrowserPage:

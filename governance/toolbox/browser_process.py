@@ -1,7 +1,7 @@
 """The browser of one event loop: a Chromium, and one page for each scope.
 
-One task owns the browser from its start to its end. It starts with the first page, closes pages that nobody uses, and
-ends the browser when there has been none for as long. Calls only wait for it: a cancelled call leaves nothing half done.
+One task owns the browser from start to end. It starts with the first page, closes idle pages, and ends the browser
+when it has had none for as long. Calls only wait for it: a cancelled call leaves nothing half done.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class BrowserProcess:
         return await asyncio.shield(opening)
 
     def close(self, scope: str) -> "asyncio.Task[None]":
-        """Take the scope's page away, also one that is just being opened; the task ends when it is closed."""
+        """Remove the scope's page, even one that is being opened; the task ends when it is closed."""
         tab, opening = self._tabs.pop(scope, None), self._opening.pop(scope, None)
         closing = asyncio.create_task(self._close(tab, opening), name="closing a web page")
         self._closing.add(closing)
@@ -121,7 +121,7 @@ class BrowserProcess:
         return await asyncio.shield(self._browser)
 
     async def _own(self, ready: "asyncio.Future[Browser]") -> None:
-        """Start the browser, keep it as long as it is used, end it."""
+        """Start the browser, keep it while it is used, end it."""
         try:
             async with launched(self.playwright, self._settings()) as browser:
                 browser.on("disconnected", lambda _: self._changed.set())
@@ -135,13 +135,13 @@ class BrowserProcess:
             if not ready.done():
                 failed = error if isinstance(error, ToolFailed) else ToolFailed(_BROKEN)
                 ready.set_exception(failed)
-                ready.exception()  # looked at: perhaps nobody waits any more
+                ready.exception()  # retrieved: perhaps no call waits
         finally:
             self._leave(ready)
             ready.cancel()
 
     async def _rest(self, browser: "Browser") -> None:
-        """Wait until nobody has used the browser for a while, or it is gone; close idle pages meanwhile."""
+        """Wait until the browser was idle for a while, or is gone; close idle pages meanwhile."""
         loop = asyncio.get_running_loop()
         while not self._ends and browser.is_connected():
             self._changed.clear()

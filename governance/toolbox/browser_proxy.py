@@ -1,8 +1,8 @@
-"""The one door to the network for a page of the browser: it checks every host that the page asks for.
+"""The proxy of a browser page, its only way to the network: it checks every host that the page requests.
 
-Chromium knows no other way out: it resolves no names itself and sends nothing past its proxy. So what holds for
-`web_fetch` holds for every request of a page, redirects, pictures, scripts, WebSockets and all: the address that was
-checked is the address that is connected to. The protocol is SOCKS 5 (RFC 1928), of which Chromium needs one command.
+Chromium resolves no names itself and sends nothing past its proxy. So the rules of `web_fetch` hold for every request
+of a page: redirects, pictures, scripts, WebSockets. It connects to the address that it has checked. The protocol is
+SOCKS 5 (RFC 1928), of which Chromium needs one command.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _NO_AUTHENTICATION = b"\x05\x00"
 _CONNECT = 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _GRANTED, _REFUSED, _UNREACHABLE = 0, 2, 5
-_NOWHERE = b"\x00\x01" + b"\x00" * 6  # the address that a reply has to name and nobody reads
+_NOWHERE = b"\x00\x01" + b"\x00" * 6  # the address that a reply must contain and no client reads
 _PIECE = 65_536
 _REMEMBERED = 20
 # What Chromium asks its maker about on its own account, such as the forms of a page.
@@ -48,11 +48,11 @@ class BrowserProxy:
         self._visits: set[asyncio.Task[None]] = set()
 
     def allow(self, address: str) -> None:
-        """Let the page reach the host of an address that a call was let through for."""
+        """Allow the page to reach the host of an address that its call was allowed to open."""
         self._opened.add(canonical(host_of(httpx.URL(address))))
 
     async def open(self) -> str:
-        """Begin to serve; return the proxy's address."""
+        """Start to serve. Return the proxy's address."""
         self._server = await asyncio.start_server(self._receive, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         return f"socks5://127.0.0.1:{port}"
@@ -67,7 +67,7 @@ class BrowserProxy:
             await asyncio.wait(self._visits)
 
     def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A task of our own: the one that asyncio would make complains when it is cancelled (Python 3.11).
+        # A task of our own: asyncio's would log an error when it is cancelled (Python 3.11).
         visit = asyncio.create_task(self._serve(reader, writer), name="connection of a web page")
         self._visits.add(visit)
         visit.add_done_callback(self._visits.discard)

@@ -1,6 +1,6 @@
-"""What all processes of a command take together, where systemd has handed a part of its control groups to the server.
+"""The control group of all processes of a command, where systemd has delegated a subtree to the server.
 
-`Delegate=memory pids` in the server's unit does that. Nothing is touched elsewhere, not even where root could.
+`Delegate=memory pids` in the server's unit does that. It touches nothing else, even as root.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def find_group() -> str:
 
 
 def open_group(limits: ResourceLimits) -> "CommandGroup | None":
-    """Make a group for a command, where there is one to make it in; call it in a thread."""
+    """Make a group for a command where that is possible; blocks, so call it in a thread."""
     if not limits.group:
         return None
     try:
@@ -76,7 +76,7 @@ class CommandGroup:
         return ("/bin/sh", "-c", _ENTER, str(self._path / "cgroup.procs"), *arguments)
 
     def close(self) -> str:
-        """End what is left in the group and take it away; return which limit was met, in a word, or nothing."""
+        """Kill the rest of the group and remove it. Return the name of the limit that was hit, or nothing."""
         met = " and ".join(
             word for file, key, word in _EVENTS if _read_event(self._path / file, key)
         )

@@ -33,7 +33,7 @@ NOT_INSTALLED = (
 )
 _TAG = "TURNKEEPER_BROWSER"
 _ARGUMENTS = (
-    # Names are resolved behind the proxy only; nothing is sent past it, not even by WebRTC or QUIC.
+    # Names are resolved behind the proxy; nothing bypasses it, not even WebRTC or QUIC.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-quic",
@@ -67,7 +67,7 @@ def uses_own_sandbox(settings: ToolboxSettings) -> bool:
 
 @asynccontextmanager
 async def launched(playwright: ModuleType, settings: ToolboxSettings) -> AsyncIterator["Browser"]:
-    """Give a running Chromium; at the end none of its processes is left.
+    """Yield a running Chromium; at exit none of its processes is left.
 
     Raises:
         ToolFailed: there is none, or it does not start.

@@ -1,7 +1,7 @@
-"""An HTTP client that connects to no address that was not checked.
+"""An HTTP client that connects only to checked addresses.
 
-The address that was checked is the address that is connected to, at every redirect: a name that resolves
-differently a moment later (DNS rebinding) changes nothing.
+It connects to the address that it has checked, at every redirect. So a name that resolves differently a moment later
+(DNS rebinding) changes nothing.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class WebClient:
     async def fetch(
         self, url: httpx.URL, *, headers: Mapping[str, str] | None = None, limit: int | None = None
     ) -> HttpBody:
-        """Return the body found at the address, redirects followed; `limit` in bytes instead of the usual.
+        """Return the body at the address, after redirects; `limit` in bytes replaces the usual one.
 
         Raises:
             ServerRefused: the server answered with an error status.
@@ -133,7 +133,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
     ) -> None:
         self._settings = settings
         self._trusted = trusted
-        # A kept connection would be used again for another host at the same address, whose certificate nobody checked.
+        # A kept connection would be reused for another host at the same address, with an unchecked certificate.
         limits = httpx.Limits(max_keepalive_connections=0)
         self._transport = httpx.AsyncHTTPTransport(verify=tls, limits=limits, trust_env=False)
 

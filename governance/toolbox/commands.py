@@ -1,4 +1,4 @@
-"""A program on this machine: started in a process group of its own, read, and ended with all it started (C4)."""
+"""Runs a program in a process group of its own, reads its output, and ends it with all its children (C4)."""
 
 import asyncio
 import errno
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _INFO_SIZE = 4096
 _TAG = "TURNKEEPER_CALL"
-_SIGNAL_BASE = 128  # how shells, and bubblewrap, tell of a death by a signal
+_SIGNAL_BASE = 128  # how shells, and bubblewrap, report a death by a signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class _Running:
             return None
 
     def close(self) -> None:
-        """Give up what was opened for it; what it has put in the background goes on."""
+        """Release its resources; background processes continue."""
         if self._guard is not None:
             self._guard.cut(spare=True)
             self._guard = None
@@ -92,7 +92,7 @@ def scrub(*, home: Path, passed: Sequence[str] = ()) -> dict[str, str]:
 async def run(
     launch: Launch, output: Output, *, context: ToolContext, settings: ToolboxSettings
 ) -> int:
-    """Run the program to its end and return its exit status; when cancelled, end its process group first."""
+    """Run the program to its end and return its exit status; a cancel first ends its process group."""
     running = await _start(launch, output)
     try:
         status = await wait_for_exit(running.process)
@@ -110,7 +110,7 @@ async def run(
 
 
 def name_ending(status: int, *, sandbox: Sandbox) -> str:
-    """Return in words how a program ended that did not end well."""
+    """Return a phrase for the end of a program that failed."""
     if status < 0:
         return f"by the signal {_name_signal(-status)}"
     words = f"with exit code {status}"
@@ -125,7 +125,7 @@ async def _end(running: _Running, *, context: ToolContext, grace: float) -> None
         if inner is not None:
             # First what runs inside, so that it has its grace: the sandbox around it has none to give.
             await terminate_group(inner, grace=grace)
-        # A sandbox that is ended while it is being set up may leave a part of itself behind: hence the tag.
+        # A sandbox that is ended during its setup may leave a process behind: hence the tag.
         ending = await terminate_group(running.process, grace=grace, sweep_tag=running.tag)
     except asyncio.CancelledError:  # once more: SIGKILL is out already, the process is left to reap
         with suppress(TimeoutError):
@@ -186,7 +186,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
 
 
 def _require(launch: Launch) -> None:
-    """Find out before anything is opened what a guard's shell could only say in words of its own."""
+    """Check for problems now that a guard's shell would report in its own words."""
     if shutil.which(launch.arguments[0], path=launch.environment["PATH"]) is None:
         raise ToolFailed(f"The command could not be started: {os.strerror(errno.ENOENT)}.")
 

@@ -82,7 +82,7 @@ class GitTools:
             if staged:
                 compared = ("--cached", *compared)
             elif ".." not in revision:
-                # Of the work tree as it is now; by default compared with the index, which then is the older side.
+                # Of the work tree; by default compared with the index, the older side.
                 now = await write_tree(found, await read_changes(found, untracked=False))
                 compared = (*compared, now) if revision else (*_INDEX_FIRST, now)
             said = await found.git("diff", *_DIFF, *compared, "--", *await _inside(found, paths))

@@ -36,7 +36,7 @@ class Changes:
     nested: tuple[bytes, ...]
 
     def differences(self, index: Index) -> dict[bytes, Entry | None]:
-        """Return what would have to be staged in `index` to make it hold the files as they are; None = taken out."""
+        """Return what to stage in `index` to match the files; None = removed."""
         gone: dict[bytes, Entry | None] = {
             path: None
             for path, entry in index.entries.items()
@@ -57,7 +57,7 @@ async def read_changes(
     untracked: bool = True,
     contents: bool = False,
 ) -> Changes:
-    """Look at the files within `paths`, all if there are none; with `contents` the untracked ones are read as well."""
+    """Read the files within `paths`, or all; with `contents` the untracked ones too."""
     index = await found.read_index()
     tracked = frozenset(index.entries)
     within = tuple(os.fsencode(path) for path in paths)
@@ -87,7 +87,7 @@ async def write_tree(found: ShadowRepository, changes: Changes) -> str:
 
 
 async def commit(found: ShadowRepository, message: str, *, paths: tuple[str, ...]) -> str:
-    """Commit what has changed within `paths`, or everything; return what git says.
+    """Commit the changes within `paths`, or all. Return git's output.
 
     Raises:
         ToolFailed: there is nothing to commit, or the repository is in no state for it.
@@ -175,7 +175,7 @@ def _show_rules(found: ShadowRepository, listing: Listing) -> None:
 
 
 async def _stage_alone(found: ShadowRepository, changes: Changes) -> str:
-    """Make an index of the last commit and the changes, without what else is staged; return its name."""
+    """Make an index of the last commit and these changes only. Return its name."""
     name = "partial"
     base = (found.references.tip,) if found.references.tip else ("--empty",)
     await found.query("read-tree", *base, index=name)
@@ -204,7 +204,7 @@ def _keep(found: ShadowRepository) -> None:
 
 
 def _left_out(changes: Changes) -> str:
-    """Say which directories were left out, if any."""
+    """Return a sentence on directories that were left out, if any."""
     if not changes.nested:
         return ""
     names = ", ".join(f"{_quoted(path)}/" for path in changes.nested)

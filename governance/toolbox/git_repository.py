@@ -1,8 +1,8 @@
-"""A git repository inside a workspace: found, read and written by our own code, as data.
+"""A git repository inside a workspace, which our own code reads and writes as data.
 
-Whoever may write files may write a repository's `.git`, and git runs programs that are named there, in nested
-repositories too. So git is never started on a workspace. Only data is taken from `.git`: where HEAD points, the
-references, the index and the objects. Configuration, hooks, attributes and the like are not even read.
+A tool that may write files may write a repository's `.git`. Git runs programs that are named there, in nested
+repositories too. So git never runs in a workspace. Only data is read from `.git`: where HEAD points, the references,
+the index and the objects. Configuration, hooks and attributes are not even read.
 """
 
 import os
@@ -27,7 +27,7 @@ _REFERENCE = re.compile(
     r"refs/(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+(?<![./])"
 )
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
-_FILES = {  # of a new repository, for whoever goes on with it by git
+_FILES = {  # of a new repository, for people who continue with git
     "config": b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n",
     "HEAD": b"ref: refs/heads/main\n",
 }
@@ -43,7 +43,7 @@ class References:
 
     @property
     def tip(self) -> str:
-        """The id of the current commit; empty where there is none yet."""
+        """The id of the current commit; empty without one."""
         return self.ids.get(self.head, "") if self.is_on_branch else self.head
 
     @property
@@ -81,7 +81,7 @@ class Repository:
         return True
 
     def read(self, name: str) -> bytes:
-        """Return a file of its store; nothing if there is none. Raise `ToolFailed` if it is no file of decent size."""
+        """Return a file of `.git`; nothing if there is none. Raise `ToolFailed` for a special or large file."""
         path = "/".join((*self.store, *name.split("/")))
         try:
             with explained(path), open_for_reading(self.workspace, path) as stream:
@@ -96,7 +96,7 @@ class Repository:
 
     @contextmanager
     def rewriting(self, name: str, content: bytes) -> Iterator[None]:
-        """Write a file of its store as git does: under a lock that git respects, and in one step when the block ends.
+        """Write a file of `.git` as git does: under git's lock, and in one step at the end of the block.
 
         Raises:
             ToolFailed: somebody else is writing it.
@@ -206,7 +206,7 @@ def check_finished(repository: Repository) -> None:
 
 
 def move_tip(repository: Repository, *, before: References, after: str) -> None:
-    """Let the branch that HEAD names, or HEAD itself, point to another commit. Raise `ToolFailed` if it has moved."""
+    """Move the branch of HEAD, or HEAD itself, to another commit. Raise `ToolFailed` if it has moved."""
     name = before.head if before.is_on_branch else "HEAD"
     with repository.rewriting(name, f"{after}\n".encode()):
         check_unchanged(before.tip, read_references(repository).tip)

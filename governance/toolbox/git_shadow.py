@@ -1,7 +1,7 @@
-"""A git directory of the server's own that stands in for the one of a workspace, so that git can work on it safely.
+"""A server-owned git directory that stands in for a workspace's, so that git can run safely.
 
-It is made for one call, outside of the workspace. Its configuration is the server's, and it has no hooks; the work
-tree that git is shown has nothing but rules of what to ignore. Of the workspace git sees the objects, to read.
+It is made for one call, outside the workspace. It has the server's configuration and no hooks. Its work tree has only
+ignore rules. Git reads the workspace's objects, and nothing else of it.
 """
 
 import asyncio
@@ -65,13 +65,13 @@ _ENVIRONMENT = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
 }
-# What git is told and what it tells are lists of any length and any bytes, so they go through files.
+# Git's input and output are lists of any length and any bytes, so they go through files.
 _REDIRECT = 'cd "$0" && exec "$@" <told >said'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """What is staged: entries by path; of some of them the files are left out on purpose, of some there are versions."""
+    """The staged files: entries by path; `sparse` ones have no file on purpose, `unmerged` ones have several versions."""
 
     entries: Mapping[bytes, Entry]
     sparse: frozenset[bytes]
@@ -80,7 +80,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowRepository:
-    """The directory, what it stands in for, and the call that it was made for."""
+    """The directory, the repository that it stands in for, and its call."""
 
     place: Path
     repository: Repository
@@ -106,7 +106,7 @@ class ShadowRepository:
         return read_tip(self.place / "git", self.references)
 
     async def git(self, *arguments: str, index: str = "index") -> str:
-        """Run git and return what it printed, for the model. Raise `ToolFailed` if it fails."""
+        """Run git and return its output for the model. Raise `ToolFailed` if it fails."""
         command = ("git", *_OPTIONS, "--literal-pathspecs", *arguments)
         status, said = await self._run(command, self.context, index=index)
         self._check(status, said, arguments, allowed=(0,))
@@ -212,7 +212,7 @@ async def open_shadow_repository(
 
 
 async def run_to_end(function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Run a short function in a thread; when cancelled, wait for its end first, as nothing can stop it."""
+    """Run a short function in a thread; a cancel waits for its end, as nothing can stop it."""
     thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **named))
     try:
         return await asyncio.shield(thread)
@@ -222,7 +222,7 @@ async def run_to_end(function: Callable[P, T], *arguments: P.args, **named: P.kw
 
 
 def read_tip(directory: Path, references: References) -> str:
-    """Return the id of the current commit in a git directory of our own."""
+    """Return the id of the current commit in a shadow directory."""
     name = references.head if references.is_on_branch else "HEAD"
     return (directory / name).read_text("ascii").strip()
 

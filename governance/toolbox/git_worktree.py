@@ -1,7 +1,7 @@
-"""The files of a repository as they are now, read by our own code: git itself never gets to see them.
+"""The current files of a repository, read by our own code, never by git.
 
-Every blob is what the file holds: filters and conversions of line ends, which a repository could configure, are not
-applied. A directory that has a `.git` of its own is another repository's, and is not entered.
+A blob holds exactly the file's bytes: filters and line-end conversions, which a repository could configure, are not
+applied. A directory with a `.git` of its own is another repository and is skipped.
 """
 
 import errno
@@ -72,7 +72,7 @@ def list_files(
 
 
 def is_within(path: bytes, wanted: tuple[bytes, ...], *, is_directory: bool = False) -> bool:
-    """Whether it is one of the wanted paths or below one; a directory also if it is above one. None wanted: all."""
+    """Return whether it is, or is below, a wanted path; a directory may also be above one. No wanted path = all."""
     if not wanted or b"." in wanted:
         return True
     return any(
@@ -96,7 +96,7 @@ def directories_of(paths: Iterable[bytes]) -> set[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Reads files as git keeps them; content whose id is not `known` is put, as an object, below `objects`."""
+    """Reads files as git stores them; content whose id is not `known` is written as an object below `objects`."""
 
     repository: Repository
     context: ToolContext

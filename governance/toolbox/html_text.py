@@ -51,7 +51,7 @@ _LONGEST_LINK = 300
 
 
 class HtmlText(HTMLParser):
-    """Reads HTML; `title` and `text` are what it says."""
+    """Extracts the `title` and the `text` of HTML."""
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -145,9 +145,9 @@ class HtmlText(HTMLParser):
 def html_to_text(
     html: str, url: str, *, is_cancelled: Callable[[], bool], within: float
 ) -> tuple[HtmlText, bool]:
-    """Return the page, and whether all of it was read within the time.
+    """Return the extractor, and whether it read all of it in time.
 
-    The parser takes very long on hostile input, and a thread cannot be ended: so it is fed piece by piece.
+    The parser is very slow on hostile input, and a thread cannot be ended: so it gets the text piece by piece.
     """
     page = HtmlText(url)
     deadline = time.monotonic() + within

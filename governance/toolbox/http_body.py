@@ -58,7 +58,7 @@ class HttpBody:
         return self.media_type in _HTML
 
     def decode(self) -> str:
-        """Return the text; what does not fit the character set becomes U+FFFD."""
+        """Return the text; invalid bytes become U+FFFD."""
         found = _META_CHARSET.search(self.content[:_SNIFF]) if self.is_html else None
         charset = self.charset or (found[1].decode("ascii") if found else "")
         try:

@@ -1,4 +1,4 @@
-"""Which hosts of the web a call reaches only after a person has heard of them: a page can carry data away in its address."""
+"""Decides which web hosts need a person's approval: a page's address can carry data away."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from governance.toolbox.workspace import shown
 
 
 def unknown_host_of(settings: SettingsSource) -> Callable[[Mapping[str, Any]], str]:
-    """Return what tells from a call's `url` which host a person is asked about; empty where nobody is."""
+    """Return a function that finds, in a call's `url`, the host to ask about; empty if none."""
 
     def unknown_host(call_input: Mapping[str, Any]) -> str:
         url = call_input.get("url")
@@ -25,12 +25,12 @@ def unknown_host_of(settings: SettingsSource) -> Callable[[Mapping[str, Any]], s
 
 
 def host_of(url: httpx.URL) -> str:
-    """Return the host as it is sent: a look-alike in another script shows as `xn--…`."""
+    """Return the host as it is sent: a look-alike in another script becomes `xn--…`."""
     return url.raw_host.decode("ascii")
 
 
 def is_known(host: str, settings: ToolboxSettings) -> bool:
-    """Whether a host may be reached without a question: nobody is asked at all, or the administrator has named it."""
+    """Return whether a host needs no question: the setting is off, or the administrator listed the host."""
     if not host or not settings.web_ask_hosts:
         return True
     name = canonical(host)
@@ -41,13 +41,11 @@ def canonical(host: str) -> str:
     """Return the name under which a host is asked about and remembered."""
     name = host.lower().rstrip(".")
     bare = name.removeprefix("www.")
-    return (
-        bare if "." in bare else name
-    )  # www.me is a host like any other, and "me" a word like any other
+    return bare if "." in bare else name  # www.me is an ordinary host, and "me" an ordinary word
 
 
 def refuse_unknown(host: str, settings: ToolboxSettings) -> None:
-    """Raise `ToolFailed` for a host that a call was led to, and that nobody was asked about."""
+    """Raise `ToolFailed` for a redirect to a host that no person approved."""
     if not is_known(host, settings):
         raise ToolFailed(
             f"This leads to the host {shown(host)!r}, which was not asked for. If it is needed, call the tool again with"

@@ -9,7 +9,7 @@ from governance.core.excerpts import Excerpt
 from governance.core.tools import ToolContext
 
 _PIECE = 32_000  # characters of one report
-_BURST = 4_000_000  # bytes read in one interval; a command that prints faster is slowed down by its full pipe
+_BURST = 4_000_000  # bytes per interval; the full pipe slows down a command that prints faster
 _LINE = 200
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")
 
@@ -17,8 +17,8 @@ _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)"
 class Output(asyncio.Protocol):
     """The reading end of a command's pipe.
 
-    Pieces are joined and reported once per `interval`. After `detach` the pipe is still read, and thrown away, as
-    long as someone holds it: a process left in the background must not die of a broken pipe.
+    It joins pieces and reports them once per `interval`. After `detach` it still reads and discards the output while
+    someone holds the pipe: a background process must not die of a broken pipe.
     """
 
     def __init__(self, context: ToolContext, *, limit: int, interval: float) -> None:
@@ -62,7 +62,7 @@ class Output(asyncio.Protocol):
         self._context.progress(last_line(piece), output=piece)
 
     async def drain(self, *, within: float) -> None:
-        """Read what is there, to the end of the pipe but no longer than `within`; then report it."""
+        """Read to the end of the pipe, `within` seconds at most; then report."""
         self._next_interval()
         await asyncio.wait({self._ended}, timeout=within)
         self.flush()

@@ -18,11 +18,9 @@ from governance.core.excerpts import spaced
 from governance.toolbox.settings import ToolboxSettings
 
 _FRESH = 30.0  # seconds for which a measurement counts: other processes write, too
-_SOON = (
-    0.3  # seconds that a command's end may be held up; what takes longer is left to the next write
-)
+_SOON = 0.3  # seconds that a command's end may take longer; the next write measures again
 _MOST = 1000  # measurements that are kept
-_BLOCK = 512  # bytes; what `st_blocks` counts in, whatever the file system
+_BLOCK = 512  # bytes; the unit of `st_blocks`, on any file system
 
 _lock = threading.Lock()
 _measured: dict[Path, tuple[int, float]] = {}
@@ -43,7 +41,7 @@ def require_room(root: Path, more: int, settings: ToolboxSettings) -> None:
 
 
 def measure(root: Path, settings: ToolboxSettings) -> str:
-    """Forget what was measured, and measure anew if that is soon done; return a sentence if it holds too much."""
+    """Drop the cached size, and measure again if that is fast. Return a sentence if it is too large."""
     if not settings.workspace_quota:
         return ""
     with _lock:
@@ -56,7 +54,7 @@ def measure(root: Path, settings: ToolboxSettings) -> str:
 
 
 def size_on_disk(status: os.stat_result) -> int:
-    """Return the bytes that a file takes, whatever it says its length is: it may have holes."""
+    """Return the bytes that a file takes on disk: it may have holes."""
     return status.st_blocks * _BLOCK
 
 
@@ -79,7 +77,7 @@ def _keep(root: Path, used: int, at: float) -> None:
 
 
 def _used(root: Path, *, within: float) -> int | None:
-    """Return the bytes that everything below takes on the disk, or None if it takes longer than that to find out.
+    """Return the bytes on disk of everything below, or None if measuring takes too long.
 
     A file with several names counts once.
     """

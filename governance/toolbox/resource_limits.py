@@ -5,18 +5,18 @@ import signal
 from dataclasses import dataclass
 
 _PROGRAM = "prlimit"  # of util-linux
-_SIGNAL_BASE = 128  # how shells, and bubblewrap, tell of a death by a signal
-_MORE_CPU = 5  # seconds between the signal that can be handled and the one that cannot
+_SIGNAL_BASE = 128  # how shells, and bubblewrap, report a death by a signal
+_MORE_CPU = 5  # seconds between the signal that can be handled and SIGKILL
 _XCPU, _XFSZ = signal.SIGXCPU, signal.SIGXFSZ
 SHARED_MEMORY = 64_000_000  # bytes of /dev/shm, as in most containers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """Bytes and seconds; 0 = no limit. Memory and processor time are each process's, `processes` counts threads too.
+    """Bytes and seconds; 0 = no limit. Memory and CPU time hold per process; `processes` counts threads too.
 
-    `program` sets them; without it only `tmp_size` holds, and that only where bubblewrap `can_size`. Below the control
-    group `group`, where there is one, memory is that of all processes together, /tmp and cached files included.
+    `program` sets them. Without it only `tmp_size` holds, and only if bubblewrap `can_size`. In a control group
+    `group`, memory is that of all processes together, with /tmp and cached files.
     """
 
     processes: int = 0
@@ -46,7 +46,7 @@ class ResourceLimits:
 
     @property
     def words(self) -> str:
-        """The limits in force, for people and models; empty if there are none."""
+        """The limits in force as text for people and models; empty if there are none."""
         told = [f"/tmp {_bytes(self.tmp_size)}"] if self.tmp_size and self.can_size else []  # noqa: S108
         if self.program:
             told = [
@@ -65,7 +65,7 @@ class ResourceLimits:
         return ", ".join(told)
 
     def explain(self, status: int, text: str) -> str:
-        """Return a sentence if a command that ended so, and printed that, has probably met a limit; else nothing."""
+        """Return a sentence if this exit status and output suggest that a limit was hit; else nothing."""
         met = any(
             limit and (status == _SIGNAL_BASE + number or any(sign in text for sign in signs))
             for limit, number, signs in (
@@ -82,7 +82,7 @@ class ResourceLimits:
 
 
 def find_limiter() -> str:
-    """Return the path of the program that sets limits; empty if it is not installed."""
+    """Return the path of the program that sets limits; empty without one."""
     return shutil.which(_PROGRAM) or ""
 
 

@@ -1,8 +1,8 @@
-"""The sandbox of commands: bubblewrap, where it is installed and the system lets it work.
+"""The sandbox of commands: bubblewrap, where it is installed and works.
 
-Inside, only the workspace can be written; of the rest there is the system's software, read-only, an own `/tmp`, and a
-process table that shows nothing of the server. There is no network unless a setting allows it. What a command may
-use up is limited. Everything that it starts ends with it, and with the server, however that ends.
+Inside, only the workspace is writable. The system's software is read-only, `/tmp` is private, and the process table
+shows nothing of the server. There is no network unless a setting allows it. Resources are limited. Everything that a
+command starts ends with it, and with the server.
 """
 
 import functools
@@ -86,9 +86,10 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
-    """What is in force. `problem` says why bubblewrap is not, where it was asked for; `is_demanded`: it or nothing.
+    """The sandbox in force. `problem` says why bubblewrap is not used though requested; `is_demanded` = no commands
+    without it.
 
-    `is_roots`: the server runs as root, so what is wrong with the system's own guards is wrong with the sandbox.
+    `is_roots`: the server runs as root, so a flaw of the system's isolation is a flaw of the sandbox.
     """
 
     mode: Mode
@@ -102,7 +103,7 @@ class Sandbox:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether commands are kept in so well that nobody has to be asked about them."""
+        """Whether commands are isolated well enough to run without approval."""
         is_meant = self.is_demanded or not self.is_roots
         return self.mode is not Mode.NONE and not self.network and is_meant
 
@@ -126,10 +127,10 @@ class Sandbox:
         directory: Path,
         identities: Mapping[Path, str] | None = None,
     ) -> tuple[str, ...]:
-        """Return the command line that runs `arguments` in the sandbox; unchanged where there is none.
+        """Return the command line that runs `arguments` in the sandbox; unchanged without one.
 
-        Bubblewrap finds what it shows by its path, where a link may have been put meanwhile. So nothing is run unless
-        the directories inside are those that were meant: `identities` has device and inode of each.
+        Bubblewrap finds directories by path, where a link may have been put meanwhile. So it runs nothing unless the
+        directories inside are the intended ones: `identities` has device and inode of each.
         """
         if self.mode is Mode.NONE:
             return arguments
@@ -205,7 +206,7 @@ def require_sandbox(settings: ToolboxSettings) -> Sandbox:
 
 @functools.cache
 def find_gaps(sandbox: Sandbox) -> tuple[str, ...]:
-    """Return in words which limits do not hold here, tried out in the sandbox: call it in a thread."""
+    """Return phrases for the limits that do not hold here, by trying them; blocks, so call it in a thread."""
     limits = sandbox.limits
     gaps: tuple[str, ...] = ()
     if limits.tmp_size and not limits.can_size:
@@ -236,7 +237,7 @@ def _is_stopped(sandbox: Sandbox, limits: ResourceLimits, script: str) -> bool:
 
 @functools.cache
 def _try(sandbox: Sandbox) -> str:
-    """Run nothing in the sandbox; return why that does not work, or an empty text."""
+    """Run a probe in the sandbox. Return why that fails, or an empty text."""
     try:
         ended = _run(sandbox, ResourceLimits(), ":")
     except subprocess.TimeoutExpired:
@@ -265,7 +266,7 @@ def _run(
 
 
 def read_child(told: bytes) -> int | None:
-    """Return the process id that leads the sandbox's own session, from what bubblewrap tells of itself."""
+    """Return the process id that leads the sandbox's session, from bubblewrap's status output."""
     try:
         child = json.loads(told)["child-pid"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Search engines: how each is asked, and how its answer is read.
+"""Search engines: how to query each, and how to parse its answer.
 
 A provider is an async function of a query; `web_search` finds it by its name here or by its dotted path.
 """
@@ -149,7 +149,7 @@ class _DuckDuckGoPage(HTMLParser):
 
 
 def _real_target(base: str, target: str) -> str:
-    """Return the page that a link of DuckDuckGo leads to; an empty text for advertisements and other things."""
+    """Return the page that a link of DuckDuckGo leads to; empty for advertisements and the like."""
     try:
         absolute = urljoin(base, target)
         parts = urlsplit(absolute)

@@ -1,8 +1,8 @@
 """The `exec` tool: one shell command in the conversation's workspace, ended with its whole process group (G1, C4).
 
-In the sandbox a command can write the workspace and no more. Without one it runs with the rights of the server's user:
-then the scrubbed environment and the working directory only keep accidents away. So the tool is off unless a setting
-switches it on, and its description says which of the two holds.
+In the sandbox a command can write only the workspace. Without one it has the rights of the server's user: the
+scrubbed environment and the working directory only prevent accidents. So a setting must enable the tool, and its
+description says whether there is a sandbox.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ def make_exec(settings: SettingsSource) -> Tool:
 
 
 def describe(tool: Tool, sandbox: Sandbox) -> Tool:
-    """Return the tool with a description that says how its commands are kept in.
+    """Return the tool with a description of its isolation.
 
-    In a sandbox without a network they change nothing but the workspace, so nobody has to be asked (D1), unless the
-    server runs as root and nobody said that the sandbox is enough; nor where nothing is run.
+    In a sandbox without a network, commands change only the workspace and need no approval (D1). If the server runs
+    as root, an administrator must say that the sandbox suffices. A disabled tool needs none either.
     """
     said = tool.function.__doc__ or ""
     words, approval = _FREE, tool.approval
@@ -85,7 +85,7 @@ class Shell:
 
     @property
     def sandbox(self) -> Sandbox:
-        """The sandbox in force; to be asked for in a thread."""
+        """The sandbox in force; blocks, so call it in a thread."""
         return find_sandbox(self._settings())
 
     async def exec(

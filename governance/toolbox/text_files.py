@@ -100,7 +100,7 @@ def read_window(
 
 
 def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
-    """Return the next line, cut at `room` characters, and whether that is all of it; a line may be as long as a file."""
+    """Return the next line, cut at `room` characters, and whether it is complete; a line may be as long as a file."""
     size = max(room, 1)
     line = stream.readline(size + 1)
     if line.endswith("\n") or len(line) <= size:
@@ -111,7 +111,7 @@ def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
 
 
 def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxSettings) -> bool:
-    """Write the text beside the file and rename it into place; return whether there was a file before."""
+    """Write the text beside the file and rename it into place. Return whether the file existed."""
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -133,7 +133,7 @@ def write_text(workspace: Workspace, path: str, *, text: str, settings: ToolboxS
 def save_new(
     workspace: Workspace, stem: str, *, suffix: str, content: bytes, settings: ToolboxSettings
 ) -> str:
-    """Write a file at the top of the workspace under a name that is free; return the name."""
+    """Write a file at the top of the workspace under a free name. Return the name."""
     require_room(workspace.top, len(content), settings)
     for number in itertools.count(1):
         name = f"{stem}-{number}{suffix}"

@@ -1,4 +1,4 @@
-"""The `wait` tool: lets time pass, to try out progress, limits and cancelling."""
+"""The `wait` tool: waits, to try out progress, limits and cancelling."""
 
 import asyncio
 from typing import Annotated

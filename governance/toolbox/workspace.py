@@ -1,8 +1,7 @@
-"""The directory that a conversation's tools may touch, and ways to open things in it that cannot lead outside.
+"""The directory of a conversation's tools, and ways to open its files that cannot lead outside.
 
-A path is first resolved and compared with the workspace; then it is opened one component after the other, relative
-to the directory before and never through a symbolic link. So a link that is swapped in between fails the call
-instead of leading it elsewhere.
+A path is resolved and compared with the workspace. Then it is opened one component after the other, relative to the
+directory before, never through a symbolic link. So a link that is swapped in between fails the call.
 """
 
 import errno
@@ -36,7 +35,7 @@ _SENTENCES = {
 class Workspace:
     """A directory, and paths inside it.
 
-    It may lie inside another one, `top`: then who writes that one could put a link in its place, so none is followed.
+    It may lie inside another one, `top`: a writer of `top` could put a link in its place, so no link is followed.
     """
 
     def __init__(self, root: Path, *, top: Path | None = None) -> None:
@@ -58,7 +57,7 @@ class Workspace:
 
     @contextmanager
     def open_directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-        """Give a descriptor of the directory at `parts`; with `create`, missing ones are made on the way."""
+        """Return a descriptor of the directory at `parts`; `create` makes missing ones."""
         current = os.open(self.top, _DIRECTORY)
         try:
             for part in (*self._below, *parts):
@@ -101,7 +100,7 @@ class Workspace:
 
 
 def workspace_at(root: Path, *, within: Path | None) -> Workspace:
-    """Return the workspace at `root`; of `within` the server alone writes, but not of the directories there."""
+    """Return the workspace at `root`; only the server writes `within`, but tools write the directories inside it."""
     if within is None or root == within or not root.is_relative_to(within):
         return Workspace(root)
     return Workspace(root, top=within / root.relative_to(within).parts[0])
