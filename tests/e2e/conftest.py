@@ -14,12 +14,20 @@ from tests.support import PATIENCE, browser_path, eventually_sync
 # It takes a picture and proves nothing: `make screenshot` asks for it.
 collect_ignore = [] if os.environ.get("SCREENSHOTS") else ["test_screenshot.py"]
 
+# The last list of features counts, so it holds some of Playwright's as well. The others are two more pages that load
+# with each window.
+_LEFT_OUT = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,"
+    "LensOverlay,MediaRouter,PaintHolding,ThirdPartyStoragePartitioning,OptimizationHints,NetworkTimeServiceQuerying,"
+    "AimEnabled,PreconnectToSearch,WebUIOmniboxPopup,WebUIOmniboxAimPopup"
+)
 SWITCHES = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    f"--disable-features={_LEFT_OUT}",
     "--no-first-run",
 ]
 PATIENCE_MS = PATIENCE * 1000  # every wait ends as soon as what it waits for is there
@@ -28,7 +36,7 @@ Visit = Callable[..., Awaitable[Visitor]]
 StartSite = Callable[[], Site]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Serve the site to all tests that leave it running; Ctrl-C then has to end all of it."""
     made = Site(tmp_path_factory.mktemp("site"))
@@ -56,7 +64,7 @@ def own_site(tmp_path: pytest.TempPathFactory) -> Iterator[Site]:
         made.leave()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Start the browser once; each visitor gets a context of its own."""
     expect.set_options(timeout=PATIENCE_MS)
@@ -66,7 +74,7 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def signed_in() -> dict[tuple[str, str], StorageState]:
     """The cookies of who has signed in where: the form is filled in once for each."""
     return {}
