@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from blockbuster import BlockBuster, blockbuster_ctx
+from blockbuster import BlockBuster
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
@@ -23,14 +23,26 @@ _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
 
 
 @pytest.fixture(autouse=True)
-def _blocking_calls_fail(request: pytest.FixtureRequest) -> Iterator[None]:
+def _blocking_calls_fail(
+    request: pytest.FixtureRequest, _guard_of_the_loop: BlockBuster
+) -> Iterator[None]:
     """Refuse calls of the project's own code that would hold up the event loop (invariant 1)."""
     if not inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
         yield
         return
-    with blockbuster_ctx(list(_PACKAGES)) as blockbuster:
-        _allow_short_reads(blockbuster)
+    _guard_of_the_loop.activate()
+    try:
         yield
+    finally:
+        _guard_of_the_loop.deactivate()
+
+
+@pytest.fixture(scope="session")
+def _guard_of_the_loop() -> BlockBuster:
+    """Return what refuses blocking calls; to make it takes longer than many a test."""
+    made = BlockBuster(list(_PACKAGES))
+    _allow_short_reads(made)
+    return made
 
 
 @pytest.fixture(scope="session", autouse=True)

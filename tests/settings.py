@@ -52,6 +52,7 @@ ALLOWED_HOSTS.append("testserver")
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # A file and not memory: connections of several threads to one database in memory do not wait for each other.
     DATABASES["default"]["TEST"] = {"NAME": f"{_SCRATCH}.sqlite3"}
+WHITENOISE_AUTOREFRESH = True  # each test client would read the whole directory of static files
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 GOVERNANCE_EXEC_ENABLED = True
 GOVERNANCE_EXEC_SANDBOX = (

@@ -199,6 +199,10 @@ class Props:
     """
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was, for the next test; what still waits at a gate of the last one keeps it."""
         self.started: list[str] = []
         self._gates: dict[str, _ToolGate] = {}
         self._are_open = False
@@ -276,32 +280,35 @@ def ignore_sigterm(context: ToolContext) -> str:
         time.sleep(0.05)
 
 
+_PROPS = Props()
+_TOOLS = [  # made once: the schemas of all of them take longer than many a test
+    make_tool(_PROPS.quick),
+    make_tool(_PROPS.failing),
+    make_tool(_PROPS.held),
+    make_tool(_PROPS.graceful),
+    make_tool(_PROPS.stubborn, side_effects=True),
+    make_tool(_PROPS.blocked),
+    make_tool(_PROPS.held, name="alone", concurrency="exclusive"),
+    make_tool(_PROPS.noted, name="exempt", loop_exempt=True),
+    make_tool(_PROPS.noted, name="asked", approval="once_per_conversation"),
+    make_tool(_PROPS.held, name="asked_held", approval="always"),
+    make_tool(_PROPS.blocked, name="asked_blocked", approval="always"),
+    make_tool(ignore_sigterm, name="deaf", isolation="process"),
+    make_tool(fail_in_process, isolation="process"),
+]
+
+
 @contextmanager
 def props_on_stage() -> Iterator[Props]:
     """Register the tools of `Props` for a test."""
-    props = Props()
-    made = [
-        make_tool(props.quick),
-        make_tool(props.failing),
-        make_tool(props.held),
-        make_tool(props.graceful),
-        make_tool(props.stubborn, side_effects=True),
-        make_tool(props.blocked),
-        make_tool(props.held, name="alone", concurrency="exclusive"),
-        make_tool(props.noted, name="exempt", loop_exempt=True),
-        make_tool(props.noted, name="asked", approval="once_per_conversation"),
-        make_tool(props.held, name="asked_held", approval="always"),
-        make_tool(props.blocked, name="asked_blocked", approval="always"),
-        make_tool(ignore_sigterm, name="deaf", isolation="process"),
-        make_tool(fail_in_process, isolation="process"),
-    ]
-    for tool in made:
+    _PROPS.begin()
+    for tool in _TOOLS:
         registry.register(tool)
     try:
-        yield props
+        yield _PROPS
     finally:
-        props.open_all()
-        for tool in made:
+        _PROPS.open_all()
+        for tool in _TOOLS:
             registry.unregister(tool.name)
 
 
