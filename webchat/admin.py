@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from governance.admin.formatting import format_time
 from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.time_filter import time_filter
 from webchat import api_tokens
 from webchat.models import ApiToken, ApiTokenChange
 
@@ -138,7 +139,7 @@ class ApiTokenChangeAdmin(ReadOnlyAdmin):
     """Every token that was made or revoked, newest first."""
 
     list_display = ["when", "token_name", "whose", "what", "by_name"]
-    list_filter = ["action", "at"]
+    list_filter = [time_filter("at"), "action"]
     search_fields = ["token_name", "whose", "by_name"]
     search_help_text = gettext_lazy("Token, its user, or who made or revoked it")
     fields = ["at", "token_name", "whose", "what", "by_name"]

@@ -8,7 +8,8 @@ from django.utils.translation import gettext_lazy
 from governance.admin.calls import preformatted
 from governance.admin.filters import ConditionFilter, ToolFilter
 from governance.admin.formatting import NOTHING, format_span, format_time
-from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.search import ToolSearchAdmin
+from governance.admin.time_filter import time_filter
 from governance.models import Approval
 
 
@@ -35,22 +36,15 @@ class DecisionFilter(ConditionFilter):
 
 
 @admin.register(Approval)
-class ApprovalAdmin(ReadOnlyAdmin):
+class ApprovalAdmin(ToolSearchAdmin):
     """Every question, newest first."""
 
     list_display = ["requested", "tool_name", "state", "by_name", "reason", "took"]
-    list_filter = [DecisionFilter, "rule", ToolFilter]
-    search_fields = [
-        "tool_name",
-        "call_id__exact",
-        "group__exact",
-        "scope__exact",
-        "by_name__exact",
-    ]
+    list_filter = [time_filter("requested_at"), DecisionFilter, "rule", ToolFilter]
+    search_fields = ["group", "scope", "call_id", "by_name", "tool_name"]
     search_help_text = gettext_lazy(
-        "Part of a tool's name, a whole id of a call, a turn or a conversation, or a whole user name"
+        "A whole id of a call, a turn or a conversation, a whole user name, or part of the name of a tool of this site"
     )
-    date_hierarchy = "requested_at"
     fields = [
         "tool_name",
         "input_text",

@@ -19,7 +19,8 @@ from governance.admin.formatting import (
     format_span,
     format_time,
 )
-from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.search import ToolSearchAdmin
+from governance.admin.time_filter import time_filter
 from governance.durations import format_limit
 from governance.models import ToolCall
 from governance.recorder import UNWATCHED
@@ -30,11 +31,12 @@ _UNEXPLAINED = ("failed", "abandoned")
 
 
 @admin.register(ToolCall)
-class ToolCallAdmin(ReadOnlyAdmin):
+class ToolCallAdmin(ToolSearchAdmin):
     """Every tool call, newest first."""
 
     list_display = ["requested", "tool_name", "outcome", "ran", "limit", "ended_by"]
     list_filter = [
+        time_filter("requested_at"),
         HappeningFilter,
         "status",
         "error_type",
@@ -46,11 +48,10 @@ class ToolCallAdmin(ReadOnlyAdmin):
         "ended_by_reason",
         "ended_by_source",
     ]
-    search_fields = ["tool_name", "call_id__exact", "group__exact", "scope__exact"]
+    search_fields = ["group", "scope", "call_id", "tool_name"]
     search_help_text = gettext_lazy(
-        "Part of a tool's name, or a whole id: of a call, a turn or a conversation"
+        "A whole id of a call, a turn or a conversation, or part of the name of a tool of this site"
     )
-    date_hierarchy = "requested_at"
     readonly_fields = [
         "outcome",
         "ran",

@@ -5,6 +5,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.time_filter import time_filter
 from governance.models import PolicyChange
 
 
@@ -13,10 +14,9 @@ class PolicyChangeAdmin(ReadOnlyAdmin):
     """Every edit of a limit, newest first."""
 
     list_display = ["at", "what", "action", "summary", "by_name", "version"]
-    list_filter = ["action", "at"]
+    list_filter = [time_filter("at"), "action"]
     search_fields = ["tool_name", "by_name"]
     search_help_text = gettext_lazy("Tool, or who made the change")
-    date_hierarchy = "at"
     fields = ["at", "what", "action", "summary", "by_name", "version"]
     readonly_fields = ["what", "summary"]
 

@@ -7,10 +7,10 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from governance.admin.search import known_tools
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.deadline import Limit
-from governance.core.registry import registry
-from governance.models import ToolCall, ToolPolicy
+from governance.models import ToolCall
 from governance.recorder import UNWATCHED
 
 _HAPPENINGS: dict[str, tuple[Any, Q]] = {
@@ -86,17 +86,14 @@ class DurationFilter(ConditionFilter):
 
 
 class ToolFilter(admin.SimpleListFilter):
-    """Filters by the tools that are installed or have limits; search finds the others."""
+    """Filters by the tools that the site offers or has limits for; search finds the others by whole names."""
 
     title = _("tool")
     parameter_name = "tool"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Name the tools."""
-        names = {tool.name for tool in registry} | set(
-            ToolPolicy.objects.values_list("tool_name", flat=True)
-        )
-        return [(name, name) for name in sorted(names)]
+        return [(name, name) for name in known_tools()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[ToolCall]) -> QuerySet[ToolCall]:
         """Show one tool's calls."""

@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy
 from governance.admin.fields import UNITS_HELP, DurationField, LinesField
 from governance.admin.formatting import NOTHING
 from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.time_filter import time_filter
 from governance.durations import format_limit
 from governance.mcp import edits
 from governance.models import McpServer, McpServerChange
@@ -233,9 +234,8 @@ class McpServerChangeAdmin(ReadOnlyAdmin):
     """Every edit of an MCP server, newest first."""
 
     list_display = ["at", "server", "action", "summary", "by_name"]
-    list_filter = ["action", "at"]
+    list_filter = [time_filter("at"), "action"]
     search_fields = ["server", "by_name"]
-    date_hierarchy = "at"
     fields = ["at", "server", "action", "summary", "by_name"]
     readonly_fields = ["summary"]
 

@@ -25,7 +25,7 @@ class CappedPaginator(HistoryPaginator):
     def count(self) -> int:
         """The number of rows, or `most`."""
         rows: QuerySet[Any] = cast(Any, self.object_list)
-        return rows[: self.most].count()
+        return rows.order_by()[: self.most].count()
 
 
 class ReadOnlyAdmin(HistoryModelAdmin):

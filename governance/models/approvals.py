@@ -67,6 +67,11 @@ class Approval(models.Model):
                 name="governance_remembered_approval",
             ),
             models.Index(fields=["group"], name="governance_approval_group"),
+            models.Index(fields=["-requested_at", "-id"], name="governance_approval_recent"),
+            models.Index(fields=["scope", "-requested_at"], name="governance_approval_scope"),
+            models.Index(fields=["call_id"], name="governance_approval_call"),
+            models.Index(fields=["tool_name", "-requested_at"], name="governance_approval_tool"),
+            models.Index(fields=["by_name", "-requested_at"], name="governance_approval_by"),
         ]
 
     def __str__(self) -> str:

@@ -100,6 +100,8 @@ class ToolCall(models.Model):
             models.Index(fields=["tool_name", "-requested_at"], name="governance_call_tool"),
             models.Index(fields=["status", "-requested_at"], name="governance_call_status"),
             models.Index(fields=["-requested_at", "-id"], name="governance_call_recent"),
+            models.Index(fields=["scope", "-requested_at"], name="governance_call_scope"),
+            models.Index(fields=["call_id"], name="governance_call_id"),
             models.Index(
                 fields=["error_type", "-requested_at"],
                 condition=~models.Q(error_type=""),

@@ -1,6 +1,6 @@
 """The list and the page of tool calls in the real admin: found by what happened, complete, and read-only (V4)."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -59,15 +59,65 @@ def calls(make_call):
         ({"ran_out": "turn"}, set()),
         ({"ran_out": "approval"}, set()),
         ({"ran": "1"}, {"good"}),
-        ({"q": "othe"}, {"running"}),
+        ({"q": "other"}, {"running"}),
+        ({"q": "nowhere"}, set()),
         ({"q": "turn-2"}, {"running"}),
         ({"q": "talk-2"}, {"running"}),
         ({"q": "slow"}, {"slow"}),
-        ({"requested_at__year": "1999"}, set()),
     ],
 )
 def test_calls_are_found_by_what_happened(browser, calls, query, expected):
     assert listed(browser, **query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, {"now", "hours", "days", "weeks", "ages"}),
+        ({"when": "1h"}, {"now"}),
+        ({"when": "24h"}, {"now", "hours"}),
+        ({"when": "7d"}, {"now", "hours", "days"}),
+        ({"when": "30d"}, {"now", "hours", "days", "weeks"}),
+        ({"when_until": "2020-01-02"}, {"ages"}),
+        ({"when_from": "2020-01-01T10:00", "when_until": "2020-01-01T10:01"}, {"ages"}),
+        ({"when_from": "2020-01-01T10:01", "when_until": "2020-01-02"}, set()),
+        ({"when_from": "2020-01-02", "when": "1h"}, {"now", "hours", "days", "weeks"}),
+        ({"when": "24h", "tool": "probe"}, {"hours"}),
+    ],
+)
+def test_calls_are_found_by_their_time(browser, make_call, probe, query, expected):
+    ago = {
+        "now": timedelta(minutes=1),
+        "hours": timedelta(hours=20),
+        "days": timedelta(days=6),
+        "weeks": timedelta(days=29),
+    }
+    for call_id, age in ago.items():
+        tool = "probe" if call_id == "hours" else "other"
+        make_call(call_id=call_id, tool_name=tool, requested_at=timezone.now() - age)
+    long_ago = timezone.make_aware(datetime(2020, 1, 1, 10, 0))  # noqa: DTZ001 - of the site's zone
+    make_call(call_id="ages", tool_name="other", requested_at=long_ago)
+    assert listed(browser, **query) == expected
+
+
+def test_a_range_of_time_keeps_the_other_choices_and_shows_what_was_typed(browser, calls):
+    chosen = {"happened": "timed_out", "when_from": "2020-01-01T10:00", "when": "1h", "p": "1"}
+    html = browser.get(LIST, {**chosen, "p": "1"}).content.decode()
+    form = html[html.index('class="governance-time-range"') :]
+    assert '<input type="hidden" name="happened" value="timed_out">' in form
+    assert 'name="when_from" value="2020-01-01T10:00"' in form
+    for gone in ("when", "p"):
+        assert f'name="{gone}"' not in form[: form.index("</form>")]
+
+
+@pytest.mark.parametrize("value", ["soon", "2020-13-01", "2020-01-01 and more", "2020-01-01T99:00"])
+def test_a_range_that_is_none_is_refused_as_the_admin_refuses(browser, value):
+    page = browser.get(LIST, {"when_from": value})
+    assert (page.status_code, page["Location"]) == (302, f"{LIST}?e=1")
+
+
+def test_a_part_of_a_tool_s_name_is_looked_for_among_the_tools_of_the_site(browser, calls, probe):
+    assert len(listed(browser, q="PRO")) == 8
 
 
 def test_calls_are_found_by_their_tool(browser, calls, probe):

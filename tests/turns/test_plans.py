@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
+from governance.admin.readonly import CappedPaginator
 from governance.db import run_in_db_thread
 from governance.models import Approval, ToolCall
 from tests.past import Past, plant
@@ -227,6 +230,37 @@ async def _pruned(stage: Stage) -> None:
         assert retention.prune(timedelta(days=90)).turns > 1
 
     await in_database(prune)
+
+
+# The lists of the admin that grow, and what is asked of them along an index.
+LISTS = {
+    "governance_toolcall": ["", "when=24h", "happened=asked", "tool=nothing", "q={turn}", "q=zzzz"],
+    "governance_approval": ["", "when=24h", "q={turn}"],
+    "turns_turn": ["", "when=24h", "happened=active", "q={turn}"],
+    "turns_conversation": ["", "when=24h", "q={turn}"],
+    "turns_cancelrequest": ["", "when=24h", "q={turn}"],
+    "turns_repair": ["", "when=24h", "q={turn}"],
+}
+
+
+async def test_no_list_of_the_admin_reads_what_is_over(
+    late_stage: Stage, client: Client, admin_user: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CappedPaginator, "most", 100)
+    readings = Readings()
+
+    def look() -> None:
+        client.force_login(admin_user)
+        turn = CancelRequest.objects.order_by("pk")[0].turn
+        with connection.execute_wrapper(readings):
+            for name, queries in LISTS.items():
+                for query in queries:
+                    address = f"{reverse(f'admin:{name}_changelist')}?{query.format(turn=turn.pk)}"
+                    assert client.get(address).status_code == 200, address
+
+    await in_database(look)
+    assert len(readings.rows) > len(LISTS)
+    assert readings.many == {}
 
 
 async def test_no_statement_of_a_turn_reads_what_is_over(

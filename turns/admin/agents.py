@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 from governance import selectors
 from governance.admin.formatting import NOTHING
 from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.time_filter import time_filter
 from governance.durations import format_duration, format_limit
 from governance.selectors import OfferedTool
 from turns.admin.agent_forms import AgentForm
@@ -233,10 +234,9 @@ class AgentChangeAdmin(ReadOnlyAdmin):
     """Every edit of an agent, newest first."""
 
     list_display = ["at", "agent_name", "action", "summary", "by_name"]
-    list_filter = ["action", "at"]
+    list_filter = [time_filter("at"), "action"]
     search_fields = ["agent_name", "by_name"]
     search_help_text = gettext_lazy("Agent, or who made the change")
-    date_hierarchy = "at"
     fields = ["at", "agent_name", "action", "summary", "by_name"]
     readonly_fields = ["summary"]
 

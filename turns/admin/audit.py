@@ -1,15 +1,25 @@
 """Admin of the audit: requests to cancel with who, how and why, and repairs of histories."""
 
+from typing import Any
+
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from governance import OPEN_STATUSES
 from governance.admin.filters import ConditionFilter
 from governance.admin.formatting import NOTHING, format_span, format_time
+from governance.admin.search import ExactSearchAdmin
+from governance.admin.time_filter import time_filter
+from governance.labels import call_statuses
 from turns.admin.rows import outcome_words, turn_link
-from turns.admin.search import IdSearchAdmin
+from turns.core.turns import ACTIVE_STATUSES
 from turns.models import Acknowledgement, CancelRequest, Repair
+from turns.models.labels import turn_statuses
+
+_OPEN = {status.value for status in (*OPEN_STATUSES, *ACTIVE_STATUSES)}
 
 
 class SettledFilter(ConditionFilter):
@@ -24,17 +34,39 @@ class SettledFilter(ConditionFilter):
     }
 
 
+class OutcomeFilter(admin.SimpleListFilter):
+    """What has become of the request; no scan of the table finds the choices."""
+
+    title = _("outcome")
+    parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        """Name the statuses that a turn or a call ends with."""
+        ends = {**dict(call_statuses()), **dict(turn_statuses())}
+        return [(status, words) for status, words in ends.items() if status not in _OPEN]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Apply the chosen one."""
+        return queryset.filter(outcome=self.value()) if self.value() else queryset
+
+
 @admin.register(CancelRequest)
-class CancelRequestAdmin(IdSearchAdmin):
+class CancelRequestAdmin(ExactSearchAdmin):
     """Every request to cancel, newest first."""
 
     list_display = ["requested", "what", "whose", "took", "became", "turn_link"]
     list_select_related = ["turn__conversation"]
-    list_filter = [SettledFilter, "reason", "source", "outcome", "mode"]
+    list_filter = [
+        time_filter("requested_at"),
+        SettledFilter,
+        "reason",
+        "source",
+        OutcomeFilter,
+        "mode",
+    ]
     id_fields = ("turn",)
-    search_fields = ["tool_id__exact", "by_name__exact"]
+    search_fields = ["by_name", "tool_id"]
     search_help_text = _("A whole id of a turn or a call, or a whole user name")
-    date_hierarchy = "requested_at"
     readonly_fields = ["what", "took", "turn_link", "tools", "became", "answer"]
     fields = [
         "turn_link",
@@ -98,16 +130,15 @@ class CancelRequestAdmin(IdSearchAdmin):
 
 
 @admin.register(Repair)
-class RepairAdmin(IdSearchAdmin):
+class RepairAdmin(ExactSearchAdmin):
     """Every repair of a history, newest first."""
 
     list_display = ["found", "kind", "cause", "turn_link"]
     list_select_related = ["turn__conversation"]
-    list_filter = ["kind", "cause", "found_when"]
+    list_filter = [time_filter("at"), "kind", "cause", "found_when"]
     id_fields = ("turn", "conversation")
-    search_fields = ["tool_id__exact"]
+    search_fields = ["tool_id"]
     search_help_text = _("A whole id of a turn, a call or a conversation")
-    date_hierarchy = "at"
     readonly_fields = ["turn_link"]
     fields = ["at", "kind", "cause", "found_when", "tool_id", "text", "turn_link", "conversation"]
 

@@ -1,5 +1,7 @@
 """Admin of conversations: whose they are and how long; what was said is on the pages of their turns."""
 
+from typing import Any
+
 from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
@@ -9,8 +11,9 @@ from django.utils.translation import ngettext
 
 from governance.admin.filters import ConditionFilter
 from governance.admin.formatting import format_time
+from governance.admin.search import USERNAME, ExactSearchAdmin
+from governance.admin.time_filter import time_filter
 from turns import services
-from turns.admin.search import NAME, IdSearchAdmin
 from turns.models import Conversation
 
 
@@ -23,17 +26,20 @@ class ParkedFilter(ConditionFilter):
 
 
 @admin.register(Conversation)
-class ConversationAdmin(IdSearchAdmin):
+class ConversationAdmin(ExactSearchAdmin):
     """Every conversation, the latest first."""
 
     list_display = ["updated", "title", "owner", "agent", "turns_so_far", "parked"]
-    list_filter = [ParkedFilter]
+    list_filter = [time_filter("updated_at"), ParkedFilter]
     actions = ["resume_conversations"]
     list_select_related = ["owner"]
     id_fields = ("pk",)
-    search_fields = [f"owner__{NAME}__exact", "title"]
+    search_fields = [f"owner__{USERNAME}"]
     search_help_text = _("A whole id, a whole user name, or part of a title")
-    date_hierarchy = "updated_at"
+
+    def search_part(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """Find a part of a title; titles are as many as conversations, not as calls."""
+        return queryset.filter(title__icontains=term)
 
     @admin.display(description=_("updated at"), ordering="updated_at")
     def updated(self, obj: Conversation) -> str:

@@ -18,9 +18,9 @@ from django.utils.translation import gettext_lazy, ngettext
 from governance import CancelSource
 from governance import selectors as governance_selectors
 from governance.admin.formatting import NOTHING
+from governance.admin.search import USERNAME, ExactSearchAdmin
 from turns import services
 from turns.admin.rows import link
-from turns.admin.search import NAME, IdSearchAdmin
 from turns.admin.seen import CALL_MARK, Seen, button, seen
 from turns.core.turns import ACTIVE_STATUSES
 from turns.models import RunningTurn
@@ -49,7 +49,7 @@ class RefreshFilter(admin.SimpleListFilter):
 
 
 @admin.register(RunningTurn)
-class RunningTurnAdmin(IdSearchAdmin):
+class RunningTurnAdmin(ExactSearchAdmin):
     """The turns that are not over, the oldest first."""
 
     list_display = ["turn", "who", "state", "age", "left", "process", "calls", "end"]
@@ -58,7 +58,7 @@ class RunningTurnAdmin(IdSearchAdmin):
     list_select_related = ["conversation__owner", "owner"]
     ordering = ["queued_at"]
     id_fields = ("pk", "conversation")
-    search_fields = [f"conversation__owner__{NAME}__exact"]
+    search_fields = [f"conversation__owner__{USERNAME}"]
     search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
     actions = ["cancel_turns"]
 

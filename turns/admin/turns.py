@@ -23,9 +23,10 @@ from governance.admin.formatting import (
     format_span,
     format_time,
 )
+from governance.admin.search import USERNAME, ExactSearchAdmin
+from governance.admin.time_filter import time_filter
 from turns import services
 from turns.admin.rows import link, outcome_words, table
-from turns.admin.search import NAME, IdSearchAdmin
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.models import Turn
@@ -51,16 +52,22 @@ class HappeningFilter(ConditionFilter):
 
 
 @admin.register(Turn)
-class TurnAdmin(IdSearchAdmin):
+class TurnAdmin(ExactSearchAdmin):
     """Every turn, newest first."""
 
     list_display = ["queued", "status", "who", "title", "ended_by", "ran"]
-    list_filter = [HappeningFilter, "status", "ended_by_reason", "ended_by_source", "source"]
+    list_filter = [
+        time_filter("queued_at"),
+        HappeningFilter,
+        "status",
+        "ended_by_reason",
+        "ended_by_source",
+        "source",
+    ]
     list_select_related = ["conversation__owner"]
     id_fields = ("pk", "conversation")
-    search_fields = [f"conversation__owner__{NAME}__exact"]
+    search_fields = [f"conversation__owner__{USERNAME}"]
     search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
-    date_hierarchy = "queued_at"
     actions = ["cancel_turns"]
     readonly_fields = [
         "who",

@@ -47,6 +47,7 @@ class Conversation(models.Model):
         verbose_name_plural = _("conversations")
         ordering = ["-updated_at"]
         indexes = [
+            models.Index(fields=["-updated_at", "-id"], name="turns_conversation_recent"),
             models.Index(fields=["owner", "-updated_at"], name="turns_conversation_of_owner"),
             models.Index(
                 fields=["unattended_since"],

@@ -106,6 +106,7 @@ class Turn(models.Model):
             ),
         ]
         indexes = [
+            models.Index(fields=["-queued_at", "-id"], name="turns_recent"),
             models.Index(fields=["status", "queued_at"], name="turns_by_status"),
             models.Index(fields=["conversation", "status"], name="turns_of_conversation"),
             models.Index(fields=["agent", "-queued_at"], name="turns_of_agent"),
@@ -162,9 +163,11 @@ class CancelRequest(models.Model):
             models.UniqueConstraint(fields=["turn", "tool_id"], name="turns_one_cancel_request")
         ]
         indexes = [
+            models.Index(fields=["-requested_at", "-id"], name="turns_cancel_request_recent"),
+            models.Index(fields=["by_name", "-requested_at"], name="turns_cancel_request_by"),
             models.Index(
                 fields=["turn"], condition=Q(settled_at=None), name="turns_open_cancel_requests"
-            )
+            ),
         ]
 
     def __str__(self) -> str:
@@ -192,6 +195,7 @@ class Repair(models.Model):
         verbose_name = _("repair")
         verbose_name_plural = _("repairs")
         ordering = ["-at", "-pk"]
+        indexes = [models.Index(fields=["-at", "-id"], name="turns_repair_recent")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.tool_id}"
