@@ -1,6 +1,7 @@
 """Edits of the administrators' limits: the one way for admin forms, admin actions and API (T9, acceptance 94)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict
 
@@ -8,10 +9,14 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from governance import audit, selectors
+from governance import audit, selectors, validation
 from governance.audit import Changes, Editor
+from governance.conf import setting_limits
 from governance.core.exceptions import GovernanceError
+from governance.core.policy import PolicyLevels, ToolLimits, resolve
+from governance.durations import limit_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
+from governance.policies import read_policies
 from governance.signals import policy_changed
 
 
@@ -68,6 +73,7 @@ def save_default_policy(
     if not changes:
         return None
     policy.full_clean()
+    check_idle_limit(policy)
     policy.revision += 1
     policy.save()
     return _publish(policy, default=policy, action="change", changes=changes, by=by)
@@ -97,11 +103,29 @@ def save_tool_policy(
     if not changes and not is_new:
         return None
     policy.full_clean()
+    check_idle_limit(policy)
     policy.revision += 1
     policy.save()
     return _publish(
         policy, default=default, action="add" if is_new else "change", changes=changes, by=by
     )
+
+
+def check_idle_limit(policy: Limits) -> None:
+    """Raise `ValidationError` if an idle limit is above the total one, which may come from a weaker level."""
+    total_ms = policy.timeout_ms if policy.timeout_ms is not None else _inherited_total_ms(policy)
+    if problem := validation.idle_problem(policy.idle_timeout_ms, total_ms):
+        raise ValidationError({"idle_timeout_ms": [problem]})
+
+
+def _inherited_total_ms(policy: Limits) -> int:
+    """The total limit that counts where this row sets none. The default row knows no tool: the settings count."""
+    name = getattr(policy, "tool_name", "")
+    if not name:
+        return limit_ms(resolve(PolicyLevels(setting=setting_limits())).timeout)
+    tool = selectors.find_tool(name)
+    levels = read_policies().levels_of(name, declared=tool.limits if tool else ToolLimits())
+    return limit_ms(resolve(replace(levels, override=ToolLimits())).timeout)
 
 
 @transaction.atomic

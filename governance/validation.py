@@ -1,33 +1,24 @@
 """Rules for an administrator's limits; each problem is a sentence for forms, actions and API."""
 
-from __future__ import annotations
-
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
-from governance.conf import app_settings, setting_limits
-from governance.core.policy import PolicyLevels, ToolLimits, resolve
+from governance.conf import app_settings
 from governance.durations import UNITS_MS, format_duration, limit_ms
-
-if TYPE_CHECKING:
-    from governance.models import Limits
 
 WEEK_MS = 7 * UNITS_MS["d"]
 _DURATIONS = ("timeout_ms", "idle_timeout_ms", "ceiling_ms")
 _SPANS = (*_DURATIONS, "approval_timeout_ms")
 
 
-def check_limits(limits: Limits) -> None:
-    """Raise `ValidationError` by field for limits that are negative, absurdly large or contradict each other."""
-    errors = {name: problem for name in _SPANS if (problem := span_problem(getattr(limits, name)))}
+def check_limits(values: Mapping[str, int | None]) -> None:
+    """Raise `ValidationError` by field for limits in milliseconds that are negative or absurdly large."""
+    errors = {name: problem for name in _SPANS if (problem := span_problem(values[name]))}
     for name in _DURATIONS:
-        if name not in errors and (problem := _ceiling_problem(getattr(limits, name))):
+        if name not in errors and (problem := _ceiling_problem(values[name])):
             errors[name] = problem
-    if not errors and (problem := _idle_problem(limits)):
-        errors["idle_timeout_ms"] = problem
     if errors:
         raise ValidationError({name: [problem] for name, problem in errors.items()})
 
@@ -58,27 +49,11 @@ def _ceiling_problem(milliseconds: int | None) -> str:
     return ""
 
 
-def _idle_problem(limits: Limits) -> str:
-    """An idle limit above the total limit never fires; the total may come from a lower level."""
-    idle = limits.idle_timeout_ms
-    total = limits.timeout_ms if limits.timeout_ms is not None else _inherited_total_ms(limits)
-    if not idle or not total or idle <= total:
+def idle_problem(idle_ms: int | None, total_ms: int) -> str:
+    """Return in a sentence that an idle limit above the total one would never be reached; empty if it would."""
+    if not idle_ms or not total_ms or idle_ms <= total_ms:
         return ""
     problem = _(
         "The idle limit (%(idle)s) is longer than the total limit (%(total)s) and would never be reached."
     )
-    return problem % {"idle": format_duration(idle), "total": format_duration(total)}
-
-
-def _inherited_total_ms(limits: Limits) -> int:
-    """The total limit that counts where this row sets none. The default row knows no tool: the settings count."""
-    name = getattr(limits, "tool_name", "")
-    if not name:
-        return limit_ms(resolve(PolicyLevels(setting=setting_limits())).timeout)
-    from governance import policies, selectors  # noqa: PLC0415 - they read the models, which need this module
-
-    tool = selectors.find_tool(name)
-    levels = policies.read_policies().levels_of(
-        name, declared=tool.limits if tool else ToolLimits()
-    )
-    return limit_ms(resolve(replace(levels, override=ToolLimits())).timeout)
+    return problem % {"idle": format_duration(idle_ms), "total": format_duration(total_ms)}

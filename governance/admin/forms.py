@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
@@ -13,7 +14,7 @@ from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
 from governance.audit import describe_value
 from governance.durations import format_limit, limit_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
-from governance.services import DEFAULT_FIELDS, TOOL_FIELDS
+from governance.services import DEFAULT_FIELDS, TOOL_FIELDS, check_idle_limit
 
 if TYPE_CHECKING:
     LimitsModelForm = forms.ModelForm[Limits]
@@ -56,6 +57,15 @@ class LimitsForm(LimitsModelForm):
             self.add_error(None, self._conflict())
             self._accept(current)
         return cleaned
+
+    def _post_clean(self) -> None:
+        """Check the row against the levels below it, too; the model knows only itself."""
+        super()._post_clean()  # type: ignore[misc]  # the stubs leave it out
+        if not self.errors:
+            try:
+                check_idle_limit(self.instance)
+            except ValidationError as problem:
+                self.add_error(None, problem)
 
     def _conflict(self) -> str:
         last = PolicyChange.objects.filter(

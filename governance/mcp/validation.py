@@ -1,11 +1,9 @@
 """Rules for the row of an MCP server; each problem is a sentence for the admin and for code."""
 
-from __future__ import annotations
-
 import re
 import shlex
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
@@ -14,46 +12,43 @@ from django.utils.translation import gettext as _
 from governance.mcp.specs import Transport
 from governance.validation import span_problem
 
-if TYPE_CHECKING:
-    from governance.models import McpServer
-
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PREFIX = re.compile(r"[A-Za-z0-9_-]*")
 
 
-def check_server(row: McpServer) -> None:
+def check_server(values: Mapping[str, Any]) -> None:
     """Raise `ValidationError` by field for a server that could not be connected as it stands."""
-    errors = dict(_problems(row))
+    errors = dict(_problems(values))
     if errors:
         raise ValidationError({name: [problem] for name, problem in errors.items()})
 
 
-def _problems(row: McpServer) -> Iterator[tuple[str, str]]:
-    if row.transport == Transport.STDIO:
-        yield from _command_problems(row)
+def _problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if values["transport"] == Transport.STDIO:
+        yield from _command_problems(values)
     else:
-        yield from _url_problems(row)
-    yield from _name_problems(row)
-    if problem := span_problem(row.timeout_ms):
+        yield from _url_problems(values)
+    yield from _name_problems(values)
+    if problem := span_problem(values["timeout_ms"]):
         yield "timeout_ms", problem
-    if not _PREFIX.fullmatch(row.prefix):
+    if not _PREFIX.fullmatch(values["prefix"]):
         yield "prefix", _("Only letters, digits, “_” and “-” may stand in the name of a tool.")
 
 
-def _command_problems(row: McpServer) -> Iterator[tuple[str, str]]:
+def _command_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     try:
-        words = shlex.split(row.command)
+        words = shlex.split(values["command"])
     except ValueError:
         yield "command", _("A quotation mark is not closed.")
         return
-    if not words or "\0" in row.command:
+    if not words or "\0" in values["command"]:
         yield "command", _("Write the program and its arguments; no shell reads them.")
 
 
-def _url_problems(row: McpServer) -> Iterator[tuple[str, str]]:
+def _url_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     try:
-        url = urlsplit(row.url)
+        url = urlsplit(values["url"])
         is_address = url.scheme in {"http", "https"} and bool(url.hostname)
     except ValueError:
         is_address = False
@@ -63,10 +58,12 @@ def _url_problems(row: McpServer) -> Iterator[tuple[str, str]]:
         yield "url", _("Leave user name and password out, and name a header below instead.")
 
 
-def _name_problems(row: McpServer) -> Iterator[tuple[str, str]]:
-    if not _is_texts(row.environment) or not all(map(_VARIABLE.fullmatch, row.environment)):
+def _name_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if not _is_texts(values["environment"]) or not all(
+        map(_VARIABLE.fullmatch, values["environment"])
+    ):
         yield "environment", _("Write names of environment variables, one in each line.")
-    headers: Any = row.headers
+    headers: Any = values["headers"]
     if not isinstance(headers, dict) or not all(
         isinstance(variable, str) and _HEADER.fullmatch(header) and _VARIABLE.fullmatch(variable)
         for header, variable in headers.items()
@@ -75,9 +72,9 @@ def _name_problems(row: McpServer) -> Iterator[tuple[str, str]]:
             "headers",
             _("Write “Header: VARIABLE”, one in each line; the value stays in the environment."),
         )
-    if not _is_texts(row.allowed_tools):
+    if not _is_texts(values["allowed_tools"]):
         yield "allowed_tools", _("Write names of the server's tools, one in each line.")
-    if row.read_only_tools is not None and not _is_texts(row.read_only_tools):
+    if values["read_only_tools"] is not None and not _is_texts(values["read_only_tools"]):
         yield "read_only_tools", _("Write names of the server's tools, one in each line.")
 
 

@@ -2,6 +2,7 @@
 
 from django.core.validators import RegexValidator
 from django.db import models
+from django.forms import model_to_dict
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
@@ -124,7 +125,7 @@ class McpServer(models.Model):
 
     def clean(self) -> None:
         """Refuse a server that could not be connected."""
-        check_server(self)
+        check_server(model_to_dict(self))
 
 
 class McpServerChange(Change):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from django.db import models
+from django.forms import model_to_dict
 from django.utils.translation import gettext_lazy as _
 
 from governance import validation
@@ -65,7 +66,7 @@ class Limits(models.Model):
 
     def clean(self) -> None:
         """Refuse limits that make no sense, in words."""
-        validation.check_limits(self)
+        validation.check_limits(model_to_dict(self))
 
 
 class DefaultPolicy(Limits):

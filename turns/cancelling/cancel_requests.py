@@ -13,13 +13,10 @@ from django.db import transaction
 
 from governance import Cancellation, CancelReason, CancelSource, selectors
 from governance.db_clock import database_now
-from turns.core.events import TurnAbort
 from turns.core.ports import PendingCancel
 from turns.events import log_lines
 from turns.models import CancelRequest, Turn
 from turns.signals import cancel_settled
-
-BY_PEOPLE = tuple(reason for reason in CancelReason if reason.row.is_by_person)
 
 
 def write(
@@ -119,16 +116,6 @@ def _settle(request: CancelRequest, *, outcome: str, at: datetime) -> None:
     request.save(update_fields=["settled_at", "settled_ms", "outcome"])
     log_lines.cancel_settled(request)
     transaction.on_commit(partial(_tell_settled, request), robust=True)
-
-
-def abort_event(cancellation: Cancellation, *, descendants: int = 0) -> TurnAbort:
-    """Return the event that says why a turn is ended before its time, and how many it takes with it."""
-    return TurnAbort(
-        reason=cancellation.reason.value,
-        source=cancellation.source.value,
-        by=cancellation.by,
-        descendants=descendants,
-    )
 
 
 def _cancellation(request: CancelRequest) -> Cancellation:

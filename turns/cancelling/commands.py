@@ -12,7 +12,7 @@ from governance.db_clock import database_now, now_minus
 from governance.sanitize import sanitize_text
 from turns.cancelling import cancel_requests
 from turns.cancelling.descendants import DescendantsCancelled, cancel_descendants
-from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
+from turns.core.turns import ACTIVE_STATUSES, BY_PEOPLE, LIVE_STATUSES, TurnStatus
 from turns.events import acknowledgements, log
 from turns.events.notifications import Notifications
 from turns.exceptions import TurnNotFound
@@ -186,9 +186,9 @@ def just_cancelled(conversation_id: UUID, command: CancelCommand) -> UUID | None
 def _ended_by_person(turns: Iterable[Turn]) -> CancelRequest | None:
     """Return the cancel of the first of these turns that a person has ended."""
     ids = [turn.pk for turn in turns]
-    requests = CancelRequest.objects.filter(
-        turn__in=ids, tool_id="", reason__in=cancel_requests.BY_PEOPLE
-    ).exclude(outcome=TurnStatus.COMPLETED)
+    requests = CancelRequest.objects.filter(turn__in=ids, tool_id="", reason__in=BY_PEOPLE).exclude(
+        outcome=TurnStatus.COMPLETED
+    )
     return min(requests, key=lambda request: ids.index(request.turn_id), default=None)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from governance import ApprovalRule, Verdict
+from governance import ApprovalRule, Cancellation, Verdict
 from turns.core.turns import TurnStatus
 from turns.core.wire import (
     EndedBy,
@@ -251,6 +251,16 @@ class TurnAbort(TurnEvent):
     source: str
     by: str | None
     descendants: int = 0
+
+    @classmethod
+    def of(cls, cancellation: Cancellation, *, descendants: int = 0) -> "TurnAbort":
+        """Return the event of a turn that is cancelled for this reason."""
+        return cls(
+            reason=cancellation.reason.value,
+            source=cancellation.source.value,
+            by=cancellation.by,
+            descendants=descendants,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

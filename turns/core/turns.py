@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from governance import Cancellation, IllegalTransition
+from governance import Cancellation, CancelReason, IllegalTransition
 
 
 class TurnStatus(StrEnum):
@@ -27,6 +27,7 @@ class TurnStatus(StrEnum):
 
 LIVE_STATUSES = (TurnStatus.RUNNING, TurnStatus.CANCELLING)
 ACTIVE_STATUSES = (TurnStatus.QUEUED, *LIVE_STATUSES)
+BY_PEOPLE = tuple(reason for reason in CancelReason if reason.row.is_by_person)
 _ENDED = frozenset(status for status in TurnStatus if status not in ACTIVE_STATUSES)
 ALLOWED_TRANSITIONS: Mapping[TurnStatus, frozenset[TurnStatus]] = {
     TurnStatus.QUEUED: frozenset({TurnStatus.RUNNING, TurnStatus.CANCELLED, TurnStatus.FAILED}),

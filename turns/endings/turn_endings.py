@@ -16,7 +16,7 @@ from governance.db_clock import database_now
 from governance.selectors import CallRow
 from turns.calls.serializers import result_events
 from turns.cancelling import cancel_requests, descendants
-from turns.core.events import TurnEnd, TurnError, TurnEvent
+from turns.core.events import TurnAbort, TurnEnd, TurnError, TurnEvent
 from turns.core.repairs import Cause, Repair, RepairKind
 from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, check_transition, ending_of
 from turns.endings.open_calls import close_calls
@@ -131,11 +131,7 @@ def _final_events(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnE
     if ending.error_code:
         events.append(TurnError(code=ending.error_code, message=ending.error_message))
     if ending.cancellation is not None:
-        events.append(
-            cancel_requests.abort_event(
-                ending.cancellation, descendants=descendants.reached(turn.pk)
-            )
-        )
+        events.append(TurnAbort.of(ending.cancellation, descendants=descendants.reached(turn.pk)))
     end = TurnEnd(
         status=ending.status.value,
         duration_ms=_duration_ms(turn, at=at),

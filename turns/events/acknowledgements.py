@@ -18,10 +18,9 @@ from governance import CancelSource, has_cancel_word, selectors
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now, now_minus
 from governance.sanitize import sanitize_text
-from turns.cancelling import cancel_requests
 from turns.conf import app_settings
 from turns.core.events import CancelAcknowledged
-from turns.core.turns import TurnStatus
+from turns.core.turns import BY_PEOPLE, TurnStatus
 from turns.core.wire import SaidAndAnswered
 from turns.events import log, sinks, spoken_acknowledgements
 from turns.models import Acknowledgement, CancelRequest, Turn
@@ -139,7 +138,7 @@ def _has_others_open(row: Acknowledgement) -> bool:
         turn__is_detached=True,
         tool_id="",
         settled_at=None,
-        reason__in=cancel_requests.BY_PEOPLE,
+        reason__in=BY_PEOPLE,
     )
     return others.exists()
 

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
+from django.forms import model_to_dict
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
@@ -91,7 +92,7 @@ class Agent(models.Model):
 
     def clean(self) -> None:
         """Refuse an agent that could not answer, in words."""
-        validation.check_agent(self)
+        validation.check_agent(model_to_dict(self))
 
 
 class AgentChange(Change):

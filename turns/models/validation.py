@@ -1,10 +1,8 @@
 """What the row of an agent must satisfy; every problem in words, for the admin and for code alike."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
@@ -12,16 +10,13 @@ from django.utils.translation import gettext as _
 from governance.validation import span_problem
 from turns.chat_models.catalog import is_known
 
-if TYPE_CHECKING:
-    from turns.models import Agent
-
 MOST = {"step_limit": 100_000, "max_parallel_calls": 10_000, "token_limit": 10**12}
 _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,128}\*?|\*")
 
 
-def check_agent(agent: Agent) -> None:
+def check_agent(values: Mapping[str, Any]) -> None:
     """Raise `ValidationError` by field for an agent that could not answer, or whose limits make no sense."""
-    errors = dict(_problems(agent))
+    errors = dict(_problems(values))
     if errors:
         raise ValidationError({name: [problem] for name, problem in errors.items()})
 
@@ -39,23 +34,23 @@ def tools_problem(tools: Any) -> str:
     return ""
 
 
-def _problems(agent: Agent) -> Iterator[tuple[str, str]]:
-    if agent.is_default and not agent.is_enabled:
+def _problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if values["is_default"] and not values["is_enabled"]:
         yield (
             "is_enabled",
             _("The default agent cannot be switched off. Make another one the default first."),
         )
-    if agent.chat_model and not is_known(agent.chat_model):
+    if values["chat_model"] and not is_known(values["chat_model"]):
         problem = _(
             "There is no chat model named “%(name)s”. Write “local”, one of a provider such as "
             "“anthropic:claude-sonnet-5-5”, or the path of a function that returns one."
         )
-        yield "chat_model", problem % {"name": agent.chat_model[:60]}
-    if problem := tools_problem(agent.tools):
+        yield "chat_model", problem % {"name": values["chat_model"][:60]}
+    if problem := tools_problem(values["tools"]):
         yield "tools", problem
-    if problem := span_problem(agent.turn_timeout_ms):
+    if problem := span_problem(values["turn_timeout_ms"]):
         yield "turn_timeout_ms", problem
     for name, most in MOST.items():
-        value = getattr(agent, name)
+        value = values[name]
         if value is not None and value > most:
             yield name, _("More than %(most)d is no limit; leave it blank.") % {"most": most}

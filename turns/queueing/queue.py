@@ -18,9 +18,8 @@ from governance import Cancellation, CancelSource, ScopeKind, checkpoint
 from governance.db_clock import database_now
 from governance.durations import limit_ms
 from turns.agents.lookup import find_agent
-from turns.cancelling.cancel_requests import abort_event
 from turns.conf import app_settings
-from turns.core.events import TurnEnd, TurnQueued, TurnStart
+from turns.core.events import TurnAbort, TurnEnd, TurnQueued, TurnStart
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log, log_lines
@@ -135,7 +134,7 @@ def cancel_queued(
             events += log.append(
                 conversation,
                 turn.pk,
-                abort_event(cancellation),
+                TurnAbort.of(cancellation),
                 TurnEnd(status=cut.value, duration_ms=0, usage={}, error_code=None),
                 at=at,
             )

@@ -12,7 +12,7 @@ from turns.conf import app_settings
 from turns.core.events import TurnEvent
 from turns.core.turns import ACTIVE_STATUSES
 from turns.events import log
-from turns.models import Turn
+from turns.models import Agent, Conversation, Turn
 
 
 def root_of(turn: Turn) -> UUID:
@@ -54,6 +54,27 @@ def has_room_for_report_turn(turn: Turn) -> bool:
 def token_limit(turn: Turn) -> int | None:
     """Return how many tokens the family may use in all: what the agent may that the person speaks to. None = no limit."""
     return turn.token_limit if turn.root is None else turn.root.token_limit
+
+
+def line_of(conversation_id: UUID) -> list[UUID]:
+    """Return the conversation that everything began in, those that led to this one, and this one."""
+    line = [conversation_id]
+    while True:
+        above = Conversation.objects.values_list("parent_id", flat=True).filter(pk=line[0]).first()
+        if above is None:
+            return line
+        line.insert(0, above)
+
+
+def rules_above(turn_id: UUID) -> list[str]:
+    """Return the approval rules of the agents that a sub-agent works for, from its parent's turn upwards."""
+    names = []
+    above: UUID | None = turn_id
+    while above is not None:
+        found = Turn.objects.filter(pk=above).values_list("agent", "parent_id").first()
+        name, above = found or ("", None)
+        names.append(name)
+    return list(Agent.objects.filter(name__in=names).values_list("approval", flat=True))
 
 
 class SharedUsage:

@@ -19,7 +19,7 @@ from turns.core.runner import TurnConfig
 from turns.core.tool_names import ToolNames
 from turns.exceptions import AgentUnavailable
 from turns.models import Agent
-from turns.sub_agents.children import line_of, rules_above
+from turns.queueing.turn_tree import line_of, rules_above
 
 ASK, SPAWN = "sessions_ask", "sessions_spawn"
 SUB_AGENTS = "sub-agents"  # the directory of their workspaces

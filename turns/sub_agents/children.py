@@ -147,27 +147,6 @@ def request_reports_of(turn_id: UUID, tool_id: str) -> DescendantsCancelled:
         return ask_for_report(started, out_of_time)
 
 
-def line_of(conversation_id: UUID) -> list[UUID]:
-    """Return the conversation that everything began in, those that led to this one, and this one."""
-    line = [conversation_id]
-    while True:
-        above = Conversation.objects.values_list("parent_id", flat=True).filter(pk=line[0]).first()
-        if above is None:
-            return line
-        line.insert(0, above)
-
-
-def rules_above(turn_id: UUID) -> list[str]:
-    """Return the approval rules of the agents that a sub-agent works for, from its parent's turn upwards."""
-    names = []
-    above: UUID | None = turn_id
-    while above is not None:
-        found = Turn.objects.filter(pk=above).values_list("agent", "parent_id").first()
-        name, above = found or ("", None)
-        names.append(name)
-    return list(Agent.objects.filter(name__in=names).values_list("approval", flat=True))
-
-
 def _checked(message: str) -> str:
     limit = app_settings.MAX_MESSAGE_LENGTH
     if not message.strip():
