@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db import models
-from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
-from governance.admin.fields import UNITS_HELP, DurationField, RevisionInput
 from governance.audit import describe_value
 from governance.durations import format_limit, limit_ms
+from governance.form_fields import DurationField, RevisionInput
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS, check_idle_limit
 
@@ -21,27 +19,10 @@ if TYPE_CHECKING:
 else:
     LimitsModelForm = forms.ModelForm
 
-_LABELS = {
-    "timeout_ms": gettext_lazy("Total limit"),
-    "idle_timeout_ms": gettext_lazy("Idle limit"),
-    "ceiling_ms": gettext_lazy("Ceiling for hints"),
-    "approval_timeout_ms": gettext_lazy("Approval limit"),
-}
-
-
-def _duration(name: str) -> DurationField:
-    column = cast("models.Field[Any, Any]", Limits._meta.get_field(name))
-    help_text = format_lazy("{} {}", column.help_text, UNITS_HELP)
-    return DurationField(required=False, label=_LABELS[name], help_text=help_text)
-
 
 class LimitsForm(LimitsModelForm):
     """The limits of one row; an edit on top of a newer one is refused with both values (nothing is saved)."""
 
-    timeout_ms = _duration("timeout_ms")
-    idle_timeout_ms = _duration("idle_timeout_ms")
-    ceiling_ms = _duration("ceiling_ms")
-    approval_timeout_ms = _duration("approval_timeout_ms")
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     @property

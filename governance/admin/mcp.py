@@ -15,11 +15,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.fields import UNITS_HELP, DurationField, LinesField
 from governance.admin.formatting import NOTHING
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
-from governance.durations import format_limit
+from governance.form_fields import LinesField
 from governance.mcp import edits
 from governance.models import McpServer, McpServerChange
 
@@ -77,9 +77,6 @@ class McpServerForm(McpServerModelForm):
     read_only_tools = LinesField(
         label=gettext_lazy("Trusted to only read"), help_text=_help("read_only_tools")
     )
-    timeout_ms = DurationField(
-        required=False, label=gettext_lazy("Total limit"), help_text=UNITS_HELP
-    )
 
     class Meta:
         model = McpServer
@@ -91,7 +88,7 @@ class McpServerForm(McpServerModelForm):
 
 
 @admin.register(McpServer)
-class McpServerAdmin(McpServerModelAdmin):
+class McpServerAdmin(AuditedAdmin[McpServer], DurationsAdmin[McpServer], McpServerModelAdmin):
     """The servers, and how they do. Saved rows are in force at once here, in other processes within seconds."""
 
     form = McpServerForm
@@ -99,7 +96,7 @@ class McpServerAdmin(McpServerModelAdmin):
         "name",
         "enabled",
         "transport",
-        "limit",
+        "timeout_ms",
         "tool_count",
         "weight",
         "doubted",
@@ -167,15 +164,6 @@ class McpServerAdmin(McpServerModelAdmin):
         for server in queryset:
             edits.delete_server(server, by=cast(Any, request.user))
 
-    def log_addition(self, request: HttpRequest, obj: McpServer, message: Any) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
-    def log_change(self, request: HttpRequest, obj: McpServer, message: Any) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
-    def log_deletions(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
     @admin.display(description=gettext_lazy("asked about, though “read-only”"))
     def doubted(self, obj: McpServer) -> str:
         """The tools whose mark does not count."""
@@ -199,11 +187,6 @@ class McpServerAdmin(McpServerModelAdmin):
     def weight(self, obj: McpServer) -> int:
         """About how many tokens its tools take of each request of an agent that has them all."""
         return sum(tool.get("tokens", 0) for tool in obj.tools_found)
-
-    @admin.display(description=gettext_lazy("total limit"))
-    def limit(self, obj: McpServer) -> str:
-        """The limit with its unit."""
-        return format_limit(obj.timeout_ms)
 
     @admin.display(description=gettext_lazy("tools it offers"))
     def offered(self, obj: McpServer) -> SafeString:

@@ -8,8 +8,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -17,6 +16,7 @@ from governance import selectors, services
 from governance.admin.formatting import NOTHING
 from governance.admin.forms import DefaultPolicyForm, ToolPolicyForm, ToolPolicyRowForm
 from governance.admin.limits import LimitsAdmin, editor_of, values_of
+from governance.admin.mixins import OneRowAdmin
 from governance.core.policy import ApprovalRule, Policy, resolve
 from governance.core.registry import registry
 from governance.durations import format_limit, limit_ms
@@ -29,36 +29,12 @@ from governance.toolbox import described
 
 
 @admin.register(DefaultPolicy)
-class DefaultPolicyAdmin(LimitsAdmin):
+class DefaultPolicyAdmin(OneRowAdmin[Limits], LimitsAdmin):
     """The one row of limits for every tool that has no others."""
 
     form = DefaultPolicyForm
     fields = [*services.DEFAULT_FIELDS, "revision", "version", "updated_at"]
     readonly_fields = ["version", "updated_at"]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """There is one row, always."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """There is one row, always."""
-        return False
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Go to the one row."""
-        if not self.has_view_or_change_permission(request):
-            return super().changelist_view(request, extra_context)
-        return HttpResponseRedirect(
-            reverse(f"{self.admin_site.name}:governance_defaultpolicy_change", args=[1])
-        )
-
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        """Make the row on its first visit."""
-        if object_id == "1":
-            DefaultPolicy.objects.get_or_create(pk=1)
-        return super().get_object(request, object_id, from_field)
 
     def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001
         """Save the default limits, and say so."""

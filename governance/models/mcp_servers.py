@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from governance.audit import Change
 from governance.mcp.specs import Transport
 from governance.mcp.validation import check_server
-from governance.models.limit_fields import calls_at_once, span
+from governance.model_fields import calls_at_once, span
 
 
 class McpServer(models.Model):

@@ -10,7 +10,7 @@ from governance import validation
 from governance.audit import Change
 from governance.core.policy import ApprovalRule, ToolLimits
 from governance.durations import to_seconds
-from governance.models.limit_fields import calls_at_once, span
+from governance.model_fields import calls_at_once, span
 
 
 class Limits(models.Model):

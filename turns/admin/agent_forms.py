@@ -8,13 +8,13 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
-from django.utils.text import Truncator, format_lazy
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
-from governance.admin.fields import UNITS_HELP, DurationField, LinesField
 from governance.audit import Editor
+from governance.form_fields import LinesField
 from governance.selectors import OfferedTool
 from turns.agents.edits import FIELDS, check_may_name
 from turns.conf import app_settings
@@ -36,13 +36,6 @@ class AgentForm(AgentModelForm):
 
     editor: Editor = None
 
-    turn_timeout_ms = DurationField(
-        required=False,
-        label=gettext_lazy("Turn limit"),
-        help_text=format_lazy(
-            "{} {}", gettext_lazy("0 = no limit. Blank = as the project says."), UNITS_HELP
-        ),
-    )
     which_tools = forms.ChoiceField(
         label=gettext_lazy("Tools"),
         widget=forms.RadioSelect(attrs=WIDE),
@@ -74,6 +67,7 @@ class AgentForm(AgentModelForm):
             "instructions": forms.Textarea(attrs={"rows": 8, "cols": 80}),
             "chat_model": forms.TextInput(attrs={"size": 40, "spellcheck": "false"}),
         }
+        help_texts = {"turn_timeout_ms": gettext_lazy("0 = no limit. Blank = as the project says.")}
         error_messages = {
             "name": {"unique": gettext_lazy("There is an agent of this name already.")}
         }

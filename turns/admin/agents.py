@@ -14,9 +14,10 @@ from django.utils.translation import gettext_lazy
 
 from governance import selectors
 from governance.admin.formatting import NOTHING
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
-from governance.durations import format_duration, format_limit
+from governance.durations import format_duration
 from governance.selectors import OfferedTool
 from turns.admin.agent_forms import AgentForm
 from turns.agents import edits
@@ -35,7 +36,7 @@ else:
 
 
 @admin.register(Agent)
-class AgentAdmin(AgentModelAdmin):
+class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
     """The agents. What is saved here counts for the turns that begin from then on."""
 
     form = AgentForm
@@ -51,7 +52,7 @@ class AgentAdmin(AgentModelAdmin):
     ]
     search_fields = ["name", "description"]
     actions = ["make_default"]
-    readonly_fields = ["turn_limit", "tool_list", "tool_weight", "last_used"]
+    readonly_fields = ["tool_list", "tool_weight", "last_used"]
     fieldsets = [
         (None, {"fields": ["name", "description", "is_enabled", "is_default", "seen"]}),
         (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
@@ -81,7 +82,7 @@ class AgentAdmin(AgentModelAdmin):
         ),
         (
             gettext_lazy("How much"),
-            {"fields": ["turn_limit", "step_limit", "max_parallel_calls", "token_limit"]},
+            {"fields": ["turn_timeout_ms", "step_limit", "max_parallel_calls", "token_limit"]},
         ),
     ]
 
@@ -95,11 +96,12 @@ class AgentAdmin(AgentModelAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
         """Show those who may not edit the values in words."""
         may_edit = self.has_change_permission(request, obj) if obj else True
-        return self.fieldsets if may_edit else self.readable_fieldsets
+        fieldsets = self.fieldsets if may_edit else self.readable_fieldsets
+        return self.with_units(request, fieldsets, obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> Any:
         """An agent keeps its name: conversations and other agents call it so."""
-        return [*self.readonly_fields, *(["name"] if obj else [])]
+        return [*super().get_readonly_fields(request, obj), *(["name"] if obj else [])]
 
     def get_form(
         self,
@@ -162,15 +164,6 @@ class AgentAdmin(AgentModelAdmin):
             for name in list(queryset.values_list("name", flat=True)):
                 edits.delete_agent(name=name, by=_editor(request))
 
-    def log_addition(self, request: HttpRequest, obj: Agent, message: Any) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
-    def log_change(self, request: HttpRequest, obj: Agent, message: Any) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
-    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Agent]) -> Any:
-        """Leave the log to the service, which knows the old and the new values."""
-
     @admin.action(
         permissions=["change"], description=gettext_lazy("Make the selected agent the default one")
     )
@@ -207,11 +200,6 @@ class AgentAdmin(AgentModelAdmin):
         text = _("%(count)d tools, about %(tokens)d tokens.")
         words = text % {"count": len(offered.tools), "tokens": offered.tokens}
         return f"{words} {offered.problem}".rstrip()
-
-    @admin.display(description=gettext_lazy("turn limit"))
-    def turn_limit(self, obj: Agent) -> str:
-        """The turn limit with its unit."""
-        return format_limit(obj.turn_timeout_ms)
 
     @admin.display(description=gettext_lazy("limits"))
     def limits(self, obj: Agent) -> str:

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import label_for_field
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
-from django.utils.text import format_lazy
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.fields import UNITS_HELP, DurationField
+from governance.admin.mixins import DurationsAdmin, OneRowAdmin
 from governance.durations import format_limit
 from turns.models import DisconnectPolicy
 from turns.presence import disconnects
@@ -29,26 +27,15 @@ MAX_MS = 365 * 24 * 3_600_000
 class DisconnectPolicyForm(PolicyModelForm):
     """What happens, and after how long."""
 
-    grace_ms = DurationField(
-        label=gettext_lazy("Grace"),
-        help_text=format_lazy(
-            "{} {}",
-            gettext_lazy("For “cancel after a grace”. A reload takes a few seconds."),
-            UNITS_HELP,
-        ),
-    )
-    unattended_limit_ms = DurationField(
-        label=gettext_lazy("Unattended limit"),
-        help_text=format_lazy(
-            "{} {}",
-            gettext_lazy("For “let it go on”. 0 = no limit but the turn's own."),
-            UNITS_HELP,
-        ),
-    )
-
     class Meta:
         model = DisconnectPolicy
         fields = disconnects.FIELDS
+        help_texts = {
+            "grace_ms": gettext_lazy("For “cancel after a grace”. A reload takes a few seconds."),
+            "unattended_limit_ms": gettext_lazy(
+                "For “let it go on”. 0 = no limit but the turn's own."
+            ),
+        }
 
     def clean_grace_ms(self) -> int:
         """Refuse spans that no one can mean."""
@@ -66,47 +53,14 @@ class DisconnectPolicyForm(PolicyModelForm):
 
 
 @admin.register(DisconnectPolicy)
-class DisconnectPolicyAdmin(PolicyModelAdmin):
+class DisconnectPolicyAdmin(
+    OneRowAdmin[DisconnectPolicy], DurationsAdmin[DisconnectPolicy], PolicyModelAdmin
+):
     """The one row of it."""
 
     form = DisconnectPolicyForm
     fields = (*disconnects.FIELDS, "updated_at")
     readonly_fields = ("updated_at",)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """There is one row, always."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """There is one row, always."""
-        return False
-
-    def get_fields(self, request: HttpRequest, obj: DisconnectPolicy | None = None) -> Any:
-        """Show durations with their units to those who may not edit."""
-        if self.has_change_permission(request, obj):
-            return self.fields
-        return ("policy", "grace", "unattended_limit", "updated_at")
-
-    def get_readonly_fields(
-        self, request: HttpRequest, obj: DisconnectPolicy | None = None
-    ) -> tuple[str, ...]:
-        """Declare the readable values, so that the page may show them."""
-        return (*self.readonly_fields, "grace", "unattended_limit")
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Go to the one row."""
-        if not self.has_view_or_change_permission(request):
-            return super().changelist_view(request, extra_context)
-        name = f"{self.admin_site.name}:turns_disconnectpolicy_change"
-        return HttpResponseRedirect(reverse(name, args=[1]))
-
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> DisconnectPolicy | None:
-        """Make the row on its first visit."""
-        if object_id == "1":
-            DisconnectPolicy.objects.get_or_create(pk=1)
-        return super().get_object(request, object_id, from_field)
 
     def save_model(
         self, request: HttpRequest, obj: DisconnectPolicy, form: Any, change: Any
@@ -135,16 +89,6 @@ class DisconnectPolicyAdmin(PolicyModelAdmin):
     ) -> Any:
         """Keep the old and the new values in the row's history."""
         return form.audit
-
-    @admin.display(description=gettext_lazy("grace"))
-    def grace(self, obj: DisconnectPolicy) -> str:
-        """The grace with its unit."""
-        return format_limit(obj.grace_ms)
-
-    @admin.display(description=gettext_lazy("unattended limit"))
-    def unattended_limit(self, obj: DisconnectPolicy) -> str:
-        """The limit with its unit."""
-        return format_limit(obj.unattended_limit_ms)
 
 
 def _in_words(name: str, value: Any) -> str:

@@ -9,6 +9,7 @@ from django.forms import model_to_dict
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
+from governance.model_fields import PositiveDurationMsField
 from turns.models import validation
 
 
@@ -53,7 +54,7 @@ class Agent(models.Model):
         choices=[("once_per_conversation", _("once per conversation")), ("always", _("always"))],
         help_text=_("At least this for every tool. Blank = as each tool says."),
     )
-    turn_timeout_ms = models.PositiveBigIntegerField(
+    turn_timeout_ms = PositiveDurationMsField(
         _("turn limit"), null=True, blank=True, help_text=_("0 = no limit. Blank = not set here.")
     )
     step_limit = models.PositiveIntegerField(

@@ -3,6 +3,8 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from governance.model_fields import PositiveDurationMsField
+
 
 class DisconnectPolicy(models.Model):
     """The one row of it. A detached turn goes on, but no longer than `unattended_limit_ms` (0 = as long as it likes)."""
@@ -21,8 +23,8 @@ class DisconnectPolicy(models.Model):
             (DETACH, _("let it go on")),
         ],
     )
-    grace_ms = models.PositiveBigIntegerField(_("grace"), default=30_000)
-    unattended_limit_ms = models.PositiveBigIntegerField(
+    grace_ms = PositiveDurationMsField(_("grace"), default=30_000)
+    unattended_limit_ms = PositiveDurationMsField(
         _("unattended limit"), default=3_600_000, help_text=_("0 = no limit.")
     )
     updated_at = models.DateTimeField(_("changed at"), auto_now=True)

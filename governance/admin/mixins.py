@@ -1,0 +1,108 @@
+"""What several admins share: durations with their units, the one row of a table, and edits that a service logs."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from django.contrib import admin
+from django.db import models
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from governance.durations import format_limit
+from governance.model_fields import Duration
+
+Row = TypeVar("Row", bound=models.Model)
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin
+else:
+
+    class ModelAdmin(Generic[Row]):
+        """Stands for Django's, which is generic for the type checker only."""
+
+
+class DurationsAdmin(ModelAdmin[Row]):
+    """Shows people who may look but not edit each duration with its unit, as editors have it in the form."""
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fieldsets of the page."""
+        return self.with_units(request, super().get_fieldsets(request, obj), obj)
+
+    def with_units(self, request: HttpRequest, fieldsets: Any, obj: Any = None) -> Any:
+        """Return the fieldsets with readable durations for those who may not edit the row."""
+        if obj is None or self.has_change_permission(request, obj):
+            return fieldsets
+        return [
+            (title, {**options, "fields": self._readable(options["fields"])})
+            for title, options in fieldsets
+        ]
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns of the list."""
+        names = super().get_list_display(request)
+        editable = self.list_editable if self.has_change_permission(request) else ()
+        return [name if name in editable else self._readable([name])[0] for name in names]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Declare the readable values, so that the page may show them."""
+        return [*super().get_readonly_fields(request, obj), *self._columns.values()]
+
+    @cached_property
+    def _columns(self) -> dict[Any, Callable[[Any], str]]:
+        """For each column with a duration one that shows it with its unit."""
+        columns = self.model._meta.concrete_fields
+        return {field.name: _with_unit(field) for field in columns if isinstance(field, Duration)}
+
+    def _readable(self, names: Sequence[Any]) -> list[Any]:
+        return [self._columns.get(name, name) for name in names]
+
+
+class OneRowAdmin(ModelAdmin[Row]):
+    """A table of one row: it is always there, and its list leads to it."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """There is one row, always."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """There is one row, always."""
+        return False
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Go to the one row."""
+        if not self.has_view_or_change_permission(request):
+            return super().changelist_view(request, extra_context)
+        meta = self.opts
+        name = f"{self.admin_site.name}:{meta.app_label}_{meta.model_name}_change"
+        return HttpResponseRedirect(reverse(name, args=[1]))
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Make the row on its first visit."""
+        if object_id == "1":
+            self.model._default_manager.get_or_create(pk=1)
+        return super().get_object(request, object_id, from_field)
+
+
+class AuditedAdmin(ModelAdmin[Row]):
+    """Leaves the history of a row to the service that saves it: that knows the old and the new values."""
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Log nothing."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Log nothing."""
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        """Log nothing."""
+
+
+def _with_unit(field: Any) -> Callable[[Any], str]:
+    @admin.display(description=field.verbose_name, ordering=field.name)
+    def shown(row: Any) -> str:
+        return format_limit(getattr(row, field.name))
+
+    shown.__name__ = f"{field.name}_with_unit"
+    return shown
