@@ -21,7 +21,7 @@ from governance.admin.formatting import NOTHING
 from governance.admin.search import USERNAME, ExactSearchAdmin
 from turns import services
 from turns.admin.rows import link
-from turns.admin.seen import CALL_MARK, Seen, button, seen
+from turns.admin.running_turn_view import CALL_MARK, RunningTurnView, button, view_of
 from turns.core.turns import ACTIVE_STATUSES
 from turns.models import RunningTurn
 
@@ -91,7 +91,9 @@ class RunningTurnAdmin(ExactSearchAdmin):
         calls = governance_selectors.open_calls_of_groups(str(row.pk) for row in rows)
         at, may_cancel = timezone.now(), self.has_cancel_permission(request)
         for row in rows:
-            row.seen = Seen(row, calls.get(str(row.pk), []), at=at, may_cancel=may_cancel)
+            row.view = RunningTurnView(
+                row, calls.get(str(row.pk), []), at=at, may_cancel=may_cancel
+            )
         return changelist
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -128,17 +130,17 @@ class RunningTurnAdmin(ExactSearchAdmin):
     @admin.display(description=gettext_lazy("status"), ordering="status")
     def state(self, obj: RunningTurn) -> str:
         """Where it is; a person who is asked is what it waits for."""
-        return seen(obj).state
+        return view_of(obj).state
 
     @admin.display(description=gettext_lazy("age"), ordering="started_at")
     def age(self, obj: RunningTurn) -> str:
         """Since when it runs, or waits."""
-        return seen(obj).age
+        return view_of(obj).age
 
     @admin.display(description=gettext_lazy("time left"))
     def left(self, obj: RunningTurn) -> str:
         """What is left of its limit."""
-        return seen(obj).left
+        return view_of(obj).left
 
     @admin.display(description=gettext_lazy("process"), ordering="owner")
     def process(self, obj: RunningTurn) -> str:
@@ -148,7 +150,7 @@ class RunningTurnAdmin(ExactSearchAdmin):
     @admin.display(description=gettext_lazy("calls"))
     def calls(self, obj: RunningTurn) -> SafeString | str:
         """Its calls that wait or run, each with its button."""
-        return seen(obj).calls
+        return view_of(obj).calls
 
     @admin.display(description=gettext_lazy("cancel"))
     def end(self, obj: RunningTurn) -> SafeString:

@@ -17,7 +17,7 @@ from turns.models import RunningTurn
 CALL_MARK = ":"  # between the ids of a turn and of its call, in the value of a button
 
 
-class Seen:
+class RunningTurnView:
     """One turn as the page shows it, at one moment."""
 
     def __init__(
@@ -91,9 +91,9 @@ def _waits(row: CallRow) -> str:
     return said % {"tool": row.waits_for["tool_name"]} if "%" in said else said
 
 
-def seen(turn: RunningTurn) -> Seen:
+def view_of(turn: RunningTurn) -> RunningTurnView:
     """Return what the page has read of a turn."""
-    found: Seen = turn.seen  # type: ignore[attr-defined]  # set by get_changelist_instance
+    found: RunningTurnView = turn.view  # type: ignore[attr-defined]  # set by get_changelist_instance
     return found
 
 
