@@ -5,9 +5,8 @@ within their graces, and if they do not, the supervisor ends the turn without th
 """
 
 import asyncio
-import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -20,6 +19,7 @@ from governance import (
     ScopeRegistry,
 )
 from governance.logs import bind
+from turns.core.claimer import Phase, TurnClaimer
 from turns.core.exceptions import Fenced, NotStored, TurnRefused
 from turns.core.periodic import run_periodically
 from turns.core.ports import ClaimedTurn, TurnStore
@@ -72,11 +72,13 @@ class TurnSupervisor:
         self._on_poll = on_poll
         self._scopes: ScopeRegistry[CancellationToken] = ScopeRegistry()
         self._live: dict[UUID, RunningTurn] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = TurnSlots(max_live, busy=self._count_busy)
+        self._claimer = TurnClaimer(
+            store,
+            run=self._oversee,
+            slots=TurnSlots(max_live, busy=self._count_busy),
+            scopes=self._scopes,
+        )
         self._watching: tuple[asyncio.Task[None], ...] = ()
-        self._is_draining = False
-        self._is_fenced = False
         self._grace_is_cut = asyncio.Event()
         self._left_behind: set[asyncio.Task[Any]] = set()
 
@@ -88,20 +90,20 @@ class TurnSupervisor:
     @property
     def is_draining(self) -> bool:
         """Whether no turn is started any more."""
-        return self._is_draining
+        return self._claimer.phase is Phase.DRAINING
 
     @property
     def has_room(self) -> bool:
         """Whether another turn may begin here. One that waits for a person or for another turn takes no room."""
-        return self._slots.has_room
+        return self._claimer.has_room
 
     async def until_room(self) -> None:
         """Wait until another turn may begin here."""
-        await self._slots.until_room()
+        await self._claimer.until_room()
 
     def start(self) -> None:
         """Begin to poll and to sweep."""
-        self._fill()
+        self._claimer.fill()
         if not self._watching:
             # The wishes are read in rounds of their own: nothing else that takes its time makes a cancel late (C12).
             poll, sweep = self._poll_interval, self._sweep_interval
@@ -118,9 +120,7 @@ class TurnSupervisor:
 
         If there is room, a queued turn begins: the one whose turn it is. Else that happens when there is some.
         """
-        if not self._scopes.has(str(conversation_id)):
-            self._slots.request(conversation_id)
-            self._fill()
+        self._claimer.request(conversation_id)
 
     def find_turn(self, turn_id: UUID) -> RunningTurn | None:
         """Return a turn that runs in this process."""
@@ -157,24 +157,21 @@ class TurnSupervisor:
 
         Returns when they are gone, or were left behind; `resume` lets turns begin again.
         """
-        self._is_fenced = True
-        self._slots.forget()
+        self._claimer.fence()
         lost = Cancellation(reason=CancelReason.ERROR, note="the process lost its lease")
         for live in self.live_turns:
             live.is_fenced = True
         self._scopes.cancel_everything(lost)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._cancel_bound + 1.0)
+        if self._claimer.tasks:
+            await asyncio.wait(self._claimer.tasks, timeout=self._cancel_bound + 1.0)
 
     def resume(self) -> None:
         """Let turns begin again: the process has a new lease."""
-        self._is_fenced = False
-        self._fill()
+        self._claimer.resume()
 
     def close(self) -> None:
         """Start nothing more."""
-        self._is_draining = True
-        self._slots.forget()
+        self._claimer.close()
 
     def cut_grace(self) -> None:
         """Take what is left of the grace away from a drain."""
@@ -185,8 +182,8 @@ class TurnSupervisor:
         self.close()
         await self._let_end(grace)
         self._scopes.cancel_everything(Cancellation(reason=CancelReason.SHUTDOWN))
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._cancel_bound + END_ATTEMPTS)
+        if self._claimer.tasks:
+            await asyncio.wait(self._claimer.tasks, timeout=self._cancel_bound + END_ATTEMPTS)
         for task in self._watching:
             task.cancel()
         if self._watching:
@@ -195,10 +192,10 @@ class TurnSupervisor:
 
     async def _let_end(self, grace: float) -> None:
         """Wait for the end of what runs, as long as the grace lasts."""
-        if not self._tasks or grace <= 0:
+        if not self._claimer.tasks or grace <= 0:
             return
         hurried = asyncio.create_task(self._grace_is_cut.wait(), name="end of the grace")
-        ended = asyncio.create_task(_wait_for_all(self._tasks), name="end of what runs")
+        ended = asyncio.create_task(_wait_for_all(self._claimer.tasks), name="end of what runs")
         await asyncio.wait({hurried, ended}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         for waiting in (hurried, ended):
             waiting.cancel()
@@ -207,47 +204,13 @@ class TurnSupervisor:
         """How many turns take a place: one that waits for a person or for another turn takes none."""
         return sum(not live.is_waiting for live in self._live.values())
 
-    def _fill(self) -> None:
-        """Claim a turn for each free place that is wanted."""
-        if self._is_draining or self._is_fenced:
-            self._slots.forget()
-        while (wanted := self._slots.acquire()) is not None:
-            self._spawn(self._claim(wanted), name=f"claim as conversation {wanted} has a turn")
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
-        # a context of its own: a turn must not carry what is bound to the request that started it
-        task = asyncio.get_running_loop().create_task(
-            coroutine, name=name, context=contextvars.Context()
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _claim(self, wanted: UUID) -> None:
-        """Make the turn ours that is next, whoever wanted a place for his own."""
-        asked_at = self._scopes.stamp()
-        turn = None
-        try:
-            turn = await self._store.claim_next()
-        except Exception:
-            logger.exception("A turn could not be claimed")
-        finally:
-            self._slots.release()
-        if turn is None:
-            self._fill()
-            return
-        if self._scopes.is_stale(str(turn.conversation_id), asked_at) and not self._is_draining:
-            return  # claimed under a lease that is lost: whoever finds it ends it
-        if turn.conversation_id != wanted:
-            self._slots.request(wanted)
-        await self._oversee(turn, claimed_at=asked_at)
-
-    async def _oversee(self, turn: ClaimedTurn, *, claimed_at: int) -> None:
+    async def _oversee(self, turn: ClaimedTurn, claimed_at: int) -> None:
         """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
         live = self._live[turn.id] = RunningTurn(turn, cancel_bound=self._cancel_bound)
         scope = str(turn.conversation_id)
         # Everything may have been cancelled while its claim was under way: then it starts cancelled.
         self._scopes.begin(scope, turn.kind, live.token, queued_at=claimed_at)
-        self._fill()
+        self._claimer.fill()
         runner = asyncio.create_task(self._run(live), name=f"turn {turn.id}")
         try:
             ended: set[asyncio.Future[Any]] = {runner, live.overdue}
@@ -259,7 +222,7 @@ class TurnSupervisor:
             self._scopes.clear(scope, live.token)
             self._leave_behind(runner)
         self.wake(turn.conversation_id)
-        self._fill()
+        self._claimer.fill()
         if ending is not None and ending.status is not TurnStatus.COMPLETED:
             await self._obey_stored()  # for the turns that this one has started
 
@@ -337,14 +300,14 @@ class TurnSupervisor:
                 logger.exception(
                     "The end of a turn was not stored", extra={"turn_id": str(live.turn.id)}
                 )
-                if self._is_draining and attempt >= END_ATTEMPTS:
+                if self.is_draining and attempt >= END_ATTEMPTS:
                     return
                 await asyncio.sleep(min(0.1 * 2 ** min(attempt, 10), END_PAUSE))
             else:
                 return
 
     async def _poll(self) -> None:
-        self._fill()  # a turn may wait for a person now, which nobody tells
+        self._claimer.fill()  # a turn may wait for a person now, which nobody tells
         if self._on_poll is not None:
             await self._on_poll()
 

@@ -461,6 +461,18 @@ class TestFence:
         assert house.supervisor.live_turns == ()
         assert turn.id not in house.store.endings
 
+    async def test_a_process_that_drains_begins_nothing_after_the_return(self, house):
+        house.supervisor.close()
+        await house.supervisor.fence()
+        house.supervisor.resume()
+        turn = house.queue("one", [text("never")])
+
+        house.supervisor.wake(turn.conversation_id)
+        await asyncio.sleep(0)
+
+        assert house.supervisor.is_draining
+        assert not house.store.claiming.is_set()
+
     async def test_a_claim_that_was_under_way_is_dropped_and_others_begin_after_the_return(
         self, house
     ):

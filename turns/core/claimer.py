@@ -1,0 +1,113 @@
+"""Claims queued turns for a process while it has room, and hands each one over to be run."""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from uuid import UUID
+
+from governance import CancellationToken, ScopeRegistry
+from turns.core.ports import ClaimedTurn, TurnStore
+from turns.core.slots import TurnSlots
+
+logger = logging.getLogger(__name__)
+
+Run = Callable[[ClaimedTurn, int], Awaitable[None]]
+"""Runs a claimed turn to its end; the number is the stamp of the scopes from before its claim."""
+
+
+class Phase(Enum):
+    """Whether turns may begin in a process."""
+
+    OPEN = "open"
+    FENCED = "fenced"  # its lease is lost: none begins until it has a new one
+    DRAINING = "draining"  # it goes down: none begins any more
+
+
+class TurnClaimer:
+    """Claims as many turns as there are free slots, each in a task that also runs the turn.
+
+    Which turn is next is for the store to say, whichever conversation asked for a slot (P4).
+    """
+
+    def __init__(
+        self,
+        store: TurnStore,
+        *,
+        run: Run,
+        slots: TurnSlots,
+        scopes: ScopeRegistry[CancellationToken],
+    ) -> None:
+        self.phase = Phase.OPEN
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._store = store
+        self._run = run
+        self._slots = slots
+        self._scopes = scopes
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another turn may begin here."""
+        return self._slots.has_room
+
+    async def until_room(self) -> None:
+        """Wait until another turn may begin here."""
+        await self._slots.until_room()
+
+    def fence(self) -> None:
+        """Claim nothing until `resume`; a process that drains goes on draining."""
+        if self.phase is Phase.OPEN:
+            self.phase = Phase.FENCED
+        self._slots.forget()
+
+    def resume(self) -> None:
+        """Claim again after a fence."""
+        if self.phase is Phase.FENCED:
+            self.phase = Phase.OPEN
+        self.fill()
+
+    def close(self) -> None:
+        """Claim nothing more."""
+        self.phase = Phase.DRAINING
+        self._slots.forget()
+
+    def request(self, conversation_id: UUID) -> None:
+        """Claim a turn as soon as there is room, because one of this conversation waits."""
+        if not self._scopes.has(str(conversation_id)):
+            self._slots.request(conversation_id)
+            self.fill()
+
+    def fill(self) -> None:
+        """Begin a claim for each free slot that is requested."""
+        if self.phase is not Phase.OPEN:
+            self._slots.forget()
+        while (requester := self._slots.acquire()) is not None:
+            # a context of its own: a turn must not carry what is bound to the request that started it
+            task = asyncio.get_running_loop().create_task(
+                self._claim(requester),
+                name=f"claim as conversation {requester} has a turn",
+                context=contextvars.Context(),
+            )
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _claim(self, requester: UUID) -> None:
+        """Make the turn ours that is next, whichever conversation asked, and run it."""
+        stamp = self._scopes.stamp()
+        turn = None
+        try:
+            turn = await self._store.claim_next()
+        except Exception:
+            logger.exception("A turn could not be claimed")
+        finally:
+            self._slots.release()
+        if turn is None:
+            self.fill()
+            return
+        is_stale = self._scopes.is_stale(str(turn.conversation_id), stamp)
+        if is_stale and self.phase is not Phase.DRAINING:
+            return  # claimed under a lease that is lost: whoever finds it ends it
+        if turn.conversation_id != requester:
+            self._slots.request(requester)
+        await self._run(turn, stamp)
