@@ -74,8 +74,7 @@ def governed(
         ToolTimeoutError: no end within its limit; it was asked to stop, and may run on if it does not listen.
         Cancelled: the call's token or `token` was cancelled.
         ToolExecutionError: the function raised `original_error`, which is the cause too.
-        GovernanceError: the call was refused: switched off, no place in the queue; a person denied it, nobody answered
-            in time, or nobody can be asked (the host gives no approver).
+        GovernanceError: the call was refused: switched off, no place in the queue, no approval.
     """
     tool = _tool(function, declared)
     parameter = None if isinstance(function, functools.partial) else tool.context_parameter

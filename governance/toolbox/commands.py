@@ -174,8 +174,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
             os.close(told)
         if guard is not None:
             guard.cut(spare=False)
-        reason = getattr(error, "strerror", None) or "it holds a character that is not allowed"
-        raise ToolFailed(f"The command could not be started: {reason}.") from error
+        raise _not_started(error) from error
     finally:
         os.close(writable)
         if telling is not None:
@@ -183,6 +182,11 @@ async def _start(launch: Launch, output: Output) -> _Running:
         if guard is not None:
             guard.started()
     return _Running(process, told=told, tag=tag, guard=guard)
+
+
+def _not_started(error: OSError | ValueError) -> ToolFailed:
+    reason = getattr(error, "strerror", None) or "it holds a character that is not allowed"
+    return ToolFailed(f"The command could not be started: {reason}.")
 
 
 def _require(launch: Launch) -> None:

@@ -57,17 +57,14 @@ class Answering:
         stream = asyncio.create_task(
             self._consume(request, reply, deltas), name=f"chat model stream of turn {self._turn_id}"
         )
-        cancelled = asyncio.get_running_loop().create_future()
-        forget = token.on_cancel(
-            lambda _: cancelled.get_loop().call_soon_threadsafe(_resolve, cancelled)
-        )
         try:
-            await asyncio.wait({stream, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+            with token.watched() as cancelled:
+                ended: set[asyncio.Future[Any]] = {stream, cancelled}
+                await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             deltas.discard()
             raise
         finally:
-            forget()
             if not stream.done():
                 await self._close_stream(stream)
         await deltas.close()
@@ -124,11 +121,6 @@ class Answering:
         if not stream.done():
             stream.add_done_callback(_consume_exception)
             logger.warning("A chat model does not end its stream", extra={"turn_id": self._turn_id})
-
-
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _consume_exception(task: asyncio.Task[Any]) -> None:

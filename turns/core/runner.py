@@ -81,7 +81,7 @@ class TurnRunner:
         self.token = token
         self.steps = 0
         self._budget = TokenBudget(turn.token_limit, family_limit=turn.family_token_limit)
-        self.clock: TurnClock | None = None  # from the start of its run
+        self.clock = TurnClock(timeout=turn.turn_timeout, on_expire=self.request_report)
         self._config = config
         self._executor = executor
         self._journal = journal
@@ -122,7 +122,7 @@ class TurnRunner:
     def is_waiting(self) -> bool:
         """Whether all that goes on is that a person is asked, or another turn is waited for: that costs nothing here."""
         return only_waits(
-            (call.status, call.call.tool_name)
+            (call.status, call.tool is not None and call.tool.only_waits)
             for call in self._calls.values()
             if not call.status.is_terminal
         )
@@ -142,7 +142,6 @@ class TurnRunner:
         Raises:
             Fenced: the turn belongs to another owner now.
         """
-        self.clock = self._start_clock()
         try:
             prompt = await self._journal.prompt()
             messages = _with_note(prompt.messages, prompt.note)
@@ -171,13 +170,10 @@ class TurnRunner:
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         (self._work if self._config.report_grace > 0 else self.token).cancel(timed_out)
 
-    def _start_clock(self) -> TurnClock:
-        return TurnClock(timeout=self.turn.turn_timeout, on_expire=self.request_report)
-
     async def _converse(self, messages: list[Message], *, instructions: str) -> TurnEnding:
-        while self.steps < self.turn.step_limit:
-            if (cancellation := self._work.cancellation or self._after_step) is not None:
-                return ending_of(cancellation)
+        while (cancellation := self._work.cancellation or self._after_step) is None:
+            if self.steps >= self.turn.step_limit:
+                return _step_limit_reached(self.turn.step_limit)
             await self._count_family()
             if self._budget.is_used_up:
                 return self._budget.ending()
@@ -198,13 +194,7 @@ class TurnRunner:
             await self._journal.save_reply(self.steps, message, calls)
             await self._count_family()  # whoever is set to work now has less left
             messages.extend((message, await self._call_tools(calls)))
-        if (cancellation := self._work.cancellation or self._after_step) is not None:
-            return ending_of(cancellation)
-        return TurnEnding(
-            status=TurnStatus.FAILED,
-            error_code="step_limit",
-            error_message=f"The turn was ended after {self.turn.step_limit} steps, its limit.",
-        )
+        return ending_of(cancellation)
 
     def _ended_by_token(self) -> TurnEnding:
         """The turn's own cancellation counts before that of its work: it may have come during the report."""
@@ -256,10 +246,10 @@ class TurnRunner:
         host = Host(
             observer=observer,
             workspace=self._config.workspace,
-            metadata=self._facts(),
+            metadata=TurnFacts(self._config.metadata, clock=self.clock),
             allowed=self._config.allowed,
             max_parallel=self._config.max_parallel,
-            approver=StepApprover(self._journal, clock=self.clock) if self.clock else None,
+            approver=StepApprover(self._journal, clock=self.clock),
             approval=self._config.approval,
         )
         self._calls = {call.id: self._executor.prepare(call, token=self._work) for call in calls}
@@ -279,9 +269,6 @@ class TurnRunner:
             turn_id=str(self.turn.id),
         )
 
-    def _facts(self) -> Mapping[str, Any]:
-        return TurnFacts(self._config.metadata, clock=self.clock) if self.clock else {}
-
     async def _await_all(self, tasks: Sequence["asyncio.Task[ToolOutcome]"]) -> None:
         """Wait for every call; if one could not be recorded, end the others before passing the error on."""
         try:
@@ -297,6 +284,14 @@ class TurnRunner:
         errors = [error for task in tasks if (error := task.exception()) is not None]
         if errors:
             raise errors[0]
+
+
+def _step_limit_reached(limit: int) -> TurnEnding:
+    return TurnEnding(
+        status=TurnStatus.FAILED,
+        error_code="step_limit",
+        error_message=f"The turn was ended after {limit} steps, its limit.",
+    )
 
 
 def _with_note(messages: Sequence[Message], note: str) -> list[Message]:

@@ -9,18 +9,15 @@ from uuid import UUID
 
 from governance import CallStatus
 
-WAITING_TOOLS = frozenset({"sessions_ask"})  # wait for another turn
 
-
-def only_waits(open_calls: Iterable[tuple[CallStatus, str]]) -> bool:
+def only_waits(open_calls: Iterable[tuple[CallStatus, bool]]) -> bool:
     """Return whether a turn with these open calls only waits for people or other turns, and so takes no place.
 
-    `open_calls` are the status and the tool of each.
+    `open_calls` are the status of each, and whether its tool only waits.
     """
     going_on = list(open_calls)
     return bool(going_on) and all(
-        status is CallStatus.AWAITING_APPROVAL or tool_name in WAITING_TOOLS
-        for status, tool_name in going_on
+        status is CallStatus.AWAITING_APPROVAL or waits for status, waits in going_on
     )
 
 

@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from governance import CallStatus, selectors
+from governance import CallStatus, registry, selectors
 from governance.db_clock import now_minus
 from turns.core.slots import only_waits
 from turns.core.turns import LIVE_STATUSES, TurnStatus
@@ -113,6 +113,10 @@ def _at_work() -> Counter[object]:
     for turn_id, owner_id in owners.items():
         going_on = calls.get(str(turn_id), ())
         at_work[owner_id] += not only_waits(
-            (CallStatus(call.status), call.tool_name) for call in going_on
+            (CallStatus(call.status), _only_waits(call.tool_name)) for call in going_on
         )
     return at_work
+
+
+def _only_waits(tool_name: str) -> bool:
+    return tool_name in registry and registry.get(tool_name).only_waits

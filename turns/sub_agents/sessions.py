@@ -115,12 +115,11 @@ def _origin(context: ToolContext) -> Origin:
     if "turn_epoch" not in facts:
         raise ToolFailed("[ERROR] A sub-agent can only be set to work from within a turn.")
     live = runtime.find_turn(UUID(facts["turn_id"]))
-    clock = live.runner.clock if live and live.runner else None
     return Origin(
         turn_id=UUID(facts["turn_id"]),
         epoch=facts["turn_epoch"],
         tool_id=context.call_id,
-        time_left=clock.time_left if clock else None,
+        time_left=live.runner.clock.time_left if live and live.runner else None,
     )
 
 
@@ -130,8 +129,8 @@ def _clocks_of(context: ToolContext) -> "list[TurnClock | Deadline]":
     if live is None or live.runner is None:
         return []
     call = live.find_call(context.call_id)
-    clocks = (live.runner.clock, call.limits.deadline if call else None)
-    return [clock for clock in clocks if clock is not None]
+    deadline = call.limits.deadline if call else None
+    return [live.runner.clock, *([deadline] if deadline else [])]
 
 
 def _give_up(context: ToolContext) -> None:

@@ -139,13 +139,10 @@ class ProcessInvoker:
         when the group is gone. A wait for a worker can be cancelled too: nothing is started.
 
         Raises:
-            RemoteToolError: the tool raised.
-            ToolFailed: the tool raised it, with a sentence for the model.
+            RemoteToolError, ToolFailed: the tool raised; the second one with a sentence for the model.
             CallRefused: function, arguments or result cannot cross.
-            WorkerDied: the worker ended during the call.
-            WorkerPoolBroken: the function's workers died too often.
-            WorkerPoolClosed: `aclose` was called.
-            Cancelled: `token` was cancelled before the call began.
+            WorkerDied, WorkerPoolBroken: the worker ended during the call, or the function's workers died too often.
+            WorkerPoolClosed, Cancelled: `aclose` was called, or `token` was cancelled before the call began.
         """
         request = self._request(function, arguments, call_id=call_id, facts=facts)
         worker: WorkerConnection | None = None

@@ -65,7 +65,7 @@ async def test_a_turn_that_waits_for_another_turn_takes_no_room():
             await answered.wait()
             return "here"
 
-        tool(sessions_ask, register=house.stage.registry)
+        tool(sessions_ask, only_waits=True, register=house.stage.registry)
         house.supervisor.wake(parent.conversation_id)
         await house.store.until_ended(child)
         answered.set()
