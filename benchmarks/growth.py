@@ -10,9 +10,9 @@ from benchmarks.measurement import Effort, Spread, spread
 from benchmarks.planting import plant_into
 from benchmarks.progress import say
 from benchmarks.rows import Row, latency
-from tests.faults.client import Client, Watcher
+from tests.bulk_history import BulkHistory
+from tests.faults.client import Client, WebSocketClient
 from tests.faults.site import Site
-from tests.past import Past
 
 MESSAGES_OF_A_TURN = 3  # a question, a call, an answer
 TURNS_EACH = 10
@@ -31,7 +31,7 @@ class Ground:
     name: str
     what: str
 
-    def plant(self, template: UUID, pasts: Iterable[Past]) -> None:
+    def insert_history(self, template: UUID, pasts: Iterable[BulkHistory]) -> None:
         """Plant while nobody is at work: a server that does not get to its database lets its turns go."""
         for process in self.site.processes.values():
             process.kill()
@@ -42,15 +42,15 @@ class Ground:
 def of_lengths(ground: Ground, effort: Effort) -> list[Row]:
     """Return the rows of conversations, from the shortest to the longest."""
     pasts = {
-        count: Past(
+        count: BulkHistory(
             conversations=1,
             turns_each=max(round(count / MESSAGES_OF_A_TURN), 1),
             first=number * 1_000_000,
         )
         for number, count in enumerate(effort.messages)
     }
-    ground.plant(_template(ground.site), pasts.values())
-    conversations = {count: str(past.conversation_id()) for count, past in pasts.items()}
+    ground.insert_history(_template(ground.site), pasts.values())
+    conversations = {count: str(history.conversation_id()) for count, history in pasts.items()}
     measured = _measure(ground.site, conversations, effort.clicks)
     smallest = measured[effort.messages[0]]
     return [
@@ -67,8 +67,8 @@ def of_pasts(ground: Ground, effort: Effort) -> list[Row]:
     for count in effort.finished:
         say(f"{count:,} finished turns, {ground.what}")
         added = (count - there) // TURNS_EACH
-        past = Past(conversations=added, turns_each=TURNS_EACH, first=_OF_PAST + there)
-        ground.plant(template, [past])
+        history = BulkHistory(conversations=added, turns_each=TURNS_EACH, first=_OF_PAST + there)
+        ground.insert_history(template, [history])
         there = count
         [times] = _measure(
             ground.site, {count: ground.site.client().converse()}, effort.clicks
@@ -117,7 +117,7 @@ def _measure(site: Site, conversations: dict[int, str], rounds: int) -> dict[int
     }
 
 
-def _turn(client: Client, watcher: Watcher, conversation: str) -> float:
+def _turn(client: Client, watcher: WebSocketClient, conversation: str) -> float:
     asked_at = time.monotonic()
     turn_id = client.say(conversation, NOW)
     received: float = watcher.until("turn_end", turn_id=turn_id, within=PATIENCE)["_received"]

@@ -43,7 +43,7 @@ class Ready:
         """It will not come: the wait runs out and says so."""
 
 
-class Unasked:
+class NoApprovals:
     """Limits as the tools declare them, and nobody is asked whether a call may run."""
 
     def levels(self, tool: Tool) -> PolicyLevels:
@@ -54,7 +54,7 @@ class Unasked:
 async def measure(effort: Effort) -> list[Row]:
     """Return the row; each has a server process of its own."""
     registry, ready = ToolRegistry(), Ready()
-    executor = ToolExecutor(registry=registry, policies=Unasked())
+    executor = ToolExecutor(registry=registry, policies=NoApprovals())
     tools = McpTools(registry=registry, health=ready)
     tools.apply([ServerSpec(id=1, name="time", transport=Transport.STDIO, command=_COMMAND)])
     await tools.ready()

@@ -10,8 +10,8 @@ import psycopg
 from django.apps import apps
 from psycopg import sql
 
+from tests.bulk_history import BulkHistory, Execute, insert_history
 from tests.faults.site import Site
-from tests.past import Execute, Past, plant
 
 _APPS = ("turns", "governance")
 _SQLITE_IN_HASTE = (
@@ -29,7 +29,7 @@ _POSTGRES_IN_HASTE = (
 )
 
 
-def plant_into(site: Site, template: UUID, pasts: Iterable[Past]) -> None:
+def plant_into(site: Site, template: UUID, pasts: Iterable[BulkHistory]) -> None:
     """Insert pasts like the one finished turn of a conversation; the site has no process that runs."""
     if site.database_url.startswith("sqlite"):
         _into_sqlite(Path(site.var) / "db.sqlite3", template, pasts)
@@ -37,7 +37,7 @@ def plant_into(site: Site, template: UUID, pasts: Iterable[Past]) -> None:
         _into_postgres(site.database_url, template, pasts)
 
 
-def _into_sqlite(file: Path, template: UUID, pasts: Iterable[Past]) -> None:
+def _into_sqlite(file: Path, template: UUID, pasts: Iterable[BulkHistory]) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         for statement in _SQLITE_IN_HASTE:
             connection.execute(statement)
@@ -47,13 +47,13 @@ def _into_sqlite(file: Path, template: UUID, pasts: Iterable[Past]) -> None:
         indexes = {name: how for name, table, how in made if table in _tables()}
         connection.execute("BEGIN")
         with _without(indexes, connection.execute):
-            for past in pasts:
-                plant(connection.execute, "sqlite", template, past)
+            for history in pasts:
+                insert_history(connection.execute, "sqlite", template, history)
         connection.execute("COMMIT")
         connection.execute(_SQLITE_AS_SHIPPED)
 
 
-def _into_postgres(url: str, template: UUID, pasts: Iterable[Past]) -> None:
+def _into_postgres(url: str, template: UUID, pasts: Iterable[BulkHistory]) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
 
         def execute(statement: str) -> None:
@@ -67,8 +67,8 @@ def _into_postgres(url: str, template: UUID, pasts: Iterable[Past]) -> None:
             [_tables()],
         ).fetchall()
         with connection.transaction(), _without(dict(made), execute):
-            for past in pasts:
-                plant(execute, "postgresql", template, past)
+            for history in pasts:
+                insert_history(execute, "postgresql", template, history)
         tables = sql.SQL(", ").join(map(sql.Identifier, _tables()))
         connection.execute(sql.SQL("VACUUM ANALYZE {}").format(tables))
 

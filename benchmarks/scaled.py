@@ -7,7 +7,7 @@ from benchmarks.clock_model import HOLD, NOW, moments
 from benchmarks.measurement import Effort, Spread, spread
 from benchmarks.rows import Bar, Row, latency
 from scripts.servers import Redis
-from tests.faults.client import Client, Watcher
+from tests.faults.client import Client, WebSocketClient
 from tests.faults.site import Site
 
 BAR_CANCEL = Bar(most=1000)
@@ -49,7 +49,7 @@ def clicks(site: Site, count: int) -> Spread:
     return spread([_click(client, watcher, conversation) for _ in range(count + 1)][1:])
 
 
-def _click(client: Client, watcher: Watcher, conversation: str) -> float:
+def _click(client: Client, watcher: WebSocketClient, conversation: str) -> float:
     asked_at = time.monotonic()
     turn_id = client.say(conversation, NOW)
     watcher.until("turn_end", turn_id=turn_id, within=PATIENCE)
@@ -86,7 +86,7 @@ def _seen(site: Site, conversation: str, turn_id: str) -> float:
     return _cancel(site, site.watch(conversation), turn_id)
 
 
-def _cancel(site: Site, watcher: Watcher, turn_id: str) -> float:
+def _cancel(site: Site, watcher: WebSocketClient, turn_id: str) -> float:
     asked_at = time.monotonic()
     site.client().cancel(turn_id)
     received: float = watcher.until("turn_end", turn_id=turn_id, within=PATIENCE)["_received"]

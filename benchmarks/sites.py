@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from scripts.servers import NotInstalled, Postgres, Redis, passing
-from tests.faults.nursery import Nursery
+from tests.faults.fork_server import ForkServer
 from tests.faults.site import Site, make_blank
 
 _SETTINGS: dict[str, Any] = {"TURNS_CHAT_MODEL": "benchmarks.clock_model.make"}
@@ -51,15 +51,15 @@ def start_scaled(site: Site) -> None:
 def _site(directory: Path, *, postgres: Postgres | None = None, **how: Any) -> Iterator[Site]:
     var = Path(mkdtemp(prefix="site-", dir=directory))
     blank = Path(mkdtemp(prefix="blank-", dir=directory))
-    nursery = Nursery()
+    fork_server = ForkServer()
     try:
         made = make_blank(blank, postgres=postgres)
-        site = Site(var, blank=made, nursery=nursery, postgres=postgres, **_SETTINGS, **how)
+        site = Site(var, blank=made, fork_server=fork_server, postgres=postgres, **_SETTINGS, **how)
         try:
             yield site
         finally:
             site.leave()
     finally:
-        nursery.close()
+        fork_server.close()
         shutil.rmtree(var, ignore_errors=True)
         shutil.rmtree(blank, ignore_errors=True)

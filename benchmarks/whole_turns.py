@@ -36,26 +36,26 @@ async def measure(effort: Effort, *, directory: Path) -> list[Row]:
     """Return the rows."""
     tools.register(registry)
     user = await create_user("benchmark")
-    stage = Stage(user=user, watch=EventWatch())
-    sinks.register(stage.watch)
+    benchmark = TurnBenchmark(user=user, watch=EventWatch())
+    sinks.register(benchmark.watch)
     victims: dict[str, tuple[str, Victim]] = {
         "coroutine": ("coroutine tool", _holding),
         "exec": ("`exec`, running `sleep 60`", _sleeping),
         "process": ("process tool, spinning", lambda key: _spinning(directory / f"{key}")),
     }
     try:
-        rows = await stage.whole_turns(effort)
+        rows = await benchmark.whole_turns(effort)
         for name, (words, victim) in victims.items():
             what = f"cancel → `turn_end`, {words}"
-            delays = await stage.cancels(victim, effort.cancels)
+            delays = await benchmark.cancels(victim, effort.cancels)
             rows.append(latency(f"cancel_{name}", what, delays, bar=BAR_CANCEL))
     finally:
-        sinks.unregister(stage.watch)
+        sinks.unregister(benchmark.watch)
         await runtime.stop(grace=0)
     return rows
 
 
-class Stage:
+class TurnBenchmark:
     """A user and somebody who watches."""
 
     def __init__(self, *, user: AbstractBaseUser, watch: EventWatch) -> None:

@@ -26,7 +26,7 @@ def with_room(promised: float) -> float:
     return promised * ROOM
 
 
-class Unasked:
+class NoApprovals:
     """A policy source under which nobody is asked: the limits are what the tools declare."""
 
     def levels(self, tool: Tool) -> PolicyLevels:

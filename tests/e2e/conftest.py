@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, StorageState, async_playwright, expect
 
+from tests.e2e.browser_user import BrowserUser
 from tests.e2e.site import Site
-from tests.e2e.visitor import Visitor
 from tests.support import PATIENCE, browser_path, eventually_sync
 
 # It takes a picture and proves nothing: `make screenshot` asks for it.
@@ -32,7 +32,7 @@ SWITCHES = [
 ]
 PATIENCE_MS = PATIENCE * 1000  # every wait ends as soon as what it waits for is there
 
-Visit = Callable[..., Awaitable[Visitor]]
+OpenBrowser = Callable[..., Awaitable[BrowserUser]]
 StartSite = Callable[[], Site]
 
 
@@ -81,16 +81,16 @@ def signed_in() -> dict[tuple[str, str], StorageState]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(
+async def open_browser(
     browser: Browser, signed_in: dict[tuple[str, str], StorageState]
-) -> AsyncIterator[Visit]:
+) -> AsyncIterator[OpenBrowser]:
     """Return a function that makes visitors; a browser's complaint in any of their tabs fails the test."""
-    visitors: list[Visitor] = []
+    browser_users: list[BrowserUser] = []
 
-    async def make(site: Site, *, user: str | None = "demo", **context: object) -> Visitor:
+    async def make(site: Site, *, user: str | None = "demo", **context: object) -> BrowserUser:
         known = signed_in.get((site.url, user or ""))
-        made = Visitor(site, await _context(browser, storage_state=known, **context))
-        visitors.append(made)
+        made = BrowserUser(site, await _context(browser, storage_state=known, **context))
+        browser_users.append(made)
         if user and known is None:
             page = await made.open("/login/")
             await made.sign_in(page, user)
@@ -100,9 +100,9 @@ async def visit(
         return made
 
     yield make
-    for visitor in visitors:
-        await visitor.context.close()
-    assert [problem for visitor in visitors for problem in visitor.problems] == []
+    for browser_user in browser_users:
+        await browser_user.context.close()
+    assert [problem for browser_user in browser_users for problem in browser_user.problems] == []
 
 
 async def _context(browser: Browser, **options: object) -> object:
@@ -112,6 +112,6 @@ async def _context(browser: Browser, **options: object) -> object:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def visitor(visit: Visit, site: Site) -> Visitor:
+async def browser_user(open_browser: OpenBrowser, site: Site) -> BrowserUser:
     """Return the demo user, signed in."""
-    return await visit(site)
+    return await open_browser(site)

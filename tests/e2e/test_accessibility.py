@@ -40,8 +40,8 @@ async def check(page: Page) -> None:
     await page.set_viewport_size(DESKTOP)
 
 
-async def test_the_pages_around_the_chat_are_accessible(visit, site):
-    person = await visit(site, user=None)
+async def test_the_pages_around_the_chat_are_accessible(open_browser, site):
+    person = await open_browser(site, user=None)
     page = await person.open("/")
     await check(page)
     await person.sign_in(page)
@@ -53,8 +53,8 @@ async def test_the_pages_around_the_chat_are_accessible(visit, site):
     await check(page)
 
 
-async def test_the_chat_is_accessible_while_a_turn_runs_and_afterwards(visitor):
-    chat = await visitor.start_conversation()
+async def test_the_chat_is_accessible_while_a_turn_runs_and_afterwards(browser_user):
+    chat = await browser_user.start_conversation()
     path = "/srv/" + "a-very-long-name-without-a-space" * 12
     await chat.say(f"wait 60\nwithin 200ms wait 61\nread {path}\nsay `{path}`")
     await expect(state(chat.card("seconds: 60"))).to_have_text("running")
@@ -71,8 +71,8 @@ async def test_the_chat_is_accessible_while_a_turn_runs_and_afterwards(visitor):
     await check(chat.page)
 
 
-async def test_a_card_that_asks_for_a_decision_is_accessible(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_card_that_asks_for_a_decision_is_accessible(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say('call list_files {"path": "."}')
     await expect(chat.cards.last.locator(".approval")).to_be_visible()
     await check(chat.page)

@@ -58,9 +58,9 @@ async def limits_of(admin, tool: str):
     await expect(page.get_by_text("deleted successfully")).to_be_visible()
 
 
-async def test_a_running_call_obeys_the_limit_that_an_admin_sets(visit, visitor, site):
-    admin = await visit(site, user="admin")
-    chat = await visitor.start_conversation()
+async def test_a_running_call_obeys_the_limit_that_an_admin_sets(open_browser, browser_user, site):
+    admin = await open_browser(site, user="admin")
+    chat = await browser_user.start_conversation()
     await chat.say("wait 60")
     card = chat.card("seconds: 60")
     await expect(clock(card)).to_contain_text("of 2 min")
@@ -76,8 +76,8 @@ async def test_a_running_call_obeys_the_limit_that_an_admin_sets(visit, visitor,
     await chat.has_ended()
 
 
-async def test_a_bad_limit_is_refused_in_words(visit, site):
-    admin = await visit(site, user="admin")
+async def test_a_bad_limit_is_refused_in_words(open_browser, site):
+    admin = await open_browser(site, user="admin")
     page = await admin.open("/admin/governance/toolpolicy/add/")
     await page.get_by_label("Tool:").select_option("web_fetch")
     for limits, problem in BAD_LIMITS:
@@ -87,8 +87,8 @@ async def test_a_bad_limit_is_refused_in_words(visit, site):
     await expect(page.get_by_role("link", name="web_fetch", exact=True)).to_have_count(0)
 
 
-async def test_the_list_of_limits_fits_beside_the_menu_and_the_filters(visit, site):
-    admin = await visit(site, user="admin")
+async def test_the_list_of_limits_fits_beside_the_menu_and_the_filters(open_browser, site):
+    admin = await open_browser(site, user="admin")
     async with limits_of(admin, "session_status") as page:
         await set_limits(page, total="1 min 45 s", idle="1 min 30 s")
         await page.goto(f"{site.url}/admin/governance/toolpolicy/")
@@ -96,9 +96,9 @@ async def test_the_list_of_limits_fits_beside_the_menu_and_the_filters(visit, si
         assert await page.evaluate(FITS)
 
 
-async def test_an_admin_cancels_a_running_turn(visit, visitor, site):
-    admin = await visit(site, user="admin")
-    chat = await visitor.start_conversation()
+async def test_an_admin_cancels_a_running_turn(open_browser, browser_user, site):
+    admin = await open_browser(site, user="admin")
+    chat = await browser_user.start_conversation()
     await chat.say("run sleep 66")
     await expect(state(chat.card("sleep 66"))).to_have_text("running")
     page = await admin.open("/admin/turns/turn/?happened=active")
@@ -112,13 +112,13 @@ async def test_an_admin_cancels_a_running_turn(visit, visitor, site):
     await chat.has_ended()
 
 
-async def test_every_list_and_record_of_the_admin_opens(visit, visitor, site):
-    chat = await visitor.start_conversation()
+async def test_every_list_and_record_of_the_admin_opens(open_browser, browser_user, site):
+    chat = await browser_user.start_conversation()
     await chat.say("wait 60\nlist\nrun false")
     await expect(state(chat.card("seconds: 60"))).to_have_text("running")
     await chat.cancel_turn.click()
     await chat.has_ended()
-    admin = await visit(site, user="admin")
+    admin = await open_browser(site, user="admin")
     page = await admin.open("/admin/")
     for name in LISTS:
         answer = await page.goto(f"{site.url}/admin/{name}/")
@@ -133,8 +133,8 @@ async def test_every_list_and_record_of_the_admin_opens(visit, visitor, site):
     await expect(page.get_by_label("Total limit")).to_be_visible()
 
 
-async def test_a_token_is_made_and_its_lists_fit_the_screen(visit, site):
-    admin = await visit(site, user="admin")
+async def test_a_token_is_made_and_its_lists_fit_the_screen(open_browser, site):
+    admin = await open_browser(site, user="admin")
     page = await admin.open("/admin/webchat/apitoken/add/")
     await page.get_by_label("Name:").fill("nightly report of the whole company")
     await page.get_by_role("button", name="Save", exact=True).click()

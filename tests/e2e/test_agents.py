@@ -32,14 +32,14 @@ async def an_agent(admin, name: str, description: str):
     await expect(page.get_by_text("deleted successfully")).to_be_visible()
 
 
-async def test_a_person_picks_an_agent_that_may_do_less(visit, visitor, site):
-    admin = await visit(site, user="admin")
+async def test_a_person_picks_an_agent_that_may_do_less(open_browser, browser_user, site):
+    admin = await open_browser(site, user="admin")
     async with an_agent(admin, "librarian", "Reads, and changes nothing."):
-        page = await visitor.open("/")
+        page = await browser_user.open("/")
         picker = page.get_by_label(PICKER)
         await expect(picker).to_have_value("assistant")
         await picker.select_option(label="librarian: Reads, and changes nothing.")
-        chat = await visitor.begin(page)
+        chat = await browser_user.begin(page)
 
         await expect(page.locator(".chat-agent")).to_have_text(re.compile("librarian"))
         await chat.say("run date")
@@ -58,9 +58,9 @@ async def test_a_person_picks_an_agent_that_may_do_less(visit, visitor, site):
     await expect(chat.composer).to_have_value("list")
 
 
-async def test_an_agent_is_picked_without_scripts_too(visit, site):
-    admin = await visit(site, user="admin")
-    plain = await visit(site, java_script_enabled=False)
+async def test_an_agent_is_picked_without_scripts_too(open_browser, site):
+    admin = await open_browser(site, user="admin")
+    plain = await open_browser(site, java_script_enabled=False)
     async with an_agent(admin, "archivist", "Keeps what there is."):
         page = await plain.open("/")
         await page.get_by_label(PICKER).select_option("archivist")

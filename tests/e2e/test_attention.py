@@ -25,8 +25,8 @@ def mark(page, chat):
     return entry(page, chat).locator("> .mark")
 
 
-async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(visitor):
-    chat = await visitor.start_conversation()
+async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("ask assistant " + ASK % "one")
     questions = chat.page.get_by_role("region", name="Questions of sub-agents")
     card = questions.locator("tool-call")
@@ -48,8 +48,8 @@ async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(visitor
     await chat.has_ended()
 
 
-async def test_what_is_asked_is_counted_and_the_button_leads_from_one_to_the_next(visitor):
-    chat = await visitor.start_conversation()
+async def test_what_is_asked_is_counted_and_the_button_leads_from_one_to_the_next(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("\n".join(["ask assistant " + ASK % "three", ASK % "one", ASK % "two"]))
     show = chat.running_bar.get_by_role("button", name=re.compile("^Show"))
     await expect(show).to_have_text("Show 1 of 3")
@@ -68,10 +68,10 @@ async def test_what_is_asked_is_counted_and_the_button_leads_from_one_to_the_nex
     await expect(chat.page.locator("#status")).to_have_text("Turn cancelled: by you")
 
 
-async def test_the_lists_mark_what_waits_and_what_works_while_it_does(visitor):
-    chat = await visitor.start_conversation()
-    tab = await visitor.start_conversation()
-    listed = await visitor.open("/")
+async def test_the_lists_mark_what_waits_and_what_works_while_it_does(browser_user):
+    chat = await browser_user.start_conversation()
+    tab = await browser_user.start_conversation()
+    listed = await browser_user.open("/")
     pages = (tab.page, listed, chat.page)
     for page in pages:
         await expect(mark(page, chat)).to_be_hidden()
@@ -97,11 +97,13 @@ async def test_the_lists_mark_what_waits_and_what_works_while_it_does(visitor):
         await expect(mark(page, chat)).to_be_hidden()
 
 
-async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no_focus(visitor):
-    here = await visitor.start_conversation()
+async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no_focus(
+    browser_user,
+):
+    here = await browser_user.start_conversation()
     await here.say("say Here.")
     await here.has_ended()
-    listed = await visitor.open("/")
+    listed = await browser_user.open("/")
     lists = (
         (here.page, here.page.get_by_role("navigation", name="Conversations")),
         (listed, listed.get_by_role("main")),
@@ -110,7 +112,7 @@ async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no
         own = entries.get_by_role("link", name="say Here.")
         await expect(own.first).to_be_visible()
         await own.first.focus()
-    there = await visitor.start_conversation()
+    there = await browser_user.start_conversation()
     for page, _entries in lists:
         await expect(entry(page, there)).to_contain_text("New conversation")
     await there.say("say There.")
@@ -125,13 +127,13 @@ async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no
     await check(here.page)
 
 
-async def test_the_first_conversation_takes_the_place_of_the_empty_list(visit, own_site):
-    visitor = await visit(own_site)
-    listed = await visitor.open("/")
+async def test_the_first_conversation_takes_the_place_of_the_empty_list(open_browser, own_site):
+    browser_user = await open_browser(own_site)
+    listed = await browser_user.open("/")
     begin = listed.get_by_role("button", name="New conversation")
     await expect(listed.get_by_text("Nothing here yet")).to_be_visible()
     await begin.focus()
-    there = await visitor.start_conversation()
+    there = await browser_user.start_conversation()
     await expect(entry(listed, there)).to_be_visible()
     await expect(listed.get_by_text("Nothing here yet")).to_have_count(0)
     await expect(begin).to_have_count(1)
@@ -139,20 +141,20 @@ async def test_the_first_conversation_takes_the_place_of_the_empty_list(visit, o
     await check(listed)
 
 
-async def test_a_list_with_marks_is_accessible(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_list_with_marks_is_accessible(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say(ASK % ".")
     await expect(chat.cards.last.locator(".approval")).to_be_visible()
-    listed = await visitor.open("/")
+    listed = await browser_user.open("/")
     await expect(mark(listed, chat)).to_be_visible()
     await check(listed)
     await chat.page.keyboard.press("Escape")
     await chat.has_ended()
 
 
-async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(visitor):
-    chat = await visitor.start_conversation()
-    page = await visitor.context.new_page()
+async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(browser_user):
+    chat = await browser_user.start_conversation()
+    page = await browser_user.context.new_page()
     scripts = []
 
     async def hold(route):
@@ -170,9 +172,9 @@ async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(visitor
     await expect(early.answers).to_contain_text("Early.")
 
 
-async def test_enter_before_the_connection_stands_sends_when_it_does(visitor):
-    chat = await visitor.start_conversation()
-    page = await visitor.context.new_page()
+async def test_enter_before_the_connection_stands_sends_when_it_does(browser_user):
+    chat = await browser_user.start_conversation()
+    page = await browser_user.context.new_page()
     is_written = asyncio.Event()
 
     async def hold(socket):
@@ -189,8 +191,8 @@ async def test_enter_before_the_connection_stands_sends_when_it_does(visitor):
     await expect(early.answers).to_contain_text("Early.")
 
 
-async def test_the_report_of_a_sub_agent_is_shown_as_answers_are(visitor):
-    chat = await visitor.start_conversation()
+async def test_the_report_of_a_sub_agent_is_shown_as_answers_are(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("spawn assistant say **Gold** in `here`")
     report = chat.page.locator("article.message-report")
     await report.get_by_text("What it said").click()
@@ -199,8 +201,8 @@ async def test_the_report_of_a_sub_agent_is_shown_as_answers_are(visitor):
     await chat.has_ended()
 
 
-async def test_where_a_sub_agent_works_nobody_takes_its_task_for_something_typed(visitor):
-    chat = await visitor.start_conversation()
+async def test_where_a_sub_agent_works_nobody_takes_its_task_for_something_typed(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("ask assistant say Done.")
     await chat.page.get_by_role("link", name="Open assistant").click()
     below = Chat(chat.page)
@@ -209,8 +211,8 @@ async def test_where_a_sub_agent_works_nobody_takes_its_task_for_something_typed
     await expect(below.page.get_by_role("article", name=re.compile("^You"))).to_have_count(0)
 
 
-async def test_the_status_line_says_that_the_turn_was_cancelled_and_names_no_tool(visitor):
-    chat = await visitor.start_conversation()
+async def test_the_status_line_says_that_the_turn_was_cancelled_and_names_no_tool(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("wait 60\nwait 61")
     await expect(state(chat.card("seconds: 61"))).to_have_text("running")
     await chat.cancel_turn.click()

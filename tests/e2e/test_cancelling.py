@@ -9,8 +9,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.mark.parametrize("means", ["button", "Esc"])
-async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(visitor, means):
-    chat = await visitor.start_conversation()
+async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(browser_user, means):
+    chat = await browser_user.start_conversation()
     await expect(chat.cancel_turn).to_be_hidden()
     await chat.say("wait 60\nwait 61")
     for seconds in (60, 61):
@@ -29,8 +29,8 @@ async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(visi
     await chat.has_ended()
 
 
-async def test_a_cancel_word_cancels_what_runs(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_cancel_word_cancels_what_runs(browser_user):
+    chat = await browser_user.start_conversation()
     for seconds, word in enumerate(("stop", "OK, nvm!", "please cancel"), start=60):
         await chat.say(f"wait {seconds}")
         card = chat.card(f"seconds: {seconds}")
@@ -48,8 +48,8 @@ async def test_a_cancel_word_cancels_what_runs(visitor):
     )
 
 
-async def test_a_call_that_waits_says_for_what_also_after_a_reload(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_call_that_waits_says_for_what_also_after_a_reload(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("wait 60\nwrite notes.txt: hello")
     waiting = state(chat.card("notes.txt"))
     said = "waits until wait has ended, because it runs alone"
@@ -61,22 +61,22 @@ async def test_a_call_that_waits_says_for_what_also_after_a_reload(visitor):
     await chat.has_ended()
 
 
-async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("nvm")
     await expect(chat.sent).to_have_text("nvm")
     await expect(chat.answers).to_contain_text("only a few commands")
     await chat.has_ended()
 
 
-async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(visitor):
-    first = await visitor.start_conversation()
-    second = await visitor.join(first)
+async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(browser_user):
+    first = await browser_user.start_conversation()
+    second = await browser_user.join(first)
     await first.say("wait 60\nwait 61")
     for tab in (first, second):
         await expect(tab.cards).to_have_count(2)
         await expect(tab.sent).to_have_count(1)
-    third = await visitor.join(first)
+    third = await browser_user.join(first)
     await expect(third.cards).to_have_count(2)
     await third.page.close()
     await cancel_button(second.card("seconds: 61")).click()
@@ -89,9 +89,9 @@ async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(visitor
         await tab.has_ended()
 
 
-async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel(visitor):
-    first = await visitor.start_conversation()
-    second = await visitor.join(first)
+async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel(browser_user):
+    first = await browser_user.start_conversation()
+    second = await browser_user.join(first)
     await first.say("wait 60")
     await expect(first.cards).to_have_count(1)
     await expect(first.page.get_by_role("button", name="Queue")).to_be_visible()

@@ -14,8 +14,8 @@ WORDS = " ".join(f"w{number}" for number in range(40))
 CONNECTION_LOST = r"WebSocket connection to|ERR_CONNECTION_REFUSED|ERR_INTERNET_DISCONNECTED"
 
 
-async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_cancelled(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_cancelled(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("wait 5\nwait 60\nwait 61")
     await expect(chat.cards).to_have_count(3)
     for _time in range(2):
@@ -37,15 +37,15 @@ async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_canc
     await chat.has_ended()
 
 
-async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(visitor):
-    visitor.expect_problem(CONNECTION_LOST)
-    chat = await visitor.start_conversation()
+async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(browser_user):
+    browser_user.expect_problem(CONNECTION_LOST)
+    chat = await browser_user.start_conversation()
     await chat.say(f"wait 1\nslowly {WORDS}\nthen\nwait 2")
     await expect(chat.answers.first).to_contain_text("w5 ")
-    await visitor.context.set_offline(True)
+    await browser_user.context.set_offline(True)
     await expect(chat.connection).to_have_text("Offline")
     await expect(chat.page.get_by_text("The turn continues on the server for now.")).to_be_visible()
-    await visitor.context.set_offline(False)
+    await browser_user.context.set_offline(False)
     await expect(chat.connection).to_have_text("Connected")
     await expect(chat.answers.last).to_contain_text("2 of 2 calls succeeded.")
     await chat.has_ended()
@@ -58,9 +58,9 @@ async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(visitor
 
 
 async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back_by_itself(
-    own_site, visit
+    own_site, open_browser
 ):
-    person = await visit(own_site)
+    person = await open_browser(own_site)
     person.expect_problem(CONNECTION_LOST)
     chat = await person.start_conversation()
     await chat.say("run sleep 63\nwait 60")
@@ -85,7 +85,7 @@ async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back
     await expect(chat.answers.last).to_contain_text("Back again.")
     await chat.has_ended()
     await expect(chat.sent).to_have_count(3)
-    admin = await visit(own_site, user="admin")
+    admin = await open_browser(own_site, user="admin")
     page = await admin.open("/admin/turns/repair/")
     await expect(page.locator("#result_list tbody tr")).to_have_count(2)
     await page.locator("#result_list tbody th a").first.click()

@@ -30,8 +30,8 @@ async def asked(chat: Chat, path: str = ".") -> Locator:
     return card
 
 
-async def test_the_card_shows_all_that_would_run_and_nothing_of_it_is_html(visitor):
-    chat = await visitor.start_conversation()
+async def test_the_card_shows_all_that_would_run_and_nothing_of_it_is_html(browser_user):
+    chat = await browser_user.start_conversation()
     card = await asked(chat, PATH)
     await expect(state(card)).to_have_text("waiting for a decision")
     await expect(card.locator(".approval dd pre")).to_have_text(SHOWN)
@@ -52,8 +52,8 @@ async def test_the_card_shows_all_that_would_run_and_nothing_of_it_is_html(visit
     assert "Waits" not in await chat.page.title()
 
 
-async def test_a_no_with_a_reason_is_shown_and_survives_a_reload(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_no_with_a_reason_is_shown_and_survives_a_reload(browser_user):
+    chat = await browser_user.start_conversation()
     card = await asked(chat)
     await card.get_by_label("Or deny it (the agent reads your reason)").fill("not <i>now</i>")
     await button(card, "Deny list_files").click()
@@ -66,8 +66,8 @@ async def test_a_no_with_a_reason_is_shown_and_survives_a_reload(visitor):
     )
 
 
-async def test_a_yes_for_the_conversation_is_asked_for_once(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_yes_for_the_conversation_is_asked_for_once(browser_user):
+    chat = await browser_user.start_conversation()
     card = await asked(chat)
     await button(card, "Allow list_files for this conversation").click()
     await expect(card.locator(".call-verdict")).to_have_text("Allowed by you for this conversation")
@@ -79,13 +79,13 @@ async def test_a_yes_for_the_conversation_is_asked_for_once(visitor):
     await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")
 
 
-async def test_a_reload_and_a_second_tab_show_the_question_and_the_answer(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_reload_and_a_second_tab_show_the_question_and_the_answer(browser_user):
+    chat = await browser_user.start_conversation()
     await asked(chat)
     await chat.page.reload()
     card = chat.cards.last
     await expect(card.locator(".approval-time")).to_contain_text("within 09:")
-    tab = Chat(await visitor.context.new_page())
+    tab = Chat(await browser_user.context.new_page())
     await tab.page.goto(chat.page.url)
     other = tab.cards.last
     await button(other, "Allow list_files once").click()
@@ -96,8 +96,8 @@ async def test_a_reload_and_a_second_tab_show_the_question_and_the_answer(visito
     await tab.page.close()
 
 
-async def test_it_can_be_decided_with_the_keyboard_and_the_focus_is_not_lost(visitor):
-    chat = await visitor.start_conversation()
+async def test_it_can_be_decided_with_the_keyboard_and_the_focus_is_not_lost(browser_user):
+    chat = await browser_user.start_conversation()
     card = await asked(chat)
     await chat.page.keyboard.press("Alt+ArrowUp")
     await expect(card).to_be_focused()
@@ -113,8 +113,8 @@ async def test_it_can_be_decided_with_the_keyboard_and_the_focus_is_not_lost(vis
     await chat.has_ended()
 
 
-async def test_a_cancel_while_it_waits_is_no_denial(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_cancel_while_it_waits_is_no_denial(browser_user):
+    chat = await browser_user.start_conversation()
     card = await asked(chat)
     await expect(card.get_by_role("button", name="Cancel list_files")).to_have_count(0)
     await card.focus()

@@ -15,8 +15,8 @@ ENDS_AT_THE_RIGHT = """
 """
 
 
-async def test_a_line_from_right_to_left_begins_at_the_right(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_line_from_right_to_left_begins_at_the_right(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say(f"say {HEBREW}")
     line = chat.answers.locator("p").last
     await expect(line).to_have_text(HEBREW)

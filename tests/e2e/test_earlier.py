@@ -27,9 +27,11 @@ async def place_of(chat: Chat, text: str) -> float:
     return float(box["y"])
 
 
-async def test_earlier_messages_come_above_and_what_is_read_stays_in_its_place(small_site, visit):
-    visitor = await visit(small_site)
-    first = await visitor.start_conversation()
+async def test_earlier_messages_come_above_and_what_is_read_stays_in_its_place(
+    small_site, open_browser
+):
+    browser_user = await open_browser(small_site)
+    first = await browser_user.start_conversation()
     await first.page.set_viewport_size({"width": 900, "height": 420})
     await first.say("wait 0\nwait 0")
     for number in range(1, 8):
@@ -39,7 +41,7 @@ async def test_earlier_messages_come_above_and_what_is_read_stays_in_its_place(s
     await first.has_ended()
     written = await first.transcript.inner_text()
 
-    chat = await visitor.join(first)
+    chat = await browser_user.join(first)
     await chat.page.set_viewport_size({"width": 900, "height": 420})
     show = chat.page.get_by_role("button", name="Show earlier messages")
     await expect(chat.sent).to_have_count(3)

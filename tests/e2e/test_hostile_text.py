@@ -8,8 +8,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 SCRIPT = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
 
 
-async def test_html_and_scripts_of_tools_and_models_stay_text(visitor):
-    chat = await visitor.start_conversation()
+async def test_html_and_scripts_of_tools_and_models_stay_text(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say(f'run echo "{SCRIPT}"')
     await expect(chat.answers.last).to_contain_text("succeeded")
     await chat.cards.get_by_role("button", expanded=False).click()

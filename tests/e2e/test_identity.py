@@ -6,19 +6,21 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_conversation_of_somebody_else_does_not_exist(visit, visitor, site):
-    admin = await visit(site, user="admin")
+async def test_a_conversation_of_somebody_else_does_not_exist(open_browser, browser_user, site):
+    admin = await open_browser(site, user="admin")
     foreign = await admin.start_conversation()
-    visitor.expect_problem("status of 404")
-    page = await visitor.context.new_page()
+    browser_user.expect_problem("status of 404")
+    page = await browser_user.context.new_page()
     answer = await page.goto(foreign.page.url)
     assert answer.status == 404
     await expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
 
 
-async def test_who_is_not_signed_in_signs_in_and_gets_what_was_asked_for(visit, visitor, site):
-    chat = await visitor.start_conversation()
-    nobody = await visit(site, user=None)
+async def test_who_is_not_signed_in_signs_in_and_gets_what_was_asked_for(
+    open_browser, browser_user, site
+):
+    chat = await browser_user.start_conversation()
+    nobody = await open_browser(site, user=None)
     page = await nobody.open(chat.page.url.removeprefix(site.url))
     await expect(page.get_by_role("heading", name="Sign in to Turnkeeper")).to_be_visible()
     await page.get_by_label("Username").fill("demo")
@@ -30,8 +32,8 @@ async def test_who_is_not_signed_in_signs_in_and_gets_what_was_asked_for(visit, 
     await expect(page.locator("#connection")).to_have_text("Connected")
 
 
-async def test_a_sign_out_in_another_tab_is_noticed(visit, site):
-    person = await visit(site, user=None)
+async def test_a_sign_out_in_another_tab_is_noticed(open_browser, site):
+    person = await open_browser(site, user=None)
     page = await person.open("/")
     await person.sign_in(page)
     chat = await person.begin(page)

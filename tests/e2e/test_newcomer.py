@@ -9,8 +9,8 @@ from tests.support import eventually
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(visit, site):
-    newcomer = await visit(site, user=None)
+async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(open_browser, site):
+    newcomer = await open_browser(site, user=None)
     page = await newcomer.open("/")
     await page.clock.install()
     await newcomer.sign_in(page)
@@ -34,8 +34,8 @@ async def test_a_newcomer_signs_in_watches_a_command_and_cancels_it(visit, site)
     await expect(chat.ending("Turn cancelled")).to_be_hidden()
 
 
-async def test_one_of_three_calls_is_cancelled_and_the_others_finish(visitor):
-    chat = await visitor.start_conversation()
+async def test_one_of_three_calls_is_cancelled_and_the_others_finish(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("wait 3\nwait 60\nwait 3.5")
     await expect(chat.cards).to_have_count(3)
     await cancel_button(chat.card("seconds: 60")).click()

@@ -21,21 +21,21 @@ def park(site, address: str) -> None:
 
 
 async def test_a_parked_conversation_goes_on_by_its_button_and_gives_a_refused_message_back(
-    visitor,
+    browser_user,
 ):
-    chat = await visitor.start_conversation()
+    chat = await browser_user.start_conversation()
     await chat.say("say Hello.")
     await expect(chat.answers).to_contain_text("Hello.")
     await chat.has_ended()
     notice = chat.page.get_by_role("region", name="Parked conversation")
     await expect(notice).to_be_hidden()
-    park(visitor.site, chat.page.url)
+    park(browser_user.site, chat.page.url)
     await chat.page.reload()
     await expect(notice).to_be_visible()
     await chat.say("say Anybody?")
     await expect(chat.page.locator("#notice-text")).to_contain_text("This conversation is parked")
     await expect(chat.composer).to_have_value("say Anybody?")
-    other = await visitor.join(chat)
+    other = await browser_user.join(chat)
     await notice.get_by_role("button", name="Resume").dblclick()
     await expect(notice).to_be_hidden()
     await expect(other.page.get_by_role("region", name="Parked conversation")).to_be_hidden()

@@ -54,19 +54,19 @@ def site(tmp_path: Path) -> Iterator[Site]:
         made.leave()
 
 
-async def test_the_picture_shows_a_turn_with_calls_of_every_colour(visit, site):
-    admin = await visit(site, user="admin")
+async def test_the_picture_shows_a_turn_with_calls_of_every_colour(open_browser, site):
+    admin = await open_browser(site, user="admin")
     page = await admin.open("/admin/governance/toolpolicy/add/")
     await page.get_by_label("Tool:").select_option("wait")
     await page.get_by_label("Calls at once").fill("2")
     await page.get_by_role("button", name="Save", exact=True).click()
-    visitor = await visit(site)
+    browser_user = await open_browser(site)
     for words in ("help", "write notes.txt: Buy milk"):
-        chat = await visitor.start_conversation()
+        chat = await browser_user.start_conversation()
         await chat.say(words)
         await expect(chat.answers.last).to_be_visible()
         await chat.has_ended()
-    chat = await visitor.start_conversation()
+    chat = await browser_user.start_conversation()
     await chat.say("run date")
     await expect(chat.answers.last).to_contain_text("succeeded")
     await chat.has_ended()

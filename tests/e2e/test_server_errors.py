@@ -37,9 +37,9 @@ def notice(chat: Chat) -> Locator:
 
 
 async def test_a_cancel_that_meets_a_server_error_is_asked_for_again_until_it_is_true(
-    own_site, visit
+    own_site, open_browser
 ):
-    person = await visit(own_site)
+    person = await open_browser(own_site)
     chat = await person.start_conversation()
     await chat.say("wait 100")
     await expect(chat.cards).to_have_count(1)
@@ -55,8 +55,10 @@ async def test_a_cancel_that_meets_a_server_error_is_asked_for_again_until_it_is
     await expect(notice(chat)).to_be_hidden()
 
 
-async def test_a_message_that_meets_a_server_error_is_sent_again_and_shown_once(own_site, visit):
-    person = await visit(own_site)
+async def test_a_message_that_meets_a_server_error_is_sent_again_and_shown_once(
+    own_site, open_browser
+):
+    person = await open_browser(own_site)
     chat = await person.start_conversation()
     with refusing(own_site, "turns_turn"):
         await chat.say("say Hello again.")

@@ -24,9 +24,9 @@ def digging_site(tmp_path) -> Iterator[Site]:
 
 
 async def test_the_page_stops_waiting_at_once_and_says_later_that_the_call_has_ended(
-    digging_site, visit
+    digging_site, open_browser
 ):
-    person = await visit(digging_site)
+    person = await open_browser(digging_site)
     chat = await person.start_conversation()
     await chat.say("call dig\nwait 60")
     card = chat.cards.filter(has_text="dig")

@@ -8,8 +8,8 @@ from tests.e2e.chat import Chat, state
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_sub_agent_is_watched_and_cancelled_on_its_own_page(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_sub_agent_is_watched_and_cancelled_on_its_own_page(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("ask assistant wait 60")
     card = chat.cards.first
     await expect(card).to_contain_text("assistant: running wait")
@@ -28,8 +28,8 @@ async def test_a_sub_agent_is_watched_and_cancelled_on_its_own_page(visitor):
     await expect(above.ending("Turn cancelled")).to_be_hidden()
 
 
-async def test_a_report_comes_by_itself_and_looks_like_one(visitor):
-    chat = await visitor.start_conversation()
+async def test_a_report_comes_by_itself_and_looks_like_one(browser_user):
+    chat = await browser_user.start_conversation()
     await chat.say("spawn assistant\n  wait 1\n  then\n  say <b>Gold</b>")
     report = chat.page.locator("article.message-report")
     await expect(report).to_contain_text("Report of assistant")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from tests.faults.records import ACTIVE, LIVE, Record, Row
+from tests.faults.database_snapshot import ACTIVE, LIVE, DatabaseSnapshot, Row
 from turns.core.history import violations as broken_rules
 from turns.core.messages import Message, ToolResultBlock
 
@@ -27,7 +27,7 @@ SLACK = timedelta(
 
 
 def violations(
-    record: Record,
+    record: DatabaseSnapshot,
     *,
     is_settled: bool = True,
     cancel_within: float | None = None,
@@ -59,7 +59,7 @@ def violations(
     return found
 
 
-def view_violations(events: Sequence[Mapping[str, Any]], record: Record) -> list[str]:
+def view_violations(events: Sequence[Mapping[str, Any]], record: DatabaseSnapshot) -> list[str]:
     """Return what is wrong with the events that one client saw: none twice, none missing, as they are stored (G9)."""
     found = []
     stored = {
@@ -76,7 +76,7 @@ def view_violations(events: Sequence[Mapping[str, Any]], record: Record) -> list
     return found
 
 
-def _numbers(record: Record) -> Iterator[str]:
+def _numbers(record: DatabaseSnapshot) -> Iterator[str]:
     """The numbers of a conversation's events have no gap."""
     for conversation in record.conversations:
         log = record.log_by_conversation.get(str(conversation["id"]), [])
@@ -88,7 +88,7 @@ def _numbers(record: Record) -> Iterator[str]:
             )
 
 
-def _turns(record: Record) -> Iterator[str]:
+def _turns(record: DatabaseSnapshot) -> Iterator[str]:
     """A turn is queued once, starts once at most, ends once, and nothing comes after its end (C1, H1)."""
     for turn_id, turn in record.turns_by_id.items():
         types = [event["type"] for event in record.log_by_turn.get(turn_id, [])]
@@ -118,7 +118,7 @@ def _after_the_end(turn_id: str, types: Sequence[str]) -> Iterator[str]:
             yield f"turn {turn_id}: {after} after its end"
 
 
-def _runs(record: Record) -> Iterator[str]:
+def _runs(record: DatabaseSnapshot) -> Iterator[str]:
     """Of a conversation's turns one runs at a time, in the order in which they were queued (G6)."""
     for conversation_id, log in record.log_by_conversation.items():
         running: str | None = None
@@ -136,7 +136,7 @@ def _runs(record: Record) -> Iterator[str]:
                 running = None
 
 
-def _calls(record: Record) -> Iterator[str]:
+def _calls(record: DatabaseSnapshot) -> Iterator[str]:
     """Each call that was asked for has one row, one start at most, and one result once its turn has ended (G4, G7)."""
     for turn_id, turn in record.turns_by_id.items():
         log = record.log_by_turn.get(turn_id, [])
@@ -157,7 +157,7 @@ def _calls(record: Record) -> Iterator[str]:
                 yield f"{name}: has ended and {results[call_id]} results were told"
 
 
-def _late_writes(record: Record, *, slack: timedelta) -> Iterator[str]:
+def _late_writes(record: DatabaseSnapshot, *, slack: timedelta) -> Iterator[str]:
     """Whoever lost a turn writes nothing more: not into its messages, not into its calls (G5)."""
     for turn_id, turn in record.turns_by_id.items():
         if turn["ended_at"] is None:
@@ -175,7 +175,7 @@ def _late_writes(record: Record, *, slack: timedelta) -> Iterator[str]:
                 yield f"turn {turn_id}: has ended, and a message still streams"
 
 
-def _cancels(record: Record, *, within: float | None) -> Iterator[str]:
+def _cancels(record: DatabaseSnapshot, *, within: float | None) -> Iterator[str]:
     """A cancel that was stored comes true, in time, and is never answered with success (G1, C1)."""
     for request in record.requests:
         turn = record.turn(str(request["turn_id"]))
@@ -190,7 +190,7 @@ def _cancels(record: Record, *, within: float | None) -> Iterator[str]:
             yield f"{name}: acknowledged, and yet completed"
 
 
-def _histories(record: Record) -> Iterator[str]:
+def _histories(record: DatabaseSnapshot) -> Iterator[str]:
     """What a model would read of the turns that have ended keeps every rule, as it is stored (G4, H1)."""
     results = {
         (call["group"], call["call_id"]): ToolResultBlock(
@@ -214,7 +214,7 @@ def _histories(record: Record) -> Iterator[str]:
             yield f"conversation {conversation['id']}: {rule}"
 
 
-def _messages(record: Record, conversation: Row) -> list[Row]:
+def _messages(record: DatabaseSnapshot, conversation: Row) -> list[Row]:
     ended = {turn["id"] for turn in record.turns if turn["status"] not in ACTIVE}
     rows = [
         row
@@ -236,7 +236,7 @@ def _counted(log: Sequence[Row], kind: str) -> Counter[str]:
     return Counter(event["payload"]["tool_id"] for event in log if event["type"] == kind)
 
 
-def _asked_for(record: Record, turn_id: str) -> set[str]:
+def _asked_for(record: DatabaseSnapshot, turn_id: str) -> set[str]:
     return {
         block["id"]
         for row in record.messages

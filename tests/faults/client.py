@@ -156,7 +156,7 @@ class Administrator:
         )
 
 
-class Watcher(threading.Thread):
+class WebSocketClient(threading.Thread):
     """A tab that is open: collects frames, and after a break goes on where it was, at the next address."""
 
     def __init__(self, urls: Sequence[str], token: str, conversation_id: str) -> None:

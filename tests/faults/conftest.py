@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.servers import NotInstalled, Postgres, Redis, find_postgres, find_redis, passing
-from tests.faults.nursery import Nursery
+from tests.faults.fork_server import ForkServer
 from tests.faults.site import Blank, Site, make_blank
 
 MakeSite = Callable[..., Site]
@@ -100,37 +100,37 @@ def blank_database(own_postgres: Postgres, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     """Run what starts processes quickly."""
-    made = Nursery()
+    made = ForkServer()
     yield made
     made.close()
 
 
 @pytest.fixture
-def embedded(tmp_path: Path, blank_file: Blank, nursery: Nursery) -> Iterator[MakeSite]:
+def embedded(tmp_path: Path, blank_file: Blank, fork_server: ForkServer) -> Iterator[MakeSite]:
     """Return a function that makes a site of one process: SQLite, messages in memory. Nothing is started yet."""
-    with _sites(tmp_path, blank=blank_file, nursery=nursery) as make:
+    with _sites(tmp_path, blank=blank_file, fork_server=fork_server) as make:
         yield make
 
 
 @pytest.fixture
 def scaled(
-    tmp_path: Path, blank_database: Blank, nursery: Nursery, postgres: Postgres, redis: Redis
+    tmp_path: Path, blank_database: Blank, fork_server: ForkServer, postgres: Postgres, redis: Redis
 ) -> Iterator[MakeSite]:
     """Return a function that makes a site of many processes: PostgreSQL, Redis. Nothing is started yet."""
     servers = {"postgres": postgres, "redis": redis}
-    with _sites(tmp_path, blank=blank_database, nursery=nursery, **servers) as make:
+    with _sites(tmp_path, blank=blank_database, fork_server=fork_server, **servers) as make:
         yield make
 
 
 @pytest.fixture(scope="module")
 def shared_embedded(
-    tmp_path_factory: pytest.TempPathFactory, blank_file: Blank, nursery: Nursery
+    tmp_path_factory: pytest.TempPathFactory, blank_file: Blank, fork_server: ForkServer
 ) -> Iterator[MakeSite]:
     """Return what `embedded` returns, for a site that does for all tests of a module."""
     directory = tmp_path_factory.mktemp("shared")
-    with _sites(directory, blank=blank_file, nursery=nursery) as make:
+    with _sites(directory, blank=blank_file, fork_server=fork_server) as make:
         yield make
 
 
@@ -138,7 +138,7 @@ def shared_embedded(
 def shared_scaled(
     tmp_path_factory: pytest.TempPathFactory,
     blank_database: Blank,
-    nursery: Nursery,
+    fork_server: ForkServer,
     own_postgres: Postgres,
     own_redis: Redis,
 ) -> Iterator[MakeSite]:
@@ -147,7 +147,7 @@ def shared_scaled(
     own_redis.start()
     directory = tmp_path_factory.mktemp("shared")
     servers = {"postgres": own_postgres, "redis": own_redis}
-    with _sites(directory, blank=blank_database, nursery=nursery, **servers) as make:
+    with _sites(directory, blank=blank_database, fork_server=fork_server, **servers) as make:
         yield make
 
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.faults.nursery import Nursery
+from tests.faults.fork_server import ForkServer
 from tests.support import PATIENCE, eventually_sync
 
 
@@ -19,7 +19,7 @@ class Process:
         name: str,
         arguments: Sequence[str],
         *,
-        nursery: Nursery,
+        fork_server: ForkServer,
         environment: Mapping[str, str],
         log: Path,
     ) -> None:
@@ -28,7 +28,7 @@ class Process:
         self._log.touch()
         self._said_before = self._log.stat().st_size
         self._exit_code: int | None = None
-        self.pid = nursery.spawn(arguments, environment=environment, log=log)
+        self.pid = fork_server.spawn(arguments, environment=environment, log=log)
 
     @property
     def said(self) -> str:

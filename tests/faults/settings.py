@@ -14,6 +14,6 @@ WEBCHAT_MAX_SOCKETS_PER_USER = 1_000
 globals().update(json.loads(os.environ.get("FAULTS_SETTINGS", "{}")))
 if _layer := os.environ.get("FAULTS_LAYER"):
     CHANNEL_LAYERS["default"] = {
-        "BACKEND": "tests.faults.layer.FaultyLayer",
+        "BACKEND": "tests.faults.faulty_layer.FaultyLayer",
         "CONFIG": {"inner": CHANNEL_LAYERS["default"], **json.loads(_layer)},
     }

@@ -15,12 +15,12 @@ from typing import Any
 import httpx
 
 from scripts.servers import Postgres, Redis, free_port
-from tests.faults import records
+from tests.faults import database_snapshot
 from tests.faults.checker import violations
-from tests.faults.client import Administrator, Client, Watcher
-from tests.faults.nursery import ROOT, Nursery
+from tests.faults.client import Administrator, Client, WebSocketClient
+from tests.faults.database_snapshot import ACTIVE, DatabaseSnapshot
+from tests.faults.fork_server import ROOT, ForkServer
 from tests.faults.processes import Process, owned_by
-from tests.faults.records import ACTIVE, Record
 from tests.faults.tools import EFFECTS
 from tests.support import PATIENCE, eventually_sync
 
@@ -84,7 +84,7 @@ class Site:
         var: Path,
         *,
         blank: Blank,
-        nursery: Nursery,
+        fork_server: ForkServer,
         postgres: Postgres | None = None,
         redis: Redis | None = None,
         **settings: Any,
@@ -95,8 +95,8 @@ class Site:
         self.processes: dict[str, Process] = {}
         self.ports: dict[str, int] = {}
         self._clients: list[Client | Administrator] = []
-        self._watchers: list[Watcher] = []
-        self._nursery = nursery
+        self._watchers: list[WebSocketClient] = []
+        self._fork_server = fork_server
         self._postgres = postgres
         self.database = f"site_{var.name}".replace("-", "_").lower()
         if postgres is not None:
@@ -166,10 +166,10 @@ class Site:
 
     def watch(
         self, conversation_id: str, *names: str, user: str = "ada", within: float = PATIENCE
-    ) -> Watcher:
+    ) -> WebSocketClient:
         """Open a tab, and wait until it shows the conversation."""
         urls = [self.url(name) for name in names or ("web",)]
-        made = Watcher(urls, self.tokens[user], conversation_id)
+        made = WebSocketClient(urls, self.tokens[user], conversation_id)
         self._watchers.append(made)
         assert made.is_connected.wait(within)
         return made
@@ -188,9 +188,9 @@ class Site:
 
     # What is left behind
 
-    def record(self) -> Record:
+    def record(self) -> DatabaseSnapshot:
         """Read the tables."""
-        return records.read(self.database_url)
+        return database_snapshot.read(self.database_url)
 
     def effects(self) -> list[str]:
         """Return the effects that tools had: key, turn, call and pid of each."""
@@ -199,7 +199,7 @@ class Site:
 
     def set_policy(self, **fields: Any) -> None:
         """Choose what happens to turns that nobody watches, as an administrator does."""
-        records.save(self.database_url, "turns", "DisconnectPolicy", pk=1, **fields)
+        database_snapshot.save(self.database_url, "turns", "DisconnectPolicy", pk=1, **fields)
 
     def verdict(self, **bounds: Any) -> list[str]:
         """Return what is wrong with the history of this site."""
@@ -207,11 +207,13 @@ class Site:
 
     def active_turns(self) -> list[Any]:
         """Return the ids of the turns that wait or run."""
-        return records.keys(self.database_url, "turns", "Turn", status__in=ACTIVE)
+        return database_snapshot.keys(self.database_url, "turns", "Turn", status__in=ACTIVE)
 
     def parked_conversations(self) -> list[Any]:
         """Return the ids of the conversations that wait for a person."""
-        return records.keys(self.database_url, "turns", "Conversation", parked_at__isnull=False)
+        return database_snapshot.keys(
+            self.database_url, "turns", "Conversation", parked_at__isnull=False
+        )
 
     def until_settled(self, *, within: float) -> None:
         """Wait until no turn waits or runs."""
@@ -268,7 +270,9 @@ class Site:
         }
         self.arm(name, crash)
         log = self.var / f"{name}.txt"
-        process = Process(name, [*arguments], nursery=self._nursery, environment=given, log=log)
+        process = Process(
+            name, [*arguments], fork_server=self._fork_server, environment=given, log=log
+        )
         self.processes[name] = process
         return process
 

@@ -25,10 +25,17 @@ from pathlib import Path
 import django
 
 from scripts.servers import Postgres, Redis, passing
-from tests.faults.breaking import DRAIN_GRACE, Breaker, Fault, Pace, Shaken, Unlucky
-from tests.faults.nursery import Nursery
-from tests.faults.people import People, Tally
-from tests.faults.places import PLACES, WEB_PLACES
+from tests.faults.checkpoints import CHECKPOINTS, WEB_CHECKPOINTS
+from tests.faults.fault_injection import (
+    DRAIN_GRACE,
+    Fault,
+    FaultInjector,
+    Pace,
+    ProcessFaults,
+    ServerFaults,
+)
+from tests.faults.fork_server import ForkServer
+from tests.faults.load_generator import LoadGenerator, LoadReport
 from tests.faults.processes import Process
 from tests.faults.site import Blank, Site, make_blank
 
@@ -65,67 +72,71 @@ class Soak:
         self._site = site
         self._servers = servers
         self._pace = Pace(turns=plan.turns, faults=plan.faults)
-        self.tally = Tally()
+        self.report = LoadReport()
 
     def run(self) -> list[str]:
         """Run it and return what is wrong."""
         for name in self._names:
             self._start(name)
-        breakers = [self._breaker(name, self._unlucky) for name in self._names]
+        injectors = [self._breaker(name, self._unlucky) for name in self._names]
         of_servers = self._breaker("servers", self._shaken) if self._servers else None
-        every = [*breakers, of_servers] if of_servers else breakers
-        people = People(
+        every = [*injectors, of_servers] if of_servers else injectors
+        load = LoadGenerator(
             self._site,
             conversations=self._plan.conversations,
-            luck=random.Random(f"{self._plan.seed} people"),
-            tally=self.tally,
+            rng=random.Random(f"{self._plan.seed} people"),
+            report=self.report,
         )
-        threads = [threading.Thread(target=breaker.run, daemon=True) for breaker in breakers]
-        threads.append(threading.Thread(target=people.run, args=[self._pace], daemon=True))
+        threads = [threading.Thread(target=injector.run, daemon=True) for injector in injectors]
+        threads.append(threading.Thread(target=load.run, args=[self._pace], daemon=True))
         for thread in threads:
             thread.start()
         if of_servers:
             of_servers.run()  # in this thread: a server ends with the one that has started it
         for thread in threads:
             thread.join()
-        self.tally.faults = [fault for breaker in every for fault in breaker.done]
-        for who in (*every, people):
+        self.report.faults = [fault for injector in every for fault in injector.done]
+        for who in (*every, load):
             if who.problem is not None:
                 raise who.problem
-        return self._judge(people)
+        return self._judge(load)
 
-    def _judge(self, people: People) -> list[str]:
-        found = [] if people.until_settled() else ["not all turns came to an end"]
+    def _judge(self, load: LoadGenerator) -> list[str]:
+        found = [] if load.until_settled() else ["not all turns came to an end"]
         found += self._site.verdict(cancel_within=CANCEL_BOUND)
         known = self._site.record().turns_by_id
         found += [
-            f"turn {turn}: accepted, then lost" for turn in self.tally.accepted if turn not in known
+            f"turn {turn}: accepted, then lost"
+            for turn in self.report.accepted
+            if turn not in known
         ]
         found += [
             f"turn {turn}: its cancel was accepted, and it is {known[turn]['status']}"
-            for turn in self.tally.cancelled
+            for turn in self.report.cancelled
             if turn in known and known[turn]["status"] == "completed"
         ]
         return found
 
-    def _breaker(self, name: str, make: Callable[[str, random.Random], Sequence[Fault]]) -> Breaker:
-        luck = random.Random(f"{self._plan.seed} {name}")
+    def _breaker(
+        self, name: str, make: Callable[[str, random.Random], Sequence[Fault]]
+    ) -> FaultInjector:
+        rng = random.Random(f"{self._plan.seed} {name}")
         pause = self._plan.longest_pause
-        return Breaker(name, make(name, luck), luck=luck, longest_pause=pause, pace=self._pace)
+        return FaultInjector(name, make(name, rng), rng=rng, longest_pause=pause, pace=self._pace)
 
-    def _unlucky(self, name: str, luck: random.Random) -> Sequence[Fault]:
+    def _unlucky(self, name: str, rng: random.Random) -> Sequence[Fault]:
         start = partial(self._start, name)
-        places = PLACES if self._plan.mode == "embedded" or name != "web" else WEB_PLACES
-        process = Unlucky(
-            name, self._site, start=start, places=places, luck=luck, is_over=self._pace.is_over
+        places = CHECKPOINTS if self._plan.mode == "embedded" or name != "web" else WEB_CHECKPOINTS
+        process = ProcessFaults(
+            name, self._site, start=start, places=places, rng=rng, is_over=self._pace.is_over
         )
         return process.faults
 
-    def _shaken(self, _name: str, luck: random.Random) -> Sequence[Fault]:
+    def _shaken(self, _name: str, rng: random.Random) -> Sequence[Fault]:
         assert self._servers is not None
         database = self._site.database
-        return Shaken(
-            *self._servers, database=database, luck=luck, is_over=self._pace.is_over
+        return ServerFaults(
+            *self._servers, database=database, rng=rng, is_over=self._pace.is_over
         ).faults
 
     @property
@@ -142,13 +153,13 @@ class Soak:
         return self._site.run_turns(name)
 
 
-class Ground:
+class SoakEnvironment:
     """What several soaks need: servers, migrated databases."""
 
     def __init__(self, stack: ExitStack, mode: str) -> None:
         self.mode = mode
-        self.nursery = Nursery()
-        stack.callback(self.nursery.close)
+        self.fork_server = ForkServer()
+        stack.callback(self.fork_server.close)
         self.servers: tuple[Postgres, Redis] | None = None
         if mode == "scaled":
             postgres = stack.enter_context(passing(partial(Postgres, is_durable=False)))
@@ -158,13 +169,18 @@ class Ground:
             stack.callback(shutil.rmtree, self.var, ignore_errors=True)
         self.blank: Blank = make_blank(self.var, postgres=self.servers and self.servers[0])
 
-    def soak(self, plan: Plan) -> tuple[list[str], Tally]:
+    def soak(self, plan: Plan) -> tuple[list[str], LoadReport]:
         """Run one plan on a new site."""
         var = self.var / f"{plan.mode}_{plan.seed}"
         var.mkdir()
         postgres, redis = self.servers or (None, None)
         site = Site(
-            var, blank=self.blank, nursery=self.nursery, postgres=postgres, redis=redis, **SPANS
+            var,
+            blank=self.blank,
+            fork_server=self.fork_server,
+            postgres=postgres,
+            redis=redis,
+            **SPANS,
         )
         soak = Soak(plan, site, servers=self.servers)
         found = ["it did not come to its end"]
@@ -180,7 +196,7 @@ class Ground:
                     process.kill()
             else:
                 site.leave()
-        return found, soak.tally
+        return found, soak.report
 
 
 def main() -> None:
@@ -192,7 +208,7 @@ def main() -> None:
     seeds = range(first, first + int(os.environ.get("SOAK_SEEDS", "1")))
     passed = 0
     with ExitStack() as stack:
-        ground = Ground(stack, mode)
+        ground = SoakEnvironment(stack, mode)
         for seed in seeds:
             plan = Plan(
                 seed=seed,
@@ -205,10 +221,10 @@ def main() -> None:
             )
             _say(f"SOAK_SEED={seed} {plan}")
             began_at = time.monotonic()
-            found, tally = ground.soak(plan)
+            found, report = ground.soak(plan)
             passed += not found
             verdict = "BROKEN" if found else "all promises kept"
-            _say(f"{tally} in {time.monotonic() - began_at:.0f} s: {verdict}")
+            _say(f"{report} in {time.monotonic() - began_at:.0f} s: {verdict}")
             for sentence in found:
                 _say(f"  {sentence}")
     _say(f"{passed} of {len(seeds)} seeds passed")

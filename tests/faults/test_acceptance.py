@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.checker import view_violations
-from tests.faults.client import Client, Watcher
+from tests.faults.client import Client, WebSocketClient
 from tests.faults.conftest import MakeSite
 from tests.faults.processes import owned_by
 from tests.faults.site import Site
@@ -65,7 +65,9 @@ def last_seq(site: Site, conversation: str) -> int:
     return int(row["last_seq"])
 
 
-def assert_saw_all(site: Site, watcher: Watcher, conversation: str, *, after: int = 0) -> None:
+def assert_saw_all(
+    site: Site, watcher: WebSocketClient, conversation: str, *, after: int = 0
+) -> None:
     """Each event after this one, once and in order."""
     last = last_seq(site, conversation)
     eventually_sync(lambda: watcher.last_seq == last, timeout=PATIENCE)

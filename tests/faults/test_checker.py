@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.faults.checker import view_violations, violations
-from tests.faults.records import Record
+from tests.faults.database_snapshot import DatabaseSnapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -85,7 +85,7 @@ def whole() -> dict[str, list[dict]]:
 
 
 def find(rows: dict[str, list[dict]], **bounds) -> list[str]:
-    return violations(Record(**rows), **bounds)
+    return violations(DatabaseSnapshot(**rows), **bounds)
 
 
 def test_a_whole_history_is_not_complained_about():
@@ -144,7 +144,7 @@ def test_an_effect_that_happened_twice_is_found():
 
 
 def test_a_client_that_missed_repeated_or_invented_an_event_is_found():
-    record = Record(**whole())
+    record = DatabaseSnapshot(**whole())
     seen = [{"turn_id": e["turn_id"], "seq": e["seq"], "type": e["type"]} for e in record.events]
     assert view_violations(seen, record) == []
     assert view_violations(seen[:3] + seen[4:], record) == ["the client saw 3 and then 5"]

@@ -26,8 +26,8 @@ def test_a_full_process_is_cancelled_as_honestly_as_one_turn(
     turns = [client.say(client.converse(), "wait 600") for _ in range(RUNNING + QUEUED)]
     for turn_id in turns[:RUNNING]:
         client.until_running(turn_id, "wait", within=60)
-    with ThreadPoolExecutor(max_workers=15) as people:
-        list(people.map(lambda turn_id: cancel(site.client(), turn_id), turns))
+    with ThreadPoolExecutor(max_workers=15) as load:
+        list(load.map(lambda turn_id: cancel(site.client(), turn_id), turns))
     ended = [client.until_ended(turn_id, within=60) for turn_id in turns]
     assert {turn["status"] for turn in ended} == {"cancelled"}
     calls = [call for turn in ended for call in turn["calls"]]

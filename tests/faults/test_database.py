@@ -12,9 +12,9 @@ import pytest
 
 from scripts.servers import Postgres, Redis
 from tests.faults import measures
-from tests.faults.breaking import persist
+from tests.faults.cluster import LEASE, REAPED, let_pass, start_scaled
 from tests.faults.conftest import MakeSite
-from tests.faults.fleet import LEASE, REAPED, let_pass, start_scaled
+from tests.faults.fault_injection import persist
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 
@@ -143,8 +143,8 @@ def test_g11_connections_that_were_cut_while_they_rested_answer_nobody_with_an_e
     start_scaled(site, runners=0)
     client = site.client()
     fill = ["/api/turns/active"] * 40
-    with ThreadPoolExecutor(max_workers=len(fill)) as people:
-        assert all(answer.is_success for answer in people.map(client.get, fill))
+    with ThreadPoolExecutor(max_workers=len(fill)) as load:
+        assert all(answer.is_success for answer in load.map(client.get, fill))
     cut = postgres.cut_connections(site.database)
     eventually_sync(lambda: not cut & postgres.pids(site.database))
     assert [client.get(path).status_code for path in fill] == [200] * len(fill)

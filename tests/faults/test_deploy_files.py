@@ -19,7 +19,7 @@ from redis.retry import Retry
 from governance.conf import GovernanceSettings
 from scripts.servers.server import free_port
 from tests.faults.conftest import MakeSite
-from tests.faults.nursery import ROOT
+from tests.faults.fork_server import ROOT
 from tests.faults.site import Site
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 from turns.conf import TurnsSettings

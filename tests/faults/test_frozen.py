@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.faults import measures
+from tests.faults.cluster import LEASE, REAPED, TTL, let_pass, other_runner, start_scaled
 from tests.faults.conftest import MakeSite
-from tests.faults.fleet import LEASE, REAPED, TTL, let_pass, other_runner, start_scaled
 from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 

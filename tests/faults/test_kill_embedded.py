@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.faults import measures
+from tests.faults.checkpoints import CHECKPOINTS, OFTEN, PLAN, expected_status
 from tests.faults.conftest import MakeSite
-from tests.faults.places import OFTEN, PLACES, PLAN, expected_status
 from tests.support import PATIENCE, with_room
 
 # From the first answer of the successor to the end of what was interrupted.
@@ -17,7 +17,7 @@ RESTART_BOUND = with_room(3.0)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "places",
-    [OFTEN, pytest.param(("after_enqueue", *PLACES), marks=pytest.mark.long)],
+    [OFTEN, pytest.param(("after_enqueue", *CHECKPOINTS), marks=pytest.mark.long)],
     ids=["often", "all"],
 )
 def test_g03_g04_g07_after_a_kill_at_any_place_the_successor_ends_the_turn(

@@ -8,9 +8,9 @@ import pytest
 
 from scripts.servers import Postgres
 from tests.faults import measures
+from tests.faults.checkpoints import CHECKPOINTS, NEVER_BEGAN, OFTEN, PLAN, expected_status
+from tests.faults.cluster import LEASE, REAPED, TTL
 from tests.faults.conftest import MakeSite
-from tests.faults.fleet import LEASE, REAPED, TTL
-from tests.faults.places import NEVER_BEGAN, OFTEN, PLACES, PLAN, expected_status
 from tests.support import PATIENCE, with_room
 from turns.conf import TurnsSettings
 
@@ -20,7 +20,7 @@ OTHER_HOST = with_room(18.0)
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "places", [OFTEN, pytest.param(PLACES, marks=pytest.mark.long)], ids=["often", "all"]
+    "places", [OFTEN, pytest.param(CHECKPOINTS, marks=pytest.mark.long)], ids=["often", "all"]
 )
 def test_g03_g04_g07_after_a_kill_at_any_place_a_web_process_ends_the_turn(
     scaled: MakeSite, places: Sequence[str]

@@ -6,9 +6,9 @@ from scripts.servers import Redis
 from tests.faults import measures
 from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.checker import view_violations
-from tests.faults.client import Client, Watcher
+from tests.faults.client import Client, WebSocketClient
+from tests.faults.cluster import let_pass, start_scaled
 from tests.faults.conftest import MakeSite
-from tests.faults.fleet import let_pass, start_scaled
 from tests.faults.site import Site
 from tests.support import PATIENCE, eventually_sync
 
@@ -22,7 +22,7 @@ TALK = 'slowly one two three four five\ncall affect {"key": "a", "seconds": 0.3}
 pytestmark = pytest.mark.timeout(600)
 
 
-def assert_all_was_seen(site: Site, watcher: Watcher, conversation: str) -> None:
+def assert_all_was_seen(site: Site, watcher: WebSocketClient, conversation: str) -> None:
     """What a tab has seen, from its first moment on, is what is stored: in order, none twice, none missing."""
     [row] = [row for row in site.record().conversations if str(row["id"]) == conversation]
     eventually_sync(lambda: watcher.last_seq == row["last_seq"], timeout=PATIENCE)

@@ -14,7 +14,7 @@ SEEDS = [7]
 
 def soak(site: Site, *, servers: tuple[Postgres, Redis] | None = None, **plan: Any) -> None:
     run = Soak(Plan(conversations=5, faults=8, longest_pause=3.0, **plan), site, servers=servers)
-    assert run.run() == [], (run.tally.faults, site.var)
+    assert run.run() == [], (run.report.faults, site.var)
 
 
 @pytest.mark.timeout(600)

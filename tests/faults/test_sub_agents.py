@@ -7,8 +7,8 @@ import pytest
 
 from tests.faults import measures
 from tests.faults.client import Client
+from tests.faults.cluster import start_scaled
 from tests.faults.conftest import MakeSite
-from tests.faults.fleet import start_scaled
 from tests.faults.site import Site
 from tests.support import PATIENCE, eventually_sync, with_room
 

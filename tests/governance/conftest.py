@@ -42,15 +42,15 @@ def plain() -> Iterator[Tool]:
 
 
 @pytest.fixture
-def boss(db: None) -> Any:
+def admin_user(db: None) -> Any:
     """A superuser."""
     return get_user_model().objects.create_superuser("boss", "boss@example.org", "secret")
 
 
 @pytest.fixture
-def browser(client: Client, boss: Any) -> Client:
+def admin_client(client: Client, admin_user: Any) -> Client:
     """A browser in which the superuser is signed in."""
-    client.force_login(boss)
+    client.force_login(admin_user)
     return client
 
 

@@ -16,8 +16,8 @@ from governance.models import Approval, ToolCall
 LIST = reverse("admin:governance_toolcall_changelist")
 
 
-def listed(browser, **query):
-    page = browser.get(LIST, query)
+def listed(admin_client, **query):
+    page = admin_client.get(LIST, query)
     assert page.status_code == 200
     return {call.call_id for call in page.context["cl"].result_list}
 
@@ -66,8 +66,8 @@ def calls(make_call):
         ({"q": "slow"}, {"slow"}),
     ],
 )
-def test_calls_are_found_by_what_happened(browser, calls, query, expected):
-    assert listed(browser, **query) == expected
+def test_calls_are_found_by_what_happened(admin_client, calls, query, expected):
+    assert listed(admin_client, **query) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_calls_are_found_by_what_happened(browser, calls, query, expected):
         ({"when": "24h", "tool": "probe"}, {"hours"}),
     ],
 )
-def test_calls_are_found_by_their_time(browser, make_call, probe, query, expected):
+def test_calls_are_found_by_their_time(admin_client, make_call, probe, query, expected):
     ago = {
         "now": timedelta(minutes=1),
         "hours": timedelta(hours=20),
@@ -97,12 +97,12 @@ def test_calls_are_found_by_their_time(browser, make_call, probe, query, expecte
         make_call(call_id=call_id, tool_name=tool, requested_at=timezone.now() - age)
     long_ago = timezone.make_aware(datetime(2020, 1, 1, 10, 0))  # noqa: DTZ001 - of the site's zone
     make_call(call_id="ages", tool_name="other", requested_at=long_ago)
-    assert listed(browser, **query) == expected
+    assert listed(admin_client, **query) == expected
 
 
-def test_a_range_of_time_keeps_the_other_choices_and_shows_what_was_typed(browser, calls):
+def test_a_range_of_time_keeps_the_other_choices_and_shows_what_was_typed(admin_client, calls):
     chosen = {"happened": "timed_out", "when_from": "2020-01-01T10:00", "when": "1h", "p": "1"}
-    html = browser.get(LIST, {**chosen, "p": "1"}).content.decode()
+    html = admin_client.get(LIST, {**chosen, "p": "1"}).content.decode()
     form = html[html.index('class="governance-time-range"') :]
     assert '<input type="hidden" name="happened" value="timed_out">' in form
     assert 'name="when_from" value="2020-01-01T10:00"' in form
@@ -111,21 +111,23 @@ def test_a_range_of_time_keeps_the_other_choices_and_shows_what_was_typed(browse
 
 
 @pytest.mark.parametrize("value", ["soon", "2020-13-01", "2020-01-01 and more", "2020-01-01T99:00"])
-def test_a_range_that_is_none_is_refused_as_the_admin_refuses(browser, value):
-    page = browser.get(LIST, {"when_from": value})
+def test_a_range_that_is_none_is_refused_as_the_admin_refuses(admin_client, value):
+    page = admin_client.get(LIST, {"when_from": value})
     assert (page.status_code, page["Location"]) == (302, f"{LIST}?e=1")
 
 
-def test_a_part_of_a_tool_s_name_is_looked_for_among_the_tools_of_the_site(browser, calls, probe):
-    assert len(listed(browser, q="PRO")) == 8
+def test_a_part_of_a_tool_s_name_is_looked_for_among_the_tools_of_the_site(
+    admin_client, calls, probe
+):
+    assert len(listed(admin_client, q="PRO")) == 8
 
 
-def test_calls_are_found_by_their_tool(browser, calls, probe):
-    assert "running" not in listed(browser, tool="probe")
-    assert len(listed(browser, tool="probe")) == 8
+def test_calls_are_found_by_their_tool(admin_client, calls, probe):
+    assert "running" not in listed(admin_client, tool="probe")
+    assert len(listed(admin_client, tool="probe")) == 8
 
 
-def test_a_detail_page_tells_the_whole_story(browser, make_call):
+def test_a_detail_page_tells_the_whole_story(admin_client, make_call):
     at = timezone.now()
     call = make_call(
         status="abandoned",
@@ -168,7 +170,9 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
         started_at=at,
         ended_at=at + timedelta(seconds=90),
     )
-    text = browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).content.decode()
+    text = admin_client.get(
+        reverse("admin:governance_toolcall_change", args=[call.pk])
+    ).content.decode()
     text = text.replace("\u00a0", " ")
     assert "1 min 30 s → 1 min 30 s" not in text
     for words in (
@@ -194,25 +198,28 @@ def test_a_detail_page_tells_the_whole_story(browser, make_call):
     assert "<b>bold" not in text
 
 
-def test_a_call_without_anything_yet_has_a_page(browser, make_call):
+def test_a_call_without_anything_yet_has_a_page(admin_client, make_call):
     call = make_call()
     assert (
-        browser.get(reverse("admin:governance_toolcall_change", args=[call.pk])).status_code == 200
+        admin_client.get(reverse("admin:governance_toolcall_change", args=[call.pk])).status_code
+        == 200
     )
 
 
-def test_nothing_can_be_added_changed_or_deleted(browser, make_call):
+def test_nothing_can_be_added_changed_or_deleted(admin_client, make_call):
     call = make_call(result="as it was")
-    assert browser.get(reverse("admin:governance_toolcall_add")).status_code == 403
+    assert admin_client.get(reverse("admin:governance_toolcall_add")).status_code == 403
     page = reverse("admin:governance_toolcall_change", args=[call.pk])
-    assert browser.post(page, {"result": "other"}).status_code == 403
+    assert admin_client.post(page, {"result": "other"}).status_code == 403
     assert (
-        browser.post(
+        admin_client.post(
             reverse("admin:governance_toolcall_delete", args=[call.pk]), {"post": "yes"}
         ).status_code
         == 403
     )
-    browser.post(LIST, {"action": "delete_selected", "_selected_action": [call.pk], "post": "yes"})
+    admin_client.post(
+        LIST, {"action": "delete_selected", "_selected_action": [call.pk], "post": "yes"}
+    )
     call.refresh_from_db()
     assert call.result == "as it was"
 
@@ -228,15 +235,15 @@ def test_content_needs_the_permission_to_view(client, make_call):
 
 
 def test_the_list_costs_the_same_for_many_calls_and_reads_no_results(
-    browser, make_call, django_assert_num_queries
+    admin_client, make_call, django_assert_num_queries
 ):
     make_call(result="long")
     with CaptureQueriesContext(connection) as few:
-        browser.get(LIST)
+        admin_client.get(LIST)
     for _ in range(40):
         make_call(result="long", deadline_changes=[{"from_ms": 1}])
     with django_assert_num_queries(len(few)) as many:
-        browser.get(LIST)
+        admin_client.get(LIST)
     rows = [
         query["sql"] for query in many if "ORDER BY" in query["sql"] and "tool_name" in query["sql"]
     ]
@@ -244,7 +251,7 @@ def test_the_list_costs_the_same_for_many_calls_and_reads_no_results(
     assert not any('"result"' in sql or '"input"' in sql for sql in rows)
 
 
-def test_no_page_counts_a_long_history(browser, make_call, monkeypatch):
+def test_no_page_counts_a_long_history(admin_client, make_call, monkeypatch):
     monkeypatch.setattr(CappedPaginator, "most", 60)
     ToolCall.objects.bulk_create(
         ToolCall(
@@ -257,7 +264,7 @@ def test_no_page_counts_a_long_history(browser, make_call, monkeypatch):
         for number in range(100)
     )
     with CaptureQueriesContext(connection) as queries:
-        page = browser.get(LIST)
+        page = admin_client.get(LIST)
     counts = [query["sql"] for query in queries if "COUNT(" in query["sql"]]
     assert counts
     assert all("LIMIT 60" in sql for sql in counts)
@@ -269,7 +276,7 @@ def test_no_page_counts_a_long_history(browser, make_call, monkeypatch):
 
 
 @pytest.fixture
-def questions(db, browser):
+def questions(db, admin_client):
     def ask(call_id, decision="", **more):
         at = timezone.now() - timedelta(minutes=5)
         return Approval.objects.create(
@@ -309,28 +316,28 @@ def questions(db, browser):
         ({"q": "turn-1"}, {"open", "yes", "no", "late", "nobody", "stopped"}),
     ],
 )
-def test_approvals_are_found_by_their_decision(browser, questions, query, expected):
-    page = browser.get(reverse("admin:governance_approval_changelist"), query)
+def test_approvals_are_found_by_their_decision(admin_client, questions, query, expected):
+    page = admin_client.get(reverse("admin:governance_approval_changelist"), query)
     assert page.status_code == 200
     assert {row.call_id for row in page.context["cl"].result_list} == expected
 
 
-def test_an_approval_says_who_decided_what_when_and_nothing_can_be_changed(browser, questions):
+def test_an_approval_says_who_decided_what_when_and_nothing_can_be_changed(admin_client, questions):
     for row in Approval.objects.all():
         url = reverse("admin:governance_approval_change", args=[row.pk])
-        shown = browser.get(url).content.decode()
+        shown = admin_client.get(url).content.decode()
         assert f"&lt;b&gt;{row.call_id}&lt;/b&gt;" in shown
         assert "<i>today</i>" not in shown
-        assert browser.post(url, {"decision": "approved"}).status_code == 403
-    said = browser.get(reverse("admin:governance_approval_changelist")).content.decode()
+        assert admin_client.post(url, {"decision": "approved"}).status_code == 403
+    said = admin_client.get(reverse("admin:governance_approval_changelist")).content.decode()
     said = said.replace("\u00a0", " ")
     for words in ("waits for a person", "for the conversation", "too late", "1 min 30 s"):
         assert words in said
     assert Approval.objects.filter(decision="approved").count() == 1
 
 
-def test_calls_that_wait_for_a_person_are_found(browser, make_call):
+def test_calls_that_wait_for_a_person_are_found(admin_client, make_call):
     make_call(call_id="asked", status="awaiting_approval")
     make_call(call_id="other", status="running")
-    assert listed(browser, happened="asked") == {"asked"}
-    assert listed(browser, happened="open") == {"asked", "other"}
+    assert listed(admin_client, happened="asked") == {"asked"}
+    assert listed(admin_client, happened="open") == {"asked", "other"}

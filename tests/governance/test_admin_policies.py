@@ -62,23 +62,24 @@ def policy(db, probe):
     return ToolPolicy.objects.get()
 
 
-def test_the_list_of_default_limits_is_its_one_row(browser):
-    page = browser.get(reverse("admin:governance_defaultpolicy_changelist"), follow=True)
+def test_the_list_of_default_limits_is_its_one_row(admin_client):
+    page = admin_client.get(reverse("admin:governance_defaultpolicy_changelist"), follow=True)
     assert page.redirect_chain[-1][0] == DEFAULT
     assert page.status_code == 200
     assert DefaultPolicy.objects.get().pk == 1
 
 
-def test_no_second_row_and_no_deletion_of_the_default_limits(browser):
-    browser.get(DEFAULT)
-    assert browser.get(reverse("admin:governance_defaultpolicy_add")).status_code == 403
+def test_no_second_row_and_no_deletion_of_the_default_limits(admin_client):
+    admin_client.get(DEFAULT)
+    assert admin_client.get(reverse("admin:governance_defaultpolicy_add")).status_code == 403
     assert (
-        browser.post(reverse("admin:governance_defaultpolicy_delete", args=[1])).status_code == 403
+        admin_client.post(reverse("admin:governance_defaultpolicy_delete", args=[1])).status_code
+        == 403
     )
 
 
-def test_the_default_limits_are_edited_in_units_and_read_back_in_words(browser, boss):
-    page = browser.post(
+def test_the_default_limits_are_edited_in_units_and_read_back_in_words(admin_client, admin_user):
+    page = admin_client.post(
         DEFAULT, blank(timeout_ms="1 min 30 s", idle_timeout_ms="20 s"), follow=True
     )
     row = DefaultPolicy.objects.get()
@@ -86,8 +87,8 @@ def test_the_default_limits_are_edited_in_units_and_read_back_in_words(browser, 
     assert any(
         "Version 1." in line and "total limit: not set → 1 min 30 s" in line for line in said(page)
     )
-    assert 'value="1 min 30 s"' in browser.get(DEFAULT).content.decode()
-    assert PolicyChange.objects.get().by == boss
+    assert 'value="1 min 30 s"' in admin_client.get(DEFAULT).content.decode()
+    assert PolicyChange.objects.get().by == admin_user
     assert LogEntry.objects.count() == 1
 
 
@@ -112,45 +113,45 @@ FROM_NOW_ON = (
         ({"is_active": ""}, f"in force: yes → no. {OBEY_NOW}"),
     ],
 )
-def test_the_message_after_a_save_says_only_what_is_known(browser, policy, values, told):
+def test_the_message_after_a_save_says_only_what_is_known(admin_client, policy, values, told):
     form = tool_form(timeout_ms="30 s", revision="1") | values
-    page = browser.post(change_url(policy), {k: v for k, v in form.items() if v}, follow=True)
+    page = admin_client.post(change_url(policy), {k: v for k, v in form.items() if v}, follow=True)
     [line] = [line for line in said(page) if "Version" in line]
     assert line.startswith("Version 2. probe: ")
     assert line.endswith(told)
 
 
-def test_a_row_out_of_force_does_not_claim_that_calls_obey_it(browser, policy):
+def test_a_row_out_of_force_does_not_claim_that_calls_obey_it(admin_client, policy):
     services.save_tool_policy(tool_name="probe", values={"is_active": False}, by=None)
     form = blank(timeout_ms="20 s", tool_enabled="on", revision="2")
-    page = browser.post(change_url(policy), form, follow=True)
+    page = admin_client.post(change_url(policy), form, follow=True)
     assert any(line.endswith("This row is out of force: no call obeys it.") for line in said(page))
 
 
 @pytest.mark.parametrize("by_action", [False, True])
-def test_a_deletion_says_for_which_calls_it_counts(browser, policy, by_action):
+def test_a_deletion_says_for_which_calls_it_counts(admin_client, policy, by_action):
     if by_action:
         form = {"action": "delete_selected", "_selected_action": [policy.pk], "post": "yes"}
-        page = browser.post(reverse(LIST), form, follow=True)
+        page = admin_client.post(reverse(LIST), form, follow=True)
     else:
         url = reverse("admin:governance_toolpolicy_delete", args=[policy.pk])
-        page = browser.post(url, {"post": "yes"}, follow=True)
+        page = admin_client.post(url, {"post": "yes"}, follow=True)
     [line] = [line for line in said(page) if "Version" in line]
     assert line.startswith("Version 2. probe: ")
     assert "total limit: 30 s → not set" in line
     assert line.endswith(OBEY_NOW)
 
 
-def test_an_action_says_for_which_calls_it_counts(browser, policy):
+def test_an_action_says_for_which_calls_it_counts(admin_client, policy):
     form = {"action": "forbid_tools", "_selected_action": [policy.pk]}
-    page = browser.post(reverse(LIST), form, follow=True)
+    page = admin_client.post(reverse(LIST), form, follow=True)
     assert said(page) == [f"Version 2. probe: tool may be used: yes → no. {FROM_NOW_ON}"]
-    assert said(browser.post(reverse(LIST), form, follow=True)) == ["Nothing to change."]
+    assert said(admin_client.post(reverse(LIST), form, follow=True)) == ["Nothing to change."]
 
 
-def test_the_edit_is_announced_at_its_commit(browser, django_capture_on_commit_callbacks):
+def test_the_edit_is_announced_at_its_commit(admin_client, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks() as callbacks:
-        browser.post(DEFAULT, blank(timeout_ms="90 s"))
+        admin_client.post(DEFAULT, blank(timeout_ms="90 s"))
     assert len(callbacks) == 1
 
 
@@ -171,18 +172,18 @@ def test_the_edit_is_announced_at_its_commit(browser, django_capture_on_commit_c
         ({"max_running": "0"}, "switch the tool off"),
     ],
 )
-def test_a_bad_value_is_a_form_error_in_words(browser, policy, values, words):
+def test_a_bad_value_is_a_form_error_in_words(admin_client, policy, values, words):
     for url, form in ((DEFAULT, blank(**values)), (change_url(policy), tool_form(**values))):
-        page = browser.post(url, form)
+        page = admin_client.post(url, form)
         assert page.status_code == 200
         assert words in page.content.decode()
     assert ToolPolicy.objects.get().timeout_ms == 30_000
     assert PolicyChange.objects.count() == 1
 
 
-def test_the_rule_of_approval_and_its_limit_are_edited_and_audited(browser, policy):
+def test_the_rule_of_approval_and_its_limit_are_edited_and_audited(admin_client, policy):
     values = {"approval": "always", "approval_timeout_ms": "2 d", "timeout_ms": "30 s"}
-    page = browser.post(change_url(policy), tool_form(**values), follow=True)
+    page = admin_client.post(change_url(policy), tool_form(**values), follow=True)
     assert page.status_code == 200
     policy.refresh_from_db()
     assert (policy.approval, policy.approval_timeout_ms) == ("always", 172_800_000)
@@ -190,70 +191,79 @@ def test_the_rule_of_approval_and_its_limit_are_edited_and_audited(browser, poli
     assert change.changes["approval"] == ["", "always"]
     assert "approval: not set → always" in change.summary
     assert "approval limit: not set → 2 d" in change.summary
-    assert "approval always" in browser.get(reverse(LIST)).content.decode()
-    page = browser.post(change_url(policy), tool_form(approval_timeout_ms="9 d"))
+    assert "approval always" in admin_client.get(reverse(LIST)).content.decode()
+    page = admin_client.post(change_url(policy), tool_form(approval_timeout_ms="9 d"))
     assert "longer than a week" in page.content.decode()
-    page = browser.post(change_url(policy), tool_form(approval_timeout_ms="-1 s"))
+    page = admin_client.post(change_url(policy), tool_form(approval_timeout_ms="-1 s"))
     assert "cannot be negative" in page.content.decode()
 
 
-def test_a_tools_limits_are_added_by_choice(browser, probe):
+def test_a_tools_limits_are_added_by_choice(admin_client, probe):
     url = reverse("admin:governance_toolpolicy_add")
-    assert "probe (its own limit: 50 s)" in browser.get(url).content.decode()
-    page = browser.post(url, tool_form(tool_name="probe", timeout_ms="500 ms"), follow=True)
+    assert "probe (its own limit: 50 s)" in admin_client.get(url).content.decode()
+    page = admin_client.post(url, tool_form(tool_name="probe", timeout_ms="500 ms"), follow=True)
     assert page.status_code == 200
     assert (ToolPolicy.objects.get().timeout_ms, ToolPolicy.objects.get().revision) == (500, 1)
     assert PolicyChange.objects.get().action == "add"
 
 
-def test_an_unknown_tool_is_a_form_error_in_words(browser, probe):
+def test_an_unknown_tool_is_a_form_error_in_words(admin_client, probe):
     url = reverse("admin:governance_toolpolicy_add")
-    page = browser.post(url, tool_form(tool_name="prob", timeout_ms="5 s"))
+    page = admin_client.post(url, tool_form(tool_name="prob", timeout_ms="5 s"))
     assert "There is no tool named “prob”" in page.content.decode()
     assert not ToolPolicy.objects.exists()
 
 
-def test_a_second_row_for_a_tool_is_a_form_error_in_words(browser, policy):
+def test_a_second_row_for_a_tool_is_a_form_error_in_words(admin_client, policy):
     url = reverse("admin:governance_toolpolicy_add")
-    page = browser.post(url, tool_form(tool_name="probe", timeout_ms="5 s"))
+    page = admin_client.post(url, tool_form(tool_name="probe", timeout_ms="5 s"))
     assert "This tool has limits already" in page.content.decode()
 
 
-def test_limits_of_a_tool_that_is_not_installed_say_so_and_stay_editable(browser, db):
+def test_limits_of_a_tool_that_is_not_installed_say_so_and_stay_editable(admin_client, db):
     gone = ToolPolicy.objects.create(tool_name="gone", timeout_ms=1_000)
-    assert "No tool of this name is installed now" in browser.get(change_url(gone)).content.decode()
-    assert "not installed" in browser.get(reverse(LIST)).content.decode()
-    browser.post(change_url(gone), tool_form(timeout_ms="2 s", revision="0"))
+    assert (
+        "No tool of this name is installed now"
+        in admin_client.get(change_url(gone)).content.decode()
+    )
+    assert "not installed" in admin_client.get(reverse(LIST)).content.decode()
+    admin_client.post(change_url(gone), tool_form(timeout_ms="2 s", revision="0"))
     assert ToolPolicy.objects.get().timeout_ms == 2_000
 
 
-def test_a_tools_limits_are_changed_and_deleted_with_an_audit(browser, boss, policy):
-    browser.post(change_url(policy), tool_form(timeout_ms="45 s", revision="1"))
+def test_a_tools_limits_are_changed_and_deleted_with_an_audit(admin_client, admin_user, policy):
+    admin_client.post(change_url(policy), tool_form(timeout_ms="45 s", revision="1"))
     assert PolicyChange.objects.first().changes == {"timeout_ms": [30_000, 45_000]}
-    browser.post(reverse("admin:governance_toolpolicy_delete", args=[policy.pk]), {"post": "yes"})
-    last = PolicyChange.objects.first()
-    assert (last.action, last.by, last.version) == ("delete", boss, 3)
-    assert not ToolPolicy.objects.exists()
-    assert LogEntry.objects.filter(user=boss).count() == 2
-
-
-def test_an_edit_on_top_of_a_newer_one_shows_both_values_and_saves_nothing(browser, boss, policy):
-    services.save_tool_policy(
-        tool_name="probe", values={"timeout_ms": 40_000, "note": "theirs"}, by=boss
+    admin_client.post(
+        reverse("admin:governance_toolpolicy_delete", args=[policy.pk]), {"post": "yes"}
     )
-    page = browser.post(change_url(policy), tool_form(timeout_ms="20 s", note="mine", revision="1"))
+    last = PolicyChange.objects.first()
+    assert (last.action, last.by, last.version) == ("delete", admin_user, 3)
+    assert not ToolPolicy.objects.exists()
+    assert LogEntry.objects.filter(user=admin_user).count() == 2
+
+
+def test_an_edit_on_top_of_a_newer_one_shows_both_values_and_saves_nothing(
+    admin_client, admin_user, policy
+):
+    services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 40_000, "note": "theirs"}, by=admin_user
+    )
+    page = admin_client.post(
+        change_url(policy), tool_form(timeout_ms="20 s", note="mine", revision="1")
+    )
     text = page.content.decode()
     assert "Changed meanwhile by boss" in text
     assert "Total limit: yours 20 s, now 40 s" in text
     assert "yours mine, now theirs" in text
     assert ToolPolicy.objects.get().timeout_ms == 40_000
     assert 'name="revision" value="2"' in text  # the editor has seen both: the next save counts
-    browser.post(change_url(policy), tool_form(timeout_ms="20 s", note="mine", revision="2"))
+    admin_client.post(change_url(policy), tool_form(timeout_ms="20 s", note="mine", revision="2"))
     assert ToolPolicy.objects.get().timeout_ms == 20_000
 
 
 def test_an_edit_that_slips_in_between_check_and_save_is_refused_in_words(
-    browser, policy, monkeypatch
+    admin_client, policy, monkeypatch
 ):
     save = services.save_tool_policy
 
@@ -262,49 +272,53 @@ def test_an_edit_that_slips_in_between_check_and_save_is_refused_in_words(
         return save(**arguments)
 
     monkeypatch.setattr(services, "save_tool_policy", overtaken)
-    page = browser.post(change_url(policy), tool_form(timeout_ms="20 s", revision="1"), follow=True)
+    page = admin_client.post(
+        change_url(policy), tool_form(timeout_ms="20 s", revision="1"), follow=True
+    )
     assert any("changed by somebody else meanwhile" in line for line in said(page))
     assert ToolPolicy.objects.get().timeout_ms == 30_000  # the whole request was rolled back
 
 
-def test_rows_are_edited_in_the_list(browser, boss, policy):
-    form = posted(browser.get(reverse(LIST))) | {"form-0-timeout_ms": "75 s"}
-    page = browser.post(reverse(LIST), form, follow=True)
+def test_rows_are_edited_in_the_list(admin_client, admin_user, policy):
+    form = posted(admin_client.get(reverse(LIST))) | {"form-0-timeout_ms": "75 s"}
+    page = admin_client.post(reverse(LIST), form, follow=True)
     assert ToolPolicy.objects.get().timeout_ms == 75_000
-    assert PolicyChange.objects.first().by == boss
+    assert PolicyChange.objects.first().by == admin_user
     assert any("30 s → 1 min 15 s" in line for line in said(page))
 
 
-def test_a_bad_value_in_the_list_is_an_error_in_words(browser, policy):
-    form = posted(browser.get(reverse(LIST))) | {"form-0-idle_timeout_ms": "75 s"}
-    page = browser.post(reverse(LIST), form)
+def test_a_bad_value_in_the_list_is_an_error_in_words(admin_client, policy):
+    form = posted(admin_client.get(reverse(LIST))) | {"form-0-idle_timeout_ms": "75 s"}
+    page = admin_client.post(reverse(LIST), form)
     assert "would never be reached" in page.content.decode()
     assert ToolPolicy.objects.get().idle_timeout_ms is None
 
 
 def test_a_row_of_the_list_that_nobody_touched_never_overwrites_a_newer_edit(
-    browser, policy, plain
+    admin_client, policy, plain
 ):
     services.save_tool_policy(tool_name="plain", values={"timeout_ms": 5_000}, by=None)
-    form = posted(browser.get(reverse(LIST)))  # rows by name: plain, probe
+    form = posted(admin_client.get(reverse(LIST)))  # rows by name: plain, probe
     services.save_tool_policy(
         tool_name="probe", values={"timeout_ms": 40_000, "tool_enabled": False}, by=None
     )
-    browser.post(reverse(LIST), form | {"form-0-timeout_ms": "6 s"})
+    admin_client.post(reverse(LIST), form | {"form-0-timeout_ms": "6 s"})
     assert ToolPolicy.objects.get(tool_name="plain").timeout_ms == 6_000
     probe = ToolPolicy.objects.get(tool_name="probe")
     assert (probe.timeout_ms, probe.tool_enabled) == (40_000, False)
 
 
-def test_a_touched_row_of_the_list_that_is_out_of_date_saves_nothing(browser, boss, policy, plain):
+def test_a_touched_row_of_the_list_that_is_out_of_date_saves_nothing(
+    admin_client, admin_user, policy, plain
+):
     services.save_tool_policy(tool_name="plain", values={"timeout_ms": 5_000}, by=None)
-    form = posted(browser.get(reverse(LIST)))
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000}, by=boss)
+    form = posted(admin_client.get(reverse(LIST)))
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 40_000}, by=admin_user)
     edit = {"form-0-timeout_ms": "6 s", "form-1-timeout_ms": "20 s"}
-    page = browser.post(reverse(LIST), form | edit)
+    page = admin_client.post(reverse(LIST), form | edit)
     assert "Total limit: yours 20 s, now 40 s" in page.content.decode()
     assert ToolPolicy.objects.get(tool_name="plain").timeout_ms == 5_000
-    browser.post(reverse(LIST), posted(page))
+    admin_client.post(reverse(LIST), posted(page))
     assert ToolPolicy.objects.get(tool_name="probe").timeout_ms == 20_000
     assert ToolPolicy.objects.get(tool_name="plain").timeout_ms == 6_000
 
@@ -316,87 +330,89 @@ def test_a_touched_row_of_the_list_that_is_out_of_date_saves_nothing(browser, bo
         ("forbid_tools", {"is_active": True, "tool_enabled": False}),
     ],
 )
-def test_actions_take_the_same_way_as_the_form(browser, boss, policy, action, expected):
-    browser.post(reverse(LIST), {"action": action, "_selected_action": [policy.pk]})
+def test_actions_take_the_same_way_as_the_form(admin_client, admin_user, policy, action, expected):
+    admin_client.post(reverse(LIST), {"action": action, "_selected_action": [policy.pk]})
     policy.refresh_from_db()
     assert {name: getattr(policy, name) for name in expected} == expected
-    assert PolicyChange.objects.first().by == boss
+    assert PolicyChange.objects.first().by == admin_user
     back = {"put_out_of_force": "put_in_force", "forbid_tools": "allow_tools"}[action]
-    browser.post(reverse(LIST), {"action": back, "_selected_action": [policy.pk]})
+    admin_client.post(reverse(LIST), {"action": back, "_selected_action": [policy.pk]})
     policy.refresh_from_db()
     assert policy.is_active
     assert policy.tool_enabled
     assert DefaultPolicy.objects.get().version == 3
 
 
-def test_an_action_on_a_row_that_makes_no_sense_any_more_says_so(browser, policy, settings):
+def test_an_action_on_a_row_that_makes_no_sense_any_more_says_so(admin_client, policy, settings):
     settings.GOVERNANCE_TIMEOUT_CEILING = 10
-    page = browser.post(
+    page = admin_client.post(
         reverse(LIST), {"action": "put_out_of_force", "_selected_action": [policy.pk]}, follow=True
     )
     assert any("30 s is above 10 s" in line for line in said(page))
     assert ToolPolicy.objects.get().is_active
 
 
-def test_an_edit_of_the_list_that_is_overtaken_is_refused_in_words(browser, policy, monkeypatch):
+def test_an_edit_of_the_list_that_is_overtaken_is_refused_in_words(
+    admin_client, policy, monkeypatch
+):
     save = services.save_tool_policy
 
     def overtaken(**arguments):
         save(tool_name="probe", values={"timeout_ms": 10_000}, by=None)
         return save(**arguments)
 
-    form = posted(browser.get(reverse(LIST))) | {"form-0-timeout_ms": "75 s"}
+    form = posted(admin_client.get(reverse(LIST))) | {"form-0-timeout_ms": "75 s"}
     monkeypatch.setattr(services, "save_tool_policy", overtaken)
-    page = browser.post(reverse(LIST), form, follow=True)
+    page = admin_client.post(reverse(LIST), form, follow=True)
     assert any("changed by somebody else meanwhile" in line for line in said(page))
     assert ToolPolicy.objects.get().timeout_ms == 30_000
 
 
-def test_rows_deleted_by_action_are_audited(browser, boss, policy):
+def test_rows_deleted_by_action_are_audited(admin_client, admin_user, policy):
     form = {"action": "delete_selected", "_selected_action": [policy.pk], "post": "yes"}
-    browser.post(reverse(LIST), form)
+    admin_client.post(reverse(LIST), form)
     assert not ToolPolicy.objects.exists()
     assert (PolicyChange.objects.first().action, PolicyChange.objects.first().by) == (
         "delete",
-        boss,
+        admin_user,
     )
 
 
-def test_the_list_shows_what_is_in_force_for_every_tool(browser, policy, plain):
-    text = browser.get(reverse(LIST)).content.decode()
+def test_the_list_shows_what_is_in_force_for_every_tool(admin_client, policy, plain):
+    text = admin_client.get(reverse(LIST)).content.decode()
     assert "30 s (from: admin, for this tool)" in text
     others = text[text.index("governance-other-tools") :]
     assert "2 min (from: built in)" in others
     assert f"{reverse('admin:governance_toolpolicy_add')}?tool_name=plain" in others
     services.save_tool_policy(tool_name="probe", values={"tool_enabled": False}, by=None)
-    assert "switched off" in browser.get(reverse(LIST)).content.decode()
+    assert "switched off" in admin_client.get(reverse(LIST)).content.decode()
 
 
-def test_the_list_costs_the_same_for_many_rows(browser, policy, django_assert_num_queries):
+def test_the_list_costs_the_same_for_many_rows(admin_client, policy, django_assert_num_queries):
     with CaptureQueriesContext(connection) as few:
-        browser.get(reverse(LIST))
+        admin_client.get(reverse(LIST))
     for number in range(30):
         ToolPolicy.objects.create(tool_name=f"tool-{number}", timeout_ms=1_000)
     with django_assert_num_queries(len(few)):
-        browser.get(reverse(LIST))
+        admin_client.get(reverse(LIST))
 
 
-def test_an_administrator_is_told_how_commands_are_kept_in(browser, settings):
+def test_an_administrator_is_told_how_commands_are_kept_in(admin_client, settings):
     """Also in a process that has run none yet, such as one that only serves pages."""
     settings.GOVERNANCE_EXEC_SANDBOX = "none"
     services.save_tool_policy(tool_name="exec", values={"timeout_ms": 30_000}, by=None)
-    page = browser.get(change_url(ToolPolicy.objects.get())).content.decode()
+    page = admin_client.get(change_url(ToolPolicy.objects.get())).content.decode()
     assert "in no sandbox" in page
 
 
-def test_a_tool_that_is_switched_off_says_so_in_the_list(browser, settings, plain):
+def test_a_tool_that_is_switched_off_says_so_in_the_list(admin_client, settings, plain):
     settings.GOVERNANCE_EXEC_ENABLED = False
     services.save_tool_policy(tool_name="plain", values={"tool_enabled": False}, by=None)
-    page = browser.get(reverse(LIST)).content.decode()
+    page = admin_client.get(reverse(LIST)).content.decode()
     assert "no limit (from: the tool’s own)" in page
     assert "Running commands is switched off on this server." in page
     assert "switched off</td>" in page
-    agents = browser.get(reverse("admin:turns_agent_add")).content.decode()
+    agents = admin_client.get(reverse("admin:turns_agent_add")).content.decode()
     assert "</code> Running commands is switched off on this server." in agents
 
 
@@ -414,16 +430,18 @@ def test_who_may_only_look_sees_units_and_cannot_save(client, policy):
     assert ToolPolicy.objects.get().timeout_ms == 30_000
 
 
-def test_the_audit_of_limits_can_be_read_and_not_edited(browser, policy):
+def test_the_audit_of_limits_can_be_read_and_not_edited(admin_client, policy):
     url = reverse("admin:governance_policychange_changelist")
-    text = browser.get(url, {"q": "probe", "action": "add"}).content.decode()
+    text = admin_client.get(url, {"q": "probe", "action": "add"}).content.decode()
     assert "total limit: not set → 30 s" in text
     change = PolicyChange.objects.get()
     detail = reverse("admin:governance_policychange_change", args=[change.pk])
-    assert "total limit: not set → 30 s" in browser.get(detail).content.decode()
-    assert browser.post(detail, {"by_name": "nobody"}).status_code == 403
+    assert "total limit: not set → 30 s" in admin_client.get(detail).content.decode()
+    assert admin_client.post(detail, {"by_name": "nobody"}).status_code == 403
     assert (
-        browser.post(reverse("admin:governance_policychange_delete", args=[change.pk])).status_code
+        admin_client.post(
+            reverse("admin:governance_policychange_delete", args=[change.pk])
+        ).status_code
         == 403
     )
-    assert browser.get(reverse("admin:governance_policychange_add")).status_code == 403
+    assert admin_client.get(reverse("admin:governance_policychange_add")).status_code == 403

@@ -28,15 +28,15 @@ async def executor():
 
 @run_in_db_thread
 def _sign_in():
-    browser = Client()
-    browser.force_login(
+    admin_client = Client()
+    admin_client.force_login(
         get_user_model().objects.create_superuser("boss", "boss@example.org", "secret")
     )
-    return browser
+    return admin_client
 
 
 @run_in_db_thread
-def _edit(browser, **values):
+def _edit(admin_client, **values):
     """Add or change the limits of `endless` as a person does."""
     row = ToolPolicy.objects.filter(tool_name="endless").first()
     url = (
@@ -57,7 +57,7 @@ def _edit(browser, **values):
         "ceiling_ms": "",
         "revision": row.revision if row else "",
     }
-    assert browser.post(url, fields | limits | values).status_code == 302
+    assert admin_client.post(url, fields | limits | values).status_code == 302
 
 
 @run_in_db_thread
@@ -75,12 +75,12 @@ async def test_a_running_call_obeys_an_edit_in_the_admin_and_so_does_the_next(ex
 
     registry.register(make_tool(endless, timeout=600))
     try:
-        browser, host = await _sign_in(), Host(observer=Recorder(group="turn"))
+        admin_client, host = await _sign_in(), Host(observer=Recorder(group="turn"))
         first = ToolCall(id="first", tool_name="endless", scope="conversation")
         running = asyncio.create_task(executor.run(first, host=host))
         await started.wait()
-        await _edit(browser, timeout_ms="20 min")
-        await _edit(browser, timeout_ms="50 ms")
+        await _edit(admin_client, timeout_ms="20 min")
+        await _edit(admin_client, timeout_ms="50 ms")
         assert (await running).status is CallStatus.TIMED_OUT
         stored = await _row("first")
         assert [(c["from_ms"], c["to_ms"]) for c in stored.deadline_changes] == [

@@ -27,29 +27,29 @@ from tests.support import LONG_PATIENCE, eventually
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class Bench:
+class RecorderHarness:
     """An executor with three tools, and the events that steer them."""
 
     def __init__(self, policies):
         self.tools = ToolRegistry()
         self.started = asyncio.Event()
         self.release = asyncio.Event()
-        bench = self
+        harness = self
 
         @tool(register=self.tools, timeout=30)
         async def wait(context: ToolContext) -> str:
             """Wait for the release."""
             context.progress("waiting", progress=1, total=2)
-            bench.started.set()
-            await bench.release.wait()
+            harness.started.set()
+            await harness.release.wait()
             return "released"
 
         @tool(register=self.tools, timeout=0.05)
         async def stubborn(context: ToolContext) -> str:
             """Ignore every cancellation until the release."""
-            while not bench.release.is_set():
+            while not harness.release.is_set():
                 try:
-                    await bench.release.wait()
+                    await harness.release.wait()
                 except asyncio.CancelledError:
                     continue
             return "too late"
@@ -84,15 +84,15 @@ async def source():
 
 
 @pytest.fixture
-async def bench(source):
-    bench = Bench(source)
-    yield bench
-    bench.release.set()
-    await bench.executor.aclose()
+async def harness(source):
+    harness = RecorderHarness(source)
+    yield harness
+    harness.release.set()
+    await harness.executor.aclose()
 
 
-async def test_a_call_that_succeeds_is_on_record(bench):
-    outcome = await bench.run("echo", text="hello")
+async def test_a_call_that_succeeds_is_on_record(harness):
+    outcome = await harness.run("echo", text="hello")
     stored = await row()
     assert (
         (stored.status, stored.result) == (outcome.status, outcome.result) == ("succeeded", "hello")
@@ -102,16 +102,16 @@ async def test_a_call_that_succeeds_is_on_record(bench):
     assert stored.started_at <= stored.ended_at
 
 
-async def test_the_row_is_running_with_its_progress_before_the_body_ends(bench):
-    running = asyncio.create_task(bench.run("wait"))
-    await bench.started.wait()
+async def test_the_row_is_running_with_its_progress_before_the_body_ends(harness):
+    running = asyncio.create_task(harness.run("wait"))
+    await harness.started.wait()
     assert (await row()).status == "running"
 
     async def progress():
         return (await row()).progress
 
     assert await eventually(progress) == {"message": "waiting", "progress": 1, "total": 2}
-    bench.release.set()
+    harness.release.set()
     assert (await running).status is CallStatus.SUCCEEDED
 
 
@@ -123,8 +123,8 @@ async def test_the_row_is_running_with_its_progress_before_the_body_ends(bench):
         ("echo", {"text": "x", "y": 1}, "invalid_input"),
     ],
 )
-async def test_a_call_that_never_starts_is_on_record(bench, tool_name, arguments, error_type):
-    await bench.run(tool_name, **arguments)
+async def test_a_call_that_never_starts_is_on_record(harness, tool_name, arguments, error_type):
+    await harness.run(tool_name, **arguments)
     stored = await row()
     assert (stored.status, stored.error_type, stored.disposition) == (
         "failed",
@@ -134,10 +134,10 @@ async def test_a_call_that_never_starts_is_on_record(bench, tool_name, arguments
     assert (stored.started_at, stored.duration_ms) == (None, None)
 
 
-async def test_a_cancel_is_on_record_with_who_and_how(bench):
-    running = asyncio.create_task(bench.run("wait"))
-    await bench.started.wait()
-    bench.live().cancel(
+async def test_a_cancel_is_on_record_with_who_and_how(harness):
+    running = asyncio.create_task(harness.run("wait"))
+    await harness.started.wait()
+    harness.live().cancel(
         Cancellation(reason=CancelReason.USER, source=CancelSource.BUTTON, by="ann")
     )
     await running
@@ -154,15 +154,15 @@ async def test_a_cancel_is_on_record_with_who_and_how(bench):
     )
 
 
-async def test_a_timeout_that_nobody_heard_is_abandoned_and_its_late_result_kept_apart(bench):
-    outcome = await bench.run("stubborn")
+async def test_a_timeout_that_nobody_heard_is_abandoned_and_its_late_result_kept_apart(harness):
+    outcome = await harness.run("stubborn")
     stored = await row()
     assert (stored.status, stored.error_type, stored.disposition) == (
         "abandoned",
         "timeout",
         "indeterminate",
     )
-    bench.release.set()
+    harness.release.set()
 
     async def late():
         return (await row()).late_kind
@@ -176,13 +176,13 @@ async def test_a_timeout_that_nobody_heard_is_abandoned_and_its_late_result_kept
     )
 
 
-async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench, source):
+async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(harness, source):
     loop = asyncio.get_running_loop()
-    source.on_change(lambda: loop.call_soon_threadsafe(bench.executor.apply_policies))
+    source.on_change(lambda: loop.call_soon_threadsafe(harness.executor.apply_policies))
     await run_in_db_thread(ToolPolicy.objects.create)(tool_name="wait")
     save = run_in_db_thread(services.save_tool_policy)
-    running = asyncio.create_task(bench.run("wait"))
-    await bench.started.wait()
+    running = asyncio.create_task(harness.run("wait"))
+    await harness.started.wait()
     await save(tool_name="wait", values={"timeout_ms": 20_000}, by=None)
 
     async def changes():
@@ -190,7 +190,7 @@ async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench,
 
     change = (await eventually(changes))[0]
     assert (change["from_ms"], change["to_ms"], change["source"]) == (30_000, 20_000, "override")
-    assert ((await row()).timeout_ms, bench.live().timeout) == (20_000, 20)
+    assert ((await row()).timeout_ms, harness.live().timeout) == (20_000, 20)
     await save(tool_name="wait", values={"timeout_ms": 1}, by=None)
     assert (await running).status is CallStatus.TIMED_OUT
     stored = await row()
@@ -201,10 +201,10 @@ async def test_a_limit_edited_while_the_call_runs_is_obeyed_and_on_record(bench,
     )
 
 
-async def test_a_call_id_that_has_ended_in_its_group_never_runs_again(bench):
-    await bench.run("echo", text="first")
+async def test_a_call_id_that_has_ended_in_its_group_never_runs_again(harness):
+    await harness.run("echo", text="first")
     with pytest.raises(IllegalTransition):
-        await bench.run("echo", text="second")
+        await harness.run("echo", text="second")
     assert (await row()).result == "first"
 
 
@@ -225,7 +225,7 @@ def test_the_executor_imports_without_django():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-class Clerk:
+class FakeApprover:
     """An approver who answers at once, as one may who asks elsewhere."""
 
     def __init__(self, verdict):
@@ -248,12 +248,12 @@ class Clerk:
         (None, "failed"),
     ],
 )
-async def test_what_a_host_of_its_own_decides_is_on_record(bench, verdict, status):
-    approver = None if verdict is None else Clerk(verdict)
-    bench.host = Host(
+async def test_what_a_host_of_its_own_decides_is_on_record(harness, verdict, status):
+    approver = None if verdict is None else FakeApprover(verdict)
+    harness.host = Host(
         observer=Recorder(group="turn"), approver=approver, approval=ApprovalRule.ALWAYS
     )
-    outcome = await bench.run("echo", text="hello")
+    outcome = await harness.run("echo", text="hello")
     stored = await row()
     assert stored.status == outcome.status == status
     assert (stored.disposition == "not_started") is (status != "succeeded")

@@ -10,39 +10,39 @@ from governance.services import PolicyConflict
 from governance.signals import policy_changed
 
 
-def test_an_edit_is_audited_with_old_and_new_values(boss):
-    services.save_default_policy(values={"timeout_ms": 60_000}, by=boss)
-    services.save_default_policy(values={"timeout_ms": 30_000, "note": "faster"}, by=boss)
+def test_an_edit_is_audited_with_old_and_new_values(admin_user):
+    services.save_default_policy(values={"timeout_ms": 60_000}, by=admin_user)
+    services.save_default_policy(values={"timeout_ms": 30_000, "note": "faster"}, by=admin_user)
     change = PolicyChange.objects.first()
     assert change.changes == {"timeout_ms": [60_000, 30_000], "note": ["", "faster"]}
     assert (change.tool_name, change.action, change.version) == ("", "change", 2)
-    assert (change.by, change.by_name) == (boss, "boss")
+    assert (change.by, change.by_name) == (admin_user, "boss")
     assert change.summary == "total limit: 1 min → 30 s; note: not set → faster"
     assert DefaultPolicy.objects.get().version == 2
 
 
-def test_the_admins_own_history_has_the_values_too(boss):
-    services.save_default_policy(values={"timeout_ms": 60_000}, by=boss)
+def test_the_admins_own_history_has_the_values_too(admin_user):
+    services.save_default_policy(values={"timeout_ms": 60_000}, by=admin_user)
     entry = LogEntry.objects.get()
-    assert (entry.action_flag, entry.user) == (CHANGE, boss)
+    assert (entry.action_flag, entry.user) == (CHANGE, admin_user)
     assert "not set → 1 min" in entry.change_message
 
 
-def test_an_edit_that_changes_nothing_leaves_no_trace(boss):
-    services.save_default_policy(values={"timeout_ms": 60_000}, by=boss)
-    assert services.save_default_policy(values={"timeout_ms": 60_000}, by=boss) is None
+def test_an_edit_that_changes_nothing_leaves_no_trace(admin_user):
+    services.save_default_policy(values={"timeout_ms": 60_000}, by=admin_user)
+    assert services.save_default_policy(values={"timeout_ms": 60_000}, by=admin_user) is None
     assert DefaultPolicy.objects.get().version == 1
     assert PolicyChange.objects.count() == 1
 
 
-def test_adding_changing_and_deleting_a_tools_limits(boss, probe):
+def test_adding_changing_and_deleting_a_tools_limits(admin_user, probe):
     added = services.save_tool_policy(
-        tool_name="probe", values={"timeout_ms": 10_000}, by=boss, revision=0
+        tool_name="probe", values={"timeout_ms": 10_000}, by=admin_user, revision=0
     )
     changed = services.save_tool_policy(
-        tool_name="probe", values={"timeout_ms": 0}, by=boss, revision=1
+        tool_name="probe", values={"timeout_ms": 0}, by=admin_user, revision=1
     )
-    deleted = services.delete_tool_policy(tool_name="probe", by=boss, revision=2)
+    deleted = services.delete_tool_policy(tool_name="probe", by=admin_user, revision=2)
     assert [(c.action, c.version) for c in (added, changed, deleted)] == [
         ("add", 1),
         ("change", 2),
@@ -51,33 +51,37 @@ def test_adding_changing_and_deleting_a_tools_limits(boss, probe):
     assert deleted.changes["timeout_ms"] == [0, None]
     assert "10 s → no limit" in changed.summary
     assert not ToolPolicy.objects.exists()
-    assert services.delete_tool_policy(tool_name="probe", by=boss) is None
+    assert services.delete_tool_policy(tool_name="probe", by=admin_user) is None
 
 
-def test_an_edit_on_top_of_a_newer_one_is_refused(boss, probe):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=boss)
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 20_000}, by=boss, revision=1)
+def test_an_edit_on_top_of_a_newer_one_is_refused(admin_user, probe):
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=admin_user)
+    services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 20_000}, by=admin_user, revision=1
+    )
     with pytest.raises(PolicyConflict):
         services.save_tool_policy(
-            tool_name="probe", values={"timeout_ms": 30_000}, by=boss, revision=1
+            tool_name="probe", values={"timeout_ms": 30_000}, by=admin_user, revision=1
         )
     with pytest.raises(PolicyConflict):
-        services.delete_tool_policy(tool_name="probe", by=boss, revision=1)
+        services.delete_tool_policy(tool_name="probe", by=admin_user, revision=1)
     with pytest.raises(PolicyConflict):
         services.save_tool_policy(
-            tool_name="probe", values={"timeout_ms": 30_000}, by=boss, revision=0
+            tool_name="probe", values={"timeout_ms": 30_000}, by=admin_user, revision=0
         )
-    services.save_default_policy(values={"timeout_ms": 10_000}, by=boss, revision=0)
+    services.save_default_policy(values={"timeout_ms": 10_000}, by=admin_user, revision=0)
     with pytest.raises(PolicyConflict):
-        services.save_default_policy(values={"timeout_ms": 30_000}, by=boss, revision=0)
+        services.save_default_policy(values={"timeout_ms": 30_000}, by=admin_user, revision=0)
     assert ToolPolicy.objects.get().timeout_ms == 20_000
     assert PolicyChange.objects.count() == 3
 
 
-def test_edits_of_other_tools_are_no_conflict(boss, probe, plain):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=boss)
-    services.save_tool_policy(tool_name="plain", values={"timeout_ms": 10_000}, by=boss)
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 20_000}, by=boss, revision=1)
+def test_edits_of_other_tools_are_no_conflict(admin_user, probe, plain):
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=admin_user)
+    services.save_tool_policy(tool_name="plain", values={"timeout_ms": 10_000}, by=admin_user)
+    services.save_tool_policy(
+        tool_name="probe", values={"timeout_ms": 20_000}, by=admin_user, revision=1
+    )
     assert DefaultPolicy.objects.get().version == 3
 
 

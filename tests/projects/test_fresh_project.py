@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import FreshProject, block_with
-from tests.projects.visitors import look_around
+from tests.projects.site_client import visit_pages
 
 SERVE = ("django", "serve", "--port", "{port}")
 RUNSERVER = ("django", "runserver", "--noreload", "localhost:{port}")
@@ -36,20 +36,20 @@ def test_it_has_no_complaints(project):
 
 def test_serve_has_every_file_that_a_page_names(project):
     with project.serving(*SERVE) as url:
-        look_around(url, name="ada")
+        visit_pages(url, name="ada")
 
 
 def test_daphnes_runserver_has_every_file_that_a_page_names(project):
     project.apply(block_with('"daphne"'))
     assert project.complaints() == []
     with project.serving(*RUNSERVER) as url:
-        look_around(url, name="ada")
+        visit_pages(url, name="ada")
 
 
 def test_another_server_has_every_file_that_a_page_names(project):
     project.apply(block_with("staticfiles_urlpatterns()"))
     with project.serving(*UVICORN) as url:
-        look_around(url, name="ada")
+        visit_pages(url, name="ada")
 
 
 @pytest.mark.parametrize("server", [SERVE, UVICORN], ids=["serve", "uvicorn"])
@@ -62,7 +62,7 @@ def test_in_production_the_process_has_every_file_that_a_page_names(project, ser
     project.manage("collectstatic", "--no-input", "--verbosity", "0")
     assert project.complaints() == []
     with project.serving(*server) as url:
-        look_around(url, name="ada")
+        visit_pages(url, name="ada")
 
 
 def test_djangos_own_runserver_says_that_it_knows_no_websockets(project):
@@ -144,4 +144,4 @@ def test_the_apps_may_stand_in_any_order(project):
     project.apply("INSTALLED_APPS.reverse()")
     assert project.complaints() == []
     with project.serving(*SERVE) as url:
-        look_around(url, name="ada")
+        visit_pages(url, name="ada")

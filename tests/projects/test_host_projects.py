@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import ROOT, HostProject
-from tests.projects.visitors import look_around
+from tests.projects.site_client import visit_pages
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 HOSTS = ("governance_only", "everything", "by_email")
@@ -18,9 +18,9 @@ MAKE_TOKEN = """
 import django
 django.setup()
 from django.contrib.auth import get_user_model
-from webchat import tokens
+from webchat import api_tokens
 ada = get_user_model().objects.create_user("ada", password="correct horse")
-print(tokens.issue(user=ada, name="test")[1])
+print(api_tokens.issue(user=ada, name="test")[1])
 """
 LOAD_PAGES = """
 import django
@@ -183,5 +183,5 @@ def test_who_signs_in_by_email_with_an_id_that_is_no_number_has_the_chat(host):
     host.manage("createsuperuser", "--no-input", "--email", "ada@example.org")
     assert host.manage("issue_token", "ada@example.org", "scrape").strip()
     with host.serving("django", "serve", "--port", "{port}") as url:
-        look_around(url, name="ada@example.org")
+        visit_pages(url, name="ada@example.org")
         assert "E-mail address" in httpx.get(f"{url}/assistant/login/", trust_env=False).text

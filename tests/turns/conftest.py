@@ -1,4 +1,4 @@
-"""Fixtures of the tests of turns: people, tools, and a stage whose turns run in this process."""
+"""Fixtures of the tests of turns: people, tools, and a chat whose turns run in this process."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -9,7 +9,14 @@ from django.contrib.auth.models import AbstractUser, Permission
 from django.db import connections
 
 from governance.db import run_in_db_thread
-from tests.turns.support import CHAT_MODEL, Listener, Props, Stage, listening, props_on_stage
+from tests.turns.support import (
+    CHAT_MODEL,
+    ChatDriver,
+    FakeTools,
+    RecordingSink,
+    recording_sink,
+    registered_fake_tools,
+)
 from turns import services
 from turns.running import runtime
 
@@ -35,15 +42,15 @@ def operator(transactional_db: None) -> AbstractUser:
 
 
 @pytest.fixture
-def props() -> Iterator[Props]:
-    with props_on_stage() as props:
-        yield props
+def fake_tools() -> Iterator[FakeTools]:
+    with registered_fake_tools() as fake_tools:
+        yield fake_tools
 
 
 @pytest.fixture
-def listener() -> Iterator[Listener]:
-    with listening() as listener:
-        yield listener
+def sink() -> Iterator[RecordingSink]:
+    with recording_sink() as sink:
+        yield sink
 
 
 @pytest.fixture
@@ -57,7 +64,9 @@ async def site(transactional_db: None, settings: Any, tmp_path: Any) -> AsyncIte
 
 
 @pytest.fixture
-async def stage(site: None, ada: AbstractUser, listener: Listener, props: Props) -> Stage:
+async def chat(
+    site: None, ada: AbstractUser, sink: RecordingSink, fake_tools: FakeTools
+) -> ChatDriver:
     """Return ada's conversation."""
     conversation = await services.create_conversation(user=ada)
-    return Stage(user=ada, conversation_id=conversation.id, listener=listener)
+    return ChatDriver(user=ada, conversation_id=conversation.id, sink=sink)

@@ -16,22 +16,22 @@ async def main(conversation_id: UUID, user_name: str, messages: list[str]) -> No
     from django.contrib.auth import get_user_model
 
     from governance import CancelSource
-    from tests.turns.support import Stage, in_database, listening, props_on_stage
+    from tests.turns.support import ChatDriver, in_database, recording_sink, registered_fake_tools
     from turns.cancelling import commands
     from turns.cancelling.commands import CancelCommand
     from turns.testing import call, text
 
     user = await get_user_model().objects.aget(username=user_name)
-    with listening() as listener, props_on_stage():
-        stage = Stage(user=user, conversation_id=conversation_id, listener=listener)
-        stage.play(
+    with recording_sink() as sink, registered_fake_tools():
+        chat = ChatDriver(user=user, conversation_id=conversation_id, sink=sink)
+        chat.use_script(
             [text("Working."), call("q", "quick", text="real"), call("h", "stubborn")],
         )
-        first = await stage.say(messages[0])
-        await listener.until("tool_result", tool_id="q")
-        await stage.running(first, "h")
+        first = await chat.say(messages[0])
+        await sink.until("tool_result", tool_id="q")
+        await chat.running(first, "h")
         for message in messages[1:]:
-            await stage.say(message)
+            await chat.say(message)
         if os.environ.get("TURNKEEPER_CANCEL"):
             command = CancelCommand(user=user, source=CancelSource.BUTTON)
             await in_database(lambda: commands.request_turn_cancel(first, command))

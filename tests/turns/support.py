@@ -1,4 +1,4 @@
-"""What the tests of turns share: a stage for one conversation, tools that do as told, and the protocol's rules."""
+"""What the tests of turns share: a chat for one conversation, tools that do as told, and the protocol's rules."""
 
 import asyncio
 import signal
@@ -57,7 +57,7 @@ def current_chat_model() -> _Current:
     return _current
 
 
-class Listener:
+class RecordingSink:
     """A sink that remembers what was published, in order."""
 
     def __init__(self) -> None:
@@ -86,24 +86,24 @@ class Listener:
 
 
 @contextmanager
-def listening() -> Iterator[Listener]:
-    listener = Listener()
-    sinks.register(listener)
+def recording_sink() -> Iterator[RecordingSink]:
+    sink = RecordingSink()
+    sinks.register(sink)
     try:
-        yield listener
+        yield sink
     finally:
-        sinks.unregister(listener)
+        sinks.unregister(sink)
 
 
-class Stage:
+class ChatDriver:
     """One conversation of one user: scripts go in, rows and events come out."""
 
-    def __init__(self, *, user: AbstractUser, conversation_id: UUID, listener: Listener) -> None:
+    def __init__(self, *, user: AbstractUser, conversation_id: UUID, sink: RecordingSink) -> None:
         self.user = user
         self.id = conversation_id
-        self.listener = listener
+        self.sink = sink
 
-    def play(self, *replies: Sequence[Item]) -> ScriptedChatModel:
+    def use_script(self, *replies: Sequence[Item]) -> ScriptedChatModel:
         """Put a script on for all conversations."""
         _current.model = ScriptedChatModel(*replies)
         return _current.model
@@ -128,7 +128,7 @@ class Stage:
 
     async def ended(self, turn_id: UUID, *, within: float = PATIENCE) -> Turn:
         """Wait for the end of a turn, and check that everything in the conversation follows the rules."""
-        await self.listener.until_ended(turn_id, within=within)
+        await self.sink.until_ended(turn_id, within=within)
         await self.check()
         turn: Turn = await row(Turn, pk=turn_id)
         return turn
@@ -136,7 +136,7 @@ class Stage:
     async def running(self, turn_id: UUID, *tool_ids: str) -> None:
         """Wait until these calls run."""
         for tool_id in tool_ids:
-            await self.listener.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
+            await self.sink.until("tool_start", turn_id=str(turn_id), tool_id=tool_id)
 
     async def calls(self, turn_id: UUID) -> dict[str, CallRow]:
         rows = await run_in_db_thread(governance_selectors.calls_of_group)(str(turn_id))
@@ -149,7 +149,7 @@ class Stage:
     async def asked(self, turn_id: UUID, *tool_ids: str) -> None:
         """Wait until these calls wait for a person."""
         for tool_id in tool_ids:
-            await self.listener.until("tool_approval", turn_id=str(turn_id), tool_id=tool_id)
+            await self.sink.until("tool_approval", turn_id=str(turn_id), tool_id=tool_id)
 
     async def questions(self, turn_id: UUID) -> list[Any]:
         """The questions of a turn as rows, oldest first."""
@@ -172,7 +172,7 @@ class Stage:
         # Read first: while the log is read, a turn that goes on publishes more, which is stored by then too.
         published = [
             {k: v for k, v in event.items() if k != "conversation_id"}
-            for event in self.listener.stored(self.id)
+            for event in self.sink.stored(self.id)
         ]
         log = await selectors.conversation_events(conversation_id=self.id, after=0)
         assert_protocol(log)
@@ -192,7 +192,7 @@ class _ToolGate:
         self.passed_in_thread.set()
 
 
-class Props:
+class FakeTools:
     """Tools whose calls wait until the test lets them go: `held` (cooperative), `stubborn` (swallows cancelling),
 
     `blocked` (a thread), `quick`, `failing`. `started` lists the calls whose bodies began.
@@ -280,7 +280,7 @@ def ignore_sigterm(context: ToolContext) -> str:
         time.sleep(0.05)
 
 
-_PROPS = Props()
+_PROPS = FakeTools()
 _TOOLS = [  # made once: the schemas of all of them take longer than many a test
     make_tool(_PROPS.quick),
     make_tool(_PROPS.failing),
@@ -299,7 +299,7 @@ _TOOLS = [  # made once: the schemas of all of them take longer than many a test
 
 
 @contextmanager
-def props_on_stage() -> Iterator[Props]:
+def registered_fake_tools() -> Iterator[FakeTools]:
     """Register the tools of `Props` for a test."""
     _PROPS.begin()
     for tool in _TOOLS:

@@ -4,7 +4,7 @@ import pytest
 
 from governance import make_tool, registry
 from governance import services as governance_services
-from tests.turns.support import Props, Stage, in_database
+from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,17 +17,17 @@ async def limit(tool_name, by, **values):
 
 
 async def test_a_command_that_prints_goes_on_past_the_limit_for_silence_and_a_silent_one_ends(
-    stage: Stage, operator
+    chat: ChatDriver, operator
 ):
     """Acceptance 13, with the limit as an administrator sets it."""
     await limit("exec", operator, idle_timeout_ms=700)
-    stage.play(
+    chat.use_script(
         [call("chatty", "exec", command="for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done")],
         [call("silent", "exec", command="echo begun; sleep 60")],
         [text("Done.")],
     )
-    turn = await stage.run()
-    calls = await stage.calls(turn.id)
+    turn = await chat.run()
+    calls = await chat.calls(turn.id)
     assert (calls["chatty"].status, calls["chatty"].result) == ("succeeded", "1\n2\n3\n4\n5\n6")
     assert calls["chatty"].duration_ms > 700
     assert (calls["silent"].status, calls["silent"].error_type) == ("timed_out", "timeout")
@@ -36,51 +36,51 @@ async def test_a_command_that_prints_goes_on_past_the_limit_for_silence_and_a_si
 
 
 async def test_a_wish_for_more_time_than_is_allowed_is_capped_and_the_model_told(
-    stage: Stage, operator
+    chat: ChatDriver, operator
 ):
     await limit("held", operator, ceiling_ms=300)
     wish = {"timeout_ms": 7_200_000}
-    model = stage.play([call("a", "held", _meta=wish)], [text("Then not.")])
-    turn = await stage.run()
-    started = stage.listener.find("tool_start", tool_id="a")
+    model = chat.use_script([call("a", "held", _meta=wish)], [text("Then not.")])
+    turn = await chat.run()
+    started = chat.sink.find("tool_start", tool_id="a")
     assert (started["timeout_ms"], started["timeout_source"]) == (300, "hint")
-    assert (await stage.calls(turn.id))["a"].status == "timed_out"
+    assert (await chat.calls(turn.id))["a"].status == "timed_out"
     (told,) = model.requests[1].messages[-1].tool_results
     assert told.content.startswith('[TIMEOUT] Tool "held" did not respond within 0.3s.')
     assert "It had asked for 7200s, which is more than is allowed." in told.content
 
 
-async def test_a_capped_wish_is_told_on_success_too(stage: Stage, operator):
+async def test_a_capped_wish_is_told_on_success_too(chat: ChatDriver, operator):
     await limit("quick", operator, ceiling_ms=60_000)
     wish = {"timeout_ms": 7_200_000}
-    model = stage.play([call("a", "quick", _meta=wish), call("b", "quick")], [text("Well.")])
-    turn = await stage.run()
+    model = chat.use_script([call("a", "quick", _meta=wish), call("b", "quick")], [text("Well.")])
+    turn = await chat.run()
     asked = {
         event["tool_id"]: event["asked_timeout_ms"]
-        for event in stage.listener.stored(turn.conversation_id)
+        for event in chat.sink.stored(turn.conversation_id)
         if event["type"] == "tool_start"
     }
     assert asked == {"a": 7_200_000, "b": None}
     capped, plain = model.requests[1].messages[-1].tool_results
     note = "[NOTE] It had asked for 7200s; the most that is allowed is 60s."
     assert (capped.content, plain.content) == (f"done\n{note}", "done")
-    assert stage.listener.find("tool_result", tool_id="a")["result"] == capped.content
+    assert chat.sink.find("tool_result", tool_id="a")["result"] == capped.content
 
 
 async def test_what_an_exception_says_is_read_by_model_and_person_where_a_setting_allows_it(
-    stage: Stage, props: Props, settings
+    chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     async def results():
         calls = [call("a", "failing"), call("b", "fail_in_process", city="Rome")]
-        model = stage.play(calls, [text("Hm.")])
-        turn = await stage.run()
-        rows = await stage.calls(turn.id)
+        model = chat.use_script(calls, [text("Hm.")])
+        turn = await chat.run()
+        rows = await chat.calls(turn.id)
         told = {
             each.tool_use_id: each.content for each in model.requests[1].messages[-1].tool_results
         }
         seen = {
             event["tool_id"]: event["result"]
-            for event in stage.listener.stored(turn.conversation_id)
+            for event in chat.sink.stored(turn.conversation_id)
             if event["type"] == "tool_result" and event["turn_id"] == str(turn.id)
         }
         assert told == seen == {name: row.result for name, row in rows.items()}
@@ -100,7 +100,7 @@ async def test_what_an_exception_says_is_read_by_model_and_person_where_a_settin
 
 
 async def test_the_servers_own_secrets_are_masked_wherever_they_stand(
-    stage: Stage, settings, monkeypatch
+    chat: ChatDriver, settings, monkeypatch
 ):
     settings.GOVERNANCE_ERROR_TEXT = ["tell_all"]
     settings.EMAIL_HOST_PASSWORD = "daffodil hill"
@@ -111,33 +111,33 @@ async def test_the_servers_own_secrets_are_masked_wherever_they_stand(
 
     registry.register(make_tool(tell_all))
     try:
-        stage.play([call("a", "tell_all")], [text("Hm.")])
-        turn = await stage.run()
+        chat.use_script([call("a", "tell_all")], [text("Hm.")])
+        turn = await chat.run()
     finally:
         registry.unregister("tell_all")
-    assert "It said: *** and *** and ***" in (await stage.calls(turn.id))["a"].result
+    assert "It said: *** and *** and ***" in (await chat.calls(turn.id))["a"].result
 
 
-async def test_a_limit_without_a_unit_is_refused_aloud(stage: Stage):
-    model = stage.play([call("a", "quick", _meta={"timeout": 300_000})], [text("Hm.")])
-    await stage.run()
-    assert stage.listener.find("tool_result", tool_id="a")["error_type"] == "invalid_input"
+async def test_a_limit_without_a_unit_is_refused_aloud(chat: ChatDriver):
+    model = chat.use_script([call("a", "quick", _meta={"timeout": 300_000})], [text("Hm.")])
+    await chat.run()
+    assert chat.sink.find("tool_result", tool_id="a")["error_type"] == "invalid_input"
     (told,) = model.requests[1].messages[-1].tool_results
     assert "_meta.timeout has no unit; write _meta.timeout_ms, in milliseconds" in told.content
 
 
 async def test_the_status_tells_a_model_how_its_turn_and_its_conversation_went(
-    stage: Stage, operator
+    chat: ChatDriver, operator
 ):
     await limit("held", operator, timeout_ms=100)
-    stage.play([call("earlier", "held")], [text("Hm.")])
-    await stage.run()
-    model = stage.play(
+    chat.use_script([call("earlier", "held")], [text("Hm.")])
+    await chat.run()
+    model = chat.use_script(
         [call("good", "quick"), call("bad", "held")],
         [call("look", "session_status")],
         [text("I see.")],
     )
-    turn = await stage.run()
+    turn = await chat.run()
     assert turn.status == "completed"
     (status,) = model.requests[2].messages[-1].tool_results
     lines = status.content.splitlines()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.turns.support import Stage
+from tests.turns.support import ChatDriver
 from turns.testing import call, partial_call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -10,8 +10,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 DEEP = '{"text": ' + "[" * 900 + "]" * 900 + "}"
 
 
-async def test_odd_calls_are_answered_and_the_conversation_goes_on(stage: Stage):
-    model = stage.play(
+async def test_odd_calls_are_answered_and_the_conversation_goes_on(chat: ChatDriver):
+    model = chat.use_script(
         [
             call("x" * 300, "quick"),
             call("a/../\0b\ud800", "quick", text="a\0b"),
@@ -23,13 +23,13 @@ async def test_odd_calls_are_answered_and_the_conversation_goes_on(stage: Stage)
         [text("Now this.")],
     )
 
-    turn = await stage.run()
+    turn = await chat.run()
 
     assert turn.status == "completed"
-    calls = await stage.calls(turn.id)
+    calls = await chat.calls(turn.id)
     assert [row.status for row in calls.values()] == ["succeeded"] * 2 + ["failed"] * 3
     assert set(calls) == {"x" * 64, "a_____b_", "c" * 10, "nan", "deep"}
     told = [result.content for result in model.requests[1].messages[-1].tool_results]
     assert "not valid JSON" in told[3]
     assert "nested too deeply" in told[4]
-    assert (await stage.run("and now?")).status == "completed"
+    assert (await chat.run("and now?")).status == "completed"

@@ -16,8 +16,8 @@ from django.utils import timezone
 from governance.admin.readonly import CappedPaginator
 from governance.db import run_in_db_thread
 from governance.models import Approval, ToolCall
-from tests.past import Past, plant
-from tests.turns.support import Stage, in_database
+from tests.bulk_history import BulkHistory, insert_history
+from tests.turns.support import ChatDriver, in_database
 from turns import selectors, services
 from turns.cancelling import cancel_requests
 from turns.endings import recovery
@@ -120,14 +120,14 @@ def _rows_of(node: Plan) -> int:
 
 
 @pytest.fixture
-async def late_stage(stage: Stage, settings: Any) -> Stage:
+async def late_chat(chat: ChatDriver, settings: Any) -> ChatDriver:
     """Make the tables long, each that grows with what is said and done."""
     settings.GOVERNANCE_APPROVAL = {}
-    stage.play([call("c0", "quick")], [text("long ago")])
-    await stage.run("once")
-    other = await services.create_conversation(user=stage.user)
-    busy = Stage(user=stage.user, conversation_id=other.id, listener=stage.listener)
-    stage.play([call("c0", "asked_held")])
+    chat.use_script([call("c0", "quick")], [text("long ago")])
+    await chat.run("once")
+    other = await services.create_conversation(user=chat.user)
+    busy = ChatDriver(user=chat.user, conversation_id=other.id, sink=chat.sink)
+    chat.use_script([call("c0", "asked_held")])
     turn_id = await busy.say()
     await busy.asked(turn_id, "c0")
     await busy.decide(turn_id, "c0")
@@ -141,18 +141,18 @@ async def late_stage(stage: Stage, settings: Any) -> Stage:
         )
         order.save()
         with connection.cursor() as cursor:
-            for number, template in enumerate((stage.id, busy.id)):
-                past = Past(
+            for number, template in enumerate((chat.id, busy.id)):
+                history = BulkHistory(
                     conversations=CONVERSATIONS, turns_each=TURNS_EACH, first=number * 100_000
                 )
-                plant(cursor.execute, connection.vendor, template, past)
+                insert_history(cursor.execute, connection.vendor, template, history)
             if connection.vendor == "postgresql":
                 cursor.execute("ANALYZE")
 
     await in_database(fill)
     for model in GROWING:
         assert await in_database(model.objects.count) >= PAST, model
-    return stage
+    return chat
 
 
 ALL_IS_READ = (
@@ -163,7 +163,7 @@ ALL_IS_READ = (
 )
 
 
-async def test_a_statement_that_reads_everything_is_found(late_stage: Stage) -> None:
+async def test_a_statement_that_reads_everything_is_found(late_chat: ChatDriver) -> None:
     for statement in ALL_IS_READ:
         assert await in_database(partial(rows_read, statement, ["x"])) >= PAST, statement
     by_index = "SELECT id FROM turns_turn WHERE status = %s"
@@ -171,46 +171,46 @@ async def test_a_statement_that_reads_everything_is_found(late_stage: Stage) -> 
     assert await in_database(partial(rows_read, by_index, ["completed"])) >= PAST
 
 
-async def _plain(stage: Stage) -> None:
-    stage.play([call("c1", "quick"), call("c2", "failing")], [text("done")])
-    assert (await stage.run("go", client_id="m1")).status == "completed"
-    stage.play([text("more")])
-    assert (await stage.run()).status == "completed"
+async def _plain(chat: ChatDriver) -> None:
+    chat.use_script([call("c1", "quick"), call("c2", "failing")], [text("done")])
+    assert (await chat.run("go", client_id="m1")).status == "completed"
+    chat.use_script([text("more")])
+    assert (await chat.run()).status == "completed"
 
 
-async def _cancelled(stage: Stage) -> None:
-    stage.play([call("c1", "held"), call("c2", "held")])
-    turn_id = await stage.say()
-    behind = await stage.say("behind it")
-    await stage.running(turn_id, "c1", "c2")
-    await stage.cancel_call(turn_id, "c1")
-    await stage.cancel(behind)
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
+async def _cancelled(chat: ChatDriver) -> None:
+    chat.use_script([call("c1", "held"), call("c2", "held")])
+    turn_id = await chat.say()
+    behind = await chat.say("behind it")
+    await chat.running(turn_id, "c1", "c2")
+    await chat.cancel_call(turn_id, "c1")
+    await chat.cancel(behind)
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
 
 
-async def _decided(stage: Stage) -> None:
-    stage.play([call("c1", "asked"), call("c2", "asked")], [text("done")])
-    turn_id = await stage.say()
-    await stage.asked(turn_id, "c1", "c2")
-    await stage.decide(turn_id, "c1")
-    await stage.decide(turn_id, "c2", decision="deny")
-    assert (await stage.ended(turn_id)).status == "completed"
+async def _decided(chat: ChatDriver) -> None:
+    chat.use_script([call("c1", "asked"), call("c2", "asked")], [text("done")])
+    turn_id = await chat.say()
+    await chat.asked(turn_id, "c1", "c2")
+    await chat.decide(turn_id, "c1")
+    await chat.decide(turn_id, "c2", decision="deny")
+    assert (await chat.ended(turn_id)).status == "completed"
 
 
-async def _read(stage: Stage) -> None:
-    stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await selectors.snapshot(conversation_id=stage.id, user=stage.user)
-    await selectors.list_conversations(user=stage.user)
-    await selectors.active_turns(user=stage.user)
-    await selectors.history(conversation_id=stage.id, user=stage.user)
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
+async def _read(chat: ChatDriver) -> None:
+    chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await selectors.snapshot(conversation_id=chat.id, user=chat.user)
+    await selectors.list_conversations(user=chat.user)
+    await selectors.active_turns(user=chat.user)
+    await selectors.history(conversation_id=chat.id, user=chat.user)
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
 
 
-async def _looked_after(stage: Stage) -> None:
+async def _looked_after(chat: ChatDriver) -> None:
     """What every process does all the time, besides."""
     process = (await runtime.ensure_started()).process
     live = [uuid.uuid4()]
@@ -218,14 +218,14 @@ async def _looked_after(stage: Stage) -> None:
     await in_database(lambda: cancel_requests.pending_cancels(live))
     await in_database(scheduling.waiting_conversations)
     await in_database(scheduling.dispatch_again)
-    await in_database(lambda: viewers.reconcile(process, {"socket": stage.id}))
+    await in_database(lambda: viewers.reconcile(process, {"socket": chat.id}))
     await in_database(viewers.end_overdue)
     await in_database(viewers.forget_lost)
 
 
-async def _pruned(stage: Stage) -> None:
+async def _pruned(chat: ChatDriver) -> None:
     def prune() -> None:
-        turns = Turn.objects.filter(conversation=stage.id)
+        turns = Turn.objects.filter(conversation=chat.id)
         turns.update(ended_at=timezone.now() - timedelta(days=100))
         assert retention.prune(timedelta(days=90)).turns > 1
 
@@ -244,7 +244,7 @@ LISTS = {
 
 
 async def test_no_list_of_the_admin_reads_what_is_over(
-    late_stage: Stage, client: Client, admin_user: Any, monkeypatch: pytest.MonkeyPatch
+    late_chat: ChatDriver, client: Client, admin_user: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CappedPaginator, "most", 100)
     readings = Readings()
@@ -264,13 +264,13 @@ async def test_no_list_of_the_admin_reads_what_is_over(
 
 
 async def test_no_statement_of_a_turn_reads_what_is_over(
-    late_stage: Stage, monkeypatch: pytest.MonkeyPatch
+    late_chat: ChatDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selectors.conversations, "LIST_LENGTH", 20)
     readings = Readings()
     await readings.begin()
     for scene in (_plain, _cancelled, _decided, _read, _looked_after, _pruned):
-        await scene(late_stage)
+        await scene(late_chat)
     await readings.end()
     assert len(readings.rows) > 80
     assert readings.many == {}

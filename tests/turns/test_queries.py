@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from governance import ToolCall
-from tests.turns.rows import Planted, said, use
+from tests.turns.row_factory import RowFactory, said, use
 from turns import selectors
 from turns.cancelling import cancel_requests
 from turns.core.chat_model import message_of
@@ -35,18 +35,18 @@ def count(function: Callable[[], object]) -> int:
     return len(queries)
 
 
-def a_past(owner, *, turns: int, conversations: int = 1) -> list[Planted]:
-    made = [Planted(owner) for _ in range(conversations)]
-    for planted in made:
+def a_past(owner, *, turns: int, conversations: int = 1) -> list[RowFactory]:
+    made = [RowFactory(owner) for _ in range(conversations)]
+    for factory in made:
         for number in range(turns):
-            turn = planted.turn()
-            planted.message(turn, "user", said("question"))
-            planted.message(turn, "assistant", said("answer"), use(f"c{number}"))
-            planted.call(turn, f"c{number}")
+            turn = factory.turn()
+            factory.message(turn, "user", said("question"))
+            factory.message(turn, "assistant", said("answer"), use(f"c{number}"))
+            factory.call(turn, f"c{number}")
     return made
 
 
-def queries_of_a_turn(planted: Planted, process) -> Counter:
+def queries_of_a_turn(factory: RowFactory, process) -> Counter:
     """Each write of one turn with one call, by name."""
     from governance import CancellationToken, LiveCall
 
@@ -58,10 +58,10 @@ def queries_of_a_turn(planted: Planted, process) -> Counter:
         asked[name] = len(queries)
         return answer
 
-    measure("enqueue", lambda: queue.enqueue(planted.id, text="go", source="typed", client_id="m1"))
-    claimed, _events = measure("claim", lambda: queue.claim(planted.id, process=process))
+    measure("enqueue", lambda: queue.enqueue(factory.id, text="go", source="typed", client_id="m1"))
+    claimed, _events = measure("claim", lambda: queue.claim(factory.id, process=process))
     journal = DatabaseJournal(claimed, token=CancellationToken())
-    call = ToolCall(id="new", tool_name="quick", scope=str(planted.id))
+    call = ToolCall(id="new", tool_name="quick", scope=str(factory.id))
     message = message_of("hm", (call,), turn_id=str(claimed.id))
 
     async def live() -> LiveCall:
@@ -90,7 +90,7 @@ def test_a_turn_asks_as_often_with_a_long_past_as_with_none(ada, process):
 
 
 def test_a_poll_asks_once_however_many_turns_are_live(ada, process):
-    turns = [Planted(ada).turn("running", owner=process).pk for _ in range(5)]
+    turns = [RowFactory(ada).turn("running", owner=process).pk for _ in range(5)]
     assert count(lambda: cancel_requests.pending_cancels(turns)) == 1
     assert count(scheduling.waiting_conversations) == 1
 
@@ -106,8 +106,8 @@ def test_reads_ask_as_often_however_much_there_is(ada):
     small.turn("queued")
     few = {name: count(lambda read=read: read(small)) for name, read in reads.items()}
     (large,) = a_past(ada, turns=60)
-    for planted in a_past(ada, turns=1, conversations=10):
-        planted.turn("queued")
+    for factory in a_past(ada, turns=1, conversations=10):
+        factory.turn("queued")
     many = {name: count(lambda read=read: read(large)) for name, read in reads.items()}
     assert many == few
     assert max(few.values()) <= 11, few

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from governance import ScopeKind
-from tests.turns.support import Props, Stage
+from tests.turns.support import ChatDriver, FakeTools
 from turns.running import runtime
 from turns.testing import call, text
 
@@ -19,16 +19,18 @@ def read(result: str) -> dict[str, Any]:
     return said
 
 
-async def test_a_cancelled_call_is_an_object_that_nobody_repeats(stage: Stage, props: Props):
-    model = stage.play(
+async def test_a_cancelled_call_is_an_object_that_nobody_repeats(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    model = chat.use_script(
         [call("a", "held"), call("b", "held"), call("c", "quick")], [text("I go on.")]
     )
-    turn_id = await stage.say(source="voice")
-    await stage.running(turn_id, "a", "b")
-    await stage.cancel_call(turn_id, "a")
-    await stage.listener.until("tool_result", tool_id="a")
-    props.open("b")
-    assert (await stage.ended(turn_id)).status == "completed"
+    turn_id = await chat.say(source="voice")
+    await chat.running(turn_id, "a", "b")
+    await chat.cancel_call(turn_id, "a")
+    await chat.sink.until("tool_result", tool_id="a")
+    fake_tools.open("b")
+    assert (await chat.ended(turn_id)).status == "completed"
     first, second, third = model.requests[1].messages[-1].tool_results
     said = read(first.content)
     assert (said["disposition"], first.is_error) == ("settled", True)
@@ -45,49 +47,51 @@ async def test_a_cancelled_call_is_an_object_that_nobody_repeats(stage: Stage, p
     ],
 )
 async def test_so_it_is_when_the_whole_turn_is_ended(
-    stage: Stage, props: Props, settings, tool, bound, disposition
+    chat: ChatDriver, fake_tools: FakeTools, settings, tool, bound, disposition
 ):
     settings.TURNS_CANCEL_BOUND = bound
-    stage.play([call("a", tool)])
-    turn_id = await stage.say(source="voice")
-    await stage.running(turn_id, "a")
-    await stage.say("stop", source="voice")
-    await stage.ended(turn_id)
-    made = (await stage.calls(turn_id))["a"]
+    chat.use_script([call("a", tool)])
+    turn_id = await chat.say(source="voice")
+    await chat.running(turn_id, "a")
+    await chat.say("stop", source="voice")
+    await chat.ended(turn_id)
+    made = (await chat.calls(turn_id))["a"]
     assert read(made.result)["disposition"] == made.disposition == disposition
-    assert read((await stage.history())[-1].tool_results[0].content)
-    props.open("a")
+    assert read((await chat.history())[-1].tool_results[0].content)
+    fake_tools.open("a")
 
 
-async def test_what_ends_otherwise_is_told_as_ever(stage: Stage):
-    stage.play([call("a", "held", _meta={"timeout_ms": 30}), call("b", "failing")], [text("Hm.")])
-    turn_id = await stage.say(source="voice")
-    await stage.ended(turn_id)
-    calls = await stage.calls(turn_id)
+async def test_what_ends_otherwise_is_told_as_ever(chat: ChatDriver):
+    chat.use_script(
+        [call("a", "held", _meta={"timeout_ms": 30}), call("b", "failing")], [text("Hm.")]
+    )
+    turn_id = await chat.say(source="voice")
+    await chat.ended(turn_id)
+    calls = await chat.calls(turn_id)
     assert calls["a"].result.startswith("[TIMEOUT]")
     assert calls["b"].result.startswith("[ERROR]")
 
 
-async def test_the_calls_of_a_typed_turn_are_told_in_words(stage: Stage):
-    stage.play([call("a", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    await stage.say("stop", source="voice")
-    await stage.ended(turn_id)
-    assert (await stage.calls(turn_id))["a"].result.startswith("[CANCELLED]")
+async def test_the_calls_of_a_typed_turn_are_told_in_words(chat: ChatDriver):
+    chat.use_script([call("a", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    await chat.say("stop", source="voice")
+    await chat.ended(turn_id)
+    assert (await chat.calls(turn_id))["a"].result.startswith("[CANCELLED]")
 
 
 @pytest.mark.parametrize(
     ("source", "kind"), [("typed", ScopeKind.TEXT_REPLY), ("voice", ScopeKind.VOICE)]
 )
 async def test_a_turn_is_known_to_answer_a_text_or_a_voice(
-    stage: Stage, props: Props, source, kind
+    chat: ChatDriver, fake_tools: FakeTools, source, kind
 ):
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say(source=source)
-    await stage.running(turn_id, "a")
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say(source=source)
+    await chat.running(turn_id, "a")
     live = runtime.find_turn(turn_id)
     assert live is not None
     assert live.turn.kind is kind
-    props.open("a")
-    await stage.ended(turn_id)
+    fake_tools.open("a")
+    await chat.ended(turn_id)

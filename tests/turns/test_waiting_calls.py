@@ -4,7 +4,7 @@ import pytest
 
 from governance import make_tool, registry
 from tests.support import eventually
-from tests.turns.support import Props, Stage
+from tests.turns.support import ChatDriver, FakeTools
 from turns import selectors
 from turns.testing import call, text
 
@@ -12,56 +12,56 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def solitary(props: Props):
+def solitary(fake_tools: FakeTools):
     """A tool whose calls run alone in their conversation."""
 
-    registry.register(make_tool(props.held, name="solitary", concurrency="exclusive"))
+    registry.register(make_tool(fake_tools.held, name="solitary", concurrency="exclusive"))
     yield
     registry.unregister("solitary")
 
 
 async def test_a_call_that_waits_for_another_one_names_it_live_and_later(
-    stage: Stage, props: Props, solitary
+    chat: ChatDriver, fake_tools: FakeTools, solitary
 ):
-    stage.play([call("a", "held"), call("b", "solitary"), call("c", "quick")], [text("Fine.")])
-    turn_id = await stage.say()
-    told = await stage.listener.until("tool_queued", tool_id="b")
+    chat.use_script([call("a", "held"), call("b", "solitary"), call("c", "quick")], [text("Fine.")])
+    turn_id = await chat.say()
+    told = await chat.sink.until("tool_queued", tool_id="b")
     waits_for = {"kind": "call", "tool_id": "a", "tool_name": "held"}
     assert told["waits_for"] == waits_for
     assert (told["tool_name"], told["concurrency"]) == ("solitary", "exclusive")
-    behind = await stage.listener.until("tool_queued", tool_id="c")
+    behind = await chat.sink.until("tool_queued", tool_id="c")
     assert behind["waits_for"] == {"kind": "call", "tool_id": "b", "tool_name": "solitary"}
-    snapshot = await selectors.snapshot(conversation_id=stage.id, user=stage.user)
+    snapshot = await selectors.snapshot(conversation_id=chat.id, user=chat.user)
     (turn,) = snapshot["active_turns"]
     shown = {made["tool_id"]: made["waits_for"] for made in turn["calls"]}
     assert shown == {"a": None, "b": waits_for, "c": behind["waits_for"]}
-    (active,) = await selectors.active_turns(user=stage.user)
+    (active,) = await selectors.active_turns(user=chat.user)
     assert {made["tool_id"]: made["waits_for"] for made in active["current_tools"]} == shown
-    props.open("a")
-    props.open("b")
-    assert (await stage.ended(turn_id)).status == "completed"
+    fake_tools.open("a")
+    fake_tools.open("b")
+    assert (await chat.ended(turn_id)).status == "completed"
     (after,) = [
         made
-        for made in (await selectors.get_turn(turn_id=turn_id, user=stage.user))["calls"]
+        for made in (await selectors.get_turn(turn_id=turn_id, user=chat.user))["calls"]
         if made["tool_id"] == "b"
     ]
     assert after["waits_for"] is None
 
 
 async def test_a_call_that_waits_for_a_place_says_so_and_can_be_cancelled(
-    stage: Stage, props: Props, operator
+    chat: ChatDriver, fake_tools: FakeTools, operator
 ):
-    registry.register(make_tool(props.held, name="single", max_running=1))
+    registry.register(make_tool(fake_tools.held, name="single", max_running=1))
     try:
-        stage.play([call("a", "single"), call("b", "single")], [text("Fine.")])
-        turn_id = await stage.say()
-        told = await stage.listener.until("tool_queued")
+        chat.use_script([call("a", "single"), call("b", "single")], [text("Fine.")])
+        turn_id = await chat.say()
+        told = await chat.sink.until("tool_queued")
         assert told["waits_for"] == {"kind": "slot", "tool_id": "", "tool_name": ""}
         waiting = told["tool_id"]
-        await stage.cancel_call(turn_id, waiting)
-        await eventually(lambda: stage.listener.find("tool_result", tool_id=waiting))
-        props.open_all()
-        assert (await stage.ended(turn_id)).status == "completed"
+        await chat.cancel_call(turn_id, waiting)
+        await eventually(lambda: chat.sink.find("tool_result", tool_id=waiting))
+        fake_tools.open_all()
+        assert (await chat.ended(turn_id)).status == "completed"
     finally:
         registry.unregister("single")
 

@@ -40,7 +40,7 @@ async def conversation(site: None, person: User) -> services.ConversationSummary
 
 
 @pytest.fixture
-async def browser(site: None, person: User) -> AsyncClient:
+async def user_client(site: None, person: User) -> AsyncClient:
     """Return a browser in which the person is signed in."""
     client = AsyncClient()
     await client.aforce_login(person)
@@ -49,13 +49,13 @@ async def browser(site: None, person: User) -> AsyncClient:
 
 @pytest.fixture
 async def connect(
-    browser: AsyncClient, conversation: services.ConversationSummary
+    user_client: AsyncClient, conversation: services.ConversationSummary
 ) -> AsyncIterator[Callable[..., Socket]]:
     """Return a function that makes sockets to the conversation; those left open are closed at the end."""
     made: list[Socket] = []
 
     def make(**how: Any) -> Socket:
-        cookie = browser.cookies["sessionid"].value
+        cookie = user_client.cookies["sessionid"].value
         wanted: dict[str, Any] = {"conversation_id": conversation.id, "session": cookie, **how}
         made.append(Socket(**wanted))
         return made[-1]

@@ -5,7 +5,7 @@ import threading
 from django.contrib.auth.hashers import MD5PasswordHasher
 
 
-class Workshop:
+class HashCounter:
     """Where hashes are made: how many, how many at once at most, and in which threads."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Workshop:
             self.made += 1
 
 
-workshop = Workshop()
+workshop = HashCounter()
 
 
 class WatchedHasher(MD5PasswordHasher):

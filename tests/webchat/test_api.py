@@ -48,10 +48,10 @@ def fits(shape: Any, body: Json) -> Json:
 
 
 @pytest.fixture
-async def say(browser: AsyncClient, conversation: ConversationSummary) -> Callable[..., Any]:
+async def say(user_client: AsyncClient, conversation: ConversationSummary) -> Callable[..., Any]:
     async def say_it(text: str, **more: str) -> Json:
         path = f"/api/conversations/{conversation.id}/messages"
-        status, body = await post(browser, path, {"text": text, **more})
+        status, body = await post(user_client, path, {"text": text, **more})
         assert status == 202, body
         return fits(api_schemas.MessageAnswer, body)
 
@@ -59,12 +59,12 @@ async def say(browser: AsyncClient, conversation: ConversationSummary) -> Callab
 
 
 @pytest.fixture
-async def running(browser: AsyncClient, say: Callable[..., Any]) -> Json:
+async def running(user_client: AsyncClient, say: Callable[..., Any]) -> Json:
     """Begin a turn that waits in a tool; return its row of the active turns."""
     turn_id = (await say("wait 60"))["turn_id"]
 
     async def row() -> Json | None:
-        _, body = await get(browser, "/api/turns/active")
+        _, body = await get(user_client, "/api/turns/active")
         fits(api_schemas.ActiveTurnsAnswer, body)
         return next(
             (row for row in body["turns"] if row["turn_id"] == turn_id and row["current_tools"]),
@@ -118,20 +118,20 @@ async def test_a_token_needs_no_csrf_token(person: User):
     fits(api_schemas.ConversationAnswer, body)
 
 
-async def test_a_wrong_token_is_refused_even_beside_a_good_session(browser: AsyncClient):
-    status, body = await get(browser, "/api/conversations", Authorization="Bearer tk_wrong")
+async def test_a_wrong_token_is_refused_even_beside_a_good_session(user_client: AsyncClient):
+    status, body = await get(user_client, "/api/conversations", Authorization="Bearer tk_wrong")
     assert (status, body["code"]) == (401, "invalid_token")
 
 
-async def test_a_user_who_was_deactivated_is_signed_out(browser: AsyncClient, person: User):
+async def test_a_user_who_was_deactivated_is_signed_out(user_client: AsyncClient, person: User):
     person.is_active = False
     await person.asave()
-    status, _ = await get(browser, "/api/conversations")
+    status, _ = await get(user_client, "/api/conversations")
     assert status == 401
 
 
 async def test_what_belongs_to_somebody_else_does_not_exist(
-    running: Json, conversation: ConversationSummary, stranger: User, browser: AsyncClient
+    running: Json, conversation: ConversationSummary, stranger: User, user_client: AsyncClient
 ):
     other = AsyncClient()
     await other.aforce_login(stranger)
@@ -151,7 +151,7 @@ async def test_what_belongs_to_somebody_else_does_not_exist(
         0
     ] == 404
     assert (await get(other, "/api/turns/active"))[1] == {"turns": []}
-    assert (await get(browser, turn))[1]["status"] == "running"
+    assert (await get(user_client, turn))[1]["status"] == "running"
 
 
 async def test_staff_with_the_permissions_see_and_cancel_the_turns_of_others(
@@ -182,90 +182,96 @@ async def test_staff_with_the_permissions_see_and_cancel_the_turns_of_others(
 # Turns
 
 
-async def test_a_turn_can_be_watched_and_cancelled(browser: AsyncClient, running: Json):
+async def test_a_turn_can_be_watched_and_cancelled(user_client: AsyncClient, running: Json):
     turn = f"/api/turns/{running['turn_id']}"
     assert running["current_tools"][0]["tool_name"]
-    _, shown = await get(browser, turn)
+    _, shown = await get(user_client, turn)
     fits(wire.TurnWithCalls, shown)
     assert [call["status"] for call in shown["calls"]] == ["running"]
-    first = await post(browser, f"{turn}/abort", {"op_id": "a"})
+    first = await post(user_client, f"{turn}/abort", {"op_id": "a"})
     assert first[0] == 200
     fits(api_schemas.CancelAnswer, first[1])
     assert first[1] == {"ok": True, "turn_id": running["turn_id"], "status": "cancelling"}
-    end = await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
+    end = await eventually(lambda: _event(user_client, running["turn_id"], "turn_end"))
     assert end["status"] == "cancelled"
-    abort = await _event(browser, running["turn_id"], "turn_abort")
+    abort = await _event(user_client, running["turn_id"], "turn_abort")
     assert (abort["reason"], abort["source"], abort["by"]) == ("user", "api", "ada")
-    again = await post(browser, f"{turn}/abort")
+    again = await post(user_client, f"{turn}/abort")
     assert again == (
         404,
         {"error": "Turn not found or already completed", "code": "turn_not_found"},
     )
-    _, after = await get(browser, f"{turn}/events?after={end['seq']}")
+    _, after = await get(user_client, f"{turn}/events?after={end['seq']}")
     assert after["events"] == []
     assert after["last_seq"] >= end["seq"]
 
 
 @pytest.mark.parametrize("turn_id", ["nonsense", "00000000-0000-4000-8000-000000000000", "%00"])
 async def test_an_unknown_turn_is_404_in_the_words_of_the_protocol(
-    browser: AsyncClient, turn_id: str
+    user_client: AsyncClient, turn_id: str
 ):
     said = (404, {"error": "Turn not found or already completed", "code": "turn_not_found"})
-    assert await post(browser, f"/api/turns/{turn_id}/abort") == said
-    assert await get(browser, f"/api/turns/{turn_id}") == said
-    assert await get(browser, f"/api/turns/{turn_id}/events") == said
+    assert await post(user_client, f"/api/turns/{turn_id}/abort") == said
+    assert await get(user_client, f"/api/turns/{turn_id}") == said
+    assert await get(user_client, f"/api/turns/{turn_id}/events") == said
 
 
-async def test_one_call_is_cancelled_and_the_turn_goes_on(browser: AsyncClient, running: Json):
+async def test_one_call_is_cancelled_and_the_turn_goes_on(user_client: AsyncClient, running: Json):
     turn = f"/api/turns/{running['turn_id']}"
     tool = running["current_tools"][0]["tool_id"]
-    assert (await post(browser, f"{turn}/abort-tool/nobody"))[1]["code"] == "tool_call_not_found"
-    status, body = await post(browser, f"{turn}/abort-tool/{tool}", {"reason": "too slow"})
+    assert (await post(user_client, f"{turn}/abort-tool/nobody"))[1][
+        "code"
+    ] == "tool_call_not_found"
+    status, body = await post(user_client, f"{turn}/abort-tool/{tool}", {"reason": "too slow"})
     assert status == 200
     fits(api_schemas.CancelToolAnswer, body)
-    result = await eventually(lambda: _event(browser, running["turn_id"], "tool_result"))
+    result = await eventually(lambda: _event(user_client, running["turn_id"], "tool_result"))
     assert (result["status"], result["ended_by"]["reason"], result["ended_by"]["by"]) == (
         "cancelled",
         "user",
         "ada",
     )
-    end = await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
+    end = await eventually(lambda: _event(user_client, running["turn_id"], "turn_end"))
     assert end["status"] == "completed"
-    status, body = await post(browser, f"{turn}/abort-tool/{tool}")
+    status, body = await post(user_client, f"{turn}/abort-tool/{tool}")
     assert (status, body["code"]) == (404, "tool_call_not_found")
 
 
-async def test_the_limit_of_a_running_call_is_moved_and_capped(browser: AsyncClient, running: Json):
+async def test_the_limit_of_a_running_call_is_moved_and_capped(
+    user_client: AsyncClient, running: Json
+):
     path = (
         f"/api/turns/{running['turn_id']}/tools/{running['current_tools'][0]['tool_id']}/deadline"
     )
-    status, body = await post(browser, path, {"timeout_ms": 90_000})
+    status, body = await post(user_client, path, {"timeout_ms": 90_000})
     assert (status, body["timeout_ms"]) == (200, 90_000)
     fits(api_schemas.DeadlineAnswer, body)
-    assert (await post(browser, path, {"extend_ms": 30_000}))[1]["timeout_ms"] == 120_000
-    assert (await post(browser, path, {"timeout_ms": 999_000_000}))[1]["timeout_ms"] == 3_600_000
+    assert (await post(user_client, path, {"extend_ms": 30_000}))[1]["timeout_ms"] == 120_000
+    assert (await post(user_client, path, {"timeout_ms": 999_000_000}))[1][
+        "timeout_ms"
+    ] == 3_600_000
     for wrong in ({}, {"timeout_ms": 1, "extend_ms": 1}, {"timeout_ms": 0}, {"timeout_ms": "60"}):
-        assert (await post(browser, path, wrong))[0] == 422
-    await post(browser, path, {"timeout_ms": 1})
-    result = await eventually(lambda: _event(browser, running["turn_id"], "tool_result"))
+        assert (await post(user_client, path, wrong))[0] == 422
+    await post(user_client, path, {"timeout_ms": 1})
+    result = await eventually(lambda: _event(user_client, running["turn_id"], "tool_result"))
     assert result["status"] == "timed_out"
 
 
 # Conversations
 
 
-async def test_conversations_are_made_and_listed(browser: AsyncClient):
-    status, made = await post(browser, "/api/conversations", {"title": "Notes"})
+async def test_conversations_are_made_and_listed(user_client: AsyncClient):
+    status, made = await post(user_client, "/api/conversations", {"title": "Notes"})
     assert status == 201
     fits(api_schemas.ConversationAnswer, made)
-    assert (await post(browser, "/api/conversations"))[0] == 201
-    _, listed = await get(browser, "/api/conversations")
+    assert (await post(user_client, "/api/conversations"))[0] == 201
+    _, listed = await get(user_client, "/api/conversations")
     fits(api_schemas.ConversationsAnswer, listed)
     assert made["conversation_id"] in {row["conversation_id"] for row in listed["conversations"]}
 
 
-async def test_a_title_that_no_database_can_store_is_put_right(browser: AsyncClient):
-    status, made = await post(browser, "/api/conversations", {"title": "a\ud800"})
+async def test_a_title_that_no_database_can_store_is_put_right(user_client: AsyncClient):
+    status, made = await post(user_client, "/api/conversations", {"title": "a\ud800"})
     assert (status, made["title"]) == (201, "a?")
 
 
@@ -276,35 +282,37 @@ async def test_the_same_client_id_is_the_same_turn(say: Callable[..., Any]):
 
 
 async def test_a_cancel_word_ends_what_is_active_and_is_a_message_otherwise(
-    browser: AsyncClient, running: Json, say: Callable[..., Any]
+    user_client: AsyncClient, running: Json, say: Callable[..., Any]
 ):
     assert await say("ok, never mind") == {
         "turn_id": running["turn_id"],
         "conversation_id": running["conversation_id"],
         "cancelled": True,
     }
-    await eventually(lambda: _event(browser, running["turn_id"], "turn_end"))
-    assert (await _event(browser, running["turn_id"], "turn_abort"))["source"] == "typed"
+    await eventually(lambda: _event(user_client, running["turn_id"], "turn_end"))
+    assert (await _event(user_client, running["turn_id"], "turn_abort"))["source"] == "typed"
     assert (await say("stop"))["turn_id"] == running["turn_id"], "an impatient second one"
     helped = await say("help")
-    await eventually(lambda: _event(browser, helped["turn_id"], "turn_end"))
+    await eventually(lambda: _event(user_client, helped["turn_id"], "turn_end"))
     again = await say("nvm")
     assert again["cancelled"] is False
     assert again["turn_id"] != running["turn_id"]
 
 
 async def test_messages_and_history_can_be_read(
-    browser: AsyncClient, conversation: ConversationSummary, say: Callable[..., Any]
+    user_client: AsyncClient, conversation: ConversationSummary, say: Callable[..., Any]
 ):
     turn_id = (await say("wait 0.01"))["turn_id"]
-    await eventually(lambda: _event(browser, turn_id, "turn_end"))
-    _, shown = await get(browser, f"/api/conversations/{conversation.id}/messages")
+    await eventually(lambda: _event(user_client, turn_id, "turn_end"))
+    _, shown = await get(user_client, f"/api/conversations/{conversation.id}/messages")
     fits(wire.Snapshot, shown)
     assert shown["messages"][0]["html"] == "<p>wait 0.01</p>"
     first = shown["messages"][0]["position"]
-    _, earlier = await get(browser, f"/api/conversations/{conversation.id}/messages?before={first}")
+    _, earlier = await get(
+        user_client, f"/api/conversations/{conversation.id}/messages?before={first}"
+    )
     assert earlier["messages"] == []
-    _, history = await get(browser, f"/api/conversations/{conversation.id}/history")
+    _, history = await get(user_client, f"/api/conversations/{conversation.id}/history")
     fits(wire.History, history)
     blocks = [block for message in history["messages"] for block in message["content"]]
     used = [block["id"] for block in blocks if block["type"] == "tool_use"]
@@ -316,77 +324,81 @@ async def test_messages_and_history_can_be_read(
     "body", [{}, {"text": 7}, {"text": "  "}, {"text": "x" * 60_000}, {"text": "a\x00"}, []]
 )
 async def test_a_message_that_cannot_be_taken_is_422_in_words(
-    browser: AsyncClient, conversation: ConversationSummary, body: Any
+    user_client: AsyncClient, conversation: ConversationSummary, body: Any
 ):
-    status, said = await post(browser, f"/api/conversations/{conversation.id}/messages", body)
+    status, said = await post(user_client, f"/api/conversations/{conversation.id}/messages", body)
     assert status == 422
     assert said["code"] in {"invalid_field", "message_rejected"}
     assert said["error"].endswith(".")
 
 
 async def test_too_many_messages_in_a_minute_are_429(
-    browser: AsyncClient, conversation: ConversationSummary, settings: Any
+    user_client: AsyncClient, conversation: ConversationSummary, settings: Any
 ):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 2
     path = f"/api/conversations/{conversation.id}/messages"
-    answers = [await post(browser, path, {"text": "help", "client_id": f"m{n}"}) for n in range(3)]
+    answers = [
+        await post(user_client, path, {"text": "help", "client_id": f"m{n}"}) for n in range(3)
+    ]
     assert [status for status, _body in answers] == [202, 202, 429]
     assert answers[2][1]["code"] == "too_many_messages"
-    again = await post(browser, path, {"text": "help", "client_id": "m0"})
+    again = await post(user_client, path, {"text": "help", "client_id": "m0"})
     assert again == answers[0]  # which was taken before, so it is no further one
 
 
 @pytest.mark.usefixtures("running")
 async def test_beyond_the_limit_of_waiting_messages_one_more_is_429_and_says_what_to_do(
-    browser: AsyncClient, conversation: ConversationSummary, settings: Any
+    user_client: AsyncClient, conversation: ConversationSummary, settings: Any
 ):
     settings.TURNS_MAX_QUEUED = 1
     path = f"/api/conversations/{conversation.id}/messages"
-    answers = [await post(browser, path, {"text": "help", "client_id": f"m{n}"}) for n in range(2)]
+    answers = [
+        await post(user_client, path, {"text": "help", "client_id": f"m{n}"}) for n in range(2)
+    ]
     assert [status for status, _body in answers] == [202, 429]
     assert answers[1][1]["code"] == "queue_full"
     assert "Wait for an answer or cancel the turn" in answers[1][1]["error"]
-    assert await post(browser, path, {"text": "help", "client_id": "m0"}) == answers[0]
+    assert await post(user_client, path, {"text": "help", "client_id": "m0"}) == answers[0]
 
 
 # Errors
 
 
 @pytest.mark.parametrize("path", ["", "nowhere", "turns/", "turns/1/2/3/4", "docs/x"])
-async def test_an_unknown_address_is_a_json_404(browser: AsyncClient, path: str):
-    assert (await get(browser, f"/api/{path}"))[1]["code"] == "not_found"
+async def test_an_unknown_address_is_a_json_404(user_client: AsyncClient, path: str):
+    assert (await get(user_client, f"/api/{path}"))[1]["code"] == "not_found"
 
 
-async def test_a_wrong_method_is_a_json_405_that_says_what_is_right(browser: AsyncClient):
-    answer = await browser.delete("/api/conversations")
+async def test_a_wrong_method_is_a_json_405_that_says_what_is_right(user_client: AsyncClient):
+    answer = await user_client.delete("/api/conversations")
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert {word.strip() for word in answer["Allow"].split(",")} >= {"GET"}
 
 
 async def test_a_body_that_is_not_json_is_refused(
-    browser: AsyncClient, conversation: ConversationSummary
+    user_client: AsyncClient, conversation: ConversationSummary
 ):
     path = f"/api/conversations/{conversation.id}/messages"
-    broken = await browser.post(path, data="{", content_type="application/json")
+    broken = await user_client.post(path, data="{", content_type="application/json")
     assert (broken.status_code, broken.json()["code"]) == (400, "invalid_json")
-    form = await browser.post(
+    form = await user_client.post(
         path, data="text=hi", content_type="application/x-www-form-urlencoded"
     )
     assert (form.status_code, form.json()["code"]) == (415, "unsupported_media_type")
-    large = await browser.post(
+    large = await user_client.post(
         path, data=json.dumps({"text": "x" * 3_000_000}), content_type="application/json"
     )
     assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
 
 
 async def test_a_failure_inside_is_a_500_without_its_text(
-    browser: AsyncClient, monkeypatch: pytest.MonkeyPatch
+    user_client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ):
     async def broken(**_: Any) -> None:
         raise DatabaseError("password=hunter2")
 
     monkeypatch.setattr(api.selectors, "list_conversations", broken)
-    answer = await browser.get("/api/conversations")
+    answer = await user_client.get("/api/conversations")
     assert (answer.status_code, answer.json()["code"]) == (500, "server_error")
     assert "hunter2" not in answer.content.decode()
 
@@ -394,13 +406,13 @@ async def test_a_failure_inside_is_a_500_without_its_text(
 # The description, and signs of life
 
 
-async def test_the_description_asks_nobody_but_this_server(browser: AsyncClient):
-    page = (await browser.get("/api/docs")).content.decode()
+async def test_the_description_asks_nobody_but_this_server(user_client: AsyncClient):
+    page = (await user_client.get("/api/docs")).content.decode()
     assert "//" not in page.replace("<!", "").replace("/**", "").split("<body")[1].replace(
         '"/api/openapi.json"', ""
     )
     assert "<script>" not in page
-    _, described = await get(browser, "/api/openapi.json")
+    _, described = await get(user_client, "/api/openapi.json")
     assert "/api/turns/{turn_id}/abort" in described["paths"]
     assert described["paths"]["/api/turns/active"]["get"]["security"]
 
@@ -422,17 +434,17 @@ def test_signs_of_life(db: None, monkeypatch: pytest.MonkeyPatch):
 
 
 async def test_a_process_that_goes_down_is_not_ready_but_still_obeys(
-    browser: AsyncClient, running: Json
+    user_client: AsyncClient, running: Json
 ):
     stopping = asyncio.create_task(runtime.stop(grace=30))
     await eventually(runtime.is_draining)
-    answer = await browser.get("/readyz")
+    answer = await user_client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"ok": False, "draining": True})
-    assert (await browser.get("/healthz")).status_code == 200
-    status, _ = await post(browser, f"/api/turns/{running['turn_id']}/abort", {})
+    assert (await user_client.get("/healthz")).status_code == 200
+    status, _ = await post(user_client, f"/api/turns/{running['turn_id']}/abort", {})
     assert status == 200
     await stopping
-    _, turn = await get(browser, f"/api/turns/{running['turn_id']}")
+    _, turn = await get(user_client, f"/api/turns/{running['turn_id']}")
     assert (turn["status"], turn["ended_by"]["reason"]) == ("cancelled", "user")
 
 
@@ -448,11 +460,11 @@ async def test_readiness_is_bounded(settings: Any, monkeypatch: pytest.MonkeyPat
     assert health.get_channel_layer() is not None
 
 
-async def test_a_process_that_runs_turns_without_its_lease_is_not_ready(browser: AsyncClient):
+async def test_a_process_that_runs_turns_without_its_lease_is_not_ready(user_client: AsyncClient):
     lease = (await runtime.ensure_started()).ownership.lease
     await lease.close()
     lease._held_until = 0.0
-    answer = await browser.get("/readyz")
+    answer = await user_client.get("/readyz")
     body = answer.json()
     assert (answer.status_code, body["database"], body["takes_work"]) == (503, True, False)
 
@@ -473,10 +485,10 @@ async def librarian(site: None) -> Agent:
     )
 
 
-async def test_the_agents_that_may_be_chosen_are_listed(browser: AsyncClient, librarian: Agent):
+async def test_the_agents_that_may_be_chosen_are_listed(user_client: AsyncClient, librarian: Agent):
     await run_in_db_thread(Agent.objects.create)(name="retired", is_enabled=False)
 
-    status, body = await get(browser, "/api/agents")
+    status, body = await get(user_client, "/api/agents")
 
     assert status == 200
     first, second = fits(api_schemas.AgentsAnswer, body)["agents"]
@@ -490,27 +502,27 @@ async def test_the_agents_that_may_be_chosen_are_listed(browser: AsyncClient, li
 
 
 async def test_a_conversation_begins_with_the_agent_that_was_chosen(
-    browser: AsyncClient, librarian: Agent
+    user_client: AsyncClient, librarian: Agent
 ):
-    status, made = await post(browser, "/api/conversations", {"agent": "librarian"})
-    _, default = await post(browser, "/api/conversations")
+    status, made = await post(user_client, "/api/conversations", {"agent": "librarian"})
+    _, default = await post(user_client, "/api/conversations")
 
     assert (status, made["agent"], default["agent"]) == (201, "librarian", "assistant")
-    _, listed = await get(browser, "/api/conversations")
+    _, listed = await get(user_client, "/api/conversations")
     assert {row["agent"] for row in listed["conversations"]} == {"librarian", "assistant"}
 
 
 async def test_an_agent_that_is_not_there_is_refused_with_words(
-    browser: AsyncClient, librarian: Agent
+    user_client: AsyncClient, librarian: Agent
 ):
-    status, body = await post(browser, "/api/conversations", {"agent": "nobody"})
+    status, body = await post(user_client, "/api/conversations", {"agent": "nobody"})
     assert (status, body["code"]) == (422, "agent_unavailable")
     assert "“nobody”" in body["error"]
 
-    _, made = await post(browser, "/api/conversations", {"agent": "librarian"})
+    _, made = await post(user_client, "/api/conversations", {"agent": "librarian"})
     await run_in_db_thread(librarian.delete)()
     path = f"/api/conversations/{made['conversation_id']}/messages"
-    status, body = await post(browser, path, {"text": "hello"})
+    status, body = await post(user_client, path, {"text": "hello"})
     assert (status, body["code"]) == (422, "agent_unavailable")
 
 
@@ -538,35 +550,35 @@ async def interrupt(conversation: ConversationSummary) -> str:
 
 
 async def test_an_interrupted_turn_is_continued_once(
-    browser: AsyncClient, conversation: ConversationSummary, stranger: User
+    user_client: AsyncClient, conversation: ConversationSummary, stranger: User
 ):
     turn_id = await interrupt(conversation)
-    status, body = await post(browser, f"/api/turns/{turn_id}/continue")
+    status, body = await post(user_client, f"/api/turns/{turn_id}/continue")
     assert status == 202
     continued = fits(api_schemas.MessageAnswer, body)["turn_id"]
-    assert await post(browser, f"/api/turns/{turn_id}/continue") == (202, body)
-    assert (await post(browser, f"/api/turns/{uuid4()}/continue"))[0] == 404
+    assert await post(user_client, f"/api/turns/{turn_id}/continue") == (202, body)
+    assert (await post(user_client, f"/api/turns/{uuid4()}/continue"))[0] == 404
     other = AsyncClient()
     await other.aforce_login(stranger)
     assert (await post(other, f"/api/turns/{turn_id}/continue"))[0] == 404
 
     async def has_ended() -> bool:
-        return (await get(browser, f"/api/turns/{continued}"))[1]["status"] == "completed"
+        return (await get(user_client, f"/api/turns/{continued}"))[1]["status"] == "completed"
 
     await eventually(has_ended)
-    status, body = await post(browser, f"/api/turns/{continued}/continue")
+    status, body = await post(user_client, f"/api/turns/{continued}/continue")
     assert (status, body["code"]) == (409, "cannot_continue")
 
 
 async def test_a_parked_conversation_says_so_until_a_person_lets_it_go_on(
-    browser: AsyncClient, conversation: ConversationSummary, stranger: User
+    user_client: AsyncClient, conversation: ConversationSummary, stranger: User
 ):
     parked = Conversation.objects.filter(pk=conversation.id)
     await run_in_db_thread(parked.update)(parked_at=timezone.now(), parked_reason="owner_deaths")
     path = f"/api/conversations/{conversation.id}"
-    status, body = await post(browser, f"{path}/messages", {"text": "hello"})
+    status, body = await post(user_client, f"{path}/messages", {"text": "hello"})
     assert (status, body["code"]) == (409, "conversation_parked")
-    _status, snapshot = await get(browser, f"{path}/messages")
+    _status, snapshot = await get(user_client, f"{path}/messages")
     assert snapshot["parked"]["reason"] == "owner_deaths"
     other = AsyncClient()
     await other.aforce_login(stranger)
@@ -574,7 +586,7 @@ async def test_a_parked_conversation_says_so_until_a_person_lets_it_go_on(
     await run_in_db_thread(Turn.objects.create)(
         conversation_id=conversation.id, number=1, user_message="x", queued_at=timezone.now()
     )
-    status, body = await post(browser, f"{path}/resume")
+    status, body = await post(user_client, f"{path}/resume")
     assert (status, fits(api_schemas.ResumeAnswer, body)["resumed"]) == (200, True)
-    assert (await post(browser, f"{path}/resume"))[1]["resumed"] is False
-    assert (await get(browser, f"{path}/messages"))[1]["parked"] is None
+    assert (await post(user_client, f"{path}/resume"))[1]["resumed"] is False
+    assert (await get(user_client, f"{path}/messages"))[1]["parked"] is None

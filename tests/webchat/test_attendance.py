@@ -131,7 +131,7 @@ async def test_a_page_that_says_it_comes_back_is_waited_for_even_if_the_policy_i
 
 
 async def test_a_detached_turn_answers_nobody_and_can_still_be_cancelled(
-    connect: Connect, conversation: ConversationSummary, browser: AsyncClient
+    connect: Connect, conversation: ConversationSummary, user_client: AsyncClient
 ):
     await set_policy({"policy": "detach"})
     page = await connect().open()
@@ -145,7 +145,7 @@ async def test_a_detached_turn_answers_nobody_and_can_still_be_cancelled(
     turn_id = await begin(page)
     await page.leave()
     await pass_time(conversation, minutes=50)
-    answer = await browser.post(f"/api/turns/{turn_id}/abort")
+    answer = await user_client.post(f"/api/turns/{turn_id}/abort")
     assert answer.status_code == 200
     assert (await ended(turn_id)).ended_by_reason == "user"
 

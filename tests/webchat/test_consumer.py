@@ -602,13 +602,13 @@ async def test_who_may_not_look_any_more_is_let_go_by_the_heartbeat(
 
 
 async def test_signing_out_closes_the_sockets_of_that_session_only(
-    connect: Connect, browser: AsyncClient, person: User
+    connect: Connect, user_client: AsyncClient, person: User
 ):
     elsewhere = AsyncClient()
     await elsewhere.aforce_login(person)
     mine = await connect().open()
     other = await connect(session=elsewhere.cookies["sessionid"].value).open()
-    await browser.post(reverse("webchat:logout"))
+    await user_client.post(reverse("webchat:logout"))
     assert await mine.close_code() == 4401
     await other.ping()
 

@@ -70,13 +70,13 @@ async def test_a_socket_approves_and_every_tab_sees_it(asked: Any, connect: Conn
 
 
 async def test_http_denies_with_a_reason_and_the_second_word_is_too_late(
-    asked: Any, browser: AsyncClient
+    asked: Any, user_client: AsyncClient
 ):
     socket, question = asked
-    denied = await decide(browser, question, decision="deny", reason="no", op_id="one")
+    denied = await decide(user_client, question, decision="deny", reason="no", op_id="one")
     assert denied == (200, {"ok": True, "status": "denied"})
-    assert await decide(browser, question, decision="deny", op_id="one") == denied
-    status, body = await decide(browser, question, decision="approve")
+    assert await decide(user_client, question, decision="deny", op_id="one") == denied
+    status, body = await decide(user_client, question, decision="approve")
     TypeAdapter(api_schemas.DecidedAnswer).validate_python(body)
     assert (status, body["code"], body["status"]) == (409, "already_decided", "denied")
     assert "denied" in body["error"]
@@ -84,10 +84,11 @@ async def test_http_denies_with_a_reason_and_the_second_word_is_too_late(
     assert (await socket.read("op_result"))["outcome"] == "already_finished"
 
 
-async def test_page_and_api_at_once_are_one_decision(asked: Any, browser: AsyncClient):
+async def test_page_and_api_at_once_are_one_decision(asked: Any, user_client: AsyncClient):
     socket, question = asked
     (status, _), _ = await asyncio.gather(
-        decide(browser, question, decision="approve"), socket.send(**frame(question, "op", "deny"))
+        decide(user_client, question, decision="approve"),
+        socket.send(**frame(question, "op", "deny")),
     )
     outcome = (await socket.read("op_result"))["outcome"]
     assert (status, outcome) in ((200, "already_finished"), (409, "accepted"))
@@ -98,16 +99,16 @@ async def test_page_and_api_at_once_are_one_decision(asked: Any, browser: AsyncC
 
 
 async def test_strangers_and_unknown_calls_are_not_found(
-    asked: Any, browser: AsyncClient, stranger: User
+    asked: Any, user_client: AsyncClient, stranger: User
 ):
     _socket, question = asked
     other = AsyncClient()
     await other.aforce_login(stranger)
     assert (await decide(other, question, decision="approve"))[0] == 404
     unknown = {**question, "tool_id": "nobody"}
-    status, body = await decide(browser, unknown, decision="approve")
+    status, body = await decide(user_client, unknown, decision="approve")
     assert (status, body["code"]) == (404, "tool_call_not_found")
-    assert (await decide(browser, {**question, "turn_id": "x"}, decision="deny"))[0] == 404
+    assert (await decide(user_client, {**question, "turn_id": "x"}, decision="deny"))[0] == 404
 
 
 async def test_staff_may_decide_with_the_permission(asked: Any, stranger: User):
@@ -138,10 +139,10 @@ async def test_staff_may_decide_with_the_permission(asked: Any, stranger: User):
     ],
 )
 async def test_what_makes_no_sense_is_refused_in_words(
-    asked: Any, browser: AsyncClient, wrong: dict[str, Any]
+    asked: Any, user_client: AsyncClient, wrong: dict[str, Any]
 ):
     socket, question = asked
-    status, body = await decide(browser, question, **wrong)
+    status, body = await decide(user_client, question, **wrong)
     assert (status, body["code"]) == (422, "invalid_field")
     sent = {**frame(question, "op"), **wrong}
     if not wrong:
@@ -151,8 +152,8 @@ async def test_what_makes_no_sense_is_refused_in_words(
 
 
 async def test_a_waiting_call_is_among_the_active_ones(
-    asked: Any, browser: AsyncClient, conversation: ConversationSummary
+    asked: Any, user_client: AsyncClient, conversation: ConversationSummary
 ):
-    answer = await browser.get("/api/turns/active")
+    answer = await user_client.get("/api/turns/active")
     body = TypeAdapter(api_schemas.ActiveTurnsAnswer).validate_python(answer.json())
     assert [tool["status"] for tool in body.turns[0]["current_tools"]] == ["awaiting_approval"]

@@ -25,7 +25,7 @@ MEMORY = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
 
 
 def use_layer(settings: Any, **faults: Any) -> None:
-    backend = "tests.faults.layer.FaultyLayer"
+    backend = "tests.faults.faulty_layer.FaultyLayer"
     settings.CHANNEL_LAYERS = {
         "default": {"BACKEND": backend, "CONFIG": {"inner": MEMORY, **faults}}
     }

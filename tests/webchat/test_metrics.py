@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
 from governance.db import run_in_db_thread
-from tests.turns.rows import Planted
+from tests.turns.row_factory import RowFactory
 from tests.webchat.sockets import Socket
 from turns import metrics as numbers
 from turns.metrics import MAX_TOOL_NAMES, ToolNames
@@ -53,16 +53,16 @@ async def scrape(token: str) -> Samples:
 
 
 async def test_only_who_may_see_everybodys_turns_may_scrape(
-    browser: AsyncClient, person: User, watcher: str
+    user_client: AsyncClient, person: User, watcher: str
 ):
     nobody = await AsyncClient().get("/metrics")
     assert (nobody.status_code, nobody.json()["code"]) == (401, "signed_out")
     wrong = await AsyncClient().get("/metrics", headers={"authorization": "Bearer tk_x"})
     assert wrong.status_code == 401
-    mine = await browser.get("/metrics")
+    mine = await user_client.get("/metrics")
     assert (mine.status_code, mine.json()["code"]) == (403, "denied")
     assert await scrape(watcher)
-    assert (await browser.post("/metrics")).status_code == 405
+    assert (await user_client.post("/metrics")).status_code == 405
 
 
 async def test_without_the_extra_it_is_404_and_says_what_to_install(
@@ -123,9 +123,9 @@ async def test_a_client_that_cannot_keep_up_is_counted_once_for_each_time(
 
 def test_a_scrape_asks_the_database_little_however_long_its_history_is(person: User):
     process_registry.register()
-    planted = Planted(person)
+    factory = RowFactory(person)
     for status in ("completed", "failed", "running", "queued"):
-        planted.turn(status)
+        factory.turn(status)
     with CaptureQueriesContext(connection) as queries:
         numbers.look.__wrapped__()
     assert len(queries) <= 4

@@ -164,12 +164,12 @@ class TlsProxy:
         """Listen no more."""
         self._server.close()
 
-    async def _serve(self, browser: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+    async def _serve(self, user_client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
-            head = await browser.readuntil(b"\r\n")
+            head = await user_client.readuntil(b"\r\n")
             answers, site = await asyncio.open_connection("127.0.0.1", self.site.port)
             site.write(head + b"X-Forwarded-Proto: https\r\n")
-            await asyncio.gather(_pipe(browser, site), _pipe(answers, back))
+            await asyncio.gather(_pipe(user_client, site), _pipe(answers, back))
 
 
 async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -229,9 +229,9 @@ async def conversation_of(proxy: TlsProxy) -> tuple[str, str]:
         timeout=LONG_PATIENCE,
         headers={"Referer": url},
         limits=httpx.Limits(max_keepalive_connections=0),
-    ) as browser:
+    ) as user_client:
         form = re.search(
-            r'name="csrfmiddlewaretoken" value="([^"]+)"', (await browser.get("/login/")).text
+            r'name="csrfmiddlewaretoken" value="([^"]+)"', (await user_client.get("/login/")).text
         )
         assert form
         fields = {
@@ -239,10 +239,10 @@ async def conversation_of(proxy: TlsProxy) -> tuple[str, str]:
             "password": proxy.site.password("demo"),
             "csrfmiddlewaretoken": form[1],
         }
-        assert (await browser.post("/login/", data=fields)).status_code == 302
-        headers = {"X-CSRFToken": browser.cookies["csrftoken"]}
-        made = await browser.post("/api/conversations", json={}, headers=headers)
-        return made.json()["conversation_id"], f"sessionid={browser.cookies['sessionid']}"
+        assert (await user_client.post("/login/", data=fields)).status_code == 302
+        headers = {"X-CSRFToken": user_client.cookies["csrftoken"]}
+        made = await user_client.post("/api/conversations", json={}, headers=headers)
+        return made.json()["conversation_id"], f"sessionid={user_client.cookies['sessionid']}"
 
 
 async def test_behind_a_proxy_that_speaks_tls_its_own_pages_open_sockets_and_no_others(

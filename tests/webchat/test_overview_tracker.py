@@ -77,7 +77,7 @@ async def test_a_stranger_who_knows_the_ids_decides_nothing(
 
 
 async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
-    connect: Connect, conversation: ConversationSummary, person: User, browser: AsyncClient
+    connect: Connect, conversation: ConversationSummary, person: User, user_client: AsyncClient
 ):
     other = await services.create_conversation(user=person)
     tab = await connect(conversation_id=other.id).open()
@@ -89,7 +89,7 @@ async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
     assert told["conversations"] == [
         {"conversation_id": here, "standing": "asking", "asked_in": [here]}
     ]
-    listed = (await browser.get("/api/conversations")).json()
+    listed = (await user_client.get("/api/conversations")).json()
     TypeAdapter(api_schemas.ConversationsAnswer).validate_python(listed)
     standing = {row["conversation_id"]: row for row in listed["conversations"]}
     assert (standing[here]["standing"], standing[here]["asked"]) == ("asking", 1)

@@ -70,8 +70,8 @@ def address(conversation: services.ConversationSummary) -> str:
 
 
 @pytest.fixture
-async def chat_page(browser: AsyncClient, conversation: services.ConversationSummary) -> Page:
-    answer = await browser.get(address(conversation))
+async def chat_page(user_client: AsyncClient, conversation: services.ConversationSummary) -> Page:
+    answer = await user_client.get(address(conversation))
     assert answer.status_code == 200
     return Page(answer.content.decode())
 
@@ -91,40 +91,40 @@ async def test_a_strangers_conversation_does_not_exist(
     assert (await client.get(address(conversation))).status_code == 404
 
 
-async def test_an_unknown_conversation_does_not_exist(browser: AsyncClient) -> None:
-    assert (await browser.get(f"/c/{uuid4()}/")).status_code == 404
+async def test_an_unknown_conversation_does_not_exist(user_client: AsyncClient) -> None:
+    assert (await user_client.get(f"/c/{uuid4()}/")).status_code == 404
 
 
-async def test_a_new_conversation_is_opened_and_listed(browser: AsyncClient) -> None:
-    empty = (await browser.get("/")).content.decode()
-    made = await browser.post(reverse("webchat:new_conversation"))
+async def test_a_new_conversation_is_opened_and_listed(user_client: AsyncClient) -> None:
+    empty = (await user_client.get("/")).content.decode()
+    made = await user_client.post(reverse("webchat:new_conversation"))
     assert made.status_code == 302
-    assert (await browser.get(made["Location"])).status_code == 200
-    listed = (await browser.get("/")).content.decode()
+    assert (await user_client.get(made["Location"])).status_code == 200
+    listed = (await user_client.get("/")).content.decode()
     assert made["Location"] not in empty
     assert made["Location"] in listed
 
 
 @pytest.fixture
-async def librarian(browser: AsyncClient) -> Agent:
+async def librarian(user_client: AsyncClient) -> Agent:
     return await run_in_db_thread(Agent.objects.create)(
         name="librarian", description="Knows <b>books</b>."
     )
 
 
 async def test_with_one_agent_there_is_nothing_to_choose(
-    browser: AsyncClient, conversation: services.ConversationSummary
+    user_client: AsyncClient, conversation: services.ConversationSummary
 ) -> None:
     for path in ("/", address(conversation)):
-        page = Page((await browser.get(path)).content.decode())
+        page = Page((await user_client.get(path)).content.decode())
         assert "new-agent" not in page.ids()
 
 
 async def test_with_several_agents_one_is_chosen_by_name_and_the_default_is_preselected(
-    browser: AsyncClient, conversation: services.ConversationSummary, librarian: Agent
+    user_client: AsyncClient, conversation: services.ConversationSummary, librarian: Agent
 ) -> None:
     for path in ("/", address(conversation)):
-        html = (await browser.get(path)).content.decode()
+        html = (await user_client.get(path)).content.decode()
         page = Page(html)
         assert page.ids().count("new-agent") == 1
         options = [attributes for tag, attributes in page.elements if tag == "option"]
@@ -135,22 +135,22 @@ async def test_with_several_agents_one_is_chosen_by_name_and_the_default_is_pres
 
 
 async def test_the_agent_that_was_chosen_answers_and_its_name_is_shown(
-    browser: AsyncClient, librarian: Agent
+    user_client: AsyncClient, librarian: Agent
 ) -> None:
-    made = await browser.post(reverse("webchat:new_conversation"), {"agent": "librarian"})
-    header = (await browser.get(made["Location"])).content.decode()
-    listed = (await browser.get("/")).content.decode()
+    made = await user_client.post(reverse("webchat:new_conversation"), {"agent": "librarian"})
+    header = (await user_client.get(made["Location"])).content.decode()
+    listed = (await user_client.get("/")).content.decode()
 
     assert re.search(r'class="chat-agent">.*Agent:</span> librarian<', header)
     assert re.search(r'class="conversation-agent">.*Agent:</span> librarian<', listed)
 
 
 async def test_an_agent_that_went_meanwhile_is_a_sentence_on_the_page(
-    browser: AsyncClient, librarian: Agent
+    user_client: AsyncClient, librarian: Agent
 ) -> None:
     await run_in_db_thread(librarian.delete)()
 
-    answer = await browser.post(reverse("webchat:new_conversation"), {"agent": "librarian"})
+    answer = await user_client.post(reverse("webchat:new_conversation"), {"agent": "librarian"})
 
     assert answer.status_code == 422
     html = answer.content.decode()
@@ -158,8 +158,8 @@ async def test_an_agent_that_went_meanwhile_is_a_sentence_on_the_page(
     assert "There is no agent named “librarian”" in html
 
 
-async def test_a_conversation_is_not_made_by_looking(browser: AsyncClient) -> None:
-    assert (await browser.get(reverse("webchat:new_conversation"))).status_code == 405
+async def test_a_conversation_is_not_made_by_looking(user_client: AsyncClient) -> None:
+    assert (await user_client.get(reverse("webchat:new_conversation"))).status_code == 405
 
 
 async def test_a_conversation_is_not_made_by_another_site(person: User) -> None:
@@ -168,10 +168,10 @@ async def test_a_conversation_is_not_made_by_another_site(person: User) -> None:
     assert (await client.post(reverse("webchat:new_conversation"))).status_code == 403
 
 
-async def test_a_title_is_text(browser: AsyncClient, person: User) -> None:
+async def test_a_title_is_text(user_client: AsyncClient, person: User) -> None:
     made = await services.create_conversation(user=person, title="<img src=x onerror=alert(1)>")
     for path in ("/", address(made)):
-        html = (await browser.get(path)).content.decode()
+        html = (await user_client.get(path)).content.decode()
         assert "<img src=x" not in html
         assert "&lt;img src=x onerror=alert(1)&gt;" in html
 
@@ -206,9 +206,9 @@ async def test_ids_are_unique_and_every_one_that_the_scripts_want_is_there(chat_
 
 
 async def test_the_list_has_what_its_script_wants(
-    browser: AsyncClient, conversation: services.ConversationSummary
+    user_client: AsyncClient, conversation: services.ConversationSummary
 ) -> None:
-    page = Page((await browser.get("/")).content.decode())
+    page = Page((await user_client.get("/")).content.decode())
     script = (STATIC / "js" / OF_THE_LIST).read_text()
     assert set(re.findall(r'byId\("([\w-]+)"', script)) <= set(page.ids())
     texts = json.loads(page.data_blocks["webchat-texts"])
@@ -266,12 +266,12 @@ def test_every_state_that_the_scripts_compose_a_text_for_has_one() -> None:
 
 
 async def test_pages_need_nothing_inline_and_nothing_from_elsewhere(
-    browser: AsyncClient, conversation: services.ConversationSummary
+    user_client: AsyncClient, conversation: services.ConversationSummary
 ) -> None:
     anonymous = AsyncClient()
     answers = [
-        await browser.get("/"),
-        await browser.get(address(conversation)),
+        await user_client.get("/"),
+        await user_client.get(address(conversation)),
         await anonymous.get(reverse("webchat:login")),
     ]
     for answer in answers:
@@ -287,9 +287,9 @@ async def test_pages_need_nothing_inline_and_nothing_from_elsewhere(
         assert all(finders.find(source.removeprefix("/static/")) for source in loaded)
 
 
-async def test_a_strict_policy_is_sent_with_every_answer(browser: AsyncClient) -> None:
+async def test_a_strict_policy_is_sent_with_every_answer(user_client: AsyncClient) -> None:
     for path in ("/", "/c/nowhere/", reverse("webchat:login")):
-        policy = (await browser.get(path))["Content-Security-Policy"]
+        policy = (await user_client.get(path))["Content-Security-Policy"]
         directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
         assert directives == {
             "default-src": "'self'",

@@ -58,19 +58,19 @@ async def test_the_frames_of_somebody_else_do_not_count(
 
 
 async def test_messages_by_socket_and_by_http_count_together_and_the_answer_names_the_message(
-    connect: Connect, browser: AsyncClient, conversation: ConversationSummary, settings: Any
+    connect: Connect, user_client: AsyncClient, conversation: ConversationSummary, settings: Any
 ):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 2
     socket = await connect().open()
     path = f"/api/conversations/{conversation.id}/messages"
-    assert (await post(browser, path, {"text": "help"}))[0] == 202
+    assert (await post(user_client, path, {"text": "help"}))[0] == 202
     await socket.send(type="message", client_id="a", text="help")
     await socket.read("message_result")
     await socket.send(type="message", client_id="b", text="help")
     error = await socket.read("error")
     assert (error["code"], error["client_id"]) == ("too_many_messages", "b")
     await socket.ping()
-    status, body = await post(browser, path, {"text": "help"})
+    status, body = await post(user_client, path, {"text": "help"})
     assert (status, body["code"]) == (429, "too_many_messages")
 
 
@@ -99,16 +99,16 @@ async def test_a_user_has_so_many_sockets_at_most_and_the_one_too_many_is_told_w
 
 
 async def test_every_post_is_limited_and_each_address_alone(
-    browser: AsyncClient, conversation: ConversationSummary, settings: Any
+    user_client: AsyncClient, conversation: ConversationSummary, settings: Any
 ):
     settings.WEBCHAT_MAX_POSTS_PER_MINUTE = 2
-    statuses = [(await post(browser, "/api/conversations", {}))[0] for _ in range(3)]
+    statuses = [(await post(user_client, "/api/conversations", {}))[0] for _ in range(3)]
     assert statuses == [201, 201, 429]
-    status, body = await post(browser, "/api/conversations", {})
+    status, body = await post(user_client, "/api/conversations", {})
     assert (status, body["code"]) == (429, "too_many_requests")
-    assert (await browser.get("/api/conversations")).status_code == 200
+    assert (await user_client.get("/api/conversations")).status_code == 200
     path = "/api/turns/{}/abort"
-    statuses = [(await post(browser, path.format(uuid4()), {}))[0] for _ in range(3)]
+    statuses = [(await post(user_client, path.format(uuid4()), {}))[0] for _ in range(3)]
     assert statuses == [404, 404, 429]
 
 

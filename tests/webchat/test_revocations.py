@@ -145,7 +145,7 @@ async def test_a_user_who_may_not_be_here_any_more_is_let_go_at_once(
 
 
 async def test_what_takes_no_right_away_closes_nothing(
-    connect: Connect, person: User, browser: AsyncClient
+    connect: Connect, person: User, user_client: AsyncClient
 ):
     socket = await connect().open()
     person.first_name = "Ada"

@@ -20,7 +20,7 @@ from django.utils import timezone
 from config.asgi import application
 from governance.db import run_in_db_thread
 from tests.support import eventually
-from tests.webchat.hashers import Workshop, workshop
+from tests.webchat.hashers import HashCounter, workshop
 from webchat import api_tokens
 from webchat.addresses import client_address
 from webchat.sign_in import TooManySignIns, password_check
@@ -31,7 +31,7 @@ LIMIT = 20  # of the site as it ships
 
 
 @pytest.fixture
-def watched(settings: Any) -> Iterator[Workshop]:
+def watched(settings: Any) -> Iterator[HashCounter]:
     settings.PASSWORD_HASHERS = ["tests.webchat.hashers.WatchedHasher"]
     workshop.open_again()
     yield workshop
@@ -89,7 +89,7 @@ async def stands(api: httpx.AsyncClient, turn: str, status: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES)
 async def test_dozens_who_sign_in_at_once_hold_up_no_cancel(
-    page: str, http: httpx.AsyncClient, api: httpx.AsyncClient, watched: Workshop
+    page: str, http: httpx.AsyncClient, api: httpx.AsyncClient, watched: HashCounter
 ):
     turn = await begin(api)
     send = await form(http, page)
@@ -113,7 +113,7 @@ async def test_dozens_who_sign_in_at_once_hold_up_no_cancel(
 
 
 async def test_how_many_passwords_are_checked_at_a_time_is_a_setting(
-    http: httpx.AsyncClient, watched: Workshop, settings: Any
+    http: httpx.AsyncClient, watched: HashCounter, settings: Any
 ):
     settings.WEBCHAT_MAX_PASSWORD_CHECKS = 2
     settings.WEBCHAT_MAX_WAITING_SIGN_INS = 1
@@ -127,7 +127,7 @@ async def test_how_many_passwords_are_checked_at_a_time_is_a_setting(
 
 
 async def test_who_waited_is_signed_in_when_it_is_their_turn(
-    http: httpx.AsyncClient, person: User, watched: Workshop
+    http: httpx.AsyncClient, person: User, watched: HashCounter
 ):
     send = await form(http, "/login/")
     watched.is_open.clear()
@@ -140,7 +140,7 @@ async def test_who_waited_is_signed_in_when_it_is_their_turn(
 
 
 async def test_a_coroutine_that_authenticates_does_not_hash_on_the_event_loop(
-    transactional_db: None, person: User, watched: Workshop, settings: Any
+    transactional_db: None, person: User, watched: HashCounter, settings: Any
 ):
     settings.AUTHENTICATION_BACKENDS = ["webchat.sign_in.SignInBackend"]  # axes has no coroutine
     request = HttpRequest()
@@ -172,7 +172,7 @@ def answers(name: str, page: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("name", ["ada", "switched_off", "without_password"])
 def test_a_name_that_exists_costs_as_many_hashes_and_has_the_same_answers_as_one_that_does_not(
-    page: str, name: str, watched: Workshop, settings: Any
+    page: str, name: str, watched: HashCounter, settings: Any
 ):
     settings.AXES_FAILURE_LIMIT = 2
     User.objects.create_user("ada", password="pw", is_staff=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.turns.rows import Planted, said, use
+from tests.turns.row_factory import RowFactory, said, use
 from turns import selectors
 from turns.models import Conversation
 
@@ -10,9 +10,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def family(person) -> tuple[Planted, Planted]:
+def family(person) -> tuple[RowFactory, RowFactory]:
     """A conversation whose turn has asked a sub-agent, and the place where that one works."""
-    above, below = Planted(person), Planted(person)
+    above, below = RowFactory(person), RowFactory(person)
     Conversation.objects.filter(pk=above.id).update(title="Holes <b>and</b> gold")
     Conversation.objects.filter(pk=below.id).update(parent=above.id, agent="digger")
     turn = above.turn()

@@ -19,7 +19,7 @@ def has_members(process_id: UUID) -> bool:
 
 
 @asynccontextmanager
-async def listening(process_id: UUID) -> AsyncIterator[list[str]]:
+async def recording_sink(process_id: UUID) -> AsyncIterator[list[str]]:
     heard: list[str] = []
 
     async def hear() -> None:
@@ -36,7 +36,7 @@ async def listening(process_id: UUID) -> AsyncIterator[list[str]]:
 
 async def test_a_process_hears_what_is_for_it_and_goes_on_after_a_failure():
     process_id = uuid4()
-    async with listening(process_id) as heard:
+    async with recording_sink(process_id) as heard:
         await wakeups.send(uuid4())
         for _ in range(3):
             await wakeups.send(process_id)
@@ -79,7 +79,7 @@ async def test_a_membership_is_renewed(monkeypatch: Any):
         await add(self, group, channel)
 
     monkeypatch.setattr(InMemoryChannelLayer, "group_add", counted)
-    async with listening(uuid4()):
+    async with recording_sink(uuid4()):
         await eventually(lambda: len(set(added)) > 1)
 
 

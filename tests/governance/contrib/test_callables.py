@@ -314,7 +314,7 @@ def test_it_looks_like_what_it_wraps():
     assert list(inspect.signature(run).parameters) == ["pages"]
 
 
-class Clerk:
+class FakeApprover:
     """An approver who answers at once."""
 
     def __init__(self, verdict):
@@ -329,7 +329,7 @@ class Clerk:
 
 async def test_a_person_may_be_asked_where_the_host_gives_a_way(executor):
     def guarded(verdict):
-        host = Host(approver=Clerk(verdict))
+        host = Host(approver=FakeApprover(verdict))
         return governed(double, executor=executor, host=host, approval="always")
 
     assert await guarded(Verdict.APPROVED)(2) == 4

@@ -43,7 +43,7 @@ from tests.support import LONG_PATIENCE, eventually
 BY_ADA = Cancellation(reason=CancelReason.USER, by="ada")
 
 
-class Journal(Unobserved):
+class RecordingJournal(Unobserved):
     """Remembers what was told of every call."""
 
     def __init__(self):
@@ -61,12 +61,12 @@ class Journal(Unobserved):
         return {call.id: outcome for call, outcome in self.ended}
 
 
-class Desk:
+class AgentHarness:
     """An agent under governance, with a journal of its calls and an event that lets its tools end."""
 
     def __init__(self, *, capabilities=(), processes=False, **executor):
         self.executor = make_executor(processes=processes, **executor)
-        self.journal = Journal()
+        self.journal = RecordingJournal()
         self.token = CancellationToken()
         self.release = asyncio.Event()
         self.governance = Governance(
@@ -93,8 +93,8 @@ class Desk:
 
 
 @pytest.fixture
-async def desk():
-    made = Desk()
+async def harness():
+    made = AgentHarness()
     yield made
     made.release.set()
     await made.executor.aclose()
@@ -102,58 +102,58 @@ async def desk():
 
 @pytest.fixture
 async def with_processes():
-    made = Desk(processes=True)
+    made = AgentHarness(processes=True)
     yield made
     await made.executor.aclose()
 
 
 class TestTheModelReads:
-    async def test_the_value_as_without_governance(self, desk):
+    async def test_the_value_as_without_governance(self, harness):
         @dataclass
         class Weather:
             city: str
             degrees: float
 
-        @desk.agent.tool_plain
+        @harness.agent.tool_plain
         async def weather(city: str) -> Weather:
             return Weather(city, 21.5)
 
-        result = await desk.run([call("weather", city="Rome")])
+        result = await harness.run([call("weather", city="Rome")])
 
         assert result.output == '{"city":"Rome","degrees":21.5}'
         assert returns_of(result)["call-weather"].content == Weather("Rome", 21.5)
-        [(live, outcome)] = desk.journal.ended
+        [(live, outcome)] = harness.journal.ended
         assert (live.call.tool_name, live.call.input) == ("weather", {"city": "Rome"})
         assert (outcome.status, outcome.result) == ("succeeded", result.output)
 
-    async def test_that_a_call_timed_out_and_goes_on(self, desk):
-        desk.agent.tool_plain(metadata={"governance": {"timeout": 0.05}})(desk.hang)
+    async def test_that_a_call_timed_out_and_goes_on(self, harness):
+        harness.agent.tool_plain(metadata={"governance": {"timeout": 0.05}})(harness.hang)
 
-        result = await desk.run([call("hang")])
+        result = await harness.run([call("hang")])
 
         assert result.output.startswith('[TIMEOUT] Tool "hang" did not respond within 0.05s.')
         assert returns_of(result)["call-hang"].outcome == "failed"
-        assert desk.journal.outcomes["call-hang"].status == "timed_out"
+        assert harness.journal.outcomes["call-hang"].status == "timed_out"
 
-    async def test_that_one_call_was_cancelled_beside_another_that_was_not(self, desk):
-        desk.agent.tool_plain(desk.hang)
-        running = asyncio.create_task(desk.run([call("hang", "a"), call("hang", "b")]))
-        for live in await desk.running(2):
+    async def test_that_one_call_was_cancelled_beside_another_that_was_not(self, harness):
+        harness.agent.tool_plain(harness.hang)
+        running = asyncio.create_task(harness.run([call("hang", "a"), call("hang", "b")]))
+        for live in await harness.running(2):
             if live.id == "a":
                 live.cancel(BY_ADA)
-        await eventually(lambda: "a" in desk.journal.outcomes)
-        desk.release.set()
+        await eventually(lambda: "a" in harness.journal.outcomes)
+        harness.release.set()
         returned = returns_of(await running)
 
         assert returned["a"].content.startswith('[CANCELLED] Tool "hang" was cancelled by the user')
         assert returned["b"].content == "released"
 
-    async def test_that_a_tool_raised_but_not_what(self, desk):
-        @desk.agent.tool_plain
+    async def test_that_a_tool_raised_but_not_what(self, harness):
+        @harness.agent.tool_plain
         async def fail() -> str:
             raise ValueError("s3cret")
 
-        result = await desk.run([call("fail")])
+        result = await harness.run([call("fail")])
 
         assert result.output.startswith(
             '[ERROR] Tool "fail" failed with ValueError (code execution_error).'
@@ -161,26 +161,26 @@ class TestTheModelReads:
         assert "s3cret" not in result.output
 
     async def test_that_its_result_was_too_long(self):
-        desk = Desk(result_limit=100)
+        harness = AgentHarness(result_limit=100)
 
-        @desk.agent.tool_plain
+        @harness.agent.tool_plain
         async def flood() -> str:
             return "x" * 1000
 
-        result = await desk.run([call("flood")])
+        result = await harness.run([call("flood")])
 
         assert "900 characters left out" in result.output
 
-    async def test_files_and_what_is_said_beside_the_value(self, desk):
-        @desk.agent.tool_plain
+    async def test_files_and_what_is_said_beside_the_value(self, harness):
+        @harness.agent.tool_plain
         def picture() -> ToolReturn:
             return ToolReturn(
                 "a picture", content=[BinaryContent(b"\xff\xd8", media_type="image/jpeg")]
             )
 
-        result = await desk.run([call("picture")])
+        result = await harness.run([call("picture")])
 
-        assert desk.journal.outcomes["call-picture"].result == "a picture"
+        assert harness.journal.outcomes["call-picture"].result == "a picture"
         assert returns_of(result)["call-picture"].content == "a picture"
         assert b"\xff\xd8" in [
             content.data
@@ -190,14 +190,14 @@ class TestTheModelReads:
             for content in part.content
         ]
 
-    async def test_the_same_tools_as_without_governance(self, desk):
-        @desk.agent.tool_plain(metadata={"governance": {"timeout": 5}})
+    async def test_the_same_tools_as_without_governance(self, harness):
+        @harness.agent.tool_plain(metadata={"governance": {"timeout": 5}})
         async def look_up(city: str, days: int = 1) -> str:
             """Look it up."""
             return city
 
         governed, plain = TestModel(call_tools=[]), TestModel(call_tools=[])
-        await desk.agent.run("go", model=governed)
+        await harness.agent.run("go", model=governed)
         await Agent(plain, tools=[look_up]).run("go")
 
         [shown] = governed.last_model_request_parameters.function_tools
@@ -207,47 +207,47 @@ class TestTheModelReads:
 
 
 class TestLimits:
-    async def test_are_those_of_pydantic_ai_where_it_has_them(self, desk):
-        desk.agent.tool_plain(timeout=0.05)(desk.hang)
+    async def test_are_those_of_pydantic_ai_where_it_has_them(self, harness):
+        harness.agent.tool_plain(timeout=0.05)(harness.hang)
 
-        result = await desk.run([call("hang")])
+        result = await harness.run([call("hang")])
 
         assert result.output.startswith('[TIMEOUT] Tool "hang" did not respond within 0.05s.')
-        assert desk.journal.outcomes["call-hang"].timeout_source == "tool"
+        assert harness.journal.outcomes["call-hang"].timeout_source == "tool"
 
-    async def test_of_a_toolset_count_too(self, desk):
-        slow = FunctionToolset([desk.hang], timeout=0.05)
+    async def test_of_a_toolset_count_too(self, harness):
+        slow = FunctionToolset([harness.hang], timeout=0.05)
 
-        result = await desk.run([call("slow_hang")], toolsets=[slow.prefixed("slow")])
+        result = await harness.run([call("slow_hang")], toolsets=[slow.prefixed("slow")])
 
         assert result.output.startswith('[TIMEOUT] Tool "slow_hang"')
-        [(live, _)] = desk.journal.ended
+        [(live, _)] = harness.journal.ended
         assert live.call.tool_name == "slow_hang"
 
-    async def test_can_be_asked_for_by_the_model(self, desk):
-        desk.agent.tool_plain(desk.hang)
+    async def test_can_be_asked_for_by_the_model(self, harness):
+        harness.agent.tool_plain(harness.hang)
 
-        result = await desk.run([call("hang", _meta={"timeout_ms": 30})])
+        result = await harness.run([call("hang", _meta={"timeout_ms": 30})])
 
-        outcome = desk.journal.outcomes["call-hang"]
+        outcome = harness.journal.outcomes["call-hang"]
         assert (outcome.timeout, outcome.timeout_source) == (0.03, "hint")
         assert "within 0.03s" in result.output
 
-    async def test_can_be_asked_for_in_arguments_that_came_as_text(self, desk):
-        desk.agent.tool_plain(desk.hang)
+    async def test_can_be_asked_for_in_arguments_that_came_as_text(self, harness):
+        harness.agent.tool_plain(harness.hang)
         asked = ToolCallPart("hang", '{"_meta": {"timeout_ms": 30}}', tool_call_id="a")
 
-        result = await desk.run([asked])
+        result = await harness.run([asked])
 
         assert "within 0.03s" in result.output
 
-    async def test_that_make_no_sense_are_refused(self, desk):
-        desk.agent.tool_plain(desk.hang)
+    async def test_that_make_no_sense_are_refused(self, harness):
+        harness.agent.tool_plain(harness.hang)
 
-        result = await desk.run([call("hang", _meta={"timeout_ms": "soon"})])
+        result = await harness.run([call("hang", _meta={"timeout_ms": "soon"})])
 
         assert "_meta.timeout_ms must be a number" in result.output
-        assert not desk.journal.started
+        assert not harness.journal.started
 
     async def test_that_are_edited_hold_for_the_call_that_runs(self):
         class Policies:
@@ -257,29 +257,29 @@ class TestLimits:
                 return PolicyLevels(override=self.override, declared=tool.limits)
 
         policies = Policies()
-        desk = Desk(policies=policies)
-        desk.agent.tool_plain(desk.hang)
-        running = asyncio.create_task(desk.run([call("hang", "a")], [call("hang", "b")]))
-        await desk.running()
+        harness = AgentHarness(policies=policies)
+        harness.agent.tool_plain(harness.hang)
+        running = asyncio.create_task(harness.run([call("hang", "a")], [call("hang", "b")]))
+        await harness.running()
         policies.override = ToolLimits(timeout=0.01, enabled=False)
-        desk.executor.apply_policies()
+        harness.executor.apply_policies()
         returned = returns_of(await running)
 
         assert returned["a"].content.startswith('[TIMEOUT] Tool "hang"')
-        assert desk.journal.outcomes["a"].timeout_source == "override"
+        assert harness.journal.outcomes["a"].timeout_source == "override"
         assert returned["b"].content.startswith("[ERROR] The tool 'hang' is switched off")
 
-    async def test_of_idleness_are_kept_away_by_progress(self, desk):
+    async def test_of_idleness_are_kept_away_by_progress(self, harness):
         beats = asyncio.Event()
 
-        @desk.agent.tool_plain(metadata={"governance": {"idle_timeout": 30}})
+        @harness.agent.tool_plain(metadata={"governance": {"idle_timeout": 30}})
         async def work() -> str:
             tool_context().progress("half", progress=1, total=2)
             await beats.wait()
             return "done"
 
-        running = asyncio.create_task(desk.run([call("work")]))
-        [live] = await desk.running()
+        running = asyncio.create_task(harness.run([call("work")]))
+        [live] = await harness.running()
         await eventually(lambda: live.last_progress)
         beats.set()
         await running
@@ -288,15 +288,15 @@ class TestLimits:
 
     async def test_of_a_registered_tool_are_its_own(self):
         tools = ToolRegistry()
-        desk = Desk(registry=tools)
+        harness = AgentHarness(registry=tools)
 
-        @desk.agent.tool_plain
+        @harness.agent.tool_plain
         @tool(register=tools, timeout=0.05, side_effects=True)
         async def wait() -> str:
             """Wait."""
-            return await desk.hang()
+            return await harness.hang()
 
-        result = await desk.run([call("wait")])
+        result = await harness.run([call("wait")])
 
         assert "within 0.05s" in result.output
         assert "may have had an effect" in result.output
@@ -309,44 +309,44 @@ class TestLimits:
             """Something else altogether."""
             return "wrong"
 
-        desk = Desk(registry=tools)
+        harness = AgentHarness(registry=tools)
 
-        @desk.agent.tool_plain(name="look_up")
+        @harness.agent.tool_plain(name="look_up")
         async def mine() -> str:
             return "right"
 
-        assert (await desk.run([call("look_up")])).output == "right"
+        assert (await harness.run([call("look_up")])).output == "right"
 
-    async def test_that_are_misspelt_end_the_run(self, desk):
-        desk.agent.tool_plain(metadata={"governance": {"time_out": 1}})(desk.hang)
+    async def test_that_are_misspelt_end_the_run(self, harness):
+        harness.agent.tool_plain(metadata={"governance": {"time_out": 1}})(harness.hang)
 
         with pytest.raises(TypeError, match="time_out"):
-            await desk.run([call("hang")])
+            await harness.run([call("hang")])
 
 
 class TestCallsOfOneStep:
-    async def test_run_at_once(self, desk):
+    async def test_run_at_once(self, harness):
         met = asyncio.Barrier(3)
 
-        @desk.agent.tool_plain
+        @harness.agent.tool_plain
         async def meet() -> str:
             await met.wait()
             return "met"
 
-        result = await desk.run([call("meet", str(number)) for number in range(3)])
+        result = await harness.run([call("meet", str(number)) for number in range(3)])
 
         assert result.output == "met|met|met"
 
-    async def test_run_alone_if_they_are_exclusive(self, desk):
+    async def test_run_alone_if_they_are_exclusive(self, harness):
         together = []
 
-        @desk.agent.tool_plain(metadata={"governance": {"concurrency": "exclusive"}})
+        @harness.agent.tool_plain(metadata={"governance": {"concurrency": "exclusive"}})
         async def write(number: int) -> int:
             together.append(
                 len(
                     [
                         one
-                        for one in desk.executor.live
+                        for one in harness.executor.live
                         if one.limits.deadline and not one.status.is_terminal
                     ]
                 )
@@ -354,62 +354,64 @@ class TestCallsOfOneStep:
             await asyncio.sleep(0)
             return number
 
-        result = await desk.run([call("write", str(n), number=n) for n in range(4)])
+        result = await harness.run([call("write", str(n), number=n) for n in range(4)])
 
         assert result.output == "0|1|2|3"
         assert together == [1, 1, 1, 1]
 
-    async def test_of_one_conversation_supersede_each_other(self, desk):
-        desk.agent.tool_plain(metadata={"governance": {"concurrency": "supersede"}})(desk.hang)
-        running = asyncio.create_task(desk.run([call("hang", "a"), call("hang", "b")]))
-        await eventually(lambda: "a" in desk.journal.outcomes)
-        desk.release.set()
+    async def test_of_one_conversation_supersede_each_other(self, harness):
+        harness.agent.tool_plain(metadata={"governance": {"concurrency": "supersede"}})(
+            harness.hang
+        )
+        running = asyncio.create_task(harness.run([call("hang", "a"), call("hang", "b")]))
+        await eventually(lambda: "a" in harness.journal.outcomes)
+        harness.release.set()
         returned = returns_of(await running)
 
         assert "a newer call of the same tool" in returned["a"].content
         assert returned["b"].content == "released"
 
-    async def test_wait_for_their_tool(self, desk):
+    async def test_wait_for_their_tool(self, harness):
         most = []
 
-        @desk.agent.tool_plain(metadata={"governance": {"max_running": 2}})
+        @harness.agent.tool_plain(metadata={"governance": {"max_running": 2}})
         async def work() -> str:
-            most.append(desk.executor.limiter.running)
+            most.append(harness.executor.limiter.running)
             await asyncio.sleep(0)
             return "."
 
-        await desk.run([call("work", str(number)) for number in range(6)])
+        await harness.run([call("work", str(number)) for number in range(6)])
 
         assert len(most) == 6
         assert max(most) == 2
 
 
 class TestARunThatIsCancelled:
-    async def test_by_the_token_ends_and_its_calls_have_their_outcome(self, desk):
-        desk.agent.tool_plain(desk.hang)
-        running = asyncio.create_task(desk.run([call("hang", "a"), call("hang", "b")]))
-        await desk.running(2)
+    async def test_by_the_token_ends_and_its_calls_have_their_outcome(self, harness):
+        harness.agent.tool_plain(harness.hang)
+        running = asyncio.create_task(harness.run([call("hang", "a"), call("hang", "b")]))
+        await harness.running(2)
 
-        desk.token.cancel(BY_ADA)
+        harness.token.cancel(BY_ADA)
 
         with pytest.raises(RunCancelled):
             await running
         assert {
             call_id: (outcome.status, outcome.ended_by.by)
-            for call_id, outcome in desk.journal.outcomes.items()
+            for call_id, outcome in harness.journal.outcomes.items()
         } == {"a": ("cancelled", "ada"), "b": ("cancelled", "ada")}
 
-    async def test_by_the_token_from_another_thread_ends_too(self, desk):
-        desk.agent.tool_plain(desk.hang)
-        running = asyncio.create_task(desk.run([call("hang")]))
-        await desk.running()
+    async def test_by_the_token_from_another_thread_ends_too(self, harness):
+        harness.agent.tool_plain(harness.hang)
+        running = asyncio.create_task(harness.run([call("hang")]))
+        await harness.running()
 
-        threading.Thread(target=desk.token.cancel, args=(BY_ADA,)).start()
+        threading.Thread(target=harness.token.cancel, args=(BY_ADA,)).start()
 
         with pytest.raises(RunCancelled):
             await running
 
-    async def test_while_the_model_is_asked_ends_as_well(self, desk):
+    async def test_while_the_model_is_asked_ends_as_well(self, harness):
         asked = asyncio.Event()
 
         async def never(messages, info):
@@ -417,146 +419,146 @@ class TestARunThatIsCancelled:
             await asyncio.Event().wait()
 
         model = pydantic_ai.models.function.FunctionModel(never)
-        running = asyncio.create_task(desk.agent.run("go", model=model))
+        running = asyncio.create_task(harness.agent.run("go", model=model))
         await asked.wait()
-        desk.token.cancel(BY_ADA)
+        harness.token.cancel(BY_ADA)
 
         with pytest.raises(RunCancelled):
             await running
 
-    async def test_before_it_begins_never_asks_the_model(self, desk):
-        desk.token.cancel(BY_ADA)
+    async def test_before_it_begins_never_asks_the_model(self, harness):
+        harness.token.cancel(BY_ADA)
 
         with pytest.raises(RunCancelled):
-            await desk.run([call("hang")])
-        assert not desk.journal.ended
+            await harness.run([call("hang")])
+        assert not harness.journal.ended
 
-    async def test_from_outside_leaves_no_call_without_outcome(self, desk):
-        desk.agent.tool_plain(desk.hang)
-        running = asyncio.create_task(desk.run([call("hang", "a"), call("hang", "b")]))
-        await desk.running(2)
+    async def test_from_outside_leaves_no_call_without_outcome(self, harness):
+        harness.agent.tool_plain(harness.hang)
+        running = asyncio.create_task(harness.run([call("hang", "a"), call("hang", "b")]))
+        await harness.running(2)
 
         running.cancel()
 
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert {outcome.status for outcome in desk.journal.outcomes.values()} == {"cancelled"}
-        assert len(desk.journal.outcomes) == 2
-        assert not list(desk.executor.live)
+        assert {outcome.status for outcome in harness.journal.outcomes.values()} == {"cancelled"}
+        assert len(harness.journal.outcomes) == 2
+        assert not list(harness.executor.live)
 
-    async def test_by_a_tool_of_its_own_ends(self, desk):
-        desk.agent.tool_plain(desk.hang)
+    async def test_by_a_tool_of_its_own_ends(self, harness):
+        harness.agent.tool_plain(harness.hang)
 
-        @desk.agent.tool
+        @harness.agent.tool
         async def leave(ctx: RunContext[None]) -> str:
             ctx.cancel()
             await asyncio.sleep(0)
             return "left"
 
         with pytest.raises(RunCancelled):
-            await desk.run([call("leave"), call("hang")])
-        assert set(desk.journal.outcomes) == {"call-leave", "call-hang"}
+            await harness.run([call("leave"), call("hang")])
+        assert set(harness.journal.outcomes) == {"call-leave", "call-hang"}
 
-    async def test_is_not_the_run_beside_it(self, desk):
-        desk.agent.tool_plain(desk.hang)
+    async def test_is_not_the_run_beside_it(self, harness):
+        harness.agent.tool_plain(harness.hang)
         own = CancellationToken()
-        alone = Agent(tools=[desk.hang])
+        alone = Agent(tools=[harness.hang])
         cancelled = asyncio.create_task(
             alone.run(
                 "go",
                 model=scripted([call("hang")]),
-                capabilities=[Governance(desk.executor, token=own)],
+                capabilities=[Governance(harness.executor, token=own)],
             )
         )
-        going_on = asyncio.create_task(desk.run([call("hang")]))
-        await desk.running(2)
+        going_on = asyncio.create_task(harness.run([call("hang")]))
+        await harness.running(2)
         own.cancel(BY_ADA)
         with pytest.raises(RunCancelled):
             await cancelled
-        desk.release.set()
+        harness.release.set()
 
         assert (await going_on).output == "released"
 
 
 class TestAPlainFunction:
-    async def test_runs_in_a_thread_of_its_own(self, desk):
-        desk.agent.tool_plain(thread_name)
+    async def test_runs_in_a_thread_of_its_own(self, harness):
+        harness.agent.tool_plain(thread_name)
 
-        result = await desk.run([call("thread_name", "a")])
+        result = await harness.run([call("thread_name", "a")])
 
         assert result.output == "tool thread_name a"
-        [(live, _)] = desk.journal.ended
+        [(live, _)] = harness.journal.ended
         assert live.tool.isolation == "thread"
 
-    async def test_gets_its_context_and_arguments_of_every_kind(self, desk):
-        @desk.agent.tool
+    async def test_gets_its_context_and_arguments_of_every_kind(self, harness):
+        @harness.agent.tool
         def gather(ctx: RunContext[str], first: int, /, *rest: int, key: str = "k") -> str:
             assert tool_context().tool_name == "gather"
             return f"{ctx.deps} {first} {rest} {key}"
 
-        result = await desk.run([call("gather", first=1, rest=[2, 3], key="x")], deps="deps")
+        result = await harness.run([call("gather", first=1, rest=[2, 3], key="x")], deps="deps")
 
         assert result.output == "deps 1 (2, 3) x"
 
-    async def test_may_return_something_to_wait_for(self, desk):
+    async def test_may_return_something_to_wait_for(self, harness):
         async def later():
             await asyncio.sleep(0)
             return f"on the loop: {threading.current_thread() is threading.main_thread()}"
 
-        @desk.agent.tool_plain
+        @harness.agent.tool_plain
         def promise() -> object:
             return later()
 
-        assert (await desk.run([call("promise")])).output == "on the loop: True"
+        assert (await harness.run([call("promise")])).output == "on the loop: True"
 
-    async def test_that_does_not_listen_is_left_alone_and_the_run_goes_on(self, desk):
+    async def test_that_does_not_listen_is_left_alone_and_the_run_goes_on(self, harness):
         release = threading.Event()
 
-        @desk.agent.tool_plain(metadata={"governance": {"timeout": 0.05}})
+        @harness.agent.tool_plain(metadata={"governance": {"timeout": 0.05}})
         def stubborn() -> str:
             release.wait(30)
             return "too late"
 
-        result = await desk.run([call("stubborn")])
+        result = await harness.run([call("stubborn")])
         try:
             assert "it may still be running" in result.output
-            assert desk.journal.outcomes["call-stubborn"].status == "abandoned"
-            assert desk.executor.abandoned == 1
+            assert harness.journal.outcomes["call-stubborn"].status == "abandoned"
+            assert harness.executor.abandoned == 1
         finally:
             release.set()
-        await eventually(lambda: desk.executor.abandoned == 0)
+        await eventually(lambda: harness.executor.abandoned == 0)
 
     async def test_may_run_in_a_process(self, with_processes):
-        desk = with_processes
-        desk.agent.tool_plain(metadata={"governance": {"isolation": "process"}})(double)
-        desk.agent.tool_plain(metadata={"governance": {"isolation": "process", "timeout": 0.3}})(
+        harness = with_processes
+        harness.agent.tool_plain(metadata={"governance": {"isolation": "process"}})(double)
+        harness.agent.tool_plain(metadata={"governance": {"isolation": "process", "timeout": 0.3}})(
             spin
         )
 
-        result = await desk.run([call("double", number=21)], [call("spin")])
+        result = await harness.run([call("double", number=21)], [call("spin")])
 
         returned = returns_of(result)
         assert returned["call-double"].content == 42
         assert "did not respond within 0.3s. It has ended." in returned["call-spin"].content
 
     async def test_cannot_take_a_run_context_into_a_process(self, with_processes):
-        desk = with_processes
+        harness = with_processes
 
-        @desk.agent.tool(metadata={"governance": {"isolation": "process"}})
+        @harness.agent.tool(metadata={"governance": {"isolation": "process"}})
         def lost(ctx: RunContext[None]) -> str:
             return "never"
 
         with pytest.raises(UserError, match="does not cross"):
-            await desk.run([call("lost")])
+            await harness.run([call("lost")])
 
 
 class TestWhatStaysWithPydanticAi:
-    async def test_arguments_that_do_not_fit_and_tools_that_are_unknown(self, desk):
-        @desk.agent.tool_plain(retries=2)
+    async def test_arguments_that_do_not_fit_and_tools_that_are_unknown(self, harness):
+        @harness.agent.tool_plain(retries=2)
         async def look_up(number: int) -> int:
             return number
 
-        result = await desk.run(
+        result = await harness.run(
             [call("look_up", "a", number="many")],
             [call("nothing", "b")],
             [call("look_up", "c", number=1, more=2)],
@@ -564,34 +566,34 @@ class TestWhatStaysWithPydanticAi:
         )
 
         assert result.output == "3"
-        assert [live.id for live, _ in desk.journal.ended] == ["d"]
+        assert [live.id for live, _ in harness.journal.ended] == ["d"]
 
-    async def test_a_tool_that_asks_for_another_try(self, desk):
-        @desk.agent.tool_plain
+    async def test_a_tool_that_asks_for_another_try(self, harness):
+        @harness.agent.tool_plain
         async def look_up(city: str) -> str:
             if city == "Rom":
                 raise ModelRetry("Write it in English.")
             return city
 
-        result = await desk.run(
+        result = await harness.run(
             [call("look_up", "a", city="Rom")], [call("look_up", "b", city="Rome")]
         )
 
         returned = returns_of(result)
         assert (returned["a"].outcome, returned["b"].content) == ("retried", "Rome")
         assert "Write it in English." in returned["a"].model_response_str()
-        outcome = desk.journal.outcomes["a"]
+        outcome = harness.journal.outcomes["a"]
         assert (outcome.status, outcome.result) == ("failed", "Write it in English.")
 
-    async def test_a_tool_that_fails_in_its_own_words(self, desk):
-        @desk.agent.tool_plain
+    async def test_a_tool_that_fails_in_its_own_words(self, harness):
+        @harness.agent.tool_plain
         async def look_up() -> str:
             raise pydantic_ai.ToolFailed("There is no such city.")
 
-        result = await desk.run([call("look_up")])
+        result = await harness.run([call("look_up")])
 
         assert result.output == "There is no such city."
-        assert desk.journal.outcomes["call-look_up"].result == "There is no such city."
+        assert harness.journal.outcomes["call-look_up"].result == "There is no such city."
 
     async def test_approval_whose_time_is_not_the_tools(self):
         async def approve(ctx, requests):
@@ -599,32 +601,34 @@ class TestWhatStaysWithPydanticAi:
                 approvals={part.tool_call_id: True for part in requests.approvals}
             )
 
-        desk = Desk(capabilities=[HandleDeferredToolCalls(approve)])
+        harness = AgentHarness(capabilities=[HandleDeferredToolCalls(approve)])
 
-        @desk.agent.tool
+        @harness.agent.tool
         async def pay(ctx: RunContext[None], cents: int) -> str:
             if cents > 100 and not ctx.tool_call_approved:
                 raise ApprovalRequired
             return f"paid {cents}"
 
-        @desk.agent.tool_plain(requires_approval=True)
+        @harness.agent.tool_plain(requires_approval=True)
         async def refund() -> str:
             return "refunded"
 
-        result = await desk.run([call("pay", "a", cents=500), call("refund", "b")])
+        result = await harness.run([call("pay", "a", cents=500), call("refund", "b")])
 
         assert result.output == "paid 500|refunded"
-        statuses = {call_id: outcome.status for call_id, outcome in desk.journal.outcomes.items()}
+        statuses = {
+            call_id: outcome.status for call_id, outcome in harness.journal.outcomes.items()
+        }
         assert statuses == {"a": "failed", "a-approved": "succeeded", "b-approved": "succeeded"}
 
-    async def test_a_limit_of_usage_that_a_tool_meets(self, desk):
-        @desk.agent.tool_plain
+    async def test_a_limit_of_usage_that_a_tool_meets(self, harness):
+        @harness.agent.tool_plain
         async def delegate() -> str:
             raise UsageLimitExceeded("no more requests")
 
         with pytest.raises(UsageLimitExceeded):
-            await desk.run([call("delegate")])
-        assert desk.journal.outcomes["call-delegate"].status == "failed"
+            await harness.run([call("delegate")])
+        assert harness.journal.outcomes["call-delegate"].status == "failed"
 
 
 class Foreign(AbstractToolset[None]):
@@ -654,10 +658,10 @@ class Foreign(AbstractToolset[None]):
 
 
 class TestAToolsetOfAnyKind:
-    async def test_is_governed_as_it_is(self, desk):
-        foreign = Foreign(desk.release)
+    async def test_is_governed_as_it_is(self, harness):
+        foreign = Foreign(harness.release)
 
-        result = await desk.run(
+        result = await harness.run(
             [call("web_search", "a", words="x", _meta={"timeout_ms": 10_000})],
             [call("web_search", "b", wait=True)],
             toolsets=[foreign.prefixed("web")],
@@ -667,25 +671,25 @@ class TestAToolsetOfAnyKind:
         assert returned["a"].content == {"found": 3}
         assert returned["b"].content.startswith('[TIMEOUT] Tool "web_search"')
         assert foreign.calls == [("search", {"words": "x"}), ("search", {"wait": True})]
-        assert desk.journal.outcomes["a"].timeout == 10
+        assert harness.journal.outcomes["a"].timeout == 10
 
-    async def test_can_be_governed_alone_and_is_governed_once(self, desk):
+    async def test_can_be_governed_alone_and_is_governed_once(self, harness):
         toolset = GovernedToolset(
-            FunctionToolset([desk.hang], id="own"), governance=desk.governance
+            FunctionToolset([harness.hang], id="own"), governance=harness.governance
         )
-        desk.release.set()
+        harness.release.set()
 
         plain = await Agent(toolsets=[toolset]).run("go", model=scripted([call("hang", "a")]))
-        both = await desk.run([call("hang", "b")], toolsets=[toolset])
+        both = await harness.run([call("hang", "b")], toolsets=[toolset])
 
         assert (toolset.id, plain.output, both.output) == ("own", "released", "released")
-        assert [live.id for live, _ in desk.journal.ended] == ["a", "b"]
+        assert [live.id for live, _ in harness.journal.ended] == ["a", "b"]
 
 
-async def test_streamed_runs_are_governed_too(desk):
-    desk.agent.tool_plain(metadata={"governance": {"timeout": 0.05}})(desk.hang)
+async def test_streamed_runs_are_governed_too(harness):
+    harness.agent.tool_plain(metadata={"governance": {"timeout": 0.05}})(harness.hang)
 
-    async with desk.agent.run_stream("go", model=TestModel()) as stream:
+    async with harness.agent.run_stream("go", model=TestModel()) as stream:
         said = await stream.get_output()
 
     assert '[TIMEOUT] Tool \\"hang\\"' in said

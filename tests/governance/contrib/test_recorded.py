@@ -49,13 +49,13 @@ def rows():
 
 @run_in_db_thread
 def signed_in():
-    browser = Client()
-    browser.force_login(get_user_model().objects.create_superuser("boss"))
-    return browser
+    admin_client = Client()
+    admin_client.force_login(get_user_model().objects.create_superuser("boss"))
+    return admin_client
 
 
 @run_in_db_thread
-def limit(browser, tool_name, timeout):
+def limit(admin_client, tool_name, timeout):
     """Add limits as a person does."""
     fields = {
         "tool_name": tool_name,
@@ -68,13 +68,13 @@ def limit(browser, tool_name, timeout):
         "ceiling_ms": "",
         "revision": "",
     }
-    added = browser.post(reverse("admin:governance_toolpolicy_add"), fields)
+    added = admin_client.post(reverse("admin:governance_toolpolicy_add"), fields)
     assert added.status_code == 302, added.content.decode()
 
 
 @run_in_db_thread
-def listed(browser):
-    return browser.get(reverse("admin:governance_toolcall_changelist")).content.decode()
+def listed(admin_client):
+    return admin_client.get(reverse("admin:governance_toolcall_changelist")).content.decode()
 
 
 async def test_every_call_is_a_row_that_the_admin_lists(executor):
@@ -117,10 +117,10 @@ async def test_an_edit_in_the_admin_is_obeyed_by_the_call_that_runs(executor, kn
         started.set()
         await asyncio.Event().wait()
 
-    browser = await signed_in()
+    admin_client = await signed_in()
     running = asyncio.create_task(agent.run("go", model=scripted([call("search_for_ever")])))
     await started.wait()
-    await limit(browser, "search_for_ever", "50 ms")
+    await limit(admin_client, "search_for_ever", "50 ms")
     result = await running
 
     assert "did not respond within 0.05s" in result.output

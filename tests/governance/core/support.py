@@ -130,7 +130,7 @@ class Body:
         return self.result
 
 
-class Recording:
+class RecordingObserver:
     """An observer that writes down what it is told; `gates` hold a notice back, `errors` make it fail, `hooks` are called."""
 
     def __init__(self):
@@ -182,7 +182,7 @@ class Recording:
             raise self.errors[name]
 
 
-class People:
+class FakeApprover:
     """An approver: keeps one decision for each question, as a database does, and answers when the test says so."""
 
     def __init__(self):
@@ -221,8 +221,8 @@ class People:
         )
 
 
-class Act:
-    """One call on the stage."""
+class CallHandle:
+    """One call on the harness."""
 
     def __init__(self, live, task, body):
         self.live = live
@@ -254,13 +254,13 @@ class EditedLevels:
         return PolicyLevels(declared=tool.limits, **self._levels)
 
 
-class Stage:
+class ExecutorHarness:
     """An executor, gated tools, and the observer of every call."""
 
     def __init__(self, *tools, approver=None, **options):
         self.approver = approver
         self.bodies = defaultdict(Body)
-        self.observer = Recording()
+        self.observer = RecordingObserver()
         self.registry = ToolRegistry({tool.name: tool for tool in tools})
         options.setdefault("timing", RARELY_TOLD)
         self.executor = ToolExecutor(registry=self.registry, **options)
@@ -285,7 +285,7 @@ class Stage:
         live = self.executor.prepare(call, token=token)
         host = Host(observer=self.observer, approver=self.approver)
         task = asyncio.create_task(self.executor.execute(live, host=host), name=f"test {call.id}")
-        return Act(live, task, self.bodies[call.id])
+        return CallHandle(live, task, self.bodies[call.id])
 
     async def run(self, name="gated", **facts):
         """Run a call that needs no gate."""
@@ -297,6 +297,6 @@ def asking_for(milliseconds):
     return {"_meta": {"timeout_ms": milliseconds}}
 
 
-async def started(stage, *ids, **facts):
+async def started(harness, *ids, **facts):
     """Start calls and wait until their bodies run."""
-    return [await stage.call(id=id, **facts).running() for id in ids]
+    return [await harness.call(id=id, **facts).running() for id in ids]

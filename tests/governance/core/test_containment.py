@@ -11,7 +11,7 @@ import pytest
 from governance import CallStatus, ErrorType, make_tool
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.tools import Isolation
-from tests.governance.core.support import BY_USER, Stage, settle, started
+from tests.governance.core.support import BY_USER, ExecutorHarness, settle, started
 
 pytestmark = pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 
@@ -34,10 +34,10 @@ async def test_contains_what_a_task_of_the_tool_raises(error):
         async with asyncio.TaskGroup() as group:
             group.create_task(leave())
 
-    stage = Stage(make_tool(gathering), make_tool(waiting), make_tool(grouping))
+    harness = ExecutorHarness(make_tool(gathering), make_tool(waiting), make_tool(grouping))
 
     for name in ("gathering", "waiting", "grouping"):
-        assert_failed(await stage.run(name))
+        assert_failed(await harness.run(name))
 
 
 async def test_contains_a_coroutine_that_a_thread_hands_to_the_loop(error):
@@ -51,7 +51,7 @@ async def test_contains_a_coroutine_that_a_thread_hands_to_the_loop(error):
 
     invokers = {Isolation.THREAD: ThreadInvoker(max_threads=1, max_abandoned=1)}
 
-    assert_failed(await Stage(make_tool(handing), invokers=invokers).run("handing"))
+    assert_failed(await ExecutorHarness(make_tool(handing), invokers=invokers).run("handing"))
 
 
 async def test_contains_what_a_tool_raises_when_it_is_cancelled(error):
@@ -61,8 +61,8 @@ async def test_contains_what_a_tool_raises_when_it_is_cancelled(error):
         except asyncio.CancelledError:
             raise error from None
 
-    stage = Stage(make_tool(unwilling))
-    call = stage.call("unwilling")
+    harness = ExecutorHarness(make_tool(unwilling))
+    call = harness.call("unwilling")
     await settle()
 
     call.live.cancel(BY_USER)
@@ -71,9 +71,9 @@ async def test_contains_what_a_tool_raises_when_it_is_cancelled(error):
 
 
 async def test_contains_a_callback_on_its_token(error):
-    stage = Stage()
-    stage.gated()
-    (call,) = await started(stage, "A")
+    harness = ExecutorHarness()
+    harness.gated()
+    (call,) = await started(harness, "A")
 
     def leave(_):
         raise error
@@ -98,10 +98,10 @@ async def test_contains_the_rendering_of_a_value(error):
     def render(_):
         raise error
 
-    stage = Stage(make_tool(valued), make_tool(rendered, render=render))
+    harness = ExecutorHarness(make_tool(valued), make_tool(rendered, render=render))
 
     for name in ("valued", "rendered"):
-        outcome = await stage.run(name)
+        outcome = await harness.run(name)
         assert_failed(outcome)
         assert "has run" in outcome.result
 
@@ -118,7 +118,7 @@ async def test_a_task_that_is_cancelled_before_it_starts_warns_of_nothing(error)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert (await Stage(make_tool(hasty)).run("hasty")).result == "True"
+        assert (await ExecutorHarness(make_tool(hasty)).run("hasty")).result == "True"
 
 
 def test_a_signal_of_the_process_stays_what_it_is(error):
@@ -136,7 +136,7 @@ def test_a_signal_of_the_process_stays_what_it_is(error):
     loop = asyncio.new_event_loop()
     try:
         with pytest.raises(error):
-            loop.run_until_complete(Stage(make_tool(busy)).run("busy"))
+            loop.run_until_complete(ExecutorHarness(make_tool(busy)).run("busy"))
     finally:
         signal.signal(signal.SIGTERM, before)
         for task in asyncio.all_tasks(loop):

@@ -14,7 +14,7 @@ from governance import (
 )
 from tests.governance.core.support import (
     BY_USER,
-    Stage,
+    ExecutorHarness,
     settle,
     started,
 )
@@ -24,9 +24,9 @@ class TestExternalCancellation:
     """Invariant 6: the surrounding task's cancellation is never swallowed."""
 
     async def test_goes_on_and_the_body_is_asked_to_end(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -35,14 +35,14 @@ class TestExternalCancellation:
 
         assert call.body.cancels == 1
         assert call.body.context.is_cancelled
-        assert stage.observer.names() == ["started", "late"]
-        assert (stage.executor.limiter.running, tuple(stage.executor.live)) == (0, ())
+        assert harness.observer.names() == ["started", "late"]
+        assert (harness.executor.limiter.running, tuple(harness.executor.live)) == (0, ())
 
     async def test_in_the_queue_goes_on_and_nothing_starts(self):
-        stage = Stage(limits=Limits(max_running=1))
-        stage.gated()
-        (running,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(limits=Limits(max_running=1))
+        harness.gated()
+        (running,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
         waiting.task.cancel()
@@ -52,13 +52,13 @@ class TestExternalCancellation:
             await waiting.task
 
         assert waiting.body.runs == 0
-        assert stage.executor.limiter.running == 0
+        assert harness.executor.limiter.running == 0
 
     async def test_while_the_start_is_recorded_goes_on_and_nothing_starts(self):
-        stage = Stage()
-        stage.gated()
-        stage.observer.gates["started"] = asyncio.Event()
-        call = stage.call()
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.observer.gates["started"] = asyncio.Event()
+        call = harness.call()
         await settle()
 
         call.task.cancel()
@@ -68,9 +68,9 @@ class TestExternalCancellation:
         assert call.body.runs == 0
 
     async def test_in_the_grace_goes_on(self, caplog):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
         call.live.cancel(BY_USER)
         await settle()
@@ -80,33 +80,33 @@ class TestExternalCancellation:
             await call.task
 
         assert call.body.cancels == 1
-        assert stage.executor.abandoned == 1
+        assert harness.executor.abandoned == 1
         call.body.fail(ValueError())
         await settle()
-        assert stage.executor.abandoned == 0
+        assert harness.executor.abandoned == 0
         gc.collect()
         names = {record.name for record in caplog.records}
         assert "asyncio" not in names  # which complains of an error that nobody saw
-        assert [late.kind for _, late in stage.observer.late] == ["raised"]
+        assert [late.kind for _, late in harness.observer.late] == ["raised"]
 
     async def test_does_not_wait_for_a_body_that_swallows_it(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
 
         call.task.cancel()
         await settle()
 
         assert call.task.cancelled()
-        assert stage.executor.abandoned == 1
+        assert harness.executor.abandoned == 1
         call.body.release()
         await settle()
-        assert stage.executor.abandoned == 0
-        assert [late.kind for _, late in stage.observer.late] == ["returned"]
+        assert harness.executor.abandoned == 0
+        assert [late.kind for _, late in harness.observer.late] == ["returned"]
 
 
-class Recluse:
+class RecordingInvoker:
     """An invoker that writes down what it is asked to run."""
 
     capacity = 1
@@ -126,11 +126,11 @@ class Recluse:
 async def test_a_tool_runs_where_its_isolation_says():
     def plain(word: str) -> None: ...
 
-    invoker = Recluse()
-    stage = Stage(make_tool(plain), invokers={Isolation.THREAD: invoker})
+    invoker = RecordingInvoker()
+    harness = ExecutorHarness(make_tool(plain), invokers={Isolation.THREAD: invoker})
 
-    outcome = await stage.run("plain", id="A", input={"word": "w", "_meta": {"timeout_ms": 5}})
-    await stage.executor.aclose()
+    outcome = await harness.run("plain", id="A", input={"word": "w", "_meta": {"timeout_ms": 5}})
+    await harness.executor.aclose()
 
     assert outcome.result == "elsewhere"
     assert invoker.asked == [("plain", {"word": "w"}, "A")]
@@ -138,15 +138,15 @@ async def test_a_tool_runs_where_its_isolation_says():
 
 
 async def test_an_executor_that_was_never_used_can_be_closed():
-    await Stage().executor.aclose()
+    await ExecutorHarness().executor.aclose()
 
 
 async def test_nothing_is_left_after_the_last_call():
-    stage = Stage()
-    stage.gated()
+    harness = ExecutorHarness()
+    harness.gated()
     before = asyncio.all_tasks()
-    calls = await started(stage, *"ABC")
-    assert {live.id for live in stage.executor.live} == set("ABC")
+    calls = await started(harness, *"ABC")
+    assert {live.id for live in harness.executor.live} == set("ABC")
 
     for call in calls:
         call.body.release()
@@ -154,19 +154,19 @@ async def test_nothing_is_left_after_the_last_call():
     await settle()
 
     assert asyncio.all_tasks() == before
-    assert (tuple(stage.executor.live), stage.executor.abandoned) == ((), 0)
+    assert (tuple(harness.executor.live), harness.executor.abandoned) == ((), 0)
 
 
 async def test_an_ended_call_is_held_by_nobody():
-    stage, turn = Stage(), CancellationToken()
-    stage.gated(timeout=3600)
-    (call,) = await started(stage, "A", token=turn)
+    harness, turn = ExecutorHarness(), CancellationToken()
+    harness.gated(timeout=3600)
+    (call,) = await started(harness, "A", token=turn)
     call.body.release()
     await call.outcome()
     await settle()
     live = weakref.ref(call.live)
 
-    stage.bodies.clear()
+    harness.bodies.clear()
     del call
     gc.collect()
 

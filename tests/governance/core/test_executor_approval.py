@@ -27,8 +27,8 @@ from governance import (
 from tests.governance.core.support import (
     BY_USER,
     EditedLevels,
-    People,
-    Stage,
+    ExecutorHarness,
+    FakeApprover,
     advance,
     on_manual_clock,
     settle,
@@ -38,24 +38,24 @@ NEVER, ONCE, ALWAYS = ApprovalRule
 
 
 def asking(**declared):
-    people = People()
-    stage = Stage(approver=people, limits=Limits(max_running=1))
-    stage.gated("asked", **{"approval": "always", "timeout": 5, **declared})
-    return stage, people
+    approver = FakeApprover()
+    harness = ExecutorHarness(approver=approver, limits=Limits(max_running=1))
+    harness.gated("asked", **{"approval": "always", "timeout": 5, **declared})
+    return harness, approver
 
 
 @on_manual_clock
 async def test_a_call_waits_without_a_clock_and_without_a_place_and_runs_when_allowed():
-    stage, people = asking()
-    stage.gated("other")
-    act = stage.call("asked")
+    harness, approver = asking()
+    harness.gated("other")
+    act = harness.call("asked")
     await settle()
     assert act.live.status is CallStatus.AWAITING_APPROVAL
     await advance(500)  # far beyond its limit
-    other = await stage.call("other").running()  # of one place there is
+    other = await harness.call("other").running()  # of one place there is
     other.body.release()
     await other.outcome()
-    people.say(act.live, Verdict.APPROVED, by="ada")
+    approver.say(act.live, Verdict.APPROVED, by="ada")
     await act.running()
     assert (act.live.elapsed, act.live.timeout) == (0.0, 5)
     act.body.release("done")
@@ -65,10 +65,10 @@ async def test_a_call_waits_without_a_clock_and_without_a_place_and_runs_when_al
 
 @on_manual_clock
 async def test_a_denied_call_never_runs_and_has_the_reason():
-    stage, people = asking()
-    act = stage.call("asked")
+    harness, approver = asking()
+    act = harness.call("asked")
     await settle()
-    people.say(act.live, Verdict.DENIED, reason="too risky")
+    approver.say(act.live, Verdict.DENIED, reason="too risky")
     outcome = await act.outcome()
     assert (outcome.status, outcome.error_type, outcome.disposition) == (
         CallStatus.DENIED,
@@ -79,13 +79,13 @@ async def test_a_denied_call_never_runs_and_has_the_reason():
     assert "too risky" in outcome.result
     assert isinstance(outcome.error, ToolCallDenied)
     assert act.body.runs == 0
-    assert stage.observer.names() == ["ended"]
+    assert harness.observer.names() == ["ended"]
 
 
 @on_manual_clock
 async def test_it_expires_after_its_approval_limit():
-    stage, _ = asking()
-    act = stage.call("asked")
+    harness, _ = asking()
+    act = harness.call("asked")
     await settle()
     await advance(599)
     assert not act.task.done()
@@ -99,8 +99,8 @@ async def test_it_expires_after_its_approval_limit():
 
 @on_manual_clock
 async def test_a_cancel_while_it_waits_is_cancelled_and_not_denied():
-    stage, _ = asking()
-    act = stage.call("asked")
+    harness, _ = asking()
+    act = harness.call("asked")
     await settle()
     assert act.live.cancel(BY_USER)
     outcome = await act.outcome()
@@ -115,10 +115,10 @@ async def test_a_cancel_while_it_waits_is_cancelled_and_not_denied():
 @pytest.mark.parametrize("verdict", [Verdict.APPROVED, Verdict.DENIED])
 @on_manual_clock
 async def test_a_person_who_was_faster_than_the_cancel_counts_but_nothing_starts(verdict):
-    stage, people = asking()
-    act = stage.call("asked")
+    harness, approver = asking()
+    act = harness.call("asked")
     await settle()
-    people.say(act.live, verdict, tell=False)  # stored; the call has not heard of it yet
+    approver.say(act.live, verdict, tell=False)  # stored; the call has not heard of it yet
     act.live.cancel(BY_USER)
     outcome = await act.outcome()
     expected = CallStatus.NOT_STARTED if verdict is Verdict.APPROVED else CallStatus.DENIED
@@ -128,10 +128,10 @@ async def test_a_person_who_was_faster_than_the_cancel_counts_but_nothing_starts
 
 @on_manual_clock
 async def test_a_person_who_was_faster_than_the_expiry_counts():
-    stage, people = asking()
-    act = stage.call("asked")
+    harness, approver = asking()
+    act = harness.call("asked")
     await settle()
-    people.say(act.live, Verdict.APPROVED, tell=False)
+    approver.say(act.live, Verdict.APPROVED, tell=False)
     await advance(600)
     await act.running()
     act.body.release()
@@ -140,37 +140,37 @@ async def test_a_person_who_was_faster_than_the_expiry_counts():
 
 @on_manual_clock
 async def test_a_decision_on_another_question_is_none():
-    stage, people = asking()
-    act = stage.call("asked")
+    harness, approver = asking()
+    act = harness.call("asked")
     await settle()
     act.live.answer(Decision(verdict=Verdict.APPROVED, question="another"))
     await settle()
     assert act.live.status is CallStatus.AWAITING_APPROVAL
-    people.say(act.live, Verdict.DENIED)
+    approver.say(act.live, Verdict.DENIED)
     await act.outcome()
 
 
 async def test_an_answer_may_come_from_any_thread():
-    stage, people = asking()
-    act = stage.call("asked")
-    await people.asked.wait()
-    threading.Thread(target=people.say, args=(act.live, Verdict.DENIED)).start()
+    harness, approver = asking()
+    act = harness.call("asked")
+    await approver.asked.wait()
+    threading.Thread(target=approver.say, args=(act.live, Verdict.DENIED)).start()
     assert (await act.outcome()).status is CallStatus.DENIED
 
 
 async def test_an_earlier_decision_lets_it_through_without_a_question():
-    stage, people = asking()
-    people.earlier = Decision(verdict=Verdict.APPROVED, remember=True)
-    act = await stage.call("asked").running()
+    harness, approver = asking()
+    approver.earlier = Decision(verdict=Verdict.APPROVED, remember=True)
+    act = await harness.call("asked").running()
     act.body.release()
     assert (await act.outcome()).status is CallStatus.SUCCEEDED
-    assert not people.calls
+    assert not approver.calls
 
 
 async def test_without_anybody_to_ask_it_is_refused_in_words():
-    stage = Stage()
-    stage.gated("asked", approval="once_per_conversation")
-    outcome = await stage.run("asked")
+    harness = ExecutorHarness()
+    harness.gated("asked", approval="once_per_conversation")
+    outcome = await harness.run("asked")
     assert (outcome.status, outcome.error_type, outcome.disposition) == (
         CallStatus.FAILED,
         ErrorType.NO_APPROVER,
@@ -180,35 +180,35 @@ async def test_without_anybody_to_ask_it_is_refused_in_words():
 
 
 async def test_an_approver_that_fails_ends_the_call_before_it_runs():
-    stage, people = asking()
-    people.error = RuntimeError("the database is away")
-    act = stage.call("asked")
+    harness, approver = asking()
+    approver.error = RuntimeError("the database is away")
+    act = harness.call("asked")
     with pytest.raises(RuntimeError):
         await act.outcome()
     assert act.body.runs == 0
 
 
 async def test_wrong_arguments_are_refused_before_anybody_is_asked():
-    stage, people = asking()
-    outcome = await stage.run("asked", input={"nonsense": 1})
+    harness, approver = asking()
+    outcome = await harness.run("asked", input={"nonsense": 1})
     assert outcome.error_type is ErrorType.INVALID_INPUT
-    assert not people.calls
+    assert not approver.calls
 
 
 @on_manual_clock
 async def test_a_tool_that_changed_while_it_waited_is_asked_about_again():
-    stage, people = asking()
-    act = stage.call("asked")
+    harness, approver = asking()
+    act = harness.call("asked")
     await settle()
     first = act.live.question
-    stage.registry.unregister("asked")
-    stage.gated("asked", approval="always", description="Another.")
-    people.say(act.live, Verdict.APPROVED)
+    harness.registry.unregister("asked")
+    harness.gated("asked", approval="always", description="Another.")
+    approver.say(act.live, Verdict.APPROVED)
     await settle()
     assert act.live.question is not first
     assert act.live.question.definition != first.definition
     assert act.body.runs == 0
-    people.say(act.live, Verdict.APPROVED)
+    approver.say(act.live, Verdict.APPROVED)
     await act.running()
     act.body.release()
     await act.outcome()
@@ -216,23 +216,23 @@ async def test_a_tool_that_changed_while_it_waited_is_asked_about_again():
 
 @on_manual_clock
 async def test_a_tool_that_went_away_while_it_waited_is_unknown():
-    stage, people = asking()
-    act = stage.call("asked")
+    harness, approver = asking()
+    act = harness.call("asked")
     await settle()
-    stage.registry.unregister("asked")
-    people.say(act.live, Verdict.APPROVED)
+    harness.registry.unregister("asked")
+    approver.say(act.live, Verdict.APPROVED)
     assert (await act.outcome()).error_type is ErrorType.UNKNOWN_TOOL
 
 
 @on_manual_clock
 async def test_a_tool_that_was_switched_off_while_it_waited_does_not_run():
-    people, policies = People(), EditedLevels()
-    stage = Stage(approver=people, policies=policies)
-    stage.gated("asked", approval="always")
-    act = stage.call("asked")
+    approver, policies = FakeApprover(), EditedLevels()
+    harness = ExecutorHarness(approver=approver, policies=policies)
+    harness.gated("asked", approval="always")
+    act = harness.call("asked")
     await settle()
     policies.edit(override=ToolLimits(enabled=False))
-    people.say(act.live, Verdict.APPROVED)
+    approver.say(act.live, Verdict.APPROVED)
     assert (await act.outcome()).error_type is ErrorType.DISABLED
 
 
@@ -240,71 +240,75 @@ class TestARuleThatIsTightenedWhileACallWaitsForASlot:
     """It has its person's word when it starts, whatever was in force when it was let in (D1, D4)."""
 
     @staticmethod
-    async def queued(people, policies):
-        """Return the stage, a call that waits for a slot, and the one that has it."""
-        stage = Stage(approver=people, policies=policies, limits=Limits(max_running=1))
-        stage.gated("asked", timeout=5)
-        stage.gated("other")
-        other = await stage.call("other").running()
-        act = stage.call("asked")
+    async def queued(approver, policies):
+        """Return the harness, a call that waits for a slot, and the one that has it."""
+        harness = ExecutorHarness(
+            approver=approver, policies=policies, limits=Limits(max_running=1)
+        )
+        harness.gated("asked", timeout=5)
+        harness.gated("other")
+        other = await harness.call("other").running()
+        act = harness.call("asked")
         await settle()
         assert act.live.status is CallStatus.PENDING
-        return stage, act, other
+        return harness, act, other
 
     @on_manual_clock
     async def test_it_asks_now_without_a_slot_and_runs_when_allowed(self):
-        people, policies = People(), EditedLevels()
-        stage, act, other = await self.queued(people, policies)
+        approver, policies = FakeApprover(), EditedLevels()
+        harness, act, other = await self.queued(approver, policies)
         policies.edit(override=ToolLimits(approval=ALWAYS))
         other.body.release()
         await other.outcome()
         await settle()
         assert (act.live.status, act.body.runs) == (CallStatus.AWAITING_APPROVAL, 0)
         policies.edit()
-        third = await stage.call("other").running()  # nobody holds the slot meanwhile
+        third = await harness.call("other").running()  # nobody holds the slot meanwhile
         third.body.release()
         await third.outcome()
-        people.say(act.live, Verdict.APPROVED)
+        approver.say(act.live, Verdict.APPROVED)
         await act.running()
         act.body.release()
         assert (await act.outcome()).status is CallStatus.SUCCEEDED
 
     @on_manual_clock
     async def test_it_does_not_run_when_denied(self):
-        people, policies = People(), EditedLevels()
-        _stage, act, other = await self.queued(people, policies)
+        approver, policies = FakeApprover(), EditedLevels()
+        _stage, act, other = await self.queued(approver, policies)
         policies.edit(override=ToolLimits(approval=ALWAYS))
         other.body.release()
         await settle()
-        people.say(act.live, Verdict.DENIED)
+        approver.say(act.live, Verdict.DENIED)
         assert (await act.outcome()).status is CallStatus.DENIED
         assert act.body.runs == 0
 
     @on_manual_clock
     async def test_an_earlier_decision_for_the_conversation_is_not_enough_any_more(self):
-        people, policies = People(), EditedLevels()
+        approver, policies = FakeApprover(), EditedLevels()
         policies.edit(override=ToolLimits(approval=ONCE))
-        people.earlier = Decision(verdict=Verdict.APPROVED, remember=True)
-        _stage, act, other = await self.queued(people, policies)
-        people.earlier = None
+        approver.earlier = Decision(verdict=Verdict.APPROVED, remember=True)
+        _stage, act, other = await self.queued(approver, policies)
+        approver.earlier = None
         policies.edit(override=ToolLimits(approval=ALWAYS))
         other.body.release()
         await settle()
         assert (act.live.status, act.body.runs) == (CallStatus.AWAITING_APPROVAL, 0)
-        people.say(act.live, Verdict.DENIED)
+        approver.say(act.live, Verdict.DENIED)
         await act.outcome()
 
     @on_manual_clock
     async def test_a_word_on_this_very_call_is_enough(self):
-        people, policies = People(), EditedLevels()
-        stage = Stage(approver=people, policies=policies, limits=Limits(max_running=1))
-        stage.gated("asked")
-        stage.gated("other")
-        other = await stage.call("other").running()
+        approver, policies = FakeApprover(), EditedLevels()
+        harness = ExecutorHarness(
+            approver=approver, policies=policies, limits=Limits(max_running=1)
+        )
+        harness.gated("asked")
+        harness.gated("other")
+        other = await harness.call("other").running()
         policies.edit(override=ToolLimits(approval=ONCE))
-        act = stage.call("asked")
+        act = harness.call("asked")
         await settle()
-        people.say(act.live, Verdict.APPROVED)
+        approver.say(act.live, Verdict.APPROVED)
         await settle()
         policies.edit(override=ToolLimits(approval=ALWAYS))
         other.body.release()
@@ -323,31 +327,31 @@ class TestARuleThatIsTightenedWhileACallWaitsForASlot:
 
 
 async def test_a_tool_may_ask_for_some_inputs_only():
-    people = People()
-    stage = Stage(approver=people)
+    approver = FakeApprover()
+    harness = ExecutorHarness(approver=approver)
 
     async def touch(path: str) -> str:
         return path
 
     made = make_tool(touch, approval="always", asks_for=lambda given: given["path"] != "safe")
-    stage.registry.register(made)
-    assert (await stage.run("touch", input={"path": "safe"})).result == "safe"
-    act = stage.call("touch", input={"path": "other"})
-    await people.asked.wait()
-    people.say(act.live, Verdict.DENIED)
+    harness.registry.register(made)
+    assert (await harness.run("touch", input={"path": "safe"})).result == "safe"
+    act = harness.call("touch", input={"path": "other"})
+    await approver.asked.wait()
+    approver.say(act.live, Verdict.DENIED)
     assert (await act.outcome()).status is CallStatus.DENIED
     assert not made.needs_approval({"path": "safe"})
     assert made.needs_approval({})  # it cannot tell: a person is asked
 
 
 async def test_a_host_can_make_the_rule_stricter():
-    people = People()
-    stage = Stage()
-    stage.gated("plain")
-    live = stage.executor.prepare(ToolCall(id="1", tool_name="plain"))
-    people.earlier = Decision(verdict=Verdict.DENIED)
-    host = Host(approver=people, approval=ApprovalRule.ALWAYS)
-    assert (await stage.executor.execute(live, host=host)).status is CallStatus.DENIED
+    approver = FakeApprover()
+    harness = ExecutorHarness()
+    harness.gated("plain")
+    live = harness.executor.prepare(ToolCall(id="1", tool_name="plain"))
+    approver.earlier = Decision(verdict=Verdict.DENIED)
+    host = Host(approver=approver, approval=ApprovalRule.ALWAYS)
+    assert (await harness.executor.execute(live, host=host)).status is CallStatus.DENIED
 
 
 @pytest.mark.parametrize(
@@ -394,7 +398,7 @@ async def test_a_tool_that_cannot_tell_whether_it_is_off_is_run(caplog):
 
 
 async def test_a_tool_that_is_switched_off_is_refused_before_anybody_is_asked():
-    people = People()
+    approver = FakeApprover()
     reason = "Out of paper. Ask the office to fill it up."
     shelf = ToolRegistry()
 
@@ -404,8 +408,10 @@ async def test_a_tool_that_is_switched_off_is_refused_before_anybody_is_asked():
         return "printed"
 
     executor = ToolExecutor(registry=shelf)
-    outcome = await executor.run(ToolCall(id="1", tool_name="printing"), host=Host(approver=people))
-    assert not people.asked.is_set()
+    outcome = await executor.run(
+        ToolCall(id="1", tool_name="printing"), host=Host(approver=approver)
+    )
+    assert not approver.asked.is_set()
     assert (outcome.error_type, outcome.disposition) == ("disabled", "not_started")
     assert outcome.result == f"[ERROR] {reason} Go on without it."
     reason = ""

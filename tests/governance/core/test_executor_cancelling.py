@@ -16,7 +16,7 @@ from governance import (
 from tests.governance.core.support import (
     BY_PARENT,
     BY_USER,
-    Stage,
+    ExecutorHarness,
     advance,
     on_manual_clock,
     settle,
@@ -26,9 +26,9 @@ from tests.governance.core.support import (
 
 class TestCancel:
     async def test_of_one_call_says_by_whom_and_leaves_the_others(self):
-        stage = Stage()
-        stage.gated()
-        calls = await started(stage, "A", "B", "C")
+        harness = ExecutorHarness()
+        harness.gated()
+        calls = await started(harness, "A", "B", "C")
 
         assert calls[1].live.cancel(BY_USER)
         outcome = await calls[1].outcome()
@@ -42,9 +42,9 @@ class TestCancel:
         assert calls[1].body.cancels == 1
 
     async def test_reaches_the_tools_token_before_its_task(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         seen = []
         call.body.context.token.on_cancel(lambda request: seen.append((request, call.body.cancels)))
 
@@ -54,9 +54,9 @@ class TestCancel:
         assert seen == [(BY_USER, 0)]
 
     async def test_of_the_whole_tree_ends_every_call(self):
-        stage, turn = Stage(), CancellationToken()
-        stage.gated()
-        calls = await started(stage, "A", "B", token=turn)
+        harness, turn = ExecutorHarness(), CancellationToken()
+        harness.gated()
+        calls = await started(harness, "A", "B", token=turn)
 
         turn.cancel(BY_USER)
 
@@ -64,9 +64,9 @@ class TestCancel:
 
     @on_manual_clock
     async def test_of_a_body_that_swallows_it_ends_within_the_grace(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
 
         call.live.cancel(BY_USER)
@@ -82,9 +82,9 @@ class TestCancel:
         await settle()
 
     async def test_a_real_result_in_the_grace_stands(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         call.body.last_words = "real"
 
         call.live.cancel(BY_USER)
@@ -93,10 +93,10 @@ class TestCancel:
         assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "real")
         assert (outcome.ended_by, outcome.is_error) == (None, False)
         await settle()
-        assert stage.observer.late == []
+        assert harness.observer.late == []
 
     async def test_an_error_in_the_grace_does_not(self):
-        stage = Stage()
+        harness = ExecutorHarness()
 
         async def fragile(context: ToolContext) -> None:
             ready.set()
@@ -105,9 +105,9 @@ class TestCancel:
             finally:
                 raise ValueError("while cleaning up")
 
-        stage.registry.register(make_tool(fragile))
+        harness.registry.register(make_tool(fragile))
         ready = asyncio.Event()
-        call = stage.call("fragile")
+        call = harness.call("fragile")
         await ready.wait()
 
         call.live.cancel(BY_USER)
@@ -119,9 +119,9 @@ class TestCancel:
         )
 
     async def test_comes_too_late_for_a_body_that_has_ended(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.release()
         asyncio.get_running_loop().call_soon(call.live.cancel, BY_USER)
@@ -130,9 +130,9 @@ class TestCancel:
         assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "result")
 
     async def test_repeated_or_after_the_end_changes_nothing(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         assert call.live.cancel(BY_USER)
         assert not call.live.cancel(BY_PARENT)
@@ -142,22 +142,22 @@ class TestCancel:
         assert outcome.ended_by is BY_USER
 
     async def test_is_refused_once_the_body_has_ended(self):
-        stage = Stage()
-        stage.gated()
-        stage.observer.gates["ended"] = asyncio.Event()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.observer.gates["ended"] = asyncio.Event()
+        (call,) = await started(harness, "A")
         call.body.release()
         await settle()
 
         assert not call.live.cancel(BY_USER)
-        stage.observer.gates["ended"].set()
+        harness.observer.gates["ended"].set()
         assert (await call.outcome()).status is CallStatus.SUCCEEDED
 
     @on_manual_clock
     async def test_in_the_moment_of_a_timeout_comes_too_late(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         accepted = []
         loop = asyncio.get_running_loop()
         loop.call_later(5.1, lambda: accepted.append(call.live.cancel(BY_USER)))
@@ -170,9 +170,9 @@ class TestCancel:
 
     @on_manual_clock
     async def test_a_user_does_not_take_the_blame_for_a_timeout(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
         await advance(5.1)
 
@@ -199,27 +199,27 @@ class TestNotStarted:
         assert "was not started" in outcome.result
 
     async def test_when_cancelled_before_it_is_executed(self):
-        stage, turn = Stage(), CancellationToken()
-        stage.gated()
+        harness, turn = ExecutorHarness(), CancellationToken()
+        harness.gated()
         turn.cancel(BY_PARENT)
 
-        call = stage.call(token=turn)
+        call = harness.call(token=turn)
 
         self.check(call, await call.outcome(), by=BY_PARENT)
-        assert stage.observer.names() == ["ended"]
+        assert harness.observer.names() == ["ended"]
 
     async def test_when_cancelled_before_it_is_executed_even_if_its_tool_is_unknown(self):
-        stage = Stage()
-        call = stage.call("nothing")
+        harness = ExecutorHarness()
+        call = harness.call("nothing")
         call.live.cancel(BY_USER)
 
         self.check(call, await call.outcome())
 
     async def test_when_cancelled_in_the_queue(self):
-        stage = Stage(limits=Limits(max_running=1))
-        stage.gated()
-        (running,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(limits=Limits(max_running=1))
+        harness.gated()
+        (running,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
         waiting.live.cancel(BY_USER)
@@ -229,41 +229,41 @@ class TestNotStarted:
         await settle()
 
         self.check(waiting, outcome)
-        assert stage.observer.names("B") == ["ended"]
+        assert harness.observer.names("B") == ["ended"]
 
     async def test_when_cancelled_as_it_is_let_in(self):
-        stage = Stage(limits=Limits(max_running=1))
-        stage.gated()
-        (running,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(limits=Limits(max_running=1))
+        harness.gated()
+        (running,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
         # at A's end its slot is given to B, whose task has not seen it yet
-        stage.observer.hooks["ended"] = lambda: waiting.live.cancel(BY_USER)
+        harness.observer.hooks["ended"] = lambda: waiting.live.cancel(BY_USER)
         running.body.release()
 
         self.check(waiting, await waiting.outcome())
-        assert stage.observer.names("B") == ["ended"]
-        assert stage.executor.limiter.running == 0
+        assert harness.observer.names("B") == ["ended"]
+        assert harness.executor.limiter.running == 0
 
     async def test_when_cancelled_while_its_start_is_recorded(self):
-        stage = Stage()
-        stage.gated()
-        stage.observer.gates["started"] = asyncio.Event()
-        call = stage.call()
-        await stage.observer.arrived["started"].wait()
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.observer.gates["started"] = asyncio.Event()
+        call = harness.call()
+        await harness.observer.arrived["started"].wait()
 
         call.live.cancel(BY_USER)
-        stage.observer.gates["started"].set()
+        harness.observer.gates["started"].set()
 
         self.check(call, await call.outcome())
-        assert stage.observer.names() == ["started", "ended"]
+        assert harness.observer.names() == ["started", "ended"]
 
     async def test_when_a_turn_is_cancelled_all_that_waits_is_not_started(self):
-        stage, turn = Stage(limits=Limits(max_running=1)), CancellationToken()
-        stage.gated()
-        (running,) = await started(stage, "A", token=turn)
-        waiting = [stage.call(id=id, token=turn) for id in "BC"]
+        harness, turn = ExecutorHarness(limits=Limits(max_running=1)), CancellationToken()
+        harness.gated()
+        (running,) = await started(harness, "A", token=turn)
+        waiting = [harness.call(id=id, token=turn) for id in "BC"]
         await settle()
 
         turn.cancel(BY_USER)
@@ -277,32 +277,32 @@ class TestCancelledScope:
     """C7: a cancel reaches what is active in its scope, and what was prepared there never starts."""
 
     async def test_reaches_the_calls_that_run_and_wait_and_counts_them(self):
-        stage = Stage(limits=Limits(max_running=2))
-        stage.gated()
-        running, elsewhere = await started(stage, "A"), await started(stage, "B", scope="other")
-        waiting = stage.call(id="C")
+        harness = ExecutorHarness(limits=Limits(max_running=2))
+        harness.gated()
+        running, elsewhere = await started(harness, "A"), await started(harness, "B", scope="other")
+        waiting = harness.call(id="C")
         await settle()
 
-        assert stage.executor.cancel_scope("scope", BY_USER) == 2
-        assert stage.executor.cancel_scope("scope", BY_USER) == 0
+        assert harness.executor.cancel_scope("scope", BY_USER) == 2
+        assert harness.executor.cancel_scope("scope", BY_USER) == 0
 
         assert (await running[0].outcome()).status is CallStatus.CANCELLED
         assert (await waiting.outcome()).status is CallStatus.NOT_STARTED
-        assert not stage.executor.is_active("scope")
-        assert stage.executor.is_active("other")
+        assert not harness.executor.is_active("scope")
+        assert harness.executor.is_active("other")
         elsewhere[0].body.release()
         assert (await elsewhere[0].outcome()).status is CallStatus.SUCCEEDED
 
     async def test_what_was_prepared_before_it_never_starts_and_what_comes_after_does(self):
-        stage = Stage()
-        stage.gated()
-        early = stage.executor.prepare(ToolCall(id="A", tool_name="gated", scope="scope"))
+        harness = ExecutorHarness()
+        harness.gated()
+        early = harness.executor.prepare(ToolCall(id="A", tool_name="gated", scope="scope"))
 
-        assert stage.executor.cancel_scope("scope", BY_USER) == 0
-        overtaken = await stage.executor.execute(early)
-        (later,) = await started(stage, "B")
+        assert harness.executor.cancel_scope("scope", BY_USER) == 0
+        overtaken = await harness.executor.execute(early)
+        (later,) = await started(harness, "B")
         later.body.release()
 
         assert (overtaken.status, overtaken.ended_by) == (CallStatus.NOT_STARTED, BY_USER)
-        assert stage.bodies["A"].runs == 0
+        assert harness.bodies["A"].runs == 0
         assert (await later.outcome()).status is CallStatus.SUCCEEDED

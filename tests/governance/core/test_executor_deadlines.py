@@ -10,7 +10,7 @@ from governance import (
 )
 from tests.governance.core.support import (
     EditedLevels,
-    Stage,
+    ExecutorHarness,
     advance,
     asking_for,
     on_manual_clock,
@@ -24,41 +24,41 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_extended_by_hand_the_call_gets_the_time(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
 
         await advance(4)
-        assert stage.executor.set_deadline(call.live, 20, by="ada")
+        assert harness.executor.set_deadline(call.live, 20, by="ada")
         await advance(15.9)
         assert not call.task.done()
         await advance(0.1)
         outcome = await call.outcome()
 
         assert (outcome.timeout, outcome.timeout_source) == (20, TimeoutSource.MANUAL)
-        (change,) = stage.observer.changes[call.live.id]
+        (change,) = harness.observer.changes[call.live.id]
         assert (change.from_timeout, change.to_timeout, change.by) == (5, 20, "ada")
-        assert stage.observer.names() == ["started", "moved", "ended"]
+        assert harness.observer.names() == ["started", "moved", "ended"]
 
     @on_manual_clock
     async def test_shortened_by_hand_the_call_ends_earlier(self):
-        stage = Stage()
-        stage.gated(timeout=60)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=60)
+        (call,) = await started(harness, "A")
 
-        stage.executor.set_deadline(call.live, 10)
+        harness.executor.set_deadline(call.live, 10)
         await advance(10)
 
         assert (await call.outcome()).duration == 10
 
     @on_manual_clock
     async def test_shortened_to_a_moment_already_past_it_ends_now(self):
-        stage = Stage()
-        stage.gated(timeout=60)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=60)
+        (call,) = await started(harness, "A")
 
         await advance(30)
-        stage.executor.set_deadline(call.live, 10)
+        harness.executor.set_deadline(call.live, 10)
         await settle()
         outcome = await call.outcome()
 
@@ -67,11 +67,11 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_is_capped_by_the_ceiling(self):
-        stage = Stage(policies=EditedLevels(default=ToolLimits(ceiling=60)))
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(policies=EditedLevels(default=ToolLimits(ceiling=60)))
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
 
-        stage.executor.set_deadline(call.live, 7200)
+        harness.executor.set_deadline(call.live, 7200)
 
         assert call.live.timeout == 60
         call.body.release()
@@ -79,35 +79,35 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_keeps_the_idle_limit(self):
-        stage = Stage()
-        stage.gated(timeout=60, idle_timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=60, idle_timeout=5)
+        (call,) = await started(harness, "A")
 
-        stage.executor.set_deadline(call.live, 600)
+        harness.executor.set_deadline(call.live, 600)
         await advance(5)
 
         assert "made no progress" in (await call.outcome()).result
 
     @on_manual_clock
     async def test_of_a_call_that_waits_counts_from_its_start(self):
-        stage = Stage(limits=Limits(max_running=1))
-        stage.gated(timeout=5)
-        (first,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(limits=Limits(max_running=1))
+        harness.gated(timeout=5)
+        (first,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
-        assert stage.executor.set_deadline(waiting.live, 60, by="ada")
+        assert harness.executor.set_deadline(waiting.live, 60, by="ada")
         assert waiting.live.timeout == 60
-        assert stage.executor.set_deadline(waiting.live, waiting.live.timeout + 10, by="eve")
+        assert harness.executor.set_deadline(waiting.live, waiting.live.timeout + 10, by="eve")
         await advance(4)
         first.body.release()
         await waiting.running()
         await advance(69)
 
         assert not waiting.task.done()
-        (change,) = stage.observer.changes[waiting.live.id]
+        (change,) = harness.observer.changes[waiting.live.id]
         assert (change.from_timeout, change.to_timeout, change.by) == (5, 70, "eve")
-        assert stage.observer.names("B") == ["queued", "started", "moved"]
+        assert harness.observer.names("B") == ["queued", "started", "moved"]
         await advance(2)
         outcome = await waiting.outcome()
         assert (outcome.status, outcome.timeout) == (CallStatus.TIMED_OUT, 70)
@@ -115,16 +115,16 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_of_a_call_that_waits_is_capped_as_it_starts(self):
-        stage = Stage(
+        harness = ExecutorHarness(
             limits=Limits(max_running=1),
             policies=EditedLevels(override=ToolLimits(ceiling=20)),
         )
-        stage.gated(timeout=5)
-        (first,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness.gated(timeout=5)
+        (first,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
-        assert stage.executor.set_deadline(waiting.live, 600)
+        assert harness.executor.set_deadline(waiting.live, 600)
         assert waiting.live.timeout == 20
         first.body.release()
         await waiting.running()
@@ -132,55 +132,55 @@ class TestMovedDeadline:
         assert waiting.live.timeout == 20
 
     async def test_is_refused_after_the_end(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         call.body.release()
         await call.outcome()
 
-        assert not stage.executor.set_deadline(call.live, 10)
-        assert stage.observer.changes[call.live.id] == []
+        assert not harness.executor.set_deadline(call.live, 10)
+        assert harness.observer.changes[call.live.id] == []
 
     @on_manual_clock
     async def test_is_refused_once_the_end_is_decided(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
 
         await advance(5.1)
 
-        assert not stage.executor.set_deadline(call.live, 600)
+        assert not harness.executor.set_deadline(call.live, 600)
         call.body.release()
         await call.outcome()
 
     @on_manual_clock
     async def test_by_an_edited_policy_a_running_call_obeys(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
-        stage = Stage(policies=policies)
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(policies=policies)
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         await advance(10)
         policies.edit(override=ToolLimits(timeout=12))
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
         await advance(2)
         outcome = await call.outcome()
 
         assert (outcome.status, outcome.duration) == (CallStatus.TIMED_OUT, 12)
-        (change,) = stage.observer.changes[call.live.id]
+        (change,) = harness.observer.changes[call.live.id]
         assert (change.from_timeout, change.to_timeout) == (60, 12)
         assert change.source is TimeoutSource.OVERRIDE
 
     @on_manual_clock
     async def test_by_a_removed_override_falls_back_to_the_tools_own(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
-        stage = Stage(policies=policies)
-        stage.gated(timeout=20)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(policies=policies)
+        harness.gated(timeout=20)
+        (call,) = await started(harness, "A")
 
         policies.edit()
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
         await advance(20)
         outcome = await call.outcome()
 
@@ -189,12 +189,12 @@ class TestMovedDeadline:
     @on_manual_clock
     async def test_by_an_edited_ceiling_recaps_a_hint(self):
         policies = EditedLevels(default=ToolLimits(ceiling=600))
-        stage = Stage(policies=policies)
-        stage.gated()
-        (call,) = await started(stage, "A", input=asking_for(300_000))
+        harness = ExecutorHarness(policies=policies)
+        harness.gated()
+        (call,) = await started(harness, "A", input=asking_for(300_000))
 
         policies.edit(default=ToolLimits(ceiling=60))
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
 
         assert (call.live.timeout, call.live.limits.policy.capped_from) == (60, 300)
         call.body.release()
@@ -203,84 +203,84 @@ class TestMovedDeadline:
     @on_manual_clock
     async def test_by_an_edited_idle_limit(self):
         policies = EditedLevels()
-        stage = Stage(policies=policies)
-        stage.gated(timeout=60)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(policies=policies)
+        harness.gated(timeout=60)
+        (call,) = await started(harness, "A")
 
         policies.edit(override=ToolLimits(idle_timeout=5))
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
         await advance(5)
 
         assert "made no progress" in (await call.outcome()).result
 
     @on_manual_clock
     async def test_by_hand_stays_while_the_policy_does_not_change(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
 
-        stage.executor.set_deadline(call.live, 20)
-        stage.executor.apply_policies()
+        harness.executor.set_deadline(call.live, 20)
+        harness.executor.apply_policies()
 
         assert call.live.timeout == 20
         call.body.release()
         await call.outcome()
-        assert len(stage.observer.changes["A"]) == 1
+        assert len(harness.observer.changes["A"]) == 1
 
     @on_manual_clock
     async def test_by_a_policy_that_is_edited_while_the_start_is_recorded(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
-        stage = Stage(policies=policies)
-        stage.gated()
-        stage.observer.gates["started"] = asyncio.Event()
-        call = stage.call()
+        harness = ExecutorHarness(policies=policies)
+        harness.gated()
+        harness.observer.gates["started"] = asyncio.Event()
+        call = harness.call()
         await settle()
 
         policies.edit(override=ToolLimits(timeout=5))
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
         assert call.live.timeout == 60  # what the observer is writing down
-        stage.observer.gates["started"].set()
+        harness.observer.gates["started"].set()
         await advance(5)
         outcome = await call.outcome()
 
         assert (outcome.status, outcome.timeout) == (CallStatus.TIMED_OUT, 5)
-        assert [change.from_timeout for change in stage.observer.changes[call.live.id]] == [60]
-        assert stage.observer.names() == ["started", "moved", "ended"]
+        assert [change.from_timeout for change in harness.observer.changes[call.live.id]] == [60]
+        assert harness.observer.names() == ["started", "moved", "ended"]
 
     @on_manual_clock
     async def test_by_a_policy_that_is_edited_while_the_call_waits(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
-        stage = Stage(policies=policies, limits=Limits(max_running=1))
-        stage.gated()
-        (running,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(policies=policies, limits=Limits(max_running=1))
+        harness.gated()
+        (running,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
         policies.edit(override=ToolLimits(timeout=5))
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
         running.body.release()
         await waiting.running()
 
         assert waiting.live.timeout == 5
-        assert stage.observer.changes[waiting.live.id] == []
+        assert harness.observer.changes[waiting.live.id] == []
         waiting.body.release()
         await waiting.outcome()
 
     @on_manual_clock
     async def test_by_a_policy_comes_not_after_the_outcome(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
-        stage = Stage(policies=policies)
-        stage.gated()
-        stage.observer.gates["ended"] = asyncio.Event()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(policies=policies)
+        harness.gated()
+        harness.observer.gates["ended"] = asyncio.Event()
+        (call,) = await started(harness, "A")
         call.body.release()
         await settle()
 
         policies.edit(override=ToolLimits(timeout=5))
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
         await advance(60)
-        stage.observer.gates["ended"].set()
+        harness.observer.gates["ended"].set()
         outcome = await call.outcome()
 
-        assert (outcome.timeout, stage.observer.changes[call.live.id]) == (60, [])
-        assert stage.observer.names() == ["started", "ended"]
+        assert (outcome.timeout, harness.observer.changes[call.live.id]) == (60, [])
+        assert harness.observer.names() == ["started", "ended"]

@@ -22,9 +22,9 @@ from tests.governance.core.support import (
     BY_PARENT,
     BY_USER,
     EditedLevels,
+    ExecutorHarness,
+    FakeApprover,
     ManualLoop,
-    People,
-    Stage,
     advance,
     settle,
 )
@@ -74,15 +74,15 @@ class GovernedCalls(RuleBasedStateMachine):
 
     async def set_up(self):
         self.policies = EditedLevels(setting=PATIENT)
-        self.people = People()
-        self.stage = Stage(
+        self.people = FakeApprover()
+        self.harness = ExecutorHarness(
             approver=self.people,
             policies=self.policies,
             limits=Limits(max_running=4, max_running_per_scope=3, max_queued=4, queue_timeout=10),
             timing=Timing(cancel_grace=GRACE, progress_interval=1, notice_interval=0.5),
         )
         for name, declared in TOOLS.items():
-            self.stage.gated(name, **declared)
+            self.harness.gated(name, **declared)
 
     def play(self, scene):
         return self.loop.run_until_complete(scene)
@@ -90,7 +90,7 @@ class GovernedCalls(RuleBasedStateMachine):
     @rule(target=calls, tool=st.sampled_from([*TOOLS, "unheard of"]), scope=st.sampled_from("ab"))
     def start(self, tool, scope):
         async def start():
-            return self.stage.call(tool, scope=scope, token=self.turns[scope])
+            return self.harness.call(tool, scope=scope, token=self.turns[scope])
 
         act = self.play(start())
         self.acts.append(act)
@@ -133,13 +133,13 @@ class GovernedCalls(RuleBasedStateMachine):
 
     @rule(act=calls, timeout=seconds)
     def deadline_is_moved(self, act, timeout):
-        self.stage.executor.set_deadline(act.live, timeout)
+        self.harness.executor.set_deadline(act.live, timeout)
 
     @rule(timeout=st.none() | seconds, idle_timeout=st.none() | seconds, enabled=st.integers(0, 4))
     def policy_is_edited(self, timeout, idle_timeout, enabled):
         limits = ToolLimits(timeout=timeout, idle_timeout=idle_timeout, enabled=enabled > 0)
         self.policies.edit(override=limits, setting=PATIENT)
-        self.stage.executor.apply_policies()
+        self.harness.executor.apply_policies()
 
     @rule(
         act=calls, tell=st.booleans(), verdict=st.sampled_from([Verdict.APPROVED, Verdict.DENIED])
@@ -149,11 +149,11 @@ class GovernedCalls(RuleBasedStateMachine):
 
     @rule()
     def journal_hangs(self):
-        self.stage.observer.gates.setdefault("started", asyncio.Event())
+        self.harness.observer.gates.setdefault("started", asyncio.Event())
 
     @rule()
     def journal_goes_on(self):
-        if gate := self.stage.observer.gates.pop("started", None):
+        if gate := self.harness.observer.gates.pop("started", None):
             gate.set()
 
     @rule(time=seconds)
@@ -177,7 +177,7 @@ class GovernedCalls(RuleBasedStateMachine):
 
     def unfinished(self):
         """The calls that have no outcome, although no journal holds them up."""
-        held = "started" in self.stage.observer.gates
+        held = "started" in self.harness.observer.gates
         return [
             act
             for act in self.acts
@@ -187,7 +187,7 @@ class GovernedCalls(RuleBasedStateMachine):
     @invariant()
     def every_call_has_at_most_one_outcome_and_it_never_changes(self):
         recorded = {}
-        for call_id, outcome in self.stage.observer.outcomes:
+        for call_id, outcome in self.harness.observer.outcomes:
             assert call_id not in recorded, "told twice"
             recorded[call_id] = outcome
         for act in self.acts:
@@ -226,7 +226,7 @@ class GovernedCalls(RuleBasedStateMachine):
     @invariant()
     def no_notice_comes_out_of_order(self):
         for act in self.acts:
-            names = self.stage.observer.names(act.live.id)
+            names = self.harness.observer.names(act.live.id)
             assert names.count("started") <= 1
             assert names.count("ended") <= 1
             assert names.count("late") <= 1
@@ -237,7 +237,7 @@ class GovernedCalls(RuleBasedStateMachine):
                 assert names[names.index("ended") + 1 :] in ([], ["late"])
                 begun = [name for name in names if name != "queued"]
                 assert begun[0] == "started" or begun == ["ended"]
-        for call_id, _ in self.stage.observer.late:
+        for call_id, _ in self.harness.observer.late:
             outcome = self.given.get(call_id)  # None: its task was cancelled from outside
             assert (
                 outcome is None
@@ -271,12 +271,12 @@ class GovernedCalls(RuleBasedStateMachine):
     @invariant()
     def what_is_counted_is_what_there_is(self):
         limiter, open_calls = (
-            self.stage.executor.limiter,
+            self.harness.executor.limiter,
             [act for act in self.acts if not act.task.done()],
         )
         assert limiter.running + limiter.queued <= len(open_calls)
         if not open_calls:
-            assert tuple(self.stage.executor.live) == ()
+            assert tuple(self.harness.executor.live) == ()
 
     def teardown(self):
         try:
@@ -288,7 +288,7 @@ class GovernedCalls(RuleBasedStateMachine):
             assert all(act.task.done() for act in self.acts)
             self.every_call_has_at_most_one_outcome_and_it_never_changes()
             self.no_notice_comes_out_of_order()
-            executor = self.stage.executor
+            executor = self.harness.executor
             assert (executor.limiter.running, executor.limiter.queued) == (0, 0)
             assert (executor.abandoned, tuple(executor.live)) == (0, ())
             assert not asyncio.all_tasks(self.loop)

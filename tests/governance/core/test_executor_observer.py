@@ -13,7 +13,7 @@ from governance import (
 )
 from tests.governance.core.support import (
     BY_USER,
-    Stage,
+    ExecutorHarness,
     advance,
     on_manual_clock,
     settle,
@@ -24,81 +24,81 @@ from tests.governance.core.support import (
 class TestObserver:
     @on_manual_clock
     async def test_is_told_in_order_and_nothing_after_the_end(self):
-        stage = Stage(timing=Timing(progress_interval=5, notice_interval=0.5))
-        stage.gated(timeout=30)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
+        harness.gated(timeout=30)
+        (call,) = await started(harness, "A")
 
         await advance(5)
-        stage.executor.set_deadline(call.live, 60)
+        harness.executor.set_deadline(call.live, 60)
         call.live.cancel(BY_USER)
         await call.outcome()
         await advance(60)
 
-        assert stage.observer.names() == ["started", "progressed", "moved", "ended"]
+        assert harness.observer.names() == ["started", "progressed", "moved", "ended"]
 
     async def test_that_fails_at_the_start_keeps_the_body_from_running(self):
-        stage = Stage()
-        stage.gated()
-        stage.observer.errors["started"] = OSError("the database is gone")
-        call = stage.call()
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.observer.errors["started"] = OSError("the database is gone")
+        call = harness.call()
 
         with pytest.raises(OSError, match="gone"):
             await call.task
 
         assert call.body.runs == 0
-        assert stage.observer.names() == ["started"]
-        assert (stage.executor.limiter.running, tuple(stage.executor.live)) == (0, ())
+        assert harness.observer.names() == ["started"]
+        assert (harness.executor.limiter.running, tuple(harness.executor.live)) == (0, ())
 
     async def test_that_fails_at_the_end_is_heard(self):
-        stage = Stage()
-        stage.gated()
-        stage.observer.errors["ended"] = OSError("the database is gone")
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.observer.errors["ended"] = OSError("the database is gone")
+        (call,) = await started(harness, "A")
         call.body.release()
 
         with pytest.raises(OSError, match="gone"):
             await call.task
 
-        assert (stage.executor.limiter.running, tuple(stage.executor.live)) == (0, ())
+        assert (harness.executor.limiter.running, tuple(harness.executor.live)) == (0, ())
 
     @pytest.mark.parametrize("notice", ["cancelling", "moved"])
     async def test_that_fails_in_between_harms_nobody(self, notice, caplog):
-        stage = Stage()
-        stage.gated()
-        stage.observer.errors[notice] = OSError("s3cret")
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.observer.errors[notice] = OSError("s3cret")
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
 
-        stage.executor.set_deadline(call.live, 60)
+        harness.executor.set_deadline(call.live, 60)
         call.live.cancel(BY_USER)
-        await stage.observer.arrived["cancelling"].wait()
+        await harness.observer.arrived["cancelling"].wait()
         call.body.fail(Cancelled(BY_USER))
         outcome = await call.outcome()
 
         assert outcome.status is CallStatus.CANCELLED
-        assert stage.observer.names()[-1] == "ended"
+        assert harness.observer.names()[-1] == "ended"
         assert "An observer failed" in caplog.messages
 
     async def test_that_is_slow_is_not_overtaken(self):
-        stage = Stage()
-        stage.gated()
-        stage.observer.gates["moved"] = asyncio.Event()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.observer.gates["moved"] = asyncio.Event()
+        (call,) = await started(harness, "A")
 
-        stage.executor.set_deadline(call.live, 60)
+        harness.executor.set_deadline(call.live, 60)
         call.live.cancel(BY_USER)
         await settle()
-        assert stage.observer.names() == ["started"]
-        stage.observer.gates["moved"].set()
+        assert harness.observer.names() == ["started"]
+        harness.observer.gates["moved"].set()
         await call.outcome()
 
-        assert stage.observer.names() == ["started", "moved", "ended"]
+        assert harness.observer.names() == ["started", "moved", "ended"]
 
     @on_manual_clock
     async def test_is_told_of_a_stop_only_where_the_body_does_not_end_at_once(self):
-        stage = Stage()
-        stage.gated()
-        quick, slow = await started(stage, "A", "B")
+        harness = ExecutorHarness()
+        harness.gated()
+        quick, slow = await started(harness, "A", "B")
         slow.body.is_stubborn = True
 
         quick.live.cancel(BY_USER)
@@ -107,28 +107,28 @@ class TestObserver:
         slow.body.release()
         await slow.outcome()
 
-        assert stage.observer.names("A") == ["started", "ended"]
-        assert stage.observer.names("B") == ["started", "cancelling", "ended"]
+        assert harness.observer.names("A") == ["started", "ended"]
+        assert harness.observer.names("B") == ["started", "cancelling", "ended"]
 
     @on_manual_clock
     async def test_hears_of_a_silent_call_in_every_interval(self):
-        stage = Stage(timing=Timing(progress_interval=5, notice_interval=0.5))
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         await advance(4.9)
-        assert stage.observer.names() == ["started"]
+        assert harness.observer.names() == ["started"]
         await advance(10.6)
         call.body.release()
         await call.outcome()
 
-        assert Counter(stage.observer.names())["progressed"] == 3
+        assert Counter(harness.observer.names())["progressed"] == 3
 
     @on_manual_clock
     async def test_hears_of_progress_soon_and_of_a_chatty_tool_seldom(self):
-        stage = Stage(timing=Timing(progress_interval=5, notice_interval=0.5))
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         for _ in range(100):
             call.body.context.progress("working")
@@ -137,14 +137,14 @@ class TestObserver:
         call.body.release()
         await call.outcome()
 
-        assert 1 <= Counter(stage.observer.names())["progressed"] <= 2
+        assert 1 <= Counter(harness.observer.names())["progressed"] <= 2
 
     async def test_reads_the_call_as_it_is(self):
-        stage = Stage()
-        stage.gated(timeout=30)
-        stage.observer.gates["started"] = asyncio.Event()
-        call = stage.call()
-        await stage.observer.arrived["started"].wait()
+        harness = ExecutorHarness()
+        harness.gated(timeout=30)
+        harness.observer.gates["started"] = asyncio.Event()
+        call = harness.call()
+        await harness.observer.arrived["started"].wait()
 
         live = call.live
         assert (live.status, live.timeout, live.timeout_source) == (
@@ -153,20 +153,20 @@ class TestObserver:
             TimeoutSource.TOOL,
         )
         assert (live.elapsed, live.partial_output, live.ended_by) == (0, "", None)
-        stage.observer.gates["started"].set()
+        harness.observer.gates["started"].set()
         await call.running()
         call.body.is_stubborn = True
         live.cancel(BY_USER)
-        await stage.observer.arrived["cancelling"].wait()
+        await harness.observer.arrived["cancelling"].wait()
         assert (live.status, live.ended_by) == (CallStatus.CANCELLING, BY_USER)
         call.body.fail(Cancelled(BY_USER))
         await call.outcome()
         assert live.status is CallStatus.CANCELLED
 
     async def test_progress_after_the_end_is_not_taken(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         call.body.release()
         await call.outcome()
 

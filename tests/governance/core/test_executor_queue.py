@@ -12,7 +12,7 @@ from governance import (
 )
 from tests.governance.core.support import (
     BY_USER,
-    Stage,
+    ExecutorHarness,
     advance,
     on_manual_clock,
     settle,
@@ -22,22 +22,22 @@ from tests.governance.core.support import (
 
 class TestParallel:
     async def test_calls_of_a_step_overlap_and_each_is_told_as_it_lands(self):
-        stage = Stage()
-        stage.gated()
-        calls = await started(stage, "A", "B", "C")
+        harness = ExecutorHarness()
+        harness.gated()
+        calls = await started(harness, "A", "B", "C")
 
         for at in (2, 0, 1):
             calls[at].body.release()
             await calls[at].outcome()
 
-        assert [call_id for call_id, _ in stage.observer.outcomes] == ["C", "A", "B"]
+        assert [call_id for call_id, _ in harness.observer.outcomes] == ["C", "A", "B"]
 
     @on_manual_clock
     async def test_the_clock_starts_when_the_tool_starts(self):
-        stage = Stage(limits=Limits(max_running=1))
-        stage.gated(timeout=5)
-        (first,) = await started(stage, "A")
-        waiting = [stage.call(id=id) for id in "BCD"]
+        harness = ExecutorHarness(limits=Limits(max_running=1))
+        harness.gated(timeout=5)
+        (first,) = await started(harness, "A")
+        waiting = [harness.call(id=id) for id in "BCD"]
 
         queued = []
         for running, following in zip([first, *waiting], [*waiting, None], strict=True):
@@ -51,12 +51,12 @@ class TestParallel:
         assert queued == [(CallStatus.SUCCEEDED, wait, 4) for wait in (0, 4, 8, 12)]
 
     async def test_an_exclusive_call_overlaps_no_other_of_its_scope(self):
-        stage = Stage()
-        stage.gated()
-        stage.gated("alone", concurrency="exclusive")
-        (first,) = await started(stage, "A")
-        alone = stage.call("alone", id="B")
-        after = stage.call(id="C")
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.gated("alone", concurrency="exclusive")
+        (first,) = await started(harness, "A")
+        alone = harness.call("alone", id="B")
+        after = harness.call(id="C")
         await settle()
 
         assert (alone.body.runs, after.body.runs) == (0, 0)
@@ -71,30 +71,30 @@ class TestParallel:
 
     @on_manual_clock
     async def test_a_call_says_after_half_a_second_what_it_waits_for(self):
-        stage = Stage()
-        stage.gated()
-        stage.gated("alone", concurrency="exclusive")
-        first, second = await started(stage, "A", "B")
-        alone, after = stage.call("alone", id="C"), stage.call(id="D")
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.gated("alone", concurrency="exclusive")
+        first, second = await started(harness, "A", "B")
+        alone, after = harness.call("alone", id="C"), harness.call(id="D")
         await advance(0.4)
-        assert stage.observer.waits == []
+        assert harness.observer.waits == []
         await advance(0.2)
         on_first = Obstacle(kind=WaitsFor.CALL, call_id="A", tool_name="gated")
         on_alone = Obstacle(kind=WaitsFor.CALL, call_id="C", tool_name="alone")
-        assert stage.observer.waits == [("C", on_first), ("D", on_alone)]
+        assert harness.observer.waits == [("C", on_first), ("D", on_alone)]
         await advance(10)
-        assert len(stage.observer.waits) == 2, "once, as long as nothing changes"
+        assert len(harness.observer.waits) == 2, "once, as long as nothing changes"
         first.body.release()
         await advance(0.6)
         on_second = Obstacle(kind=WaitsFor.CALL, call_id="B", tool_name="gated")
-        assert stage.observer.waits[2:] == [("C", on_second)]
+        assert harness.observer.waits[2:] == [("C", on_second)]
         second.body.release()
         await alone.running()
         alone.body.release()
         await after.running()
         after.body.release()
         await after.outcome()
-        assert stage.observer.names("D") == ["queued", "started", "ended"]
+        assert harness.observer.names("D") == ["queued", "started", "ended"]
 
     @on_manual_clock
     async def test_a_call_that_waits_for_a_place_says_whose(self):
@@ -102,12 +102,12 @@ class TestParallel:
             (Limits(max_running=1), WaitsFor.SLOT),
             (Limits(max_running_per_scope=1), WaitsFor.SCOPE),
         ):
-            stage = Stage(limits=limits)
-            stage.gated()
-            (first,) = await started(stage, "A")
-            waiting = stage.call(id="B")
+            harness = ExecutorHarness(limits=limits)
+            harness.gated()
+            (first,) = await started(harness, "A")
+            waiting = harness.call(id="B")
             await advance(0.6)
-            assert stage.observer.waits == [("B", Obstacle(kind=kind))]
+            assert harness.observer.waits == [("B", Obstacle(kind=kind))]
             waiting.live.cancel(BY_USER)
             await waiting.outcome()
             first.body.release()
@@ -115,21 +115,21 @@ class TestParallel:
 
     @on_manual_clock
     async def test_a_call_that_starts_at_once_never_waited(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
         await advance(5)
-        assert stage.observer.waits == []
+        assert harness.observer.waits == []
         call.body.release()
         await call.outcome()
 
     async def test_an_exclusive_call_is_not_held_up_for_ever_by_newcomers(self):
-        stage = Stage()
-        stage.gated()
-        stage.gated("alone", concurrency="exclusive")
-        (first,) = await started(stage, "A")
-        alone = stage.call("alone", id="B")
-        newcomers = [stage.call(id=f"new-{number}") for number in range(5)]
+        harness = ExecutorHarness()
+        harness.gated()
+        harness.gated("alone", concurrency="exclusive")
+        (first,) = await started(harness, "A")
+        alone = harness.call("alone", id="B")
+        newcomers = [harness.call(id=f"new-{number}") for number in range(5)]
         await settle()
 
         first.body.release()
@@ -142,10 +142,10 @@ class TestParallel:
             await call.outcome()
 
     async def test_an_exclusive_call_does_not_hold_up_another_scope(self):
-        stage = Stage()
-        stage.gated("alone", concurrency="exclusive")
+        harness = ExecutorHarness()
+        harness.gated("alone", concurrency="exclusive")
 
-        one, other = stage.call("alone", scope="a"), stage.call("alone", scope="b")
+        one, other = harness.call("alone", scope="a"), harness.call("alone", scope="b")
         await one.running()
         await other.running()
 
@@ -155,11 +155,11 @@ class TestParallel:
 
     @on_manual_clock
     async def test_a_slot_is_free_again_after_a_call_was_abandoned(self):
-        stage = Stage(limits=Limits(max_running=1))
-        stage.gated(timeout=5)
-        (first,) = await started(stage, "A")
+        harness = ExecutorHarness(limits=Limits(max_running=1))
+        harness.gated(timeout=5)
+        (first,) = await started(harness, "A")
         first.body.is_stubborn = True
-        second = stage.call(id="B")
+        second = harness.call(id="B")
 
         await advance(5.6)
         await second.running()
@@ -170,10 +170,10 @@ class TestParallel:
         await settle()
 
     async def test_a_tools_own_concurrency_cap_holds(self):
-        stage = Stage()
-        stage.gated(max_running=2)
-        running = await started(stage, "A", "B")
-        third = stage.call(id="C")
+        harness = ExecutorHarness()
+        harness.gated(max_running=2)
+        running = await started(harness, "A", "B")
+        third = harness.call(id="C")
         await settle()
 
         assert third.body.runs == 0
@@ -185,11 +185,11 @@ class TestParallel:
 
 class TestSupersede:
     async def test_a_new_call_cancels_the_previous_one(self):
-        stage = Stage()
-        stage.gated(concurrency="supersede")
-        (first,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(concurrency="supersede")
+        (first,) = await started(harness, "A")
 
-        (second,) = await started(stage, "B")
+        (second,) = await started(harness, "B")
         outcome = await first.outcome()
         second.body.release()
 
@@ -198,11 +198,11 @@ class TestSupersede:
         assert (await second.outcome()).status is CallStatus.SUCCEEDED
 
     async def test_it_starts_only_when_the_previous_one_has_ended(self):
-        stage = Stage()
-        stage.gated(concurrency="supersede")
-        (first,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(concurrency="supersede")
+        (first,) = await started(harness, "A")
         first.body.is_stubborn = True
-        second = stage.call(id="B")
+        second = harness.call(id="B")
         await settle()
 
         assert (first.body.cancels, second.body.runs) == (1, 0)
@@ -212,11 +212,11 @@ class TestSupersede:
         await second.outcome()
 
     async def test_one_that_still_waits_never_starts(self):
-        stage = Stage()
-        stage.gated(concurrency="supersede")
-        (first,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(concurrency="supersede")
+        (first,) = await started(harness, "A")
         first.body.is_stubborn = True
-        second, third = stage.call(id="B"), stage.call(id="C")
+        second, third = harness.call(id="B"), harness.call(id="C")
         await settle()
 
         assert (await second.outcome()).status is CallStatus.NOT_STARTED
@@ -225,13 +225,13 @@ class TestSupersede:
         await third.outcome()
 
     async def test_other_scopes_and_other_tools_are_left_alone(self):
-        stage = Stage()
-        stage.gated(concurrency="supersede")
-        stage.gated("other", concurrency="supersede")
+        harness = ExecutorHarness()
+        harness.gated(concurrency="supersede")
+        harness.gated("other", concurrency="supersede")
         calls = [
-            *await started(stage, "A"),
-            *await started(stage, "B", scope="elsewhere"),
-            *await started(stage, "C", name="other"),
+            *await started(harness, "A"),
+            *await started(harness, "B", scope="elsewhere"),
+            *await started(harness, "C", name="other"),
         ]
 
         for call in calls:
@@ -240,12 +240,12 @@ class TestSupersede:
         assert [(await call.outcome()).status for call in calls] == [CallStatus.SUCCEEDED] * 3
 
     async def test_a_call_that_is_cancelled_already_supersedes_nothing(self):
-        stage, turn = Stage(), CancellationToken()
-        stage.gated(concurrency="supersede")
-        (first,) = await started(stage, "A")
+        harness, turn = ExecutorHarness(), CancellationToken()
+        harness.gated(concurrency="supersede")
+        (first,) = await started(harness, "A")
         turn.cancel(BY_USER)
 
-        await stage.call(id="B", token=turn).outcome()
+        await harness.call(id="B", token=turn).outcome()
         first.body.release()
 
         assert (await first.outcome()).status is CallStatus.SUCCEEDED
@@ -253,13 +253,13 @@ class TestSupersede:
 
 class TestQueue:
     async def test_that_is_full_refuses_with_what_to_do(self):
-        stage = Stage(limits=Limits(max_running=1, max_queued=1))
-        stage.gated()
-        (running,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(limits=Limits(max_running=1, max_queued=1))
+        harness.gated()
+        (running,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
-        outcome = await stage.call(id="C").outcome()
+        outcome = await harness.call(id="C").outcome()
 
         assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, ErrorType.QUEUE_FULL)
         assert outcome.disposition is Disposition.NOT_STARTED
@@ -270,10 +270,10 @@ class TestQueue:
 
     @on_manual_clock
     async def test_that_takes_too_long_gives_up(self):
-        stage = Stage(limits=Limits(max_running=1, queue_timeout=30))
-        stage.gated(timeout=0)
-        (running,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(limits=Limits(max_running=1, queue_timeout=30))
+        harness.gated(timeout=0)
+        (running,) = await started(harness, "A")
+        waiting = harness.call(id="B")
 
         await advance(30)
         outcome = await waiting.outcome()

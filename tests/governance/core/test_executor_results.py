@@ -25,7 +25,7 @@ from governance.core.masking import mask
 from tests.governance.core.support import (
     BY_USER,
     EditedLevels,
-    Stage,
+    ExecutorHarness,
     advance,
     asking_for,
     on_manual_clock,
@@ -44,9 +44,9 @@ class Odd(BaseException):
 class TestResult:
     @on_manual_clock
     async def test_of_the_body_is_the_result_with_its_duration(self):
-        stage = Stage()
-        stage.gated(timeout=30)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=30)
+        (call,) = await started(harness, "A")
 
         await advance(12)
         call.body.release("result")
@@ -59,9 +59,9 @@ class TestResult:
         assert outcome.timeout_source == TimeoutSource.TOOL
 
     async def test_that_cannot_be_written_says_that_the_tool_has_run(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.release({"s3cret": b"\xff"})
         outcome = await call.outcome()
@@ -77,9 +77,9 @@ class TestResult:
         "value", [math.nan, {"x": -math.inf}, [[math.inf]], {"deep": {"er": [1, math.nan]}}]
     )
     async def test_that_json_has_no_number_for_is_refused_after_it_has_run(self, value):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.release(value)
         outcome = await call.outcome()
@@ -88,18 +88,18 @@ class TestResult:
         assert "has run, but its result cannot be written as text" in outcome.result
 
     async def test_that_only_speaks_of_such_numbers_is_none(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.release({"note": "NaN", "Infinity": 10**5000, "x": 0.5})
 
         assert (await call.outcome()).status is CallStatus.SUCCEEDED
 
     async def test_that_is_huge_is_cut(self):
-        stage = Stage(result_limit=1000)
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(result_limit=1000)
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.release("x" * 10_000_000)
 
@@ -111,25 +111,25 @@ class TestResult:
 
         question.set("who?")
 
-        assert (await Stage(make_tool(ask)).run("ask")).result == "who?"
+        assert (await ExecutorHarness(make_tool(ask)).run("ask")).result == "who?"
 
     async def test_the_body_knows_its_call_and_its_host(self, tmp_path):
         async def tell(context: ToolContext, word: str) -> list[object]:
             left = context.time_left()
             return [context.call_id, context.tool_name, context.scope, word, left and left > 4]
 
-        stage = Stage(make_tool(tell, timeout=5))
+        harness = ExecutorHarness(make_tool(tell, timeout=5))
 
-        assert (await stage.run("tell", id="A", input={"word": "w"})).result == (
+        assert (await harness.run("tell", id="A", input={"word": "w"})).result == (
             '["A","tell","scope","w",true]'
         )
 
         async def place(context: ToolContext) -> list[str]:
             return [str(context.workspace), context.metadata["who"]]
 
-        stage.registry.register(make_tool(place))
+        harness.registry.register(make_tool(place))
         host = Host(workspace=tmp_path, metadata={"who": "ada"})
-        outcome = await stage.executor.run(ToolCall(id="B", tool_name="place"), host=host)
+        outcome = await harness.executor.run(ToolCall(id="B", tool_name="place"), host=host)
 
         assert outcome.result == f'["{tmp_path}","ada"]'
 
@@ -148,9 +148,9 @@ async def test_a_wish_for_more_time_that_was_capped_is_told_with_every_result(as
             raise ToolFailed("No paper.")
         return "printed"
 
-    stage = Stage(make_tool(work))
-    well = await stage.run("work", id="A", input=asking_for(asked))
-    badly = await stage.run("work", id="B", input={"fails": True, **asking_for(asked)})
+    harness = ExecutorHarness(make_tool(work))
+    well = await harness.run("work", id="A", input=asking_for(asked))
+    badly = await harness.run("work", id="B", input={"fails": True, **asking_for(asked)})
 
     for outcome, first in ((well, "printed"), (badly, "No paper.")):
         line, _, note = outcome.result.partition("\n")
@@ -160,9 +160,9 @@ async def test_a_wish_for_more_time_that_was_capped_is_told_with_every_result(as
 
 class TestFailure:
     async def test_is_told_by_its_kind_and_never_by_its_text(self, caplog):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.fail(ValueError("s3cret"))
         outcome = await call.outcome()
@@ -176,12 +176,12 @@ class TestFailure:
         assert "A tool raised" in caplog.messages
 
     async def test_is_told_by_its_text_too_where_that_is_allowed_masked_and_capped(self):
-        stage = Stage(
+        harness = ExecutorHarness(
             policies=EditedLevels(setting=ToolLimits(error_text=True)),
             mask=lambda text: mask(text, known=["garden-gate"]),
         )
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.fail(
             ValueError("no file 'a.txt'\nfor garden-gate, password=s3cret " + "x " * 999)
@@ -199,9 +199,9 @@ class TestFailure:
             def __str__(self):
                 raise RuntimeError
 
-        stage = Stage(policies=EditedLevels(setting=ToolLimits(error_text=True)))
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(policies=EditedLevels(setting=ToolLimits(error_text=True)))
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.fail(Unspeakable())
         outcome = await call.outcome()
@@ -209,9 +209,9 @@ class TestFailure:
         assert "failed with Unspeakable (code execution_error). The details" in outcome.result
 
     async def test_that_a_tool_words_itself_is_read_as_it_is(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.fail(ToolFailed("No such file: a.txt. List the directory first."))
         outcome = await call.outcome()
@@ -220,18 +220,18 @@ class TestFailure:
         assert outcome.is_error
 
     async def test_of_a_call_that_the_tool_governed_itself_is_told_in_its_words(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.fail(ToolTimeoutError("inner", 3))
 
         assert "Tool 'inner' did not respond within 3s." in (await call.outcome()).result
 
     async def test_keeps_the_output_so_far(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.context.progress(output="so far")
         call.body.fail(OSError())
@@ -239,9 +239,9 @@ class TestFailure:
         assert (await call.outcome()).result.endswith("\nso far")
 
     async def test_a_timeout_error_of_the_tool_itself_is_not_the_calls_timeout(self):
-        stage = Stage()
-        stage.gated()
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated()
+        (call,) = await started(harness, "A")
 
         call.body.fail(TimeoutError())
 
@@ -254,7 +254,7 @@ class TestFailure:
         async def odd() -> None:
             raise error(BY_USER)
 
-        outcome = await Stage(make_tool(odd)).run("odd")
+        outcome = await ExecutorHarness(make_tool(odd)).run("odd")
 
         assert (outcome.status, outcome.error_type) == (
             CallStatus.FAILED,
@@ -262,9 +262,9 @@ class TestFailure:
         )
 
     async def test_of_one_leaves_the_others_their_results(self):
-        stage = Stage()
-        stage.gated()
-        calls = await started(stage, "A", "B", "C")
+        harness = ExecutorHarness()
+        harness.gated()
+        calls = await started(harness, "A", "B", "C")
 
         calls[1].body.fail(ValueError())
         assert (await calls[1].outcome()).status is CallStatus.FAILED
@@ -278,78 +278,78 @@ class TestFailure:
 class TestRefusal:
     """Nothing of the tool runs and no clock starts."""
 
-    def check(self, stage, outcome, error_type, *words):
+    def check(self, harness, outcome, error_type, *words):
         assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, error_type)
         assert outcome.disposition is Disposition.NOT_STARTED
         assert all(word in outcome.result for word in words)
         assert outcome.duration == 0
-        assert stage.observer.names() == ["ended"]
-        assert not any(body.runs for body in stage.bodies.values())
+        assert harness.observer.names() == ["ended"]
+        assert not any(body.runs for body in harness.bodies.values())
 
     async def test_of_an_unknown_tool(self):
-        stage = Stage()
+        harness = ExecutorHarness()
 
-        outcome = await stage.run("nothing")
+        outcome = await harness.run("nothing")
 
-        self.check(stage, outcome, ErrorType.UNKNOWN_TOOL, "'nothing'")
+        self.check(harness, outcome, ErrorType.UNKNOWN_TOOL, "'nothing'")
 
     @pytest.mark.parametrize("call_input", [{"extra": 1}, {"_meta": {"timeout_ms": -1}}])
     async def test_of_invalid_input(self, call_input):
-        stage = Stage()
-        stage.gated()
+        harness = ExecutorHarness()
+        harness.gated()
 
-        outcome = await stage.run(input=call_input)
+        outcome = await harness.run(input=call_input)
 
-        self.check(stage, outcome, ErrorType.INVALID_INPUT, ". Correct the input")
+        self.check(harness, outcome, ErrorType.INVALID_INPUT, ". Correct the input")
 
     async def test_of_input_that_could_not_be_read(self):
-        stage = Stage()
-        stage.gated()
+        harness = ExecutorHarness()
+        harness.gated()
 
-        outcome = await stage.run(problem="it is not JSON")
+        outcome = await harness.run(problem="it is not JSON")
 
-        self.check(stage, outcome, ErrorType.INVALID_INPUT, "it is not JSON")
+        self.check(harness, outcome, ErrorType.INVALID_INPUT, "it is not JSON")
 
     async def test_of_a_tool_that_is_switched_off(self):
-        stage = Stage(policies=EditedLevels(override=ToolLimits(enabled=False)))
-        stage.gated()
+        harness = ExecutorHarness(policies=EditedLevels(override=ToolLimits(enabled=False)))
+        harness.gated()
 
-        outcome = await stage.run()
+        outcome = await harness.run()
 
-        self.check(stage, outcome, ErrorType.DISABLED, "switched off")
+        self.check(harness, outcome, ErrorType.DISABLED, "switched off")
 
     async def test_of_a_tool_that_is_switched_off_while_its_call_waits(self):
         policies = EditedLevels()
-        stage = Stage(policies=policies, limits=Limits(max_running=1))
-        stage.gated()
-        (running,) = await started(stage, "A")
-        waiting = stage.call(id="B")
+        harness = ExecutorHarness(policies=policies, limits=Limits(max_running=1))
+        harness.gated()
+        (running,) = await started(harness, "A")
+        waiting = harness.call(id="B")
         await settle()
 
         policies.edit(override=ToolLimits(enabled=False))
-        stage.executor.apply_policies()
+        harness.executor.apply_policies()
         running.body.release()
 
         assert (await running.outcome()).status is CallStatus.SUCCEEDED
         assert (await waiting.outcome()).error_type is ErrorType.DISABLED
-        assert stage.observer.names("B") == ["ended"]
+        assert harness.observer.names("B") == ["ended"]
 
     async def test_of_an_isolation_that_nothing_runs(self):
         def plain() -> None: ...
 
-        stage = Stage(make_tool(plain))
+        harness = ExecutorHarness(make_tool(plain))
 
-        outcome = await stage.run("plain")
+        outcome = await harness.run("plain")
 
-        self.check(stage, outcome, ErrorType.EXECUTION_ERROR, "cannot be run here")
+        self.check(harness, outcome, ErrorType.EXECUTION_ERROR, "cannot be run here")
 
     async def test_of_a_tool_whose_definition_is_broken(self, caplog):
         async def broken(value: "NoSuchType") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
-        stage = Stage(make_tool(broken))
+        harness = ExecutorHarness(make_tool(broken))
 
-        outcome = await stage.run("broken", input={"value": 1})
+        outcome = await harness.run("broken", input={"value": 1})
 
-        self.check(stage, outcome, ErrorType.EXECUTION_ERROR, "NameError")
+        self.check(harness, outcome, ErrorType.EXECUTION_ERROR, "NameError")
         assert "NoSuchType" not in outcome.result
         assert "A tool call could not be checked" in caplog.messages

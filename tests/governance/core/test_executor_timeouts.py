@@ -23,7 +23,7 @@ from governance.core.invokers.thread import ThreadInvoker
 from tests.governance.core.support import (
     BY_USER,
     EditedLevels,
-    Stage,
+    ExecutorHarness,
     advance,
     asking_for,
     on_manual_clock,
@@ -36,9 +36,9 @@ from tests.governance.core.support import (
 class TestTimeout:
     @on_manual_clock
     async def test_names_tool_and_seconds_and_is_settled_when_the_body_has_ended(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
 
         await advance(5)
         outcome = await call.outcome()
@@ -52,9 +52,9 @@ class TestTimeout:
     def test_logs_a_warning_without_input_or_output(self, caplog):
         @on_manual_clock
         async def run():
-            stage = Stage()
-            stage.gated(timeout=5)
-            (call,) = await started(stage, "A")
+            harness = ExecutorHarness()
+            harness.gated(timeout=5)
+            (call,) = await started(harness, "A")
             call.body.context.progress(output="s3cret")
             await advance(5)
             await call.outcome()
@@ -67,9 +67,9 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_does_not_come_just_in_time(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
 
         await advance(4.999)
         call.body.release()
@@ -77,27 +77,27 @@ class TestTimeout:
         await advance(60)
 
         assert (await call.outcome()).status is CallStatus.SUCCEEDED
-        assert stage.observer.names() == ["started", "ended"]
+        assert harness.observer.names() == ["started", "ended"]
 
     @on_manual_clock
     async def test_does_not_come_when_the_body_ends_in_the_very_moment(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
 
         call.body.release()
         asyncio.get_running_loop().jump(5)
         await settle()
 
         assert (await call.outcome()).status is CallStatus.SUCCEEDED
-        assert stage.observer.names() == ["started", "ended"]
+        assert harness.observer.names() == ["started", "ended"]
 
     @pytest.mark.parametrize("timeout", [0, -1])
     @on_manual_clock
     async def test_never_comes_without_a_limit(self, timeout):
-        stage = Stage()
-        stage.gated(timeout=timeout)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=timeout)
+        (call,) = await started(harness, "A")
 
         await advance(300)
         call.body.release()
@@ -107,9 +107,9 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_of_a_body_that_swallows_its_cancel_comes_within_limit_and_grace(self):
-        stage = Stage(timing=Timing(cancel_grace=0.6))
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness(timing=Timing(cancel_grace=0.6))
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
 
         await advance(5.59)
@@ -121,17 +121,17 @@ class TestTimeout:
         assert outcome.disposition is Disposition.INDETERMINATE
         assert "may still be running and may have been applied" in outcome.result
         assert call.body.cancels == 1
-        assert (stage.executor.abandoned, stage.executor.limiter.running) == (1, 0)
+        assert (harness.executor.abandoned, harness.executor.limiter.running) == (1, 0)
         call.body.release()
         await settle()
-        assert stage.executor.abandoned == 0
+        assert harness.executor.abandoned == 0
 
     @pytest.mark.parametrize("side_effects", [True, False])
     @on_manual_clock
     async def test_of_a_mutating_tool_that_ended_warns_of_its_effect(self, side_effects):
-        stage = Stage()
-        stage.gated(timeout=5, side_effects=side_effects)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5, side_effects=side_effects)
+        (call,) = await started(harness, "A")
 
         await advance(5)
 
@@ -139,9 +139,9 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_keeps_the_output_so_far(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
 
         call.body.context.progress(output="line 1\n")
         call.body.context.progress(output="line 2\n")
@@ -151,9 +151,9 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_of_silence_leaves_a_tool_alone_that_reports(self):
-        stage = Stage()
-        stage.gated(timeout=60, idle_timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=60, idle_timeout=5)
+        (call,) = await started(harness, "A")
 
         for _ in range(5):
             await advance(4)
@@ -169,10 +169,10 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_of_one_leaves_the_others_their_results(self):
-        stage = Stage()
-        stage.gated(timeout=60)
-        calls = await started(stage, "A", "C")
-        (slow,) = await started(stage, "B", input=asking_for(5000))
+        harness = ExecutorHarness()
+        harness.gated(timeout=60)
+        calls = await started(harness, "A", "C")
+        (slow,) = await started(harness, "B", input=asking_for(5000))
 
         await advance(5)
         assert (await slow.outcome()).status is CallStatus.TIMED_OUT
@@ -183,9 +183,9 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_a_hint_is_capped_and_the_model_is_told(self):
-        stage = Stage(policies=EditedLevels(default=ToolLimits(ceiling=60)))
-        stage.gated()
-        (call,) = await started(stage, "A", input=asking_for(7_200_000))
+        harness = ExecutorHarness(policies=EditedLevels(default=ToolLimits(ceiling=60)))
+        harness.gated()
+        (call,) = await started(harness, "A", input=asking_for(7_200_000))
 
         assert (call.live.limits.policy.capped_from, call.live.timeout) == (7200, 60)
         await advance(60)
@@ -196,9 +196,9 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_of_a_turn_says_that_it_was_the_turns(self):
-        stage, turn = Stage(), CancellationToken()
-        stage.gated(timeout=60)
-        (call,) = await started(stage, "A", token=turn)
+        harness, turn = ExecutorHarness(), CancellationToken()
+        harness.gated(timeout=60)
+        (call,) = await started(harness, "A", token=turn)
 
         turn.cancel(Cancellation(reason=CancelReason.TIMEOUT))
         outcome = await call.outcome()
@@ -220,28 +220,28 @@ class TestReturnAfterTheLimit:
                 raise ValueError
             return "late words"
 
-        stage = Stage(make_tool(blocking, **limits))
-        outcome = await stage.run("blocking", id="A")
+        harness = ExecutorHarness(make_tool(blocking, **limits))
+        outcome = await harness.run("blocking", id="A")
         await settle()
 
         assert (outcome.status, outcome.error_type) == (CallStatus.TIMED_OUT, ErrorType.TIMEOUT)
         assert outcome.disposition is Disposition.SETTLED
         assert "5s" in outcome.result
         assert "late words" not in outcome.result
-        ((_, late),) = stage.observer.late
+        ((_, late),) = harness.observer.late
         assert late.kind == ("raised" if raises else "returned")
 
     @on_manual_clock
     async def test_of_a_body_that_blocked_the_loop_is_late_for_a_cancel_as_well(self):
         async def blocking() -> str:
             loop = asyncio.get_running_loop()
-            stage.calls["A"].live.cancel(BY_USER)
+            harness.calls["A"].live.cancel(BY_USER)
             loop.jump(6)
             return "late words"
 
-        stage = Stage(make_tool(blocking, timeout=5))
-        stage.calls = {"A": stage.call("blocking", id="A")}
-        outcome = await stage.calls["A"].outcome()
+        harness = ExecutorHarness(make_tool(blocking, timeout=5))
+        harness.calls = {"A": harness.call("blocking", id="A")}
+        outcome = await harness.calls["A"].outcome()
 
         assert outcome.status is CallStatus.CANCELLED
         assert "late words" not in outcome.result
@@ -255,8 +255,8 @@ class TestReturnAfterTheLimit:
 
         invoker = ThreadInvoker(max_threads=1, max_abandoned=1, on_exit=has_returned.set)
         tool = make_tool(quick, timeout=5)
-        stage = Stage(tool, invokers={Isolation.THREAD: invoker})
-        call = stage.call("quick")
+        harness = ExecutorHarness(tool, invokers={Isolation.THREAD: invoker})
+        call = harness.call("quick")
         await until(has_returned.is_set)
         asyncio.get_running_loop().jump(6)
         outcome = await call.outcome()
@@ -267,9 +267,9 @@ class TestReturnAfterTheLimit:
 class TestLateResult:
     @on_manual_clock
     async def test_of_an_abandoned_body_is_recorded_once_and_never_the_result(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
         await advance(5.6)
         outcome = await call.outcome()
@@ -278,18 +278,18 @@ class TestLateResult:
         call.body.release("late words")
         await settle()
 
-        ((call_id, late),) = stage.observer.late
+        ((call_id, late),) = harness.observer.late
         assert (call_id, late.kind, late.text) == ("A", "returned", "late words")
         assert late.after == pytest.approx(10)
         assert "late words" not in outcome.result
-        assert stage.observer.outcomes == [("A", outcome)]
-        assert stage.observer.names() == ["started", "cancelling", "ended", "late"]
+        assert harness.observer.outcomes == [("A", outcome)]
+        assert harness.observer.names() == ["started", "cancelling", "ended", "late"]
 
     @on_manual_clock
     async def test_in_the_grace_of_a_timeout_is_late_too(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         call.body.last_words = "late words"
 
         await advance(5)
@@ -301,10 +301,10 @@ class TestLateResult:
             Disposition.SETTLED,
         )
         assert "late words" not in outcome.result
-        assert [(late.kind, late.text) for _, late in stage.observer.late] == [
+        assert [(late.kind, late.text) for _, late in harness.observer.late] == [
             ("returned", "late words")
         ]
-        assert stage.executor.abandoned == 0
+        assert harness.executor.abandoned == 0
 
     @pytest.mark.parametrize(
         ("end", "late"),
@@ -317,9 +317,9 @@ class TestLateResult:
     )
     @on_manual_clock
     async def test_that_is_none_is_told_by_its_kind_only(self, end, late):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
         await advance(5.6)
         await call.outcome()
@@ -327,14 +327,14 @@ class TestLateResult:
         end(call.body)
         await settle()
 
-        assert [(noted.kind, noted.text) for _, noted in stage.observer.late] == [late]
+        assert [(noted.kind, noted.text) for _, noted in harness.observer.late] == [late]
 
     @on_manual_clock
     async def test_that_cannot_be_recorded_is_logged_and_harms_nobody(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        stage.observer.errors["late"] = OSError("the database is gone")
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        harness.observer.errors["late"] = OSError("the database is gone")
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
         await advance(5.6)
         await call.outcome()
@@ -342,20 +342,20 @@ class TestLateResult:
         call.body.release()
         await settle()
 
-        assert stage.observer.names()[-1] == "late"
-        assert stage.executor.abandoned == 0
+        assert harness.observer.names()[-1] == "late"
+        assert harness.executor.abandoned == 0
 
     @on_manual_clock
     async def test_is_not_recorded_after_the_executor_was_closed(self):
-        stage = Stage()
-        stage.gated(timeout=5)
-        (call,) = await started(stage, "A")
+        harness = ExecutorHarness()
+        harness.gated(timeout=5)
+        (call,) = await started(harness, "A")
         call.body.is_stubborn = True
         await advance(5.6)
         await call.outcome()
 
-        await stage.executor.aclose()
+        await harness.executor.aclose()
         call.body.release()
         await settle()
 
-        assert stage.observer.late == []
+        assert harness.observer.late == []

@@ -14,7 +14,7 @@ from governance.core.tools import Concurrency, Isolation
 from tests.governance.core.support import BY_USER, ManualLoop, advance, on_manual_clock, settle
 
 
-class Visitor:
+class LimitedCall:
     """One call at the limiter's door."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Visitor:
 
 
 async def arrive(limiter, *scopes, **facts):
-    visitors = [Visitor(limiter, scope, **facts) for scope in scopes]
+    visitors = [LimitedCall(limiter, scope, **facts) for scope in scopes]
     await settle()
     return visitors
 
@@ -344,7 +344,7 @@ async def play(steps):
         waiting = [visitor for visitor in visitors if visitor.waits]
         if move == "arrive":
             scope, tool = argument
-            visitors.append(Visitor(limiter, scope, **tool))
+            visitors.append(LimitedCall(limiter, scope, **tool))
         elif move == "leave" and present:
             present[argument % len(present)].leave()
         elif move == "cancel" and waiting:

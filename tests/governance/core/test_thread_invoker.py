@@ -21,7 +21,7 @@ from governance import (
     make_tool,
 )
 from governance.core.invokers.thread import ThreadInvoker
-from tests.governance.core.support import BY_USER, Stage, advance, on_manual_clock, until
+from tests.governance.core.support import BY_USER, ExecutorHarness, advance, on_manual_clock, until
 from tests.support import LONG_PATIENCE
 
 WAY_TOO_LONG = 30.0  # a test that comes to wait for this fails
@@ -29,13 +29,13 @@ question = contextvars.ContextVar("question", default="nobody asked")
 
 
 class Threads:
-    """A stage with plain tools, each run of which waits for its own gate."""
+    """A harness with plain tools, each run of which waits for its own gate."""
 
     def __init__(self, *, max_threads=4, max_abandoned=4, on_exit=None, **options):
         self.invoker = ThreadInvoker(
             max_threads=max_threads, max_abandoned=max_abandoned, on_exit=on_exit
         )
-        self.stage = Stage(invokers={Isolation.THREAD: self.invoker}, **options)
+        self.harness = ExecutorHarness(invokers={Isolation.THREAD: self.invoker}, **options)
         self.gates = defaultdict(threading.Event)
         self.contexts = {}
         self.started = defaultdict(asyncio.Event)
@@ -50,12 +50,12 @@ class Threads:
         def quick(word: str = "quick") -> str:
             return word
 
-        self.stage.registry.register(make_tool(hang))
-        self.stage.registry.register(make_tool(quick))
+        self.harness.registry.register(make_tool(hang))
+        self.harness.registry.register(make_tool(quick))
 
     async def hang(self, call_id, **facts):
         """Start a call that hangs until its gate is opened."""
-        call = self.stage.call("hang", id=call_id, **facts)
+        call = self.harness.call("hang", id=call_id, **facts)
         await self.started[call_id].wait()
         return call
 
@@ -63,7 +63,7 @@ class Threads:
         """Let the hung threads end."""
         for call_id in call_ids:
             self.gates[call_id].set()
-        await until(lambda: self.invoker.abandoned == 0 and self.stage.executor.abandoned == 0)
+        await until(lambda: self.invoker.abandoned == 0 and self.harness.executor.abandoned == 0)
 
 
 SHORT = Timing(cancel_grace=0.01)
@@ -75,9 +75,9 @@ async def test_a_plain_tool_runs_in_a_thread_of_its_own():
     def where() -> str:
         return threading.current_thread().name
 
-    threads.stage.registry.register(make_tool(where))
+    threads.harness.registry.register(make_tool(where))
 
-    outcome = await threads.stage.run("where", id="call-9")
+    outcome = await threads.harness.run("where", id="call-9")
 
     assert outcome.result == "tool where call-9"
 
@@ -87,7 +87,7 @@ async def test_a_hung_tool_does_not_poison_the_next():
     hung = await threads.hang("A", input={"_meta": {"timeout_ms": 20}})
     first = await hung.outcome()
 
-    second = await threads.stage.run("quick")
+    second = await threads.harness.run("quick")
 
     assert first.status is CallStatus.ABANDONED
     assert (second.status, second.result) == (CallStatus.SUCCEEDED, "quick")
@@ -104,8 +104,8 @@ async def test_an_abandoned_thread_is_counted_until_it_ends():
 
     assert (outcome.status, outcome.error_type) == (CallStatus.ABANDONED, ErrorType.TIMEOUT)
     assert outcome.disposition is Disposition.INDETERMINATE
-    assert (threads.invoker.abandoned, threads.stage.executor.abandoned) == (1, 1)
-    assert threads.stage.executor.limiter.running == 0
+    assert (threads.invoker.abandoned, threads.harness.executor.abandoned) == (1, 1)
+    assert threads.harness.executor.limiter.running == 0
     await threads.open("A")
 
 
@@ -117,9 +117,9 @@ async def test_a_late_result_of_an_abandoned_thread_is_recorded_as_late():
     outcome = await hung.outcome()
 
     await threads.open("A")
-    await until(lambda: threads.stage.observer.late)
+    await until(lambda: threads.harness.observer.late)
 
-    (call_id, late), *others = threads.stage.observer.late
+    (call_id, late), *others = threads.harness.observer.late
     assert (call_id, late.kind, late.text, others) == ("A", "returned", "late words", [])
     assert "late words" not in outcome.result
 
@@ -133,22 +133,22 @@ async def test_at_the_cap_of_abandoned_threads_plain_tools_are_refused_and_not_r
         await advance(0.6)
         await call.outcome()
 
-    refused = await threads.stage.run("quick")
+    refused = await threads.harness.run("quick")
 
     assert (refused.status, refused.disposition) == (CallStatus.FAILED, Disposition.NOT_STARTED)
     assert "2 threads of earlier calls are still running" in refused.result
     await threads.open("A", "B")
-    assert (await threads.stage.run("quick")).status is CallStatus.SUCCEEDED
+    assert (await threads.harness.run("quick")).status is CallStatus.SUCCEEDED
 
 
 @on_manual_clock
 async def test_the_clock_of_a_call_does_not_run_while_it_waits_for_a_thread():
     threads = Threads(max_threads=1)
     first = await threads.hang("A")
-    queued = threads.stage.call("quick", input={"_meta": {"timeout_ms": 5000}})
+    queued = threads.harness.call("quick", input={"_meta": {"timeout_ms": 5000}})
 
     await advance(60)
-    assert threads.stage.executor.limiter.queued == 1
+    assert threads.harness.executor.limiter.queued == 1
     threads.gates["A"].set()
 
     assert (await first.outcome()).status is CallStatus.SUCCEEDED
@@ -161,7 +161,7 @@ async def test_a_task_that_is_cancelled_twice_does_not_wait_for_its_thread():
     context = ToolContext(
         call_id="A", tool_name="hang", scope="", token=CancellationToken(), report=print
     )
-    tool = threads.stage.registry.get("hang")
+    tool = threads.harness.registry.get("hang")
     task = asyncio.create_task(threads.invoker.invoke(tool, {}, context))
     await threads.started["A"].wait()
 
@@ -183,8 +183,8 @@ async def test_a_thread_that_looks_at_its_token_ends_and_is_not_abandoned():
         context.token.wait_blocking(WAY_TOO_LONG)
         context.token.raise_if_cancelled()
 
-    threads.stage.registry.register(make_tool(polite))
-    call = threads.stage.call("polite")
+    threads.harness.registry.register(make_tool(polite))
+    call = threads.harness.call("polite")
     await ready.wait()
 
     call.live.cancel(BY_USER)
@@ -192,7 +192,7 @@ async def test_a_thread_that_looks_at_its_token_ends_and_is_not_abandoned():
 
     assert (outcome.status, outcome.disposition) == (CallStatus.CANCELLED, Disposition.SETTLED)
     await until(lambda: threads.invoker.abandoned == 0)
-    assert threads.stage.observer.late == []
+    assert threads.harness.observer.late == []
 
 
 async def test_what_a_thread_returns_in_its_grace_after_a_cancel_is_the_result():
@@ -204,8 +204,8 @@ async def test_what_a_thread_returns_in_its_grace_after_a_cancel_is_the_result()
         context.token.wait_blocking(WAY_TOO_LONG)
         return "real"
 
-    threads.stage.registry.register(make_tool(brief))
-    call = threads.stage.call("brief")
+    threads.harness.registry.register(make_tool(brief))
+    call = threads.harness.call("brief")
     await ready.wait()
 
     call.live.cancel(BY_USER)
@@ -225,8 +225,8 @@ async def test_a_thread_reports_progress_and_output():
         assert go_on.wait(WAY_TOO_LONG)
         return "done"
 
-    threads.stage.registry.register(make_tool(chatty))
-    call = threads.stage.call("chatty")
+    threads.harness.registry.register(make_tool(chatty))
+    call = threads.harness.call("chatty")
     await reported.wait()
 
     progress, output = call.live.last_progress, call.live.partial_output
@@ -239,10 +239,10 @@ async def test_a_thread_reports_progress_and_output():
 @on_manual_clock
 async def test_progress_from_a_thread_keeps_the_idle_limit_off():
     threads = Threads()
-    threads.stage.registry.register(
-        make_tool(threads.stage.registry.get("hang").function, name="idle", idle_timeout=5)
+    threads.harness.registry.register(
+        make_tool(threads.harness.registry.get("hang").function, name="idle", idle_timeout=5)
     )
-    call = threads.stage.call("idle", id="A")
+    call = threads.harness.call("idle", id="A")
     await threads.started["A"].wait()
 
     for _ in range(5):
@@ -263,10 +263,10 @@ async def test_context_variables_reach_the_thread():
     def ask() -> str:
         return question.get()
 
-    threads.stage.registry.register(make_tool(ask))
+    threads.harness.registry.register(make_tool(ask))
     question.set("who?")
 
-    assert (await threads.stage.run("ask")).result == "who?"
+    assert (await threads.harness.run("ask")).result == "who?"
 
 
 async def test_a_cancel_from_a_thread_ends_the_call():
@@ -289,9 +289,9 @@ async def test_whatever_a_thread_raises_is_a_failure_of_its_call_alone(error):
     def broken() -> None:
         raise error("s3cret")
 
-    threads.stage.registry.register(make_tool(broken))
+    threads.harness.registry.register(make_tool(broken))
 
-    outcome = await threads.stage.run("broken")
+    outcome = await threads.harness.run("broken")
 
     assert (outcome.status, outcome.error_type) == (CallStatus.FAILED, ErrorType.EXECUTION_ERROR)
     assert "s3cret" not in outcome.result
@@ -301,7 +301,7 @@ async def test_cleans_up_in_the_thread_at_its_end():
     seen = []
     threads = Threads(on_exit=lambda: seen.append(threading.current_thread().name))
 
-    await threads.stage.run("quick", id="A")
+    await threads.harness.run("quick", id="A")
 
     assert seen == ["tool quick A"]
 
@@ -312,21 +312,21 @@ async def test_a_failed_clean_up_does_not_take_the_result_away(caplog):
 
     threads = Threads(on_exit=fail)
 
-    assert (await threads.stage.run("quick")).result == "quick"
+    assert (await threads.harness.run("quick")).result == "quick"
     assert "A thread could not clean up at its end" in caplog.messages
 
 
 async def test_exclusive_plain_tools_do_not_overlap():
     threads = Threads()
-    threads.stage.registry.register(
+    threads.harness.registry.register(
         make_tool(
-            threads.stage.registry.get("hang").function,
+            threads.harness.registry.get("hang").function,
             name="alone",
             concurrency=Concurrency.EXCLUSIVE,
         )
     )
-    first = threads.stage.call("alone", id="A")
-    second = threads.stage.call("alone", id="B")
+    first = threads.harness.call("alone", id="A")
+    second = threads.harness.call("alone", id="B")
     await threads.started["A"].wait()
 
     assert not threads.started["B"].is_set()

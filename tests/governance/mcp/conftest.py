@@ -1,4 +1,4 @@
-"""Scenes, and servers that listen."""
+"""Harnesses, and servers that listen."""
 
 import os
 import signal
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.governance.mcp.support import EVERYTHING, HAS_EVERYTHING, HERE, Scene
+from tests.governance.mcp.support import EVERYTHING, HAS_EVERYTHING, HERE, McpHarness
 from tests.support import PATIENCE, eventually_sync
 
 
 @pytest.fixture
-async def scene(monkeypatch):
-    scene = Scene(monkeypatch)
-    yield scene
-    await scene.aclose()
-    assert scene.processes == []
+async def harness(monkeypatch):
+    harness = McpHarness(monkeypatch)
+    yield harness
+    await harness.aclose()
+    assert harness.processes == []
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ def counting():
 
 
 @pytest.fixture
-def mortal():
+def stoppable_server():
     """The same, for a test that stops it."""
     server = Counting()
     server.start()

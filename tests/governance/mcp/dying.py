@@ -6,7 +6,7 @@ import sys
 from governance import CancellationToken, ToolContext, ToolRegistry
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.tools import McpTools
-from tests.governance.mcp.support import HERE, Noted
+from tests.governance.mcp.support import HERE, RecordingHealth
 
 
 async def main():
@@ -16,7 +16,9 @@ async def main():
         transport=Transport.STDIO,
         command=(sys.executable, str(HERE / "unruly_server.py"), "stubborn"),
     )
-    tools = McpTools(registry=ToolRegistry(), health=Noted(), timing=McpTiming(ready_timeout=20))
+    tools = McpTools(
+        registry=ToolRegistry(), health=RecordingHealth(), timing=McpTiming(ready_timeout=20)
+    )
     tools.apply([spec])
     await tools.ready()
     context = ToolContext(

@@ -10,8 +10,8 @@ from governance import Host, Timing, ToolCall, ToolExecutor, ToolRegistry
 from governance.mcp.specs import McpTiming, ServerSpec, Transport
 from governance.mcp.tools import McpTools
 from tests.governance.core.process_table import tagged
-from tests.governance.core.support import Recording
-from tests.support import Unasked, eventually
+from tests.governance.core.support import RecordingObserver
+from tests.support import NoApprovals, eventually
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parents[2] / "node_modules"
@@ -23,7 +23,7 @@ QUICK = McpTiming(
 )
 
 
-class Noted:
+class RecordingHealth:
     """Health that is only written down."""
 
     def __init__(self):
@@ -37,21 +37,21 @@ class Noted:
         self.failures.append(reason)
 
 
-class Scene:
+class McpHarness:
     """A registry and an executor; `begin` connects servers. The processes of its servers are found by its mark."""
 
     def __init__(self, monkeypatch, *, timing=QUICK, **options):
         self.mark = uuid.uuid4().hex
         monkeypatch.setenv(MARK, self.mark)
         self.registry = ToolRegistry()
-        self.health = Noted()
+        self.health = RecordingHealth()
         self.tools = McpTools(
             registry=self.registry, health=self.health, timing=timing, allow_private=lambda: True
         )
-        self.observer = Recording()
+        self.observer = RecordingObserver()
         self.executor = ToolExecutor(
             registry=self.registry,
-            policies=Unasked(),
+            policies=NoApprovals(),
             timing=Timing(cancel_grace=0.6, progress_interval=600, notice_interval=0.05),
             **options,
         )
@@ -85,7 +85,7 @@ class Scene:
 
     @property
     def processes(self):
-        """Every process that belongs to a server of this scene."""
+        """Every process that belongs to a server of this harness."""
         return tagged(f"{MARK}={self.mark}")
 
     def names(self):

@@ -41,9 +41,9 @@ def counter(server, **values):
     return address("counter", server.url, headers=headers, **values)
 
 
-async def test_progress_over_http_is_progress_of_its_call(scene, everything_url):
-    await scene.begin(address("all", everything_url))
-    live, outcome = scene.call(LONG, duration=0.6, steps=3)
+async def test_progress_over_http_is_progress_of_its_call(harness, everything_url):
+    await harness.begin(address("all", everything_url))
+    live, outcome = harness.call(LONG, duration=0.6, steps=3)
     settled = await outcome
     assert settled.status is CallStatus.SUCCEEDED
     assert "completed" in settled.result
@@ -51,96 +51,96 @@ async def test_progress_over_http_is_progress_of_its_call(scene, everything_url)
 
 
 async def test_an_older_server_is_told_and_its_open_answer_is_given_up(
-    scene, everything_url, transports
+    harness, everything_url, transports
 ):
-    connection = await scene.begin(address("all", everything_url))
+    connection = await harness.begin(address("all", everything_url))
     for _ in range(3):
-        live, outcome = await scene.begun(LONG, duration=60, steps=600)
+        live, outcome = await harness.begun(LONG, duration=60, steps=600)
         assert transports[0].open_calls == 1
         live.cancel(BY_USER)
         cancelled = await outcome
         assert cancelled.status is CallStatus.ABANDONED  # nothing proves that it has stopped
         await eventually(lambda: transports[0].open_calls == 0)
-    assert "echo" in (await scene.run("all_echo", message="echo")).result
+    assert "echo" in (await harness.run("all_echo", message="echo")).result
     assert connection.starts == 1
 
 
-async def test_the_newest_protocol_counts_and_reports(scene, counting, token):
-    await scene.begin(counter(counting))
-    live, outcome = scene.call("counter_count", to=3)
+async def test_the_newest_protocol_counts_and_reports(harness, counting, token):
+    await harness.begin(counter(counting))
+    live, outcome = harness.call("counter_count", to=3)
     settled = await outcome
     assert settled.result.startswith("counted to 3")
     assert live.last_progress.message == "number 3"
 
 
-async def test_a_cancelled_call_is_stopped_at_the_server(scene, counting, token):
-    await scene.begin(counter(counting))
-    before = (await scene.run("counter_stops")).result
-    live, outcome = await scene.begun("counter_endless")
+async def test_a_cancelled_call_is_stopped_at_the_server(harness, counting, token):
+    await harness.begin(counter(counting))
+    before = (await harness.run("counter_stops")).result
+    live, outcome = await harness.begun("counter_endless")
     live.cancel(BY_USER)
     cancelled = await outcome
     assert cancelled.error_type is ErrorType.CANCELLED
     assert cancelled.disposition is Disposition.INDETERMINATE
 
     async def stopped():
-        return (await scene.run("counter_stops")).result != before
+        return (await harness.run("counter_stops")).result != before
 
     await eventually(stopped)
 
 
-async def test_a_changed_list_over_http_changes_the_registry(scene, counting, token):
-    await scene.begin(counter(counting))
+async def test_a_changed_list_over_http_changes_the_registry(harness, counting, token):
+    await harness.begin(counter(counting))
 
     async def grown():
-        await scene.run("counter_grow")
-        return "counter_grown" in scene.names()
+        await harness.run("counter_grow")
+        return "counter_grown" in harness.names()
 
     await eventually(grown)
-    assert (await scene.run("counter_grown")).result.startswith("grown")
+    assert (await harness.run("counter_grown")).result.startswith("grown")
 
 
 async def test_a_server_that_goes_away_fails_its_calls_at_once_and_is_found_again(
-    scene, mortal, token
+    harness, stoppable_server, token
 ):
-    connection = await scene.begin(counter(mortal))
-    _, outcome = await scene.begun("counter_endless")
-    await asyncio.to_thread(mortal.stop)
+    connection = await harness.begin(counter(stoppable_server))
+    _, outcome = await harness.begun("counter_endless")
+    await asyncio.to_thread(stoppable_server.stop)
     lost = await outcome
     assert lost.status is CallStatus.FAILED
     assert lost.duration < with_room(5)
-    refused = await scene.run("counter_count", to=1)
+    refused = await harness.run("counter_count", to=1)
     assert "it cannot be reached" in refused.result
-    await asyncio.to_thread(mortal.start)
+    await asyncio.to_thread(stoppable_server.start)
     await eventually(lambda: connection.connect_soon() or connection.is_connected)
-    assert (await scene.run("counter_count", to=1)).result.startswith("counted to 1")
+    assert (await harness.run("counter_count", to=1)).result.startswith("counted to 1")
 
 
-async def test_a_wrong_token_is_named_by_its_status(scene, counting, monkeypatch):
+async def test_a_wrong_token_is_named_by_its_status(harness, counting, monkeypatch):
     monkeypatch.setenv("COUNTING_TOKEN_OF_OURS", "Bearer wrong")
-    await scene.begin(counter(counting))
-    assert scene.health.failures == ["it answered 401 (check its headers)"]
+    await harness.begin(counter(counting))
+    assert harness.health.failures == ["it answered 401 (check its headers)"]
 
 
-async def test_a_header_whose_variable_is_not_set_is_named(scene, counting):
-    await scene.begin(counter(counting))
+async def test_a_header_whose_variable_is_not_set_is_named(harness, counting):
+    await harness.begin(counter(counting))
     reason = "the environment variable COUNTING_TOKEN_OF_OURS is not set on this server"
-    assert scene.health.failures == [reason]
+    assert harness.health.failures == [reason]
 
 
-async def test_nobody_at_the_address(scene):
-    await scene.begin(address("nobody", "http://127.0.0.1:9/mcp"))
-    assert scene.health.failures == ["it cannot be reached"]
+async def test_nobody_at_the_address(harness):
+    await harness.begin(address("nobody", "http://127.0.0.1:9/mcp"))
+    assert harness.health.failures == ["it cannot be reached"]
 
 
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/mcp", "http://[::1]:9/mcp", "http://2130706433:9/mcp"]
 )
-async def test_a_private_address_is_refused_unless_it_is_allowed(scene, url):
-    strict = McpTools(registry=scene.registry, health=scene.health, timing=QUICK)
+async def test_a_private_address_is_refused_unless_it_is_allowed(harness, url):
+    strict = McpTools(registry=harness.registry, health=harness.health, timing=QUICK)
     strict.apply([address("inside", url, id=1), address("let", url, id=2, allow_private=True)])
     await strict.ready()
     await strict.aclose()
-    refused, tried = sorted(scene.health.failures, key=lambda reason: "private" not in reason)
+    refused, tried = sorted(harness.health.failures, key=lambda reason: "private" not in reason)
     assert "private or local network" in refused
     assert tried == "it cannot be reached"
 

@@ -48,10 +48,10 @@ def test_an_idle_limit_is_compared_with_the_total_limit_of_the_servers_row():
 
 
 @pytest.mark.usefixtures("server")
-def test_limits_are_saved_in_the_admin_of_a_process_that_is_not_connected(browser):
+def test_limits_are_saved_in_the_admin_of_a_process_that_is_not_connected(admin_client):
     url = reverse("admin:governance_toolpolicy_add")
-    assert "unruly_echo (its own limit: 40 s)" in browser.get(url).content.decode()
-    listed = browser.get(reverse("admin:governance_toolpolicy_changelist")).content.decode()
+    assert "unruly_echo (its own limit: 40 s)" in admin_client.get(url).content.decode()
+    listed = admin_client.get(reverse("admin:governance_toolpolicy_changelist")).content.decode()
     assert "tool of the MCP server unruly" in listed
     form = {
         "tool_name": "unruly_echo",
@@ -59,12 +59,12 @@ def test_limits_are_saved_in_the_admin_of_a_process_that_is_not_connected(browse
         "is_active": "on",
         "tool_enabled": "on",
     }
-    assert browser.post(url, form).status_code == 302
+    assert admin_client.post(url, form).status_code == 302
     row = ToolPolicy.objects.get()
     assert (row.tool_name, row.timeout_ms) == ("unruly_echo", 7_000)
-    page = browser.get(reverse("admin:governance_toolpolicy_changelist")).content.decode()
+    page = admin_client.get(reverse("admin:governance_toolpolicy_changelist")).content.decode()
     assert "7 s (from: admin, for this tool)" in page
-    page = browser.get(
+    page = admin_client.get(
         reverse("admin:governance_toolpolicy_change", args=[row.pk])
     ).content.decode()
     assert "It echoes. A tool of the MCP server unruly." in page

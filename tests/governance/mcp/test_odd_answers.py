@@ -19,10 +19,10 @@ from tests.support import eventually, with_room
         ("breaks", "the connection broke"),
     ],
 )
-async def test_an_answer_that_is_none_is_told_at_once_and_honestly(scene, habit, words):
+async def test_an_answer_that_is_none_is_told_at_once_and_honestly(harness, habit, words):
     async with OddServer(habit) as server:
-        connection = await scene.begin(address("odd", server.url))
-        outcome = await scene.run("odd_tool")
+        connection = await harness.begin(address("odd", server.url))
+        outcome = await harness.run("odd_tool")
         assert outcome.status is CallStatus.FAILED
         assert outcome.disposition is Disposition.INDETERMINATE
         assert words in outcome.result
@@ -31,68 +31,68 @@ async def test_an_answer_that_is_none_is_told_at_once_and_honestly(scene, habit,
         assert outcome.duration < with_room(5)
         server.habit = ""
         await eventually(lambda: connection.connect_soon() or connection.is_connected)
-        assert (await scene.run("odd_tool")).result == "fine"
-        await scene.tools.aclose()
+        assert (await harness.run("odd_tool")).result == "fine"
+        await harness.tools.aclose()
 
 
 @pytest.mark.parametrize("habit", ["breaks", "stops halfway"])
-async def test_a_connection_that_breaks_takes_no_other_call_with_it(scene, habit):
+async def test_a_connection_that_breaks_takes_no_other_call_with_it(harness, habit):
     async with OddServer("waits") as server:
-        connection = await scene.begin(address("odd", server.url))
-        _, other = scene.call("odd_tool")
+        connection = await harness.begin(address("odd", server.url))
+        _, other = harness.call("odd_tool")
         await eventually(lambda: "tools/call" in server.asked)
         server.habit = habit
-        broken = await scene.run("odd_tool")
+        broken = await harness.run("odd_tool")
         assert broken.disposition is Disposition.INDETERMINATE
         assert "The MCP server 'odd': the connection broke. It may have been" in broken.result
         server.answer_waiting()
         assert (await other).result == "fine"
-        assert (connection.starts, scene.health.failures) == (1, [])
-        await scene.tools.aclose()
+        assert (connection.starts, harness.health.failures) == (1, [])
+        await harness.tools.aclose()
 
 
-async def test_a_server_that_cannot_be_reached_any_more_takes_no_other_call_with_it(scene):
+async def test_a_server_that_cannot_be_reached_any_more_takes_no_other_call_with_it(harness):
     server = OddServer("waits")
     async with server:
-        connection = await scene.begin(address("odd", server.url))
-        _, other = scene.call("odd_tool")
+        connection = await harness.begin(address("odd", server.url))
+        _, other = harness.call("odd_tool")
         await eventually(lambda: "tools/call" in server.asked)
         server.stop_listening()
-        refused = await scene.run("odd_tool")
+        refused = await harness.run("odd_tool")
         assert refused.disposition is Disposition.NOT_STARTED
         assert "it cannot be reached" in refused.result
         server.answer_waiting()
         assert (await other).result == "fine"
         assert not connection.is_connected
-        await scene.tools.aclose()
+        await harness.tools.aclose()
 
 
-async def test_a_call_that_the_server_refuses_did_not_run(scene):
+async def test_a_call_that_the_server_refuses_did_not_run(harness):
     async with OddServer("refuses") as server:
-        await scene.begin(address("odd", server.url))
-        outcome = await scene.run("odd_tool")
+        await harness.begin(address("odd", server.url))
+        outcome = await harness.run("odd_tool")
         assert outcome.disposition is Disposition.SETTLED
         assert "refused the call (error -32602): There is no such tool here." in outcome.result
-        await scene.tools.aclose()
+        await harness.tools.aclose()
 
 
 @pytest.mark.parametrize(
     ("habit", "words"),
     [("unauthorised", "it answered 401 (check its headers)."), ("busy", "it answered 429.")],
 )
-async def test_a_call_that_was_turned_away_did_not_run_and_says_why(scene, habit, words):
+async def test_a_call_that_was_turned_away_did_not_run_and_says_why(harness, habit, words):
     async with OddServer(habit) as server:
-        await scene.begin(address("odd", server.url))
-        outcome = await scene.run("odd_tool")
+        await harness.begin(address("odd", server.url))
+        outcome = await harness.run("odd_tool")
         assert outcome.disposition is Disposition.SETTLED
         assert f"The MCP server 'odd' did not take the call: {words}" in outcome.result
         if habit == "unauthorised":
-            assert scene.health.failures == ["it answered 401 (check its headers)"]
-        await scene.tools.aclose()
+            assert harness.health.failures == ["it answered 401 (check its headers)"]
+        await harness.tools.aclose()
 
 
-async def test_compressed_answers_are_not_unfolded(scene):
+async def test_compressed_answers_are_not_unfolded(harness):
     async with OddServer("bomb") as server:
-        await scene.begin(address("odd", server.url))
-        assert scene.health.failures == ["it sends compressed answers, which are not read"]
-        await scene.tools.aclose()
+        await harness.begin(address("odd", server.url))
+        assert harness.health.failures == ["it sends compressed answers, which are not read"]
+        await harness.tools.aclose()

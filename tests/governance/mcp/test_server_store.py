@@ -47,23 +47,23 @@ async def executor(monkeypatch):
 
 @run_in_db_thread
 def sign_in(**who):
-    browser = Client()
+    admin_client = Client()
     user = get_user_model().objects.create_user("boss", password="pw", is_staff=True, **who)
-    browser.force_login(user)
-    return browser
+    admin_client.force_login(user)
+    return admin_client
 
 
 @run_in_db_thread
-def add(browser, **values):
-    return browser.post(reverse("admin:governance_mcpserver_add"), FIELDS | values)
+def add(admin_client, **values):
+    return admin_client.post(reverse("admin:governance_mcpserver_add"), FIELDS | values)
 
 
 @run_in_db_thread
-def edit(browser, **values):
+def edit(admin_client, **values):
     row = McpServer.objects.get()
     url = reverse("admin:governance_mcpserver_change", args=[row.pk])
     fields = {name: value for name, value in (FIELDS | values).items() if value is not None}
-    return browser.post(url, fields)
+    return admin_client.post(url, fields)
 
 
 @run_in_db_thread
@@ -72,8 +72,8 @@ def get_row():
 
 
 @run_in_db_thread
-def page(browser, name, *args, model="mcpserver"):
-    return browser.get(reverse(f"admin:governance_{model}_{name}", args=args)).content.decode()
+def page(admin_client, name, *args, model="mcpserver"):
+    return admin_client.get(reverse(f"admin:governance_{model}_{name}", args=args)).content.decode()
 
 
 def names():
@@ -85,8 +85,8 @@ async def run(executor, name, **arguments):
 
 
 async def test_a_server_added_in_the_admin_is_there_in_the_next_turn(executor):
-    browser = await sign_in(is_superuser=True)
-    assert (await add(browser)).status_code == 302
+    admin_client = await sign_in(is_superuser=True)
+    assert (await add(admin_client)).status_code == 302
     await runtime.prepare_tools()
     assert names() == ["unruly_crash", "unruly_echo"]
     outcome = await run(executor, "unruly_echo", text="hello")
@@ -95,9 +95,9 @@ async def test_a_server_added_in_the_admin_is_there_in_the_next_turn(executor):
 
 
 async def test_health_is_shown_in_the_admin(executor):
-    browser = await sign_in(is_superuser=True)
-    await add(browser)
-    assert "not needed yet" in await page(browser, "changelist")
+    admin_client = await sign_in(is_superuser=True)
+    await add(admin_client)
+    assert "not needed yet" in await page(admin_client, "changelist")
     await runtime.prepare_tools()
 
     async def is_well():
@@ -109,24 +109,24 @@ async def test_health_is_shown_in_the_admin(executor):
     (flood,) = [tool for tool in row.tools_found if tool["name"] == "flood"]
     assert (flood["text"], flood["read_only"]) == ("It can flood.", False)
     assert 8 <= flood["tokens"] <= 16
-    assert "It can flood." in await page(browser, "change", row.pk)
+    assert "It can flood." in await page(admin_client, "change", row.pk)
     await run(executor, "unruly_crash")
 
     async def is_noted():
         return (await get_row()).last_error == "it ended with exit code 3"
 
     await eventually(is_noted)
-    assert "not well: it ended with exit code 3" in await page(browser, "changelist")
+    assert "not well: it ended with exit code 3" in await page(admin_client, "changelist")
 
 
 async def test_switching_off_and_deleting_end_the_process_at_once(executor):
-    browser = await sign_in(is_superuser=True)
-    await add(browser)
+    admin_client = await sign_in(is_superuser=True)
+    await add(admin_client)
     await runtime.prepare_tools()
     assert tagged(f"{MARK}=rows")
-    assert (await edit(browser, enabled=None)).status_code == 302
+    assert (await edit(admin_client, enabled=None)).status_code == 302
     await eventually(lambda: names() == [] and not tagged(f"{MARK}=rows"))
-    await edit(browser)
+    await edit(admin_client)
     await runtime.prepare_tools()
     assert names()
     await delete_all()
@@ -140,8 +140,8 @@ def delete_all():
 
 
 async def test_an_edit_in_another_process_is_followed(executor, monkeypatch):
-    browser = await sign_in(is_superuser=True)
-    await add(browser)
+    admin_client = await sign_in(is_superuser=True)
+    await add(admin_client)
     await runtime.prepare_tools()
 
     @run_in_db_thread
@@ -170,22 +170,22 @@ async def test_existing_servers_are_not_believed_and_the_admin_lists_what_is_ask
         McpServer.objects.create(name="unruly", command=HARMLESS, tools_found=tools)
 
     await as_before_the_edit()
-    browser = await sign_in(is_superuser=True)
+    admin_client = await sign_in(is_superuser=True)
     await runtime.prepare_tools()
     assert len(asked_about()) > 5
 
     async def is_listed():
-        return "cancelled, children, crash, deaf, echo" in await page(browser, "changelist")
+        return "cancelled, children, crash, deaf, echo" in await page(admin_client, "changelist")
 
     await eventually(is_listed)
     row = await get_row()
-    assert "says that it only reads; asked about" in await page(browser, "change", row.pk)
+    assert "says that it only reads; asked about" in await page(admin_client, "change", row.pk)
 
 
 async def test_a_tick_believes_what_the_server_says_first_and_nothing_later(executor):
-    browser = await sign_in(is_superuser=True)
+    admin_client = await sign_in(is_superuser=True)
     ticked = {"command": HARMLESS, "allowed_tools": "", "trusts_read_only": "on"}
-    await add(browser, **ticked)
+    await add(admin_client, **ticked)
     await runtime.prepare_tools()
     assert asked_about() == []
 
@@ -201,20 +201,22 @@ async def test_a_tick_believes_what_the_server_says_first_and_nothing_later(exec
         return (await get_row()).doubted_tools == ["renamed"]
 
     await eventually(is_doubted)
-    answer = await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="\n".join(before))
+    answer = await edit(
+        admin_client, **ticked, timeout_ms="40 s", read_only_tools="\n".join(before)
+    )
     assert answer.status_code == 302
-    told = await page(browser, "changelist")
+    told = await page(admin_client, "changelist")
     assert "people are asked about them: renamed." in told
     assert f"Nobody is asked about these tools of “unruly”: {', '.join(before)}." in told
     assert (await get_row()).read_only_tools == before
-    await edit(browser, **ticked, timeout_ms="40 s", read_only_tools="")  # what it says now
+    await edit(admin_client, **ticked, timeout_ms="40 s", read_only_tools="")  # what it says now
     assert (await get_row()).read_only_tools == ["echo", "renamed"]
 
 
 async def test_a_server_that_marks_nothing_is_not_believed_later_through_another_edit(executor):
-    browser = await sign_in(is_superuser=True)
+    admin_client = await sign_in(is_superuser=True)
     ticked = {"allowed_tools": "", "trusts_read_only": "on"}
-    await add(browser, **ticked)
+    await add(admin_client, **ticked)
     await runtime.prepare_tools()
 
     async def decided():
@@ -228,16 +230,16 @@ async def test_a_server_that_marks_nothing_is_not_believed_later_through_another
         McpServer.objects.update(tools_found=tools)
 
     await marks_now()
-    await edit(browser, **ticked, timeout_ms="40 s")
+    await edit(admin_client, **ticked, timeout_ms="40 s")
     row = await get_row()
     assert (row.read_only_tools, row.doubted_tools) == ([], ["echo"])
 
 
 async def test_edits_are_audited_with_old_and_new_values(executor):
-    browser = await sign_in(is_superuser=True)
-    await add(browser)
-    await edit(browser, command=HARMLESS, trusts_read_only="on")
-    await delete_in_admin(browser)
+    admin_client = await sign_in(is_superuser=True)
+    await add(admin_client)
+    await edit(admin_client, command=HARMLESS, trusts_read_only="on")
+    await delete_in_admin(admin_client)
 
     @run_in_db_thread
     def audit():
@@ -250,13 +252,13 @@ async def test_edits_are_audited_with_old_and_new_values(executor):
     assert "its word counts on what only reads: no → yes" in changed[1]
     assert "name: unruly → not set" in deleted[1]
     assert history == [deleted[1], changed[1], added[1]]
-    assert "no → yes" in await page(browser, "changelist", model="mcpserverchange")
+    assert "no → yes" in await page(admin_client, "changelist", model="mcpserverchange")
 
 
 @run_in_db_thread
-def delete_in_admin(browser):
+def delete_in_admin(admin_client):
     url = reverse("admin:governance_mcpserver_delete", args=[McpServer.objects.get().pk])
-    assert browser.post(url, {"post": "yes"}).status_code == 302
+    assert admin_client.post(url, {"post": "yes"}).status_code == 302
 
 
 @pytest.mark.parametrize(
@@ -277,8 +279,8 @@ def delete_in_admin(browser):
     ],
 )
 async def test_what_makes_no_sense_is_refused_in_words(executor, values, words):
-    browser = await sign_in(is_superuser=True)
-    answer = await add(browser, **values)
+    admin_client = await sign_in(is_superuser=True)
+    answer = await add(admin_client, **values)
     assert answer.status_code == 200
     assert words in answer.content.decode()
 
@@ -297,14 +299,14 @@ async def test_a_row_that_makes_no_sense_does_not_stand_in_the_way_of_others(exe
 
 
 async def test_only_superusers_edit_servers(executor):
-    browser = await sign_in()
-    assert (await add(browser)).status_code == 403
+    admin_client = await sign_in()
+    assert (await add(admin_client)).status_code == 403
 
 
 async def test_the_form_shows_what_is_stored(executor):
-    browser = await sign_in(is_superuser=True)
+    admin_client = await sign_in(is_superuser=True)
     await add(
-        browser,
+        admin_client,
         transport="http",
         url="https://mcp.example.org/mcp",
         headers="Authorization: TOKEN\nX-Team: TEAM",
@@ -312,7 +314,7 @@ async def test_the_form_shows_what_is_stored(executor):
     row = await get_row()
     assert row.headers == {"Authorization": "TOKEN", "X-Team": "TEAM"}
     assert row.allowed_tools == ["echo", "crash"]
-    html = await page(browser, "change", row.pk)
+    html = await page(admin_client, "change", row.pk)
     assert "Authorization: TOKEN\nX-Team: TEAM" in html
     assert json.dumps(row.headers) not in html
     assert 'value="30 s"' in html

@@ -10,17 +10,17 @@ import pytest
 from governance import Cancellation, CancelReason
 from governance.core.calls import CallStatus, Disposition, ErrorType
 from tests.governance.mcp.odd_server import OddServer
-from tests.governance.mcp.support import QUICK, Scene, address, unruly
+from tests.governance.mcp.support import QUICK, McpHarness, address, unruly
 from tests.support import LONG_PATIENCE, eventually
 
 BY_USER = Cancellation(reason=CancelReason.USER)
 
 
 @pytest.fixture
-async def scene(monkeypatch):
-    scene = Scene(monkeypatch, timing=replace(QUICK, notice_timeout=2))
-    yield scene
-    await scene.aclose()
+async def harness(monkeypatch):
+    harness = McpHarness(monkeypatch, timing=replace(QUICK, notice_timeout=2))
+    yield harness
+    await harness.aclose()
 
 
 class Proxy:
@@ -68,84 +68,84 @@ class Proxy:
             sink.close()
 
 
-async def test_a_server_is_well_again_as_soon_as_its_proxy_is(scene, everything_url):
+async def test_a_server_is_well_again_as_soon_as_its_proxy_is(harness, everything_url):
     async with Proxy(everything_url) as proxy:
-        connection = await scene.begin(address("all", proxy.url))
+        connection = await harness.begin(address("all", proxy.url))
         proxy.is_hung = True
-        live, outcome = scene.call("all_echo", message="x")
-        assert scene.executor.set_deadline(live, 0.3)
+        live, outcome = harness.call("all_echo", message="x")
+        assert harness.executor.set_deadline(live, 0.3)
         lost = await outcome
         assert lost.error_type is ErrorType.TIMEOUT
         assert "It has ended" not in lost.result
-        await eventually(lambda: scene.health.failures == ["it did not answer in time"])
+        await eventually(lambda: harness.health.failures == ["it did not answer in time"])
         proxy.is_hung = False
         await eventually(
             lambda: connection.connect_soon() or connection.is_connected, timeout=LONG_PATIENCE
         )
         for number in range(5):
-            assert str(number) in (await scene.run("all_echo", message=f"{number}")).result
-        await scene.tools.aclose()
+            assert str(number) in (await harness.run("all_echo", message=f"{number}")).result
+        await harness.tools.aclose()
 
 
-async def cancelled(scene, name, *, when, **arguments):
+async def cancelled(harness, name, *, when, **arguments):
     """Start a call, cancel it when `when` is true, and return its outcome."""
-    live, outcome = scene.call(name, **arguments)
+    live, outcome = harness.call(name, **arguments)
     await eventually(when)
     live.cancel(BY_USER)
     return await outcome
 
 
 async def test_an_unanswered_cancel_holds_up_nobody(monkeypatch):
-    scene = Scene(monkeypatch, timing=replace(QUICK, notice_timeout=600))
+    harness = McpHarness(monkeypatch, timing=replace(QUICK, notice_timeout=600))
     async with OddServer("") as server:
-        await scene.begin(address("odd", server.url))
+        await harness.begin(address("odd", server.url))
         server.is_hung = True
-        lost = await cancelled(scene, "odd_tool", when=lambda: "tools/call" in server.asked)
+        lost = await cancelled(harness, "odd_tool", when=lambda: "tools/call" in server.asked)
         assert lost.disposition is Disposition.INDETERMINATE
         await eventually(lambda: "notifications/cancelled" in server.asked)
         server.is_hung = False
         for _ in range(3):
-            assert (await scene.run("odd_tool")).result == "fine"
-        await scene.aclose()
+            assert (await harness.run("odd_tool")).result == "fine"
+        await harness.aclose()
 
 
-async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(scene):
+async def test_a_session_that_takes_no_notice_is_told_and_opened_anew(harness):
     async with OddServer("") as server:
-        connection = await scene.begin(address("odd", server.url))
+        connection = await harness.begin(address("odd", server.url))
         server.is_hung = True
-        _, other = scene.call("odd_tool")
+        _, other = harness.call("odd_tool")
         await eventually(lambda: "tools/call" in server.asked)
-        await cancelled(scene, "odd_tool", when=lambda: server.asked.count("tools/call") == 2)
-        await eventually(lambda: scene.health.failures)
-        assert scene.health.failures == ["it did not answer in time"]
+        await cancelled(harness, "odd_tool", when=lambda: server.asked.count("tools/call") == 2)
+        await eventually(lambda: harness.health.failures)
+        assert harness.health.failures == ["it did not answer in time"]
         assert not connection.is_connected
         assert not other.done()  # it may still be answered
         server.is_hung = False
         await eventually(lambda: connection.connect_soon() or connection.is_connected)
         assert connection.starts == 2
-        assert (await scene.run("odd_tool")).result == "fine"
-        await scene.tools.aclose()
+        assert (await harness.run("odd_tool")).result == "fine"
+        await harness.tools.aclose()
         assert (await other).disposition is Disposition.INDETERMINATE
 
 
-async def test_a_call_that_waits_for_a_connection_was_not_started(scene):
+async def test_a_call_that_waits_for_a_connection_was_not_started(harness):
     async with OddServer("") as server:
-        connection = await scene.begin(address("odd", server.url))
+        connection = await harness.begin(address("odd", server.url))
         server.is_hung = True
-        await cancelled(scene, "odd_tool", when=lambda: "tools/call" in server.asked)
-        await eventually(lambda: scene.health.failures)
+        await cancelled(harness, "odd_tool", when=lambda: "tools/call" in server.asked)
+        await eventually(lambda: harness.health.failures)
         known = len(server.asked)
         await eventually(lambda: connection.connect_soon() is not None)
-        outcome = await cancelled(scene, "odd_tool", when=lambda: len(server.asked) > known)
+        outcome = await cancelled(harness, "odd_tool", when=lambda: len(server.asked) > known)
         assert outcome.status is CallStatus.CANCELLED
         assert outcome.disposition is Disposition.NOT_STARTED
         assert "It was not started and had no effect." in outcome.result
-        await scene.tools.aclose()
+        await harness.tools.aclose()
 
 
-async def test_a_call_that_finds_no_way_to_the_server_was_not_started(scene):
+async def test_a_call_that_finds_no_way_to_the_server_was_not_started(harness):
     async with OddServer("") as server:
-        await scene.begin(address("odd", server.url))
+        await harness.begin(address("odd", server.url))
         port = int(server.url.rpartition(":")[2].partition("/")[0])
     with socket.socket() as full:
         full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -155,11 +155,11 @@ async def test_a_call_that_finds_no_way_to_the_server_was_not_started(scene):
         for visitor in crowd:
             visitor.setblocking(False)
             visitor.connect_ex(("127.0.0.1", port))
-        live, outcome = scene.call("odd_tool")
+        live, outcome = harness.call("odd_tool")
         await eventually(lambda: live.limits.deadline)
         live.cancel(BY_USER)
         assert (await outcome).disposition is Disposition.NOT_STARTED
-        await scene.tools.aclose()
+        await harness.tools.aclose()
         for visitor in crowd:
             visitor.close()
 
@@ -167,20 +167,20 @@ async def test_a_call_that_finds_no_way_to_the_server_was_not_started(scene):
 async def test_a_command_that_stops_reading_is_replaced_and_what_it_never_read_was_not_started(
     monkeypatch,
 ):
-    scene = Scene(monkeypatch, timing=replace(QUICK, request_timeout=4))
-    connection = await scene.begin(unruly("asleep"))
-    _, first = scene.call("unruly_echo", text="x" * 2_000_000)
-    waiting = [scene.call("unruly_echo", text="y") for _ in range(3)]
-    await eventually(lambda: scene.health.failures)
-    assert scene.health.failures[0] == "it does not read what it is sent"
+    harness = McpHarness(monkeypatch, timing=replace(QUICK, request_timeout=4))
+    connection = await harness.begin(unruly("asleep"))
+    _, first = harness.call("unruly_echo", text="x" * 2_000_000)
+    waiting = [harness.call("unruly_echo", text="y") for _ in range(3)]
+    await eventually(lambda: harness.health.failures)
+    assert harness.health.failures[0] == "it does not read what it is sent"
     waiting[0][0].cancel(BY_USER)
     assert (await waiting[0][1]).disposition is Disposition.NOT_STARTED
-    await scene.tools.aclose()
+    await harness.tools.aclose()
     assert (await first).disposition is Disposition.INDETERMINATE
     for _, outcome in waiting[1:]:
         settled = await outcome
         assert settled.disposition is Disposition.NOT_STARTED
         assert "It was not run" in settled.result
     assert connection.starts >= 1
-    await scene.aclose()
-    assert scene.processes == []
+    await harness.aclose()
+    assert harness.processes == []

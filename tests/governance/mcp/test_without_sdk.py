@@ -9,7 +9,7 @@ from django.core.checks import Tags, run_checks
 from governance import ToolRegistry
 from governance.mcp.tools import NOT_INSTALLED, McpTools
 from governance.models import McpServer
-from tests.governance.mcp.support import Noted, unruly
+from tests.governance.mcp.support import RecordingHealth, unruly
 
 PROGRAM = """
 import sys
@@ -33,7 +33,7 @@ def test_governance_runs_without_the_sdk():
 
 async def test_a_server_without_the_sdk_is_not_well_and_offers_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
-    health, registry = Noted(), ToolRegistry()
+    health, registry = RecordingHealth(), ToolRegistry()
     tools = McpTools(registry=registry, health=health)
     tools.apply([unruly()])
     await tools.ready()

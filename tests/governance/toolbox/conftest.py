@@ -14,7 +14,7 @@ from governance.toolbox import SandboxChoice, ToolboxSettings, register
 from tests.support import PATIENCE, eventually
 
 
-class Bench:
+class ToolboxHarness:
     """The built-in tools, the settings they run under, and what they reported."""
 
     def __init__(self, workspace):
@@ -72,8 +72,8 @@ def workspace(tmp_path):
 
 
 @pytest.fixture
-def bench(workspace):
-    return Bench(workspace)
+def harness(workspace):
+    return ToolboxHarness(workspace)
 
 
 @pytest.fixture

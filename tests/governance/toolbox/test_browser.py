@@ -17,9 +17,9 @@ from governance.core.exceptions import ToolFailed
 from governance.core.executor import ToolExecutor
 from governance.core.ports import Host
 from tests.governance.core.process_table import tagged
-from tests.governance.toolbox.desk import Desk, browser_tags, page
+from tests.governance.toolbox.browser_harness import BrowserHarness, browser_tags, page
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import PATIENCE, Unasked, eventually
+from tests.support import PATIENCE, NoApprovals, eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,13 +32,13 @@ FORM = """<!doctype html><title>A form</title><h1>Order</h1>
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared(tmp_path_factory):
-    made = Desk(tmp_path_factory.mktemp("workspace"))
+    made = BrowserHarness(tmp_path_factory.mktemp("workspace"))
     yield made
     await toolbox.aclose(made.registry)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def desk(shared):
+async def browser(shared):
     shared.reset()
     yield shared
     await shared.call("close")
@@ -62,144 +62,146 @@ async def wait_forever(writer):
     """An answer that never comes."""
 
 
-async def test_a_page_is_opened_and_shown_as_text_with_what_can_be_used(desk, server):
-    said = await desk.call("open", url=server.url())
+async def test_a_page_is_opened_and_shown_as_text_with_what_can_be_used(browser, server):
+    said = await browser.call("open", url=server.url())
     assert said.splitlines()[0] == f"{server.url()} · A form"
     assert 'heading "Order"' in said
     assert 'textbox "Name"' in said
     assert "/url: /second" in said
-    assert desk.reports[-1].message == f"Opening {server.url()}"
-    assert said == await desk.call("read")
+    assert browser.reports[-1].message == f"Opening {server.url()}"
+    assert said == await browser.call("read")
 
 
-async def test_what_scripts_make_of_the_page_is_read(desk, server):
+async def test_what_scripts_make_of_the_page_is_read(browser, server):
     server.pages["/"] = page("<p id=a>before</p><script>a.textContent = 'after ' + 6 * 7</script>")
-    assert "after 42" in await desk.call("open", url=server.url())
+    assert "after 42" in await browser.call("open", url=server.url())
 
 
-async def test_fields_are_filled_and_a_form_is_sent_by_ref(desk, server):
-    said = await desk.call("open", url=server.url())
-    assert ": Ann" in await desk.call("fill", target=ref_of(said, 'textbox "Name"'), text="Ann")
-    await desk.call("fill", target=ref_of(said, 'combobox "Size"'), text="large")
+async def test_fields_are_filled_and_a_form_is_sent_by_ref(browser, server):
+    said = await browser.call("open", url=server.url())
+    assert ": Ann" in await browser.call("fill", target=ref_of(said, 'textbox "Name"'), text="Ann")
+    await browser.call("fill", target=ref_of(said, 'combobox "Size"'), text="large")
     send = ref_of(said, 'button "Send"')
-    said = await desk.call("click", target=f"[ref={send}]")
+    said = await browser.call("click", target=f"[ref={send}]")
     assert "· Sent" in said
     assert "Thank you" in said
     assert server.requests[-1].split()[1] == "/sent?name=Ann&size=large&why="
 
 
-async def test_elements_are_found_by_their_exact_names_and_by_selectors(desk, server):
-    await desk.call("open", url=server.url())
-    await desk.call("fill", target="Reason", text="because\n")
-    await desk.call("fill", target="css=input[name=name]", text="Bob\n")
+async def test_elements_are_found_by_their_exact_names_and_by_selectors(browser, server):
+    await browser.call("open", url=server.url())
+    await browser.call("fill", target="Reason", text="because\n")
+    await browser.call("fill", target="css=input[name=name]", text="Bob\n")
     assert server.requests[-1].split()[1] == "/sent?name=Bob&size=small&why=because%0D%0A"
-    await desk.call("open", url=server.url())
-    assert "Here you are" in await desk.call("click", target="Second page")
+    await browser.call("open", url=server.url())
+    assert "Here you are" in await browser.call("click", target="Second page")
 
 
-async def test_what_cannot_be_found_or_is_meant_twice_is_a_sentence(desk, server):
-    await desk.fails("No page is open", "read")
-    await desk.call("open", url=server.url())
-    await desk.fails("Nothing on the page is named 'Nowhere'", "click", target="Nowhere")
-    await desk.fails("2 elements are named 'Twice'", "click", target="Twice")
-    await desk.fails("More than one element", "click", target="css=p")
-    await desk.fails("Say what is meant", "click")
-    desk.change(browser_action_timeout=0.5)
-    await desk.call("close")
-    await desk.call("open", url=server.url())
-    await desk.fails("Read the page again", "click", target="e99")
-    await desk.fails("could not do that", "click", target="css=:::")
-    await desk.fails("could not do that", "fill", target="Picture", text="/etc/passwd")
+async def test_what_cannot_be_found_or_is_meant_twice_is_a_sentence(browser, server):
+    await browser.fails("No page is open", "read")
+    await browser.call("open", url=server.url())
+    await browser.fails("Nothing on the page is named 'Nowhere'", "click", target="Nowhere")
+    await browser.fails("2 elements are named 'Twice'", "click", target="Twice")
+    await browser.fails("More than one element", "click", target="css=p")
+    await browser.fails("Say what is meant", "click")
+    browser.change(browser_action_timeout=0.5)
+    await browser.call("close")
+    await browser.call("open", url=server.url())
+    await browser.fails("Read the page again", "click", target="e99")
+    await browser.fails("could not do that", "click", target="css=:::")
+    await browser.fails("could not do that", "fill", target="Picture", text="/etc/passwd")
 
 
-async def test_a_long_page_is_cut(desk, server):
+async def test_a_long_page_is_cut(browser, server):
     server.pages["/"] = page("<p>word</p>" * 2000)
-    desk.change(browser_read_limit=500)
-    said = await desk.call("open", url=server.url())
+    browser.change(browser_read_limit=500)
+    said = await browser.call("open", url=server.url())
     assert len(said) < 700
     assert "characters left out" in said
 
 
-async def test_screenshots_are_saved_under_free_names_in_the_workspace(desk, server):
-    await desk.call("open", url=server.url())
-    first = await desk.call("screenshot")
-    second = await desk.call("screenshot")
+async def test_screenshots_are_saved_under_free_names_in_the_workspace(browser, server):
+    await browser.call("open", url=server.url())
+    first = await browser.call("screenshot")
+    second = await browser.call("screenshot")
     names = [said.split()[1] for said in (first, second)]
     assert len(set(names)) == 2
     for name in names:
-        assert (desk.workspace / name).read_bytes().startswith(b"\x89PNG")
+        assert (browser.workspace / name).read_bytes().startswith(b"\x89PNG")
 
 
-async def test_each_conversation_has_its_own_page_and_cookies(desk, server):
+async def test_each_conversation_has_its_own_page_and_cookies(browser, server):
     server.pages["/set"] = page("set", set_cookie="who=ann")
-    await desk.call("open", url=server.url("/set"))
-    await desk.call("open", url=server.url())
+    await browser.call("open", url=server.url("/set"))
+    await browser.call("open", url=server.url())
     assert "who=ann" in server.requests[-1]
     other = uuid.uuid4().hex
-    await desk.call("open", scope=other, url=server.url())
+    await browser.call("open", scope=other, url=server.url())
     assert "who=ann" not in server.requests[-1]
-    await desk.call("close", scope=other)
-    assert "A form" in await desk.call("read")
-    await desk.fails("No page is open", "read", scope=other)
+    await browser.call("close", scope=other)
+    assert "A form" in await browser.call("read")
+    await browser.fails("No page is open", "read", scope=other)
 
 
-async def test_dialogs_are_dismissed_and_told(desk, server):
+async def test_dialogs_are_dismissed_and_told(browser, server):
     server.pages["/"] = page("<script>alert('Really?'); document.write('went on')</script>")
-    said = await desk.call("open", url=server.url())
+    said = await browser.call("open", url=server.url())
     assert "dialog, which was dismissed: 'Really?'" in said
     assert "went on" in said
 
 
-async def test_a_page_cannot_keep_its_visitor(desk, server):
+async def test_a_page_cannot_keep_its_visitor(browser, server):
     stay = "onbeforeunload = event => { event.preventDefault(); event.returnValue = 'stay' }"
     server.pages["/"] = page(f"<button>Go</button><script>{stay}</script>")
-    await desk.call("open", url=server.url())
-    await desk.call("click", target="Go")  # without it, a page is not even asked
-    assert "Here you are" in await desk.call("open", url=server.url("/second"))
+    await browser.call("open", url=server.url())
+    await browser.call("click", target="Go")  # without it, a page is not even asked
+    assert "Here you are" in await browser.call("open", url=server.url("/second"))
 
 
-async def test_a_page_that_goes_on_all_the_time_is_left(desk, server):
+async def test_a_page_that_goes_on_all_the_time_is_left(browser, server):
     server.pages["/"] = page("<script>setInterval(() => location.reload(), 5)</script>")
     with contextlib.suppress(ToolFailed):  # or a moment of it is read
-        await desk.call("open", url=server.url())
-    assert "Here you are" in await desk.call("open", url=server.url("/second"))
+        await browser.call("open", url=server.url())
+    assert "Here you are" in await browser.call("open", url=server.url("/second"))
 
 
-async def test_a_page_whose_script_never_ends_is_told_and_another_one_can_be_opened(desk, server):
-    desk.change(browser_action_timeout=0.5, browser_settle=0.2)
+async def test_a_page_whose_script_never_ends_is_told_and_another_one_can_be_opened(
+    browser, server
+):
+    browser.change(browser_action_timeout=0.5, browser_settle=0.2)
     server.pages["/"] = page("<script>onload = () => setTimeout(() => { for (;;) {} })</script>")
-    await desk.fails("does not respond|did not work in time", "open", url=server.url())
-    desk.change(browser_action_timeout=PATIENCE)  # only the first page is slow by itself
-    assert "Here you are" in await desk.call("open", url=server.url("/second"))
+    await browser.fails("does not respond|did not work in time", "open", url=server.url())
+    browser.change(browser_action_timeout=PATIENCE)  # only the first page is slow by itself
+    assert "Here you are" in await browser.call("open", url=server.url("/second"))
 
 
-async def test_a_page_that_is_far_too_long_is_not_read(desk, server):
+async def test_a_page_that_is_far_too_long_is_not_read(browser, server):
     title = "document.title = 'x'.repeat(21_000_000)"
     forged = "Object.defineProperty(document, 'title', {value: 'short'})"
     server.pages["/"] = page(f"<title>.</title><script>{title}; {forged}</script>")
-    await desk.fails("too long to be read", "open", url=server.url())
+    await browser.fails("too long to be read", "open", url=server.url())
 
 
-async def test_new_windows_are_closed_and_told(desk, server):
+async def test_new_windows_are_closed_and_told(browser, server):
     server.pages["/"] = page('<a href="/second" target="_blank">Elsewhere</a>')
-    await desk.call("open", url=server.url())
-    tab = desk.browsing.find(desk.scope)
-    said = [await desk.call("click", target="Elsewhere")]
+    await browser.call("open", url=server.url())
+    tab = browser.browsing.find(browser.scope)
+    said = [await browser.call("click", target="Elsewhere")]
 
     async def told():
-        said.append(await desk.call("read"))
+        said.append(await browser.call("read"))
         return f"new window for {server.url('/second')}" in "".join(said)
 
     await eventually(told)
     await eventually(lambda: len(tab.page.context.pages) == 1)
-    assert "new window" not in await desk.call("read")
+    assert "new window" not in await browser.call("read")
 
 
-async def test_downloads_are_refused(desk, server):
+async def test_downloads_are_refused(browser, server):
     server.pages["/file"] = answer(
         b"x" * 100, content_type="application/octet-stream", connection="close"
     )
-    await desk.fails("download", "open", url=server.url("/file"))
+    await browser.fails("download", "open", url=server.url("/file"))
 
 
 # Addresses
@@ -218,17 +220,17 @@ async def test_downloads_are_refused(desk, server):
         "",
     ],
 )
-async def test_only_addresses_of_the_web_are_opened(desk, url):
-    await desk.fails("Only http|valid web address|user name", "open", url=url)
+async def test_only_addresses_of_the_web_are_opened(browser, url):
+    await browser.fails("Only http|valid web address|user name", "open", url=url)
 
 
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "localhost", "0x7f000001", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "127.1"],
 )
-async def test_private_addresses_are_refused_however_they_are_spelled(desk, server, host):
-    desk.change(web_allow_private=False)
-    await desk.fails("private or local network", "open", url=server.url(host=host))
+async def test_private_addresses_are_refused_however_they_are_spelled(browser, server, host):
+    browser.change(web_allow_private=False)
+    await browser.fails("private or local network", "open", url=server.url(host=host))
     assert server.requests == []
 
 
@@ -241,30 +243,32 @@ class Public:
 
 
 @pytest.fixture
-def public(desk, monkeypatch):
+def public(browser, monkeypatch):
     """Let 127.0.0.1 count as a public host, and everything else on this network as private."""
     monkeypatch.setattr(
         "governance.toolbox.addresses.is_public", lambda address: address == "127.0.0.1"
     )
-    desk.change(web_allow_private=False, web_resolve=Public())
+    browser.change(web_allow_private=False, web_resolve=Public())
 
 
 @pytest.mark.usefixtures("public")
-async def test_a_redirect_to_a_private_address_is_refused(desk, server):
+async def test_a_redirect_to_a_private_address_is_refused(browser, server):
     server.pages["/"] = answer("", status="302 Found", location="http://private.test/")
-    await desk.fails("'private.test' is on a private", "open", url=server.url(host="public.test"))
+    await browser.fails(
+        "'private.test' is on a private", "open", url=server.url(host="public.test")
+    )
 
 
 @pytest.mark.usefixtures("public")
-async def test_a_link_to_a_private_address_is_refused_and_the_page_can_be_left(desk, server):
+async def test_a_link_to_a_private_address_is_refused_and_the_page_can_be_left(browser, server):
     server.pages["/"] = page('<a href="http://10.0.0.1/">In</a>')
-    await desk.call("open", url=server.url(host="public.test"))
-    await desk.fails("'10.0.0.1' is on a private", "click", target="In")
-    assert "Second" in await desk.call("open", url=server.url("/second", host="public.test"))
+    await browser.call("open", url=server.url(host="public.test"))
+    await browser.fails("'10.0.0.1' is on a private", "click", target="In")
+    assert "Second" in await browser.call("open", url=server.url("/second", host="public.test"))
 
 
 @pytest.mark.usefixtures("public")
-async def test_nothing_on_a_page_reaches_a_private_address(desk, server):
+async def test_nothing_on_a_page_reaches_a_private_address(browser, server):
     """Pictures, scripts, frames, fetch, WebSockets, WebRTC: all of it takes the one door."""
     packets = []
 
@@ -295,7 +299,7 @@ async def test_nothing_on_a_page_reaches_a_private_address(desk, server):
         </script>""".replace("STUN", str(stun))
     )
     try:
-        said = await desk.call("open", url=server.url(host="public.test"))
+        said = await browser.call("open", url=server.url(host="public.test"))
         refused = set()
 
         async def settled():
@@ -303,7 +307,7 @@ async def test_nothing_on_a_page_reaches_a_private_address(desk, server):
             refused.update(line for line in said.splitlines() if line.startswith("Not loaded"))
             if "all" in said.split():
                 return True
-            said = await desk.call("read")
+            said = await browser.call("read")
             return False
 
         await eventually(settled, timeout=PATIENCE)
@@ -318,20 +322,22 @@ async def test_nothing_on_a_page_reaches_a_private_address(desk, server):
         transport.close()
 
 
-async def test_a_page_reaches_no_host_that_was_not_opened_where_people_are_asked(desk, server):
+async def test_a_page_reaches_no_host_that_was_not_opened_where_people_are_asked(browser, server):
     async with HttpServer().serve() as elsewhere:
         carried = elsewhere.url("/carried?away", host="localhost")
         server.pages["/"] = page(f'<img src="{carried}"><a href="{carried}">Out</a>')
         elsewhere.pages["/carried"] = page("arrived")
-        desk.change(web_ask_hosts=True)
-        assert "'localhost', which was not asked for" in await desk.call("open", url=server.url())
-        await desk.fails("not asked for", "click", target="Out")
+        browser.change(web_ask_hosts=True)
+        assert "'localhost', which was not asked for" in await browser.call(
+            "open", url=server.url()
+        )
+        await browser.fails("not asked for", "click", target="Out")
         assert elsewhere.requests == []
-        assert "arrived" in await desk.call("open", url=carried)
+        assert "arrived" in await browser.call("open", url=carried)
 
-        desk.change(web_known_hosts=("localhost",))
-        await desk.call("close")
-        await desk.call("open", url=server.url())
+        browser.change(web_known_hosts=("localhost",))
+        await browser.call("close")
+        await browser.call("open", url=server.url())
         assert any("/carried?away" in request for request in elsewhere.requests[1:])
 
 
@@ -354,7 +360,7 @@ Promise.allSettled([
 </script>"""
 
 
-async def test_no_way_out_of_a_page_leads_to_a_host_that_was_not_opened(desk, server):
+async def test_no_way_out_of_a_page_leads_to_a_host_that_was_not_opened(browser, server):
     async with HttpServer().serve() as elsewhere:
         here, there = server.url("").rstrip("/"), elsewhere.url("/", host="localhost")
         server.pages["/"] = page(WAYS_OUT.replace("THERE", there).replace("HERE", here))
@@ -364,23 +370,23 @@ async def test_no_way_out_of_a_page_leads_to_a_host_that_was_not_opened(desk, se
         server.pages["/b"] = page("second")
         server.pages["/refresh"] = page(f'<meta http-equiv="refresh" content="0;url={there}meta">')
         server.pages["/away"] = answer("", status="302 Found", location=f"{there}redirect")
-        desk.change(web_ask_hosts=True)
-        said = await desk.call("open", url=server.url())
+        browser.change(web_ask_hosts=True)
+        said = await browser.call("open", url=server.url())
 
         async def tried():
-            return "all" in (await desk.call("read")).split()
+            return "all" in (await browser.call("read")).split()
 
         assert "'localhost', which was not asked for" in said
         await eventually(tried, timeout=PATIENCE)
-        assert "second" in await desk.call("click", target="next")
-        await desk.fails("not asked for", "open", url=server.url("/away"))
+        assert "second" in await browser.call("click", target="next")
+        await browser.fails("not asked for", "open", url=server.url("/away"))
         for _ in range(2):  # it is led away while it is read, or just after
             with contextlib.suppress(ToolFailed):
-                await desk.call("open", url=server.url("/refresh"))
+                await browser.call("open", url=server.url("/refresh"))
         assert elsewhere.requests == []
 
-        desk.change(web_known_hosts=("localhost",))
-        await desk.call("open", url=server.url())
+        browser.change(web_known_hosts=("localhost",))
+        await browser.call("open", url=server.url())
         ways = {"img", "frame", "object", "style", "beacon", "events", "worker", "fetch", "socket"}
 
         async def taken():
@@ -389,25 +395,25 @@ async def test_no_way_out_of_a_page_leads_to_a_host_that_was_not_opened(desk, se
         await eventually(taken, timeout=PATIENCE)
 
 
-async def test_a_page_cannot_go_to_the_files_of_the_server(desk, server):
+async def test_a_page_cannot_go_to_the_files_of_the_server(browser, server):
     server.pages["/"] = page('<a href="file:///etc/passwd">In</a>')
     server.pages["/r"] = answer("", status="302 Found", location="file:///etc/passwd")
-    await desk.call("open", url=server.url())
-    assert "root:" not in await desk.call("click", target="In")
-    assert desk.browsing.find(desk.scope).page.url == server.url()
-    await desk.fails("could not be loaded", "open", url=server.url("/r"))
+    await browser.call("open", url=server.url())
+    assert "root:" not in await browser.call("click", target="In")
+    assert browser.browsing.find(browser.scope).page.url == server.url()
+    await browser.fails("could not be loaded", "open", url=server.url("/r"))
 
 
-async def test_a_host_that_does_not_answer_is_a_sentence(desk, server):
+async def test_a_host_that_does_not_answer_is_a_sentence(browser, server):
     async with HttpServer().serve() as gone:
         url = gone.url()
-    await desk.fails("No connection to the host '127.0.0.1'", "open", url=url)
-    await desk.fails("could not be found", "open", url="http://no-such-host.invalid/")
+    await browser.fails("No connection to the host '127.0.0.1'", "open", url=url)
+    await browser.fails("could not be found", "open", url="http://no-such-host.invalid/")
 
 
-async def test_what_is_no_proxy_request_is_cut_off(desk, server):
-    await desk.call("open", url=server.url())
-    port = desk.browsing.find(desk.scope).proxy._server.sockets[0].getsockname()[1]
+async def test_what_is_no_proxy_request_is_cut_off(browser, server):
+    await browser.call("open", url=server.url())
+    port = browser.browsing.find(browser.scope).proxy._server.sockets[0].getsockname()[1]
     for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x05\x01\x00\x05\x02\x00\x01", b"\x05"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(said)
@@ -417,8 +423,8 @@ async def test_what_is_no_proxy_request_is_cut_off(desk, server):
         await writer.wait_closed()
 
 
-async def ask_gateway(desk, request):
-    port = desk.browsing.find(desk.scope).proxy._server.sockets[0].getsockname()[1]
+async def ask_gateway(browser, request):
+    port = browser.browsing.find(browser.scope).proxy._server.sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x05\x01\x00" + request)
     writer.write_eof()
@@ -428,16 +434,16 @@ async def ask_gateway(desk, request):
     return said
 
 
-async def test_the_gateway_checks_numbers_as_it_checks_names(desk, server):
-    await desk.call("open", url=server.url())
+async def test_the_gateway_checks_numbers_as_it_checks_names(browser, server):
+    await browser.call("open", url=server.url())
     port = server.port.to_bytes(2, "big")
     asking = b"GET /second HTTP/1.0\r\n\r\n"
-    said = await ask_gateway(desk, b"\x05\x01\x00\x01\x7f\x00\x00\x01" + port + asking)
+    said = await ask_gateway(browser, b"\x05\x01\x00\x01\x7f\x00\x00\x01" + port + asking)
     assert said.startswith(b"\x05\x00\x05\x00")
     assert b"Here you are" in said
-    desk.change(web_allow_private=False)
+    browser.change(web_allow_private=False)
     for address in (b"\x01\x7f\x00\x00\x01", b"\x04" + bytes(15) + b"\x01"):
-        said = await ask_gateway(desk, b"\x05\x01\x00" + address + port + asking)
+        said = await ask_gateway(browser, b"\x05\x01\x00" + address + port + asking)
         assert said[:4] == b"\x05\x00\x05\x02"
 
 
@@ -445,24 +451,24 @@ async def test_the_gateway_checks_numbers_as_it_checks_names(desk, server):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def executor(desk):
-    made = ToolExecutor(registry=desk.registry, policies=Unasked())
+async def executor(browser):
+    made = ToolExecutor(registry=browser.registry, policies=NoApprovals())
     yield made
     await made.aclose()
 
 
-def start(desk, executor, call_id, **arguments):
-    call = ToolCall(id=call_id, tool_name="browser", scope=desk.scope, input=arguments)
+def start(browser, executor, call_id, **arguments):
+    call = ToolCall(id=call_id, tool_name="browser", scope=browser.scope, input=arguments)
     live = executor.prepare(call)
-    host = Host(workspace=desk.workspace)
+    host = Host(workspace=browser.workspace)
     return live, asyncio.create_task(executor.execute(live, host=host))
 
 
-async def test_a_newer_call_takes_the_place_of_the_earlier_one(desk, server, executor):
+async def test_a_newer_call_takes_the_place_of_the_earlier_one(browser, server, executor):
     server.pages["/slow"] = wait_forever
-    first, running = start(desk, executor, "1", action="open", url=server.url("/slow"))
+    first, running = start(browser, executor, "1", action="open", url=server.url("/slow"))
     await eventually(lambda: any("/slow" in request for request in server.requests))
-    _, newer = start(desk, executor, "2", action="open", url=server.url("/second"))
+    _, newer = start(browser, executor, "2", action="open", url=server.url("/second"))
     outcome = await running
     assert outcome.status is CallStatus.CANCELLED
     assert first.ended_by.reason is CancelReason.SUPERSEDED
@@ -474,83 +480,83 @@ async def test_a_newer_call_takes_the_place_of_the_earlier_one(desk, server, exe
         await server.closed.wait()
 
 
-async def test_cancel_closes_the_page_and_its_connections(desk, server, executor):
+async def test_cancel_closes_the_page_and_its_connections(browser, server, executor):
     server.pages["/slow"] = wait_forever
-    live, running = start(desk, executor, "1", action="open", url=server.url("/slow"))
+    live, running = start(browser, executor, "1", action="open", url=server.url("/slow"))
     await eventually(lambda: any("/slow" in request for request in server.requests))
     live.cancel(Cancellation(reason=CancelReason.USER))
     outcome = await running
     assert outcome.status is CallStatus.CANCELLED
     async with asyncio.timeout(PATIENCE):
         await server.closed.wait()
-    assert desk.browsing.find(desk.scope) is None
-    await desk.fails("No page is open", "read")
+    assert browser.browsing.find(browser.scope) is None
+    await browser.fails("No page is open", "read")
 
 
-async def test_timeout_closes_a_page_whose_script_never_ends(desk, server, executor):
+async def test_timeout_closes_a_page_whose_script_never_ends(browser, server, executor):
     server.pages["/"] = page('<button onclick="for (;;) {}">Hang</button>')
-    await desk.call("open", url=server.url())
-    context = desk.browsing.find(desk.scope).page.context
+    await browser.call("open", url=server.url())
+    context = browser.browsing.find(browser.scope).page.context
     closed = asyncio.Event()
     context.on("close", lambda _: closed.set())
     _, running = start(
-        desk, executor, "1", action="click", target="Hang", _meta={"timeout_ms": 500}
+        browser, executor, "1", action="click", target="Hang", _meta={"timeout_ms": 500}
     )
     outcome = await running
     assert outcome.status is CallStatus.TIMED_OUT
     async with asyncio.timeout(PATIENCE):
         await closed.wait()
-    assert desk.browsing.find(desk.scope) is None
+    assert browser.browsing.find(browser.scope) is None
 
 
-async def test_cancel_while_the_page_is_being_opened_leaves_none(desk, server):
-    await desk.call("open", scope="warm", url=server.url())  # the browser runs
-    pages = desk.browsing._browser.result()
+async def test_cancel_while_the_page_is_being_opened_leaves_none(browser, server):
+    await browser.call("open", scope="warm", url=server.url())  # the browser runs
+    pages = browser.browsing._browser.result()
     before = len(pages.contexts)
-    task = asyncio.create_task(desk.call("open", url=server.url("/second")))
-    await eventually(lambda: desk.browsing._opening)
+    task = asyncio.create_task(browser.call("open", url=server.url("/second")))
+    await eventually(lambda: browser.browsing._opening)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await eventually(lambda: len(pages.contexts) == before)
-    assert desk.browsing.find(desk.scope) is None
-    await desk.call("close", scope="warm")
+    assert browser.browsing.find(browser.scope) is None
+    await browser.call("close", scope="warm")
 
 
-async def test_an_idle_page_is_closed(desk, server):
-    await desk.call("open", url=server.url())
-    desk.change(browser_idle=0.2)
-    await desk.call("read")
-    await eventually(lambda: desk.browsing.find(desk.scope) is None)
+async def test_an_idle_page_is_closed(browser, server):
+    await browser.call("open", url=server.url())
+    browser.change(browser_idle=0.2)
+    await browser.call("read")
+    await eventually(lambda: browser.browsing.find(browser.scope) is None)
 
 
-async def test_too_many_pages_close_the_one_used_longest_ago_but_none_in_use(desk, server):
-    desk.change(browser_max_pages=2)
+async def test_too_many_pages_close_the_one_used_longest_ago_but_none_in_use(browser, server):
+    browser.change(browser_max_pages=2)
     scopes = [uuid.uuid4().hex for _ in range(3)]
     for scope in scopes:
-        await desk.call("open", scope=scope, url=server.url())
-    assert [desk.browsing.find(scope) is not None for scope in scopes] == [False, True, True]
+        await browser.call("open", scope=scope, url=server.url())
+    assert [browser.browsing.find(scope) is not None for scope in scopes] == [False, True, True]
     server.pages["/slow"] = wait_forever
     busy = [
-        asyncio.create_task(desk.call("open", scope=scope, url=server.url("/slow")))
+        asyncio.create_task(browser.call("open", scope=scope, url=server.url("/slow")))
         for scope in scopes[1:]
     ]
     await eventually(lambda: sum("/slow" in request for request in server.requests) == 2)
-    await desk.fails("all are in use", "open", url=server.url())
+    await browser.fails("all are in use", "open", url=server.url())
     for task in busy:
         task.cancel()
     await asyncio.wait(busy)
 
 
-async def test_a_browser_that_dies_is_told_and_the_next_page_gets_a_new_one(desk, server):
-    await desk.call("open", url=server.url())
+async def test_a_browser_that_dies_is_told_and_the_next_page_gets_a_new_one(browser, server):
+    await browser.call("open", url=server.url())
     server.pages["/slow"] = wait_forever
-    running = asyncio.create_task(desk.call("open", url=server.url("/slow")))
+    running = asyncio.create_task(browser.call("open", url=server.url("/slow")))
     await eventually(lambda: any("/slow" in request for request in server.requests))
     for pid in [pid for tag in browser_tags() for pid in tagged(tag)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     with pytest.raises(ToolFailed, match="closed or has crashed"):
         await running
-    await eventually(lambda: desk.browsing._browser is None)
-    assert "A form" in await desk.call("open", url=server.url())
+    await eventually(lambda: browser.browsing._browser is None)
+    assert "A form" in await browser.call("open", url=server.url())

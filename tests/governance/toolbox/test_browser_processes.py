@@ -14,7 +14,7 @@ from governance.core.tools import Concurrency
 from governance.toolbox import BrowserSandbox, ToolboxSettings, chromium
 from governance.toolbox.browser import make_browser
 from tests.governance.core.process_table import tagged
-from tests.governance.toolbox.desk import Desk, browser_tags, page
+from tests.governance.toolbox.browser_harness import BrowserHarness, browser_tags, page
 from tests.governance.toolbox.http_server import HttpServer
 from tests.support import PATIENCE, eventually, eventually_sync
 
@@ -45,16 +45,16 @@ def test_it_declares_how_it_is_governed():
 
 async def alone(**values):
     """Tools of their own, with a browser of their own."""
-    desk = Desk(None)
-    desk.reset()
-    desk.change(**values)
-    return desk
+    browser = BrowserHarness(None)
+    browser.reset()
+    browser.change(**values)
+    return browser
 
 
 async def test_without_playwright_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "playwright.async_api", None)
-    desk = await alone()
-    await desk.fails("the extra `browser`", "open", url="http://example.org/")
+    browser = await alone()
+    await browser.fails("the extra `browser`", "open", url="http://example.org/")
 
 
 def test_without_playwright_nobody_is_asked(monkeypatch):
@@ -65,15 +65,15 @@ def test_without_playwright_nobody_is_asked(monkeypatch):
 
 async def test_without_chromium_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    desk = await alone()
-    await desk.fails("No Chromium is installed", "open", url="http://example.org/")
-    await toolbox.aclose(desk.registry)
+    browser = await alone()
+    await browser.fails("No Chromium is installed", "open", url="http://example.org/")
+    await toolbox.aclose(browser.registry)
 
 
 async def test_a_program_that_is_no_browser_is_a_sentence(tmp_path):
-    desk = await alone(browser_path="/bin/true")
-    await desk.fails("could not be started", "open", url="http://example.org/")
-    await toolbox.aclose(desk.registry)
+    browser = await alone(browser_path="/bin/true")
+    await browser.fails("could not be started", "open", url="http://example.org/")
+    await toolbox.aclose(browser.registry)
 
 
 def test_its_own_sandbox_is_used_unless_we_are_root(monkeypatch):
@@ -88,22 +88,22 @@ def test_its_own_sandbox_is_used_unless_we_are_root(monkeypatch):
 
 
 async def test_closing_leaves_no_process_and_it_can_begin_again(server):
-    desk = await alone()
-    await desk.call("open", url=server.url())
+    browser = await alone()
+    await browser.call("open", url=server.url())
     (tag,) = browser_tags()
     assert len(tagged(tag)) > 2
-    await toolbox.aclose(desk.registry)
+    await toolbox.aclose(browser.registry)
     assert tagged(tag) == []
-    assert desk.browsing is None
+    assert browser.browsing is None
 
 
 async def test_a_browser_without_pages_ends_after_the_idle_time(server):
-    desk = await alone(browser_idle=0.2)
-    await desk.call("open", url=server.url())
+    browser = await alone(browser_idle=0.2)
+    await browser.call("open", url=server.url())
     (tag,) = browser_tags()
     await eventually(lambda: not tagged(tag), timeout=PATIENCE)
-    assert "A form" in await desk.call("open", url=server.url())
-    await toolbox.aclose(desk.registry)
+    assert "A form" in await browser.call("open", url=server.url())
+    await toolbox.aclose(browser.registry)
 
 
 SERVER = textwrap.dedent(

@@ -27,10 +27,10 @@ IDENTITY = {
 
 
 @pytest.fixture(params=[SandboxChoice.AUTO, SandboxChoice.NONE])
-def bench(bench, request):
+def harness(harness, request):
     """The tools, in the sandbox and without: they behave alike."""
-    bench.change(exec_enabled=False, exec_sandbox=request.param)
-    return bench
+    harness.change(exec_enabled=False, exec_sandbox=request.param)
+    return harness
 
 
 def git(directory, *arguments):
@@ -55,51 +55,51 @@ def repository(workspace):
     return workspace
 
 
-async def fails(bench, match, name="git_status", **arguments):
+async def fails(harness, match, name="git_status", **arguments):
     with pytest.raises(ToolFailed, match=match) as caught:
-        await bench.call(name, **arguments)
+        await harness.call(name, **arguments)
     return str(caught.value)
 
 
-async def test_status_shows_the_branch_and_what_is_changed(bench, repository):
+async def test_status_shows_the_branch_and_what_is_changed(harness, repository):
     (repository / "a.txt").write_text("two\n")
     (repository / "new é.txt").write_text("x")
-    said = await bench.call("git_status")
+    said = await harness.call("git_status")
     assert said.splitlines() == ["## main", " M a.txt", '?? "new é.txt"']
 
 
-async def test_diff_of_files_of_the_index_and_between_commits(bench, repository):
-    assert await bench.call("git_diff") == "There is no difference."
+async def test_diff_of_files_of_the_index_and_between_commits(harness, repository):
+    assert await harness.call("git_diff") == "There is no difference."
     (repository / "a.txt").write_text("two\n")
-    assert "-one\n+two" in await bench.call("git_diff")
-    assert await bench.call("git_diff", staged=True) == "There is no difference."
+    assert "-one\n+two" in await harness.call("git_diff")
+    assert await harness.call("git_diff", staged=True) == "There is no difference."
     git(repository, "add", ".")
-    assert "-one\n+two" in await bench.call("git_diff", staged=True)
+    assert "-one\n+two" in await harness.call("git_diff", staged=True)
     git(repository, "commit", "--quiet", "--message=Next")
-    assert "-one\n+two" in await bench.call("git_diff", revision="HEAD~1..HEAD")
+    assert "-one\n+two" in await harness.call("git_diff", revision="HEAD~1..HEAD")
     (repository / "b.txt").write_text("x")
-    assert await bench.call("git_diff", revision="HEAD~1", paths=["b.txt"]) == (
+    assert await harness.call("git_diff", revision="HEAD~1", paths=["b.txt"]) == (
         "There is no difference."
     )
 
 
-async def test_log_tells_number_author_date_and_message(bench, repository):
+async def test_log_tells_number_author_date_and_message(harness, repository):
     git(repository, "commit", "--quiet", "--allow-empty", "--message=Second\n\nWhy it was done")
-    said = await bench.call("git_log")
+    said = await harness.call("git_log")
     assert said.index("    Second") < said.index("    Begin")
     assert "Author: Ann <ann@example.org>" in said
     assert "    Why it was done" in said
     assert "(HEAD -> main)" in said
-    assert "Second" not in await bench.call("git_log", revision="HEAD~1")
-    assert "Begin" not in await bench.call("git_log", limit=1)
-    assert "Second" not in await bench.call("git_log", paths=["a.txt"])
+    assert "Second" not in await harness.call("git_log", revision="HEAD~1")
+    assert "Begin" not in await harness.call("git_log", limit=1)
+    assert "Second" not in await harness.call("git_log", paths=["a.txt"])
 
 
-async def test_commit_of_everything_with_the_author_of_the_settings(bench, repository):
-    bench.change(git_author="Robot <robot@example.org>")
+async def test_commit_of_everything_with_the_author_of_the_settings(harness, repository):
+    harness.change(git_author="Robot <robot@example.org>")
     (repository / "a.txt").unlink()
     (repository / "b.txt").write_text("new\n")
-    said = await bench.call("git_commit", message="Rename\n\n# not a comment")
+    said = await harness.call("git_commit", message="Rename\n\n# not a comment")
     assert "[main " in said
     assert git(repository, "log", "-1", "--format=%an <%ae>|%cn|%B").strip() == (
         "Robot <robot@example.org>|Robot|Rename\n\n# not a comment"
@@ -108,48 +108,48 @@ async def test_commit_of_everything_with_the_author_of_the_settings(bench, repos
     assert git(repository, "ls-files").split() == ["b.txt"]
 
 
-async def test_commit_of_some_paths_leaves_the_rest(bench, repository):
+async def test_commit_of_some_paths_leaves_the_rest(harness, repository):
     for name in ("b.txt", "c.txt", ":(glob)*"):
         (repository / name).write_text("new\n")
-    await bench.call("git_commit", message="Add one", paths=["b.txt"])
+    await harness.call("git_commit", message="Add one", paths=["b.txt"])
     assert git(repository, "show", "--format=", "--name-only").split() == ["b.txt"]
-    await bench.call("git_commit", message="Add odd", paths=[":(glob)*"])
+    await harness.call("git_commit", message="Add odd", paths=[":(glob)*"])
     assert git(repository, "show", "--format=", "--name-only").split() == [":(glob)*"]
     assert "c.txt" in git(repository, "status", "--porcelain")
 
 
-async def test_nothing_to_commit_is_a_sentence(bench, repository):
-    await fails(bench, "nothing to commit", "git_commit", message="Again")
-    await fails(bench, "message is empty", "git_commit", message=" \n")
+async def test_nothing_to_commit_is_a_sentence(harness, repository):
+    await fails(harness, "nothing to commit", "git_commit", message="Again")
+    await fails(harness, "message is empty", "git_commit", message=" \n")
 
 
-async def test_a_repository_is_made_where_asked_for(bench, workspace):
+async def test_a_repository_is_made_where_asked_for(harness, workspace):
     (workspace / "a.txt").write_text("x")
-    await fails(bench, "no git repository.*init", "git_commit", message="Begin")
+    await fails(harness, "no git repository.*init", "git_commit", message="Begin")
     assert not (workspace / ".git").exists()
-    assert "Begin" in await bench.call("git_commit", message="Begin", init=True)
+    assert "Begin" in await harness.call("git_commit", message="Begin", init=True)
     assert git(workspace, "ls-files").split() == ["a.txt"]
 
 
-async def test_a_repository_in_a_directory_of_the_workspace(bench, workspace):
+async def test_a_repository_in_a_directory_of_the_workspace(harness, workspace):
     (workspace / "deep").mkdir()
     (workspace / "deep" / "a.txt").write_text("x")
-    await bench.call("git_commit", message="Begin", directory="deep", init=True)
-    assert "Begin" in await bench.call("git_log", directory="deep")
-    await fails(bench, "no git repository")
+    await harness.call("git_commit", message="Begin", directory="deep", init=True)
+    assert "Begin" in await harness.call("git_log", directory="deep")
+    await fails(harness, "no git repository")
 
 
 @pytest.mark.parametrize("directory", ["..", "/", "missing", "link"])
-async def test_no_directory_outside(bench, repository, tmp_path, directory):
+async def test_no_directory_outside(harness, repository, tmp_path, directory):
     (repository / "link").symlink_to(tmp_path)
     with pytest.raises(ToolFailed):
-        await bench.call("git_status", directory=directory)
+        await harness.call("git_status", directory=directory)
 
 
-async def test_a_repository_around_the_workspace_is_not_found(bench, workspace, tmp_path):
+async def test_a_repository_around_the_workspace_is_not_found(harness, workspace, tmp_path):
     """The server's own checkout may hold the workspaces: it is none of the agent's business."""
     git(tmp_path, "init", "--quiet")
-    await fails(bench, "no git repository")
+    await fails(harness, "no git repository")
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def point_by_packs(repository, foreign):
         point_by_packs,
     ],
 )
-async def test_a_repository_that_leads_outside_is_refused(bench, repository, foreign, point):
+async def test_a_repository_that_leads_outside_is_refused(harness, repository, foreign, point):
     head = git(foreign, "rev-parse", "HEAD")
     secret = git(foreign, "rev-parse", "HEAD:secret.txt").strip()
     point(repository, foreign)
@@ -226,7 +226,7 @@ async def test_a_repository_that_leads_outside_is_refused(bench, repository, for
         ("git_commit", {"message": "x", "init": True}),
     ):
         with pytest.raises(ToolFailed) as caught:
-            await bench.call(name, **arguments)
+            await harness.call(name, **arguments)
         assert "hush" not in str(caught.value)
     assert git(foreign, "rev-parse", "HEAD") == head
 
@@ -254,7 +254,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("key", HOSTILE)
 async def test_no_configuration_of_the_repository_makes_git_run_a_program(
-    bench, repository, tmp_path, key
+    harness, repository, tmp_path, key
 ):
     """Whoever may write files may write .git/config: with that alone nothing may ever run."""
     ran = repository / "ran"
@@ -290,7 +290,7 @@ async def test_no_configuration_of_the_repository_makes_git_run_a_program(
         ("git_commit", {"message": "x"}),
     ):
         with contextlib.suppress(ToolFailed):
-            await bench.call(name, **arguments)
+            await harness.call(name, **arguments)
     assert not ran.exists()
 
 
@@ -307,7 +307,7 @@ NESTED = """
 
 @pytest.mark.parametrize("is_submodule", [False, True])
 async def test_no_configuration_of_a_repository_inside_makes_git_run_a_program(
-    bench, repository, is_submodule
+    harness, repository, is_submodule
 ):
     ran, program, inside = (repository / name for name in ("ran", "program.sh", "inside"))
     program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
@@ -331,81 +331,81 @@ async def test_no_configuration_of_a_repository_inside_makes_git_run_a_program(
         ("git_status", {"directory": "inside"}),
     ):
         with contextlib.suppress(ToolFailed):
-            await bench.call(name, **arguments)
+            await harness.call(name, **arguments)
     assert not ran.exists()
     assert git(repository, "log", "-1", "--format=%s") == "x\n"
 
 
-async def test_odd_names_are_quoted_and_committed(bench, repository):
+async def test_odd_names_are_quoted_and_committed(harness, repository):
     for name in ("a\nb", "-rf", ":(glob)*", "\x1b[31mred"):
         (repository / name).write_text("x")
     (repository / "link").symlink_to("/etc/passwd")
     os.mkfifo(repository / "pipe")
-    assert '?? "a\\nb"\n' in await bench.call("git_status")
-    said = await bench.call("git_commit", message="Odd")
+    assert '?? "a\\nb"\n' in await harness.call("git_status")
+    said = await harness.call("git_commit", message="Odd")
     assert "5 files changed" in said
     assert "\x1b" not in said
-    assert "root:" not in await bench.call("git_diff", revision="HEAD~1")
+    assert "root:" not in await harness.call("git_diff", revision="HEAD~1")
     (repository / "-rf").write_text("y")
-    assert "1 file changed" in await bench.call("git_commit", message="One", paths=["-rf"])
+    assert "1 file changed" in await harness.call("git_commit", message="One", paths=["-rf"])
 
 
-async def test_configuration_of_the_repository_does_not_matter(bench, repository, foreign):
+async def test_configuration_of_the_repository_does_not_matter(harness, repository, foreign):
     """Not even one that is broken, or that names another place for the files."""
     git(repository, "config", "core.worktree", str(foreign))
     git(repository, "config", "filter.evil.clean", "cat")
-    assert await bench.call("git_status") == "## main"
+    assert await harness.call("git_status") == "## main"
     (repository / ".git" / "config").write_text("[core\n")
     (repository / "a.txt").write_text("two\n")
-    assert "[main " in await bench.call("git_commit", message="Next")
+    assert "[main " in await harness.call("git_commit", message="Next")
     (repository / ".git" / "config").unlink()
     git(repository, "fsck", "--strict")
     assert git(repository, "show", "HEAD:a.txt") == "two\n"
 
 
-async def test_configuration_of_the_server_is_not_used(bench, repository, monkeypatch, tmp_path):
+async def test_configuration_of_the_server_is_not_used(harness, repository, monkeypatch, tmp_path):
     """Neither the one of its user nor a variable of its environment."""
     (tmp_path / ".gitconfig").write_text("[alias]\n\tstatus = !false\n[status]\n\tshort = maybe\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / ".gitconfig"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path))
     (repository / ".gitconfig").write_text("[core]\n\tpager = false\n")
-    assert "## main" in await bench.call("git_status")
+    assert "## main" in await harness.call("git_status")
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "link/secret.txt"])
-async def test_no_path_outside(bench, repository, foreign, path):
+async def test_no_path_outside(harness, repository, foreign, path):
     (repository / "link").symlink_to(foreign)
     (foreign.parent / "x").write_text("x")
-    await fails(bench, "outside", "git_commit", message="x", paths=[path])
-    await fails(bench, "outside", "git_diff", paths=[path])
+    await fails(harness, "outside", "git_commit", message="x", paths=[path])
+    await fails(harness, "outside", "git_diff", paths=[path])
 
 
 @pytest.mark.parametrize("revision", ["--output=x", "-p", "HEAD --output=x", "$(touch x)", "a b"])
-async def test_a_revision_is_never_an_option(bench, repository, revision):
+async def test_a_revision_is_never_an_option(harness, repository, revision):
     for name in ("git_diff", "git_log"):
-        await fails(bench, "no name of a commit", name, revision=revision)
+        await fails(harness, "no name of a commit", name, revision=revision)
     assert not (repository / "x").exists()
 
 
-async def test_an_unknown_revision_is_told_by_git(bench, repository):
+async def test_an_unknown_revision_is_told_by_git(harness, repository):
     await fails(
-        bench, r"git log ended with exit code 128\.\n.*nowhere", "git_log", revision="nowhere"
+        harness, r"git log ended with exit code 128\.\n.*nowhere", "git_log", revision="nowhere"
     )
 
 
-async def test_a_message_is_never_an_option_and_no_shell_reads_it(bench, repository):
+async def test_a_message_is_never_an_option_and_no_shell_reads_it(harness, repository):
     (repository / "b.txt").write_text("x")
     message = "--amend; touch pwned $(touch pwned) `touch pwned`"
-    await bench.call("git_commit", message=message)
+    await harness.call("git_commit", message=message)
     assert git(repository, "log", "-1", "--format=%B").strip() == message
     assert not (repository / "pwned").exists()
 
 
-async def test_a_long_diff_is_cut(bench, repository):
-    bench.change(exec_output_limit=2000)
+async def test_a_long_diff_is_cut(harness, repository):
+    harness.change(exec_output_limit=2000)
     (repository / "a.txt").write_text("x\n" * 100_000)
-    said = await bench.call("git_diff")
+    said = await harness.call("git_diff")
     assert len(said) <= 2000
     assert "characters left out" in said
 
@@ -414,63 +414,63 @@ async def test_a_long_diff_is_cut(bench, repository):
     ("name", "content"),
     [("HEAD", "nothing"), ("HEAD", "ref: refs/../../x"), ("index", "DIRC nonsense")],
 )
-async def test_a_damaged_repository_is_a_sentence(bench, repository, name, content):
+async def test_a_damaged_repository_is_a_sentence(harness, repository, name, content):
     (repository / ".git" / name).write_text(content)
-    await fails(bench, "damaged|index file")
+    await fails(harness, "damaged|index file")
     shutil.rmtree(repository / ".git" / "objects")
-    await fails(bench, "damaged")
+    await fails(harness, "damaged")
 
 
-async def test_an_empty_git_directory_is_no_repository(bench, workspace):
+async def test_an_empty_git_directory_is_no_repository(harness, workspace):
     (workspace / ".git").mkdir()
-    await fails(bench, "no git repository")
+    await fails(harness, "no git repository")
     (workspace / "a.txt").write_text("x")
-    await bench.call("git_commit", message="Begin", init=True)
+    await harness.call("git_commit", message="Begin", init=True)
     assert git(workspace, "ls-files").split() == ["a.txt"]
 
 
-async def test_an_old_repository_keeps_its_history(bench, repository):
+async def test_an_old_repository_keeps_its_history(harness, repository):
     """Packed, with references of every kind: it goes on where its owner left it, and the owner after it."""
     git(repository, "tag", "v1")
     git(repository, "branch", "side/line")
     git(repository, "gc", "--quiet")
     git(repository, "pack-refs", "--all")
-    said = await bench.call("git_log")
+    said = await harness.call("git_log")
     assert "tag: v1" in said
     assert "side/line" in said
     (repository / "a.txt").write_text("two\n")
-    await bench.call("git_commit", message="Next")
+    await harness.call("git_commit", message="Next")
     git(repository, "fsck", "--strict")
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "log", "--format=%s").split() == ["Next", "Begin"]
     git(repository, "checkout", "--quiet", "--detach", "v1")
-    assert (await bench.call("git_status")) == "## HEAD (no branch)"
+    assert (await harness.call("git_status")) == "## HEAD (no branch)"
     (repository / "a.txt").write_text("aside\n")
-    await bench.call("git_commit", message="Aside")
+    await harness.call("git_commit", message="Aside")
     assert git(repository, "log", "--format=%s").split() == ["Aside", "Begin"]
     assert git(repository, "log", "--format=%s", "main").split() == ["Next", "Begin"]
 
 
-async def test_a_repository_with_long_ids(bench, workspace):
+async def test_a_repository_with_long_ids(harness, workspace):
     git(workspace, "init", "--quiet", "--object-format=sha256", "--initial-branch=main")
     git(workspace, "commit", "--quiet", "--allow-empty", "--message=Begin")
     (workspace / "a.txt").write_text("one\n")
-    await bench.call("git_commit", message="Next")
+    await harness.call("git_commit", message="Next")
     git(workspace, "fsck", "--strict")
     assert git(workspace, "show", "HEAD:a.txt") == "one\n"
 
 
-async def test_a_shallow_clone(bench, repository, workspace, tmp_path):
+async def test_a_shallow_clone(harness, repository, workspace, tmp_path):
     git(repository, "commit", "--quiet", "--allow-empty", "--message=Second")
     git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{repository}", "shallow")
     shutil.rmtree(workspace)
     (tmp_path / "shallow").rename(workspace)
-    said = await bench.call("git_log")
+    said = await harness.call("git_log")
     assert "Second" in said
     assert "Begin" not in said
 
 
-async def test_what_is_to_be_ignored_is_neither_shown_nor_committed(bench, repository):
+async def test_what_is_to_be_ignored_is_neither_shown_nor_committed(harness, repository):
     files = {
         ".gitignore": "*.log\nbuild/\n!keep.log\n/top\n",
         "x.log": "",
@@ -492,7 +492,7 @@ async def test_what_is_to_be_ignored_is_neither_shown_nor_committed(bench, repos
         (repository / name).write_text(text)
     (repository / "x.log").write_text("tracked in spite of the rule\n")
     git(repository, "add", "--force", "x.log")
-    assert (await bench.call("git_status")).splitlines() == [
+    assert (await harness.call("git_status")).splitlines() == [
         "## main",
         "A  x.log",
         "?? .gitignore",
@@ -500,14 +500,14 @@ async def test_what_is_to_be_ignored_is_neither_shown_nor_committed(bench, repos
         "?? inner/vendor/",
         "?? keep.log",
     ]
-    said = await bench.call("git_commit", message="Next")
+    said = await harness.call("git_commit", message="Next")
     assert "repositories of their own: inner/vendor/" in said
     assert git(repository, "ls-files").split() == sorted(
         [".gitignore", "a.txt", "deep/.gitignore", "deep/top", "keep.log", "x.log"]
     )
 
 
-async def test_status_shows_what_is_staged_and_what_is_not(bench, repository):
+async def test_status_shows_what_is_staged_and_what_is_not(harness, repository):
     for name in ("b", "c", "d"):
         (repository / name).write_text("one\n")
     git(repository, "add", ".")
@@ -521,7 +521,7 @@ async def test_status_shows_what_is_staged_and_what_is_not(bench, repository):
     (repository / "e").write_text("new\n")
     git(repository, "add", "e")
     expected = git(repository, "status", "--short", "--branch").rstrip("\n")
-    assert await bench.call("git_status") == expected
+    assert await harness.call("git_status") == expected
     assert expected.splitlines() == ["## main", "MM a.txt", " D b", "D  c", " M d", "A  e"]
 
 
@@ -548,7 +548,7 @@ def change_something(top, chance):
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_they_say_what_git_itself_would_say(bench, workspace, seed):
+async def test_they_say_what_git_itself_would_say(harness, workspace, seed):
     """Over files and an index that are changed at random."""
     chance = random.Random(seed)
     git(workspace, "init", "--quiet", "--initial-branch=main")
@@ -557,62 +557,62 @@ async def test_they_say_what_git_itself_would_say(bench, workspace, seed):
         for _ in range(12):
             change_something(workspace, chance)
         expected = git(workspace, *plain, "status", "--short", "--branch", "--no-renames")
-        assert await bench.call("git_status") == expected.rstrip("\n")
+        assert await harness.call("git_status") == expected.rstrip("\n")
         expected = git(workspace, *plain, "diff").rstrip("\n") or "There is no difference."
-        assert await bench.call("git_diff") == expected
+        assert await harness.call("git_diff") == expected
         with contextlib.suppress(ToolFailed):  # nothing to commit
-            await bench.call("git_commit", message="Next")
+            await harness.call("git_commit", message="Next")
         assert git(workspace, "status", "--porcelain") == ""
         git(workspace, "fsck", "--strict")
 
 
-async def test_status_before_the_first_commit(bench, workspace):
+async def test_status_before_the_first_commit(harness, workspace):
     git(workspace, "init", "--quiet", "--initial-branch=main")
     (workspace / "a.txt").write_text("x")
-    assert (await bench.call("git_status")) == "## No commits yet on main\n?? a.txt"
-    assert await bench.call("git_diff") == "There is no difference."
-    await fails(bench, "does not have any commits", "git_log")
+    assert (await harness.call("git_status")) == "## No commits yet on main\n?? a.txt"
+    assert await harness.call("git_diff") == "There is no difference."
+    await fails(harness, "does not have any commits", "git_log")
 
 
-async def test_links_and_programs_are_committed_as_such(bench, workspace):
+async def test_links_and_programs_are_committed_as_such(harness, workspace):
     (workspace / "link").symlink_to("/etc/passwd")
     (workspace / "program").write_text("#!/bin/sh\n")
     (workspace / "program").chmod(0o755)
-    await bench.call("git_commit", message="Begin", init=True)
+    await harness.call("git_commit", message="Begin", init=True)
     modes = [line.split()[0] for line in git(workspace, "ls-files", "--stage").splitlines()]
     assert modes == ["120000", "100755"]
     assert git(workspace, "show", "HEAD:link") == "/etc/passwd"
 
 
-async def test_commit_of_some_paths_leaves_what_else_is_staged(bench, repository):
+async def test_commit_of_some_paths_leaves_what_else_is_staged(harness, repository):
     for name in ("b", "c"):
         (repository / name).write_text("one\n")
     git(repository, "add", "b")
     git(repository, "rm", "--quiet", "a.txt")
-    await bench.call("git_commit", message="One", paths=["c"])
+    await harness.call("git_commit", message="One", paths=["c"])
     assert git(repository, "show", "--format=", "--name-only").split() == ["c"]
     assert git(repository, "status", "--short", "--no-renames").splitlines() == [
         "D  a.txt",
         "A  b",
     ]
-    await bench.call("git_commit", message="Gone", paths=["a.txt"])
+    await harness.call("git_commit", message="Gone", paths=["a.txt"])
     assert git(repository, "status", "--short").splitlines() == ["A  b"]
 
 
-async def test_files_left_out_on_purpose_are_not_gone(bench, repository):
+async def test_files_left_out_on_purpose_are_not_gone(harness, repository):
     (repository / "deep").mkdir()
     (repository / "deep" / "b").write_text("x")
     git(repository, "add", ".")
     git(repository, "commit", "--quiet", "--message=More")
     git(repository, "sparse-checkout", "set", "--no-cone", "/a.txt")
     assert not (repository / "deep").exists()
-    assert await bench.call("git_status") == "## main"
+    assert await harness.call("git_status") == "## main"
     (repository / "a.txt").write_text("two\n")
-    await bench.call("git_commit", message="Next")
+    await harness.call("git_commit", message="Next")
     assert git(repository, "show", "HEAD:deep/b") == "x"
 
 
-async def test_an_unfinished_merge_is_refused(bench, repository):
+async def test_an_unfinished_merge_is_refused(harness, repository):
     git(repository, "checkout", "--quiet", "-b", "side")
     (repository / "a.txt").write_text("side\n")
     git(repository, "commit", "--quiet", "--all", "--message=Side")
@@ -621,27 +621,27 @@ async def test_an_unfinished_merge_is_refused(bench, repository):
     git(repository, "commit", "--quiet", "--all", "--message=Main")
     with pytest.raises(subprocess.CalledProcessError):
         git(repository, "merge", "side")
-    assert (await bench.call("git_status")).splitlines() == ["## main", "UU a.txt"]
-    assert "Unmerged path a.txt" in await bench.call("git_diff")
-    await fails(bench, "middle of a merge", "git_commit", message="x")
+    assert (await harness.call("git_status")).splitlines() == ["## main", "UU a.txt"]
+    assert "Unmerged path a.txt" in await harness.call("git_diff")
+    await fails(harness, "middle of a merge", "git_commit", message="x")
 
 
-async def test_another_program_at_work_is_respected(bench, repository):
+async def test_another_program_at_work_is_respected(harness, repository):
     (repository / "a.txt").write_text("two\n")
     for lock in ("index.lock", "refs/heads/main.lock"):
         (repository / ".git" / lock).touch()
-        await fails(bench, "Another program is working", "git_commit", message="Next")
+        await fails(harness, "Another program is working", "git_commit", message="Next")
         (repository / ".git" / lock).unlink()
-    assert "[main " in await bench.call("git_commit", message="Next")
+    assert "[main " in await harness.call("git_commit", message="Next")
 
 
-async def test_what_is_made_for_a_call_is_gone_after_it(bench, repository, tmp_path, monkeypatch):
+async def test_what_is_made_for_a_call_is_gone_after_it(harness, repository, tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    await bench.call("git_status")
-    await fails(bench, "bad revision", "git_diff", revision="nowhere")
-    task = asyncio.create_task(bench.call("git_status"))
+    await harness.call("git_status")
+    await fails(harness, "bad revision", "git_diff", revision="nowhere")
+    task = asyncio.create_task(harness.call("git_status"))
     await eventually(lambda: list(scratch.iterdir()))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -649,29 +649,29 @@ async def test_what_is_made_for_a_call_is_gone_after_it(bench, repository, tmp_p
     assert list(scratch.iterdir()) == []
 
 
-async def test_cancel_ends_git_and_leaves_no_lock(bench, repository):
+async def test_cancel_ends_git_and_leaves_no_lock(harness, repository):
     for number in range(300):
         (repository / f"{number}.txt").write_text("x" * 1000)
-    task = asyncio.create_task(bench.call("git_commit", message="Many"))
+    task = asyncio.create_task(harness.call("git_commit", message="Many"))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not (repository / ".git" / "index.lock").exists()
-    await bench.call("git_commit", message="Many")
+    await harness.call("git_commit", message="Many")
 
 
-async def test_without_git_it_is_a_sentence(bench, repository, monkeypatch, tmp_path):
+async def test_without_git_it_is_a_sentence(harness, repository, monkeypatch, tmp_path):
     monkeypatch.setattr("governance.toolbox.git_shadow.SEARCH_PATH", str(tmp_path))
-    await fails(bench, "could not be started: it is not installed")
+    await fails(harness, "could not be started: it is not installed")
 
 
-def test_they_declare_how_they_are_governed(bench):
+def test_they_declare_how_they_are_governed(harness):
     for name in ("git_status", "git_diff", "git_log", "git_commit"):
-        tool = bench.registry.get(name)
+        tool = harness.registry.get(name)
         writes = name == "git_commit"
         assert (tool.concurrency is Concurrency.EXCLUSIVE) == writes
         assert tool.side_effects == writes
         assert tool.isolation != "thread"
     with pytest.raises(InvalidToolInput, match="message"):
-        bench.registry.get("git_commit").validate({})
+        harness.registry.get("git_commit").validate({})

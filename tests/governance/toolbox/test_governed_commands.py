@@ -13,7 +13,7 @@ from governance.core.executor import ToolExecutor
 from governance.core.policy import TimeoutSource
 from governance.core.ports import Host
 from tests.governance.core.process_table import runs
-from tests.support import Unasked, eventually
+from tests.support import NoApprovals, eventually
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -22,17 +22,17 @@ pytestmark = [
 
 
 @pytest.fixture
-async def governed(bench):
+async def governed(harness):
     """Run a command under the executor, with limits of its own."""
-    executor = ToolExecutor(registry=bench.registry, policies=Unasked())
+    executor = ToolExecutor(registry=harness.registry, policies=NoApprovals())
 
     def run(command, *, token=None, idle_timeout=None, **arguments):
-        tool = bench.registry.get("exec")
-        bench.registry.unregister("exec")
-        bench.registry.register(replace(tool, idle_timeout=idle_timeout))
+        tool = harness.registry.get("exec")
+        harness.registry.unregister("exec")
+        harness.registry.register(replace(tool, idle_timeout=idle_timeout))
         call = ToolCall(id="call_1", tool_name="exec", input={"command": command, **arguments})
         live = executor.prepare(call, token=token)
-        host = Host(workspace=bench.workspace)
+        host = Host(workspace=harness.workspace)
         return live, asyncio.create_task(executor.execute(live, host=host))
 
     yield run

@@ -13,7 +13,7 @@ import pytest
 from governance.core.calls import CallStatus
 from governance.core.exceptions import ToolFailed
 from governance.toolbox import SandboxChoice
-from tests.governance.mcp.support import Scene, command
+from tests.governance.mcp.support import McpHarness, command
 from tests.support import eventually
 
 pytestmark = pytest.mark.usefixtures("_no_pipe_is_left")
@@ -113,10 +113,10 @@ OWNER = {
 
 
 @pytest.fixture
-def bench(bench):
+def harness(harness):
     """The tools without a sandbox: nothing else would hold back what runs."""
-    bench.change(exec_sandbox=SandboxChoice.NONE)
-    return bench
+    harness.change(exec_sandbox=SandboxChoice.NONE)
+    return harness
 
 
 @pytest.fixture
@@ -147,13 +147,13 @@ def planted(top, ran, *, below=".git"):
     return texts
 
 
-class Planter:
+class Attacker:
     """Ways to write into a workspace. `root` is the workspace, `tools` are the real ones."""
 
-    def __init__(self, bench, scene):
-        self._bench = bench
-        self._scene = scene
-        self.root = bench.workspace
+    def __init__(self, harness, mcp):
+        self._bench = harness
+        self._mcp = mcp
+        self.root = harness.workspace
 
     async def by_write_file(self, directory, ran):
         await self._write(directory, planted(self.root / directory, ran))
@@ -168,10 +168,10 @@ class Planter:
 
     async def by_an_mcp_tool(self, directory, ran):
         server = Path(__file__).with_name("writing_server.py")
-        await self._scene.begin(command("files", sys.executable, server))
+        await self._mcp.begin(command("files", sys.executable, server))
         for path, text in planted(self.root / directory, ran).items():
             place = str(self.root / directory / path)
-            outcome = await self._scene.run("files_put", path=place, content=text)
+            outcome = await self._mcp.run("files_put", path=place, content=text)
             assert outcome.status is CallStatus.SUCCEEDED
 
     async def by_a_link(self, directory, ran):
@@ -208,22 +208,22 @@ class Planter:
             await put(self._bench, f"{directory}/{path}", text)
 
 
-WAYS = tuple(name for name in vars(Planter) if name.startswith("by_"))
+WAYS = tuple(name for name in vars(Attacker) if name.startswith("by_"))
 
 
 @pytest.fixture
-async def planter(bench, monkeypatch):
-    scene = Scene(monkeypatch)
-    yield Planter(bench, scene)
-    await scene.aclose()
+async def attacker(harness, monkeypatch):
+    mcp = McpHarness(monkeypatch)
+    yield Attacker(harness, mcp)
+    await mcp.aclose()
 
 
-async def put(bench, path, text):
+async def put(harness, path, text):
     """Call the tool in a thread, as the executor does."""
-    await asyncio.to_thread(bench.call, "write_file", path=path, content=text)
+    await asyncio.to_thread(harness.call, "write_file", path=path, content=text)
 
 
-async def use(bench, directory):
+async def use(harness, directory):
     """Call every git tool; some refuse, none may do more."""
     for name, arguments in (
         ("git_status", {}),
@@ -233,30 +233,30 @@ async def use(bench, directory):
         ("git_log", {}),
     ):
         with contextlib.suppress(ToolFailed):
-            await bench.call(name, directory=directory, **arguments)
+            await harness.call(name, directory=directory, **arguments)
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("directory", [".", "sub"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_no_program_that_was_planted_runs(
-    bench, planter, workspace, ran, way, directory, is_first
+    harness, attacker, workspace, ran, way, directory, is_first
 ):
     """At the top and in a repository inside, before and after there is a commit."""
     places = dict.fromkeys((directory, "."))
     if not is_first:
         for place in places:
-            await put(bench, f"{place}/a.txt", "one\n")
-            await bench.call("git_commit", message="Begin", directory=place, init=True)
+            await put(harness, f"{place}/a.txt", "one\n")
+            await harness.call("git_commit", message="Begin", directory=place, init=True)
         if directory != ".":
             # As git itself would keep it, the outer repository knows the inner one.
             owner(workspace, "-c", "advice.addEmbeddedRepo=false", "add", directory)
-    await getattr(planter, way)(directory, ran)
+    await getattr(attacker, way)(directory, ran)
     for place in places:
-        await put(bench, f"{place}/a.txt", "two\n")
-        await use(bench, place)
-    await put(bench, f"{directory}/a.txt", "three\n")
-    await use(bench, ".")
+        await put(harness, f"{place}/a.txt", "two\n")
+        await use(harness, place)
+    await put(harness, f"{directory}/a.txt", "three\n")
+    await use(harness, ".")
     assert not ran.exists(), ran.read_text()
 
 
@@ -281,7 +281,7 @@ def owner(directory, *arguments, check=True):
     ).stdout
 
 
-async def test_git_is_never_started_on_a_workspace(bench, workspace, tmp_path, monkeypatch):
+async def test_git_is_never_started_on_a_workspace(harness, workspace, tmp_path, monkeypatch):
     """By construction and not by options: neither its directory nor its work tree is one that tools can write."""
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -291,8 +291,8 @@ async def test_git_is_never_started_on_a_workspace(bench, workspace, tmp_path, m
     )
     (programs / "git").chmod(0o755)
     monkeypatch.setattr("governance.toolbox.commands.SEARCH_PATH", f"{programs}:/usr/bin:/bin")
-    await put(bench, "a.txt", "one\n")
-    await use(bench, ".")
+    await put(harness, "a.txt", "one\n")
+    await use(harness, ".")
     lines = seen.read_text().splitlines()
     assert len(lines) > 6
     for line in lines:
@@ -301,73 +301,73 @@ async def test_git_is_never_started_on_a_workspace(bench, workspace, tmp_path, m
             assert not Path(place).exists()  # it was made for the call
 
 
-async def test_configuration_that_changes_while_git_works_does_not_matter(bench, workspace, ran):
+async def test_configuration_that_changes_while_git_works_does_not_matter(harness, workspace, ran):
     """What a program of the agent's writes at the worst moment comes as late as all else."""
-    await put(bench, "sub/a.txt", "one\n")
-    await put(bench, "a.txt", "one\n")
+    await put(harness, "sub/a.txt", "one\n")
+    await put(harness, "a.txt", "one\n")
     texts = planted(workspace / "sub", ran)
     for path, text in texts.items():
-        await put(bench, f"planted/{path}", text)
-    await bench.call(
+        await put(harness, f"planted/{path}", text)
+    await harness.call(
         "exec",
         command="setsid sh -c 'while [ ! -e stop ]; do cp -r planted/. .; cp -r planted/. sub; done' >/dev/null 2>&1 &",
     )
     try:
         await eventually((workspace / "sub" / ".git" / "config").exists)
-        await use(bench, "sub")
-        await use(bench, ".")
+        await use(harness, "sub")
+        await use(harness, ".")
     finally:
         (workspace / "stop").touch()
     assert not ran.exists()
 
 
-async def test_a_repository_inside_is_left_out_and_named(bench, workspace):
-    await put(bench, "a.txt", "one\n")
-    await put(bench, "sub/b.txt", "one\n")
-    await bench.call("git_commit", message="Inner", directory="sub", init=True)
-    said = await bench.call("git_commit", message="Outer", init=True)
+async def test_a_repository_inside_is_left_out_and_named(harness, workspace):
+    await put(harness, "a.txt", "one\n")
+    await put(harness, "sub/b.txt", "one\n")
+    await harness.call("git_commit", message="Inner", directory="sub", init=True)
+    said = await harness.call("git_commit", message="Outer", init=True)
     assert "repositories of their own: sub/" in said
     assert owner(workspace, "ls-files").split() == ["a.txt"]
-    assert (await bench.call("git_status")).splitlines() == ["## main", "?? sub/"]
+    assert (await harness.call("git_status")).splitlines() == ["## main", "?? sub/"]
 
 
-async def test_a_repository_known_as_a_submodule_stays_as_it_is(bench, workspace):
-    await put(bench, "sub/b.txt", "one\n")
-    await bench.call("git_commit", message="Inner", directory="sub", init=True)
+async def test_a_repository_known_as_a_submodule_stays_as_it_is(harness, workspace):
+    await put(harness, "sub/b.txt", "one\n")
+    await harness.call("git_commit", message="Inner", directory="sub", init=True)
     owner(workspace, "init", "--quiet", "--initial-branch=main")
     owner(workspace, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
     owner(workspace, "commit", "--quiet", "--message=Known")
-    await put(bench, "sub/b.txt", "two\n")
-    await bench.call("git_commit", message="Inner again", directory="sub")
-    assert await bench.call("git_status") == "## main"
-    await put(bench, "a.txt", "one\n")
-    await bench.call("git_commit", message="Outer")
+    await put(harness, "sub/b.txt", "two\n")
+    await harness.call("git_commit", message="Inner again", directory="sub")
+    assert await harness.call("git_status") == "## main"
+    await put(harness, "a.txt", "one\n")
+    await harness.call("git_commit", message="Outer")
     assert owner(workspace, "show", "--format=", "--name-only").split() == ["a.txt"]
     assert "160000" in owner(workspace, "ls-files", "--stage", "sub")
 
 
 async def test_files_that_are_tracked_stay_so_when_a_git_directory_appears_beside_them(
-    bench, workspace
+    harness, workspace
 ):
     """A directory named `.git` is quickly planted; it takes nothing out of the next commit."""
-    await put(bench, "sub/b.txt", "one\n")
-    await bench.call("git_commit", message="Begin", init=True)
-    await put(bench, "sub/.git/HEAD", "ref: refs/heads/main\n")
-    await put(bench, "sub/b.txt", "two\n")
-    assert "M sub/b.txt" in await bench.call("git_status")
-    await bench.call("git_commit", message="Next")
+    await put(harness, "sub/b.txt", "one\n")
+    await harness.call("git_commit", message="Begin", init=True)
+    await put(harness, "sub/.git/HEAD", "ref: refs/heads/main\n")
+    await put(harness, "sub/b.txt", "two\n")
+    assert "M sub/b.txt" in await harness.call("git_status")
+    await harness.call("git_commit", message="Next")
     assert owner(workspace, "show", "HEAD:sub/b.txt") == "two\n"
     assert owner(workspace, "ls-files").split() == ["sub/b.txt"]
 
 
 @pytest.mark.parametrize("name", [".git", ".GIT", ".Git"])
-async def test_nothing_below_a_git_directory_is_ever_committed(bench, workspace, name):
+async def test_nothing_below_a_git_directory_is_ever_committed(harness, workspace, name):
     """On a file system that is blind to case a checkout of it would be configuration."""
-    await put(bench, "a.txt", "one\n")
-    await bench.call("git_commit", message="Begin", init=True)
-    await put(bench, f"{name}/config", "[core]\n")
-    await put(bench, f"sub/{name}/config", "[core]\n")
-    await put(bench, "sub/b.txt", "one\n")
+    await put(harness, "a.txt", "one\n")
+    await harness.call("git_commit", message="Begin", init=True)
+    await put(harness, f"{name}/config", "[core]\n")
+    await put(harness, f"sub/{name}/config", "[core]\n")
+    await put(harness, "sub/b.txt", "one\n")
     with contextlib.suppress(ToolFailed):
-        await bench.call("git_commit", message="Next")
+        await harness.call("git_commit", message="Next")
     assert "config" not in owner(workspace, "ls-files")

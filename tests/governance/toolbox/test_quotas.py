@@ -11,97 +11,97 @@ QUOTA = 1_000_000
 
 
 @pytest.fixture
-def bench(bench):
-    bench.change(workspace_quota=QUOTA)
-    return bench
+def harness(harness):
+    harness.change(workspace_quota=QUOTA)
+    return harness
 
 
-async def put(bench, path, size):
-    return await asyncio.to_thread(bench.call, "write_file", path=path, content="x" * size)
+async def put(harness, path, size):
+    return await asyncio.to_thread(harness.call, "write_file", path=path, content="x" * size)
 
 
-async def test_nothing_is_written_beyond_the_quota(bench, workspace):
-    await put(bench, "a", 600_000)
+async def test_nothing_is_written_beyond_the_quota(harness, workspace):
+    await put(harness, "a", 600_000)
     with pytest.raises(ToolFailed, match=r"1 000 000 is the most it may hold.*Nothing was written"):
-        await put(bench, "b", 600_000)
+        await put(harness, "b", 600_000)
     assert not (workspace / "b").exists()
     with pytest.raises(ToolFailed, match="the most it may hold"):
-        await put(bench, "a", 1_100_000)
+        await put(harness, "a", 1_100_000)
     assert (workspace / "a").stat().st_size == 600_000
-    await put(bench, "a", 1_000)  # what takes less room is never refused
-    await put(bench, "a", 900_000)
+    await put(harness, "a", 1_000)  # what takes less room is never refused
+    await put(harness, "a", 900_000)
 
 
-async def test_many_small_files_count_as_well(bench):
+async def test_many_small_files_count_as_well(harness):
     for number in range(8):
-        await put(bench, f"deep/{number}", 110_000)
+        await put(harness, f"deep/{number}", 110_000)
     for number in range(3):
         with pytest.raises(ToolFailed, match="the most it may hold"):
-            await put(bench, f"more/{number}", 200_000)
+            await put(harness, f"more/{number}", 200_000)
 
 
-async def test_an_edit_is_refused_too(bench, workspace):
+async def test_an_edit_is_refused_too(harness, workspace):
     (workspace / "a").write_text("x" * 500_000)
     with pytest.raises(ToolFailed, match="the most it may hold"):
         await asyncio.to_thread(
-            bench.call, "edit_file", path="a", old="x", new="xyz", replace_all=True
+            harness.call, "edit_file", path="a", old="x", new="xyz", replace_all=True
         )
 
 
-async def test_what_a_command_has_written_is_told_and_the_next_write_is_refused(bench, workspace):
-    await put(bench, "a", 10)
-    said = await bench.call("exec", command="head -c 2000000 /dev/zero >big; echo done")
+async def test_what_a_command_has_written_is_told_and_the_next_write_is_refused(harness, workspace):
+    await put(harness, "a", 10)
+    said = await harness.call("exec", command="head -c 2000000 /dev/zero >big; echo done")
     assert said.startswith("done\nThe workspace holds 2 0")
     with pytest.raises(ToolFailed, match=r"exit code 3.*\n.*the most it may hold"):
-        await bench.call("exec", command="exit 3")
+        await harness.call("exec", command="exit 3")
     with pytest.raises(ToolFailed, match="the most it may hold"):
-        await put(bench, "b", 10)
-    assert await bench.call("exec", command="rm big; echo gone") == "gone"
-    await put(bench, "b", 10)
+        await put(harness, "b", 10)
+    assert await harness.call("exec", command="rm big; echo gone") == "gone"
+    await put(harness, "b", 10)
 
 
-async def test_a_commit_that_would_take_too_much_changes_nothing(bench, workspace):
-    await put(bench, "a", 10)
-    await bench.call("git_commit", message="Begin", init=True)
+async def test_a_commit_that_would_take_too_much_changes_nothing(harness, workspace):
+    await put(harness, "a", 10)
+    await harness.call("git_commit", message="Begin", init=True)
     (workspace / "noise").write_bytes(os.urandom(600_000))
     with pytest.raises(ToolFailed, match="the most it may hold"):
-        await bench.call("git_commit", message="Too much")
+        await harness.call("git_commit", message="Too much")
     assert not (workspace / ".git" / "index.lock").exists()
-    assert "Too much" not in await bench.call("git_log")
-    assert "?? noise" in await bench.call("git_status")
+    assert "Too much" not in await harness.call("git_log")
+    assert "?? noise" in await harness.call("git_status")
 
 
-async def test_a_file_with_several_names_counts_once(bench, workspace):
+async def test_a_file_with_several_names_counts_once(harness, workspace):
     (workspace / "a").write_bytes(b"x" * 500_000)
     os.link(workspace / "a", workspace / "b")
     os.link(workspace / "a", workspace / "c")
-    await put(bench, "d", 300_000)
+    await put(harness, "d", 300_000)
 
 
-async def test_without_a_quota_nothing_is_refused(bench):
-    bench.change(workspace_quota=0)
-    await put(bench, "a", 2_000_000)
-    assert await bench.call("exec", command="echo fine") == "fine"
+async def test_without_a_quota_nothing_is_refused(harness):
+    harness.change(workspace_quota=0)
+    await put(harness, "a", 2_000_000)
+    assert await harness.call("exec", command="echo fine") == "fine"
 
 
 async def test_a_workspace_that_takes_long_to_measure_is_measured_at_the_next_write(
-    bench, monkeypatch
+    harness, monkeypatch
 ):
     monkeypatch.setattr("governance.toolbox.quotas._SOON", -1.0)
-    assert await bench.call("exec", command="head -c 2000000 /dev/zero >big; echo done") == "done"
+    assert await harness.call("exec", command="head -c 2000000 /dev/zero >big; echo done") == "done"
     with pytest.raises(ToolFailed, match="the most it may hold"):
-        await put(bench, "b", 10)
+        await put(harness, "b", 10)
 
 
 @pytest.mark.parametrize("how", ["holes", "names"])
-async def test_to_replace_what_frees_nothing_gives_no_room(bench, workspace, how):
+async def test_to_replace_what_frees_nothing_gives_no_room(harness, workspace, how):
     """A file with holes is longer than what it takes, and one with other names stays."""
-    await put(bench, "a", 800_000)
+    await put(harness, "a", 800_000)
     if how == "holes":
         with (workspace / "b").open("wb") as stream:
             stream.truncate(500_000_000)
     else:
         os.link(workspace / "a", workspace / "b")
-    await put(bench, "b", 10)
+    await put(harness, "b", 10)
     with pytest.raises(ToolFailed, match="the most it may hold"):
-        await put(bench, "c", 600_000)
+        await put(harness, "c", 600_000)

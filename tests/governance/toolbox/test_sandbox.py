@@ -27,7 +27,7 @@ from governance.toolbox import SandboxChoice, ToolboxSettings
 from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox
 from governance.toolbox.shell import describe
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import PATIENCE, Unasked, eventually, eventually_sync
+from tests.support import PATIENCE, NoApprovals, eventually, eventually_sync
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -40,10 +40,10 @@ GAPS = find_gaps(FOUND) if WORKS else ()
 
 
 @pytest.fixture
-def kept_in(bench):
+def sandboxed(harness):
     """The tools with the sandbox as it is by default."""
-    bench.change(exec_sandbox=SandboxChoice.AUTO)
-    return bench
+    harness.change(exec_sandbox=SandboxChoice.AUTO)
+    return harness
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def mark():
     assert left == []
 
 
-async def test_auto_takes_the_sandbox_where_it_works_and_none_where_not(kept_in):
-    said = await kept_in.call("exec", command="echo $$")
-    message = kept_in.reports[0].message
+async def test_auto_takes_the_sandbox_where_it_works_and_none_where_not(sandboxed):
+    said = await sandboxed.call("exec", command="echo $$")
+    message = sandboxed.reports[0].message
     if WORKS:
         assert said == "2"  # the first after the sandbox's own
         assert message == "Running: sandbox (bubblewrap), no network"
@@ -105,7 +105,7 @@ async def test_auto_takes_the_sandbox_where_it_works_and_none_where_not(kept_in)
         assert message == "Running: no sandbox, with all rights of the server's user"
 
 
-async def test_only_the_workspace_can_be_written(kept_in, workspace, tmp_path):
+async def test_only_the_workspace_can_be_written(sandboxed, workspace, tmp_path):
     if not WORKS:
         falls_back()
         return
@@ -114,7 +114,7 @@ async def test_only_the_workspace_can_be_written(kept_in, workspace, tmp_path):
     (outside / "secret").write_text("hush-4711")
     (workspace / "link").symlink_to(outside)
     targets = [outside / "x", "/usr/x", "/etc/x", "/x", workspace / "link" / "x", tmp_path / "x"]
-    said = await kept_in.call(
+    said = await sandboxed.call(
         "exec",
         command="; ".join(f"(echo x >{target}) 2>&1 || echo refused" for target in targets)
         + f"; cat {outside}/secret link/secret /etc/shadow 2>&1; echo mine >kept; cat kept",
@@ -129,22 +129,22 @@ async def test_only_the_workspace_can_be_written(kept_in, workspace, tmp_path):
     assert not Path("/usr/x").exists()
 
 
-async def test_its_tmp_is_its_own_and_empty_each_time(kept_in):
+async def test_its_tmp_is_its_own_and_empty_each_time(sandboxed):
     if not WORKS:
         falls_back()
         return
     name = f"/tmp/{uuid.uuid4().hex}"
-    assert await kept_in.call("exec", command=f"echo x >{name}; cat {name}") == "x"
+    assert await sandboxed.call("exec", command=f"echo x >{name}; cat {name}") == "x"
     assert not Path(name).exists()
     with pytest.raises(ToolFailed, match="No such file"):
-        await kept_in.call("exec", command=f"cat {name}")
+        await sandboxed.call("exec", command=f"cat {name}")
 
 
-async def test_the_server_is_out_of_its_sight_and_reach(kept_in):
+async def test_the_server_is_out_of_its_sight_and_reach(sandboxed):
     if not WORKS:
         falls_back()
         return
-    said = await kept_in.call(
+    said = await sandboxed.call(
         "exec",
         command=f"kill -0 {os.getpid()} 2>&1; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -c PYTEST_; "
         "grep -E 'CapEff|NoNewPrivs' /proc/self/status; true",
@@ -156,13 +156,13 @@ async def test_the_server_is_out_of_its_sight_and_reach(kept_in):
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-async def test_network_only_where_it_is_allowed(kept_in, allowed):
-    kept_in.change(exec_network=allowed)
+async def test_network_only_where_it_is_allowed(sandboxed, allowed):
+    sandboxed.change(exec_network=allowed)
     server = HttpServer()
     server.pages["/"] = answer("reached")
     code = "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
     async with server.serve():
-        call = kept_in.call("exec", command=code.format(port=server.port))
+        call = sandboxed.call("exec", command=code.format(port=server.port))
         if allowed or not WORKS:
             assert "reached" in await call
         else:
@@ -171,47 +171,47 @@ async def test_network_only_where_it_is_allowed(kept_in, allowed):
     assert bool(server.requests) == (allowed or not WORKS)
 
 
-async def test_paths_that_were_named_can_be_read_too(kept_in, tmp_path):
+async def test_paths_that_were_named_can_be_read_too(sandboxed, tmp_path):
     library = tmp_path / "library"
     library.mkdir()
     (library / "a.txt").write_text("shared")
-    kept_in.change(exec_readable=(str(library), "/not/there"))
-    assert await kept_in.call("exec", command=f"cat {library}/a.txt") == "shared"
+    sandboxed.change(exec_readable=(str(library), "/not/there"))
+    assert await sandboxed.call("exec", command=f"cat {library}/a.txt") == "shared"
     if WORKS:
         with pytest.raises(ToolFailed, match="Read-only"):
-            await kept_in.call("exec", command=f"echo x > {library}/a.txt")
+            await sandboxed.call("exec", command=f"echo x > {library}/a.txt")
     assert (library / "a.txt").read_text() == "shared"
 
 
-async def test_exit_codes_and_signals_are_told(kept_in):
+async def test_exit_codes_and_signals_are_told(sandboxed):
     with pytest.raises(ToolFailed, match=r"exit code 7\.\nso far"):
-        await kept_in.call("exec", command="echo so far; exit 7")
+        await sandboxed.call("exec", command="echo so far; exit 7")
     with pytest.raises(ToolFailed, match="the signal SIGKILL"):
-        await kept_in.call("exec", command="kill -9 $$; sleep 60")
+        await sandboxed.call("exec", command="kill -9 $$; sleep 60")
 
 
-async def test_words_after_the_request_to_stop_are_kept_and_everything_ends(kept_in, mark):
+async def test_words_after_the_request_to_stop_are_kept_and_everything_ends(sandboxed, mark):
     command = (
         f"trap 'echo tidied up; exit' TERM; : {mark}; echo started; while :; do sleep 0.01; done"
     )
-    task = asyncio.create_task(kept_in.call("exec", command=command))
-    await kept_in.until(lambda: "started" in kept_in.output)
+    task = asyncio.create_task(sandboxed.call("exec", command=command))
+    await sandboxed.until(lambda: "started" in sandboxed.output)
     assert processes(mark)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(PATIENCE):
             await task
-    assert "tidied up" in kept_in.output
+    assert "tidied up" in sandboxed.output
     await eventually(lambda: not processes(mark))
 
 
-async def test_deaf_tree_is_gone_after_the_grace_with_those_that_left_its_group(kept_in, mark):
-    kept_in.change(kill_grace=0.05)
+async def test_deaf_tree_is_gone_after_the_grace_with_those_that_left_its_group(sandboxed, mark):
+    sandboxed.change(kill_grace=0.05)
     deaf = f"sh -c 'trap \"\" TERM; : {mark}; while :; do sleep 0.01; done'"
     escaped = f"setsid {deaf} &" if WORKS else ""  # without a sandbox it may outlive its call
     command = f"trap '' TERM; {deaf} & {escaped} echo started; {deaf}"
-    task = asyncio.create_task(kept_in.call("exec", command=command))
-    await kept_in.until(lambda: "started" in kept_in.output)
+    task = asyncio.create_task(sandboxed.call("exec", command=command))
+    await sandboxed.until(lambda: "started" in sandboxed.output)
     await eventually(lambda: len(processes(f": {mark}")) >= 2 + WORKS)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -220,9 +220,9 @@ async def test_deaf_tree_is_gone_after_the_grace_with_those_that_left_its_group(
     await eventually(lambda: not processes(mark))
 
 
-async def test_cancel_before_the_sandbox_is_ready_ends_it(kept_in, mark):
+async def test_cancel_before_the_sandbox_is_ready_ends_it(sandboxed, mark):
     for _ in range(5):
-        task = asyncio.create_task(kept_in.call("exec", command=f"sleep 60; : {mark}"))
+        task = asyncio.create_task(sandboxed.call("exec", command=f"sleep 60; : {mark}"))
         await eventually(lambda: processes(mark))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -231,8 +231,8 @@ async def test_cancel_before_the_sandbox_is_ready_ends_it(kept_in, mark):
         await eventually(lambda: not processes(mark))
 
 
-async def test_under_the_executor_it_ends_in_time_with_its_partial_output(kept_in, mark):
-    executor = ToolExecutor(registry=kept_in.registry, policies=Unasked())
+async def test_under_the_executor_it_ends_in_time_with_its_partial_output(sandboxed, mark):
+    executor = ToolExecutor(registry=sandboxed.registry, policies=NoApprovals())
     try:
         call = ToolCall(
             id="call_1",
@@ -243,7 +243,7 @@ async def test_under_the_executor_it_ends_in_time_with_its_partial_output(kept_i
         )
         live = executor.prepare(call)
         running = asyncio.create_task(
-            executor.execute(live, host=Host(workspace=kept_in.workspace))
+            executor.execute(live, host=Host(workspace=sandboxed.workspace))
         )
         await eventually(lambda: live.partial_output)
         live.cancel(Cancellation(reason=CancelReason.USER))
@@ -285,13 +285,13 @@ def test_it_dies_with_a_server_that_is_killed(tmp_path, mark):
     eventually_sync(lambda: not processes(mark))
 
 
-async def test_nothing_of_the_kernel_can_be_written(kept_in):
+async def test_nothing_of_the_kernel_can_be_written(sandboxed):
     """For root the kernel's settings are files like others: one of them names a program that it runs outside."""
     if not WORKS:
         falls_back()
         return
     places = ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/self/oom_score_adj")
-    said = await kept_in.call(
+    said = await sandboxed.call(
         "exec",
         command=f"for i in {' '.join(places)} /proc/irq /proc/bus /dev; do test -w $i && echo $i; done; "
         "(echo x >/dev/x) 2>&1; ls -d /sys 2>&1; echo fine >/dev/null && echo fine >/dev/shm/x && cat /dev/shm/x",
@@ -311,20 +311,20 @@ GREEDY = {
 
 
 @pytest.mark.parametrize("what", GREEDY)
-async def test_a_command_that_takes_too_much_is_stopped_and_told_so(kept_in, workspace, what):
+async def test_a_command_that_takes_too_much_is_stopped_and_told_so(sandboxed, workspace, what):
     if not WORKS:
         falls_back()
         return
     values, greedy = GREEDY[what]
     assert set(GAPS) <= {"the number of processes"}
-    kept_in.change(**values)
+    sandboxed.change(**values)
     with pytest.raises(ToolFailed, match=r"It may have met a limit\. A command has: ") as caught:
-        await kept_in.call("exec", command=greedy)
+        await sandboxed.call("exec", command=greedy)
     assert "of memory for each" in str(caught.value)
     for file in workspace.iterdir():
         assert file.stat().st_size <= 1_000_000
-    kept_in.change(**dict.fromkeys(values, 0))
-    assert await kept_in.call("exec", command="echo still there") == "still there"
+    sandboxed.change(**dict.fromkeys(values, 0))
+    assert await sandboxed.call("exec", command="echo still there") == "still there"
 
 
 def test_a_command_that_multiplies_is_stopped():
@@ -361,24 +361,24 @@ def test_a_command_that_multiplies_is_stopped():
         ({"is_roots": True, "is_demanded": True}, False),
     ],
 )
-def test_whether_a_person_is_asked_in_spite_of_the_sandbox(bench, values, asks):
-    tool = describe(bench.registry.get("exec"), Sandbox(mode=Mode.BWRAP, **values))
+def test_whether_a_person_is_asked_in_spite_of_the_sandbox(harness, values, asks):
+    tool = describe(harness.registry.get("exec"), Sandbox(mode=Mode.BWRAP, **values))
     assert (tool.approval is not None) == asks
 
 
 @pytest.mark.usefixtures("without_bubblewrap")
-async def test_without_bubblewrap_auto_runs_with_all_rights_and_says_so(kept_in):
-    assert int(await kept_in.call("exec", command="echo $$")) > 2
-    assert "no sandbox" in kept_in.reports[0].message
-    assert await asyncio.to_thread(find_sandbox, kept_in.settings) == Sandbox(
+async def test_without_bubblewrap_auto_runs_with_all_rights_and_says_so(sandboxed):
+    assert int(await sandboxed.call("exec", command="echo $$")) > 2
+    assert "no sandbox" in sandboxed.reports[0].message
+    assert await asyncio.to_thread(find_sandbox, sandboxed.settings) == Sandbox(
         mode=Mode.NONE, problem="bubblewrap (bwrap) is not installed"
     )
 
 
 @pytest.mark.usefixtures("broken_bubblewrap")
-async def test_where_it_does_not_work_auto_falls_back_with_the_reason(kept_in):
-    assert int(await kept_in.call("exec", command="echo $$")) > 2
-    found = await asyncio.to_thread(find_sandbox, kept_in.settings)
+async def test_where_it_does_not_work_auto_falls_back_with_the_reason(sandboxed):
+    assert int(await sandboxed.call("exec", command="echo $$")) > 2
+    found = await asyncio.to_thread(find_sandbox, sandboxed.settings)
     assert found.mode is Mode.NONE
     assert found.problem == "bwrap: No permissions to create new namespace"
 
@@ -386,42 +386,44 @@ async def test_where_it_does_not_work_auto_falls_back_with_the_reason(kept_in):
 @pytest.mark.parametrize("machine", ["without_bubblewrap", "broken_bubblewrap"])
 @pytest.mark.parametrize("name", ["exec", "git_status"])
 async def test_where_a_sandbox_is_demanded_nothing_runs_without_it(
-    kept_in, workspace, request, machine, name
+    sandboxed, workspace, request, machine, name
 ):
     request.getfixturevalue(machine)
-    kept_in.change(exec_sandbox=SandboxChoice.BWRAP)
+    sandboxed.change(exec_sandbox=SandboxChoice.BWRAP)
     arguments = {"command": "touch ran"} if name == "exec" else {}
     with pytest.raises(ToolFailed, match=r"only in a sandbox.*manage\.py check"):
-        await kept_in.call(name, **arguments)
+        await sandboxed.call(name, **arguments)
     assert not (workspace / "ran").exists()
 
 
 @pytest.mark.usefixtures("without_bubblewrap")
-async def test_where_nothing_runs_the_description_says_so_and_nobody_is_asked(kept_in):
-    kept_in.change(exec_sandbox=SandboxChoice.BWRAP)
-    await toolbox.prepare(kept_in.registry)
-    tool = kept_in.registry.get("exec")
+async def test_where_nothing_runs_the_description_says_so_and_nobody_is_asked(sandboxed):
+    sandboxed.change(exec_sandbox=SandboxChoice.BWRAP)
+    await toolbox.prepare(sandboxed.registry)
+    tool = sandboxed.registry.get("exec")
     assert tool.description.endswith(
         "demands a sandbox for commands, and the sandbox does not work."
     )
     assert tool.approval is None
 
 
-async def test_the_description_says_which_it_is(kept_in):
-    plain = kept_in.registry.get("exec").description
+async def test_the_description_says_which_it_is(sandboxed):
+    plain = sandboxed.registry.get("exec").description
     assert "sandbox" not in plain
-    await toolbox.prepare(kept_in.registry)
-    said = kept_in.registry.get("exec").description
+    await toolbox.prepare(sandboxed.registry)
+    said = sandboxed.registry.get("exec").description
     assert said.startswith("Run a shell command in the workspace")
     if WORKS:
         assert "only the workspace can be written, there is no network" in said
         assert "At most: 512 processes and threads at once, 2 GB of memory for each" in said
     else:
         assert "in no sandbox" in said
-    kept_in.change(exec_network=True)
-    await toolbox.prepare(kept_in.registry)
-    assert ("the network can be reached" in kept_in.registry.get("exec").description) == WORKS
-    kept_in.change(exec_sandbox=SandboxChoice.NONE)
-    await toolbox.prepare(kept_in.registry)
-    assert "rights of the server's user, in no sandbox" in kept_in.registry.get("exec").description
-    assert (await asyncio.to_thread(find_sandbox, kept_in.settings)).mode is Mode.NONE
+    sandboxed.change(exec_network=True)
+    await toolbox.prepare(sandboxed.registry)
+    assert ("the network can be reached" in sandboxed.registry.get("exec").description) == WORKS
+    sandboxed.change(exec_sandbox=SandboxChoice.NONE)
+    await toolbox.prepare(sandboxed.registry)
+    assert (
+        "rights of the server's user, in no sandbox" in sandboxed.registry.get("exec").description
+    )
+    assert (await asyncio.to_thread(find_sandbox, sandboxed.settings)).mode is Mode.NONE

@@ -45,8 +45,8 @@ async def server():
 
 
 @pytest.fixture
-def duckduckgo(bench, server):
-    bench.change(web_allow_private=False, search_url=server.url("/html/"))
+def duckduckgo(harness, server):
+    harness.change(web_allow_private=False, search_url=server.url("/html/"))
 
     def set_up(body, **options):
         server.pages["/html/"] = answer(body, content_type="text/html; charset=UTF-8", **options)
@@ -55,8 +55,8 @@ def duckduckgo(bench, server):
 
 
 @pytest.fixture
-def searxng(bench, server):
-    bench.change(
+def searxng(harness, server):
+    harness.change(
         web_allow_private=False, search_provider="searxng", search_url=server.url("/searx/")
     )
 
@@ -71,17 +71,17 @@ def asked(server):
     return parse_qs(urlsplit(server.requests[-1].split()[1]).query)
 
 
-async def fails(bench, match):
+async def fails(harness, match):
     with pytest.raises(ToolFailed, match=match) as caught:
-        await bench.call("web_search", query="django")
+        await harness.call("web_search", query="django")
     return str(caught.value)
 
 
 async def test_duckduckgo_results_come_with_their_real_addresses_and_without_advertisements(
-    bench, server, duckduckgo
+    harness, server, duckduckgo
 ):
     duckduckgo(FOUND)
-    assert await bench.call("web_search", query="django & co") == (
+    assert await harness.call("web_search", query="django & co") == (
         "1. The web framework & more\n"
         "   https://www.djangoproject.com/?a=1&b=2\n"
         "   Django makes it easier\n"
@@ -91,33 +91,33 @@ async def test_duckduckgo_results_come_with_their_real_addresses_and_without_adv
     assert asked(server) == {"q": ["django & co"]}
 
 
-async def test_no_more_than_asked_for(bench, duckduckgo):
+async def test_no_more_than_asked_for(harness, duckduckgo):
     duckduckgo(FOUND)
-    said = await bench.call("web_search", query="django", max_results=1)
+    said = await harness.call("web_search", query="django", max_results=1)
     assert "2." not in said
 
 
-async def test_nothing_found_is_no_error(bench, duckduckgo):
+async def test_nothing_found_is_no_error(harness, duckduckgo):
     duckduckgo(NOTHING)
-    assert await bench.call("web_search", query="xyzzy") == (
+    assert await harness.call("web_search", query="xyzzy") == (
         "Nothing was found for 'xyzzy'. Try other or fewer words."
     )
 
 
 async def test_being_taken_for_a_robot_is_said_and_never_looks_like_nothing_found(
-    bench, duckduckgo
+    harness, duckduckgo
 ):
     duckduckgo(CHALLENGE, status="202 Accepted")
-    assert "GOVERNANCE_SEARCH_PROVIDER" in await fails(bench, "for a robot")
+    assert "GOVERNANCE_SEARCH_PROVIDER" in await fails(harness, "for a robot")
 
 
 @pytest.mark.parametrize("body", ["", "<html><body>Welcome</body></html>", CHALLENGE])
-async def test_a_page_of_an_unknown_shape_is_said_to_be_one(bench, duckduckgo, body):
+async def test_a_page_of_an_unknown_shape_is_said_to_be_one(harness, duckduckgo, body):
     duckduckgo(body)
-    await fails(bench, "form that is not understood")
+    await fails(harness, "form that is not understood")
 
 
-async def test_searxng_results(bench, server, searxng):
+async def test_searxng_results(harness, server, searxng):
     searxng(
         {
             "query": "django",
@@ -139,7 +139,7 @@ async def test_searxng_results(bench, server, searxng):
             "unresponsive_engines": [["google", "timeout"]],
         }
     )
-    assert await bench.call("web_search", query="django") == (
+    assert await harness.call("web_search", query="django") == (
         "1. Django\n   https://www.djangoproject.com/\n   A framework\n"
         "2. No text\n   https://no-text.example/"
     )
@@ -147,48 +147,48 @@ async def test_searxng_results(bench, server, searxng):
     assert "accept: application/json" in server.requests[-1].lower()
 
 
-async def test_searxng_without_results(bench, searxng):
+async def test_searxng_without_results(harness, searxng):
     searxng({"results": []})
-    assert "Nothing was found" in await bench.call("web_search", query="xyzzy")
+    assert "Nothing was found" in await harness.call("web_search", query="xyzzy")
 
 
 @pytest.mark.parametrize("status", ["403 Forbidden", "429 Too Many Requests"])
-async def test_searxng_that_refuses_says_what_to_look_for(bench, searxng, status):
+async def test_searxng_that_refuses_says_what_to_look_for(harness, searxng, status):
     searxng("no", status=status)
-    await fails(bench, "allows the format json")
+    await fails(harness, "allows the format json")
 
 
 @pytest.mark.parametrize(
     "body",
     ["<html>", "[]", "null", '{"results": {"a": 1}}', '{"results": ["x"]}', "{}", "[" * 100_000],
 )
-async def test_searxng_of_an_unknown_shape_is_said_to_be_one(bench, searxng, body):
+async def test_searxng_of_an_unknown_shape_is_said_to_be_one(harness, searxng, body):
     searxng(body)
-    await fails(bench, "form that is not understood")
+    await fails(harness, "form that is not understood")
 
 
-async def test_searxng_without_an_address_says_which_setting_is_missing(bench):
-    bench.change(search_provider="searxng")
-    await fails(bench, "GOVERNANCE_SEARCH_URL")
+async def test_searxng_without_an_address_says_which_setting_is_missing(harness):
+    harness.change(search_provider="searxng")
+    await fails(harness, "GOVERNANCE_SEARCH_URL")
 
 
-async def test_engine_that_cannot_be_reached_is_a_sentence(bench):
+async def test_engine_that_cannot_be_reached_is_a_sentence(harness):
     async with HttpServer().serve() as gone:
         url = gone.url()
-    bench.change(search_provider="searxng", search_url=url)
-    await fails(bench, "search engine cannot be reached.*GOVERNANCE_SEARCH_PROVIDER")
+    harness.change(search_provider="searxng", search_url=url)
+    await fails(harness, "search engine cannot be reached.*GOVERNANCE_SEARCH_PROVIDER")
 
 
-async def test_engine_whose_name_is_not_found_is_a_sentence_about_the_engine(bench):
+async def test_engine_whose_name_is_not_found_is_a_sentence_about_the_engine(harness):
     async def resolve(host, port):
         return []
 
-    bench.change(search_provider="duckduckgo", web_resolve=resolve)
-    said = await fails(bench, "search engine cannot be reached")
+    harness.change(search_provider="duckduckgo", web_resolve=resolve)
+    said = await fails(harness, "search engine cannot be reached")
     assert "Check the address" not in said
 
 
-async def test_the_engine_may_be_private_but_not_where_it_redirects_to(bench, server, searxng):
+async def test_the_engine_may_be_private_but_not_where_it_redirects_to(harness, server, searxng):
     """The administrator chose one address: that is no leave for others on the same machine."""
     async with HttpServer().serve() as secret:
         secret.pages["/"] = answer(
@@ -196,16 +196,16 @@ async def test_the_engine_may_be_private_but_not_where_it_redirects_to(bench, se
             content_type="application/json",
         )
         searxng("", status="302 Found", location=secret.url("/"))
-        await fails(bench, "private or local network")
+        await fails(harness, "private or local network")
         assert secret.requests == []
 
 
-async def test_without_an_address_of_the_administrators_private_ones_are_refused(bench, server):
+async def test_without_an_address_of_the_administrators_private_ones_are_refused(harness, server):
     async def resolve(host, port):
         return ["127.0.0.1"]
 
-    bench.change(web_allow_private=False, web_resolve=resolve)
-    await fails(bench, "private or local network")
+    harness.change(web_allow_private=False, web_resolve=resolve)
+    await fails(harness, "private or local network")
 
 
 async def own_engine(query, *, limit, url, client):
@@ -213,20 +213,20 @@ async def own_engine(query, *, limit, url, client):
     return [SearchResult(title=f"{query} {n}", url=f"https://{n}.example/") for n in range(50)]
 
 
-async def test_a_provider_of_the_projects_own_is_found_by_its_dotted_path(bench):
-    bench.change(search_provider=f"{__name__}.own_engine")
-    said = await bench.call("web_search", query="a", max_results=2)
+async def test_a_provider_of_the_projects_own_is_found_by_its_dotted_path(harness):
+    harness.change(search_provider=f"{__name__}.own_engine")
+    said = await harness.call("web_search", query="a", max_results=2)
     assert said == "1. a 0\n   https://0.example/\n2. a 1\n   https://1.example/"
 
 
 @pytest.mark.parametrize("name", ["", "bing", "no.such.module", "governance.no_such", ".x"])
-async def test_an_unknown_provider_is_a_sentence(bench, name):
-    bench.change(search_provider=name)
-    await fails(bench, "correct GOVERNANCE_SEARCH_PROVIDER")
+async def test_an_unknown_provider_is_a_sentence(harness, name):
+    harness.change(search_provider=name)
+    await fails(harness, "correct GOVERNANCE_SEARCH_PROVIDER")
 
 
-def test_it_declares_how_it_is_governed(bench):
-    tool = bench.registry.get("web_search")
+def test_it_declares_how_it_is_governed(harness):
+    tool = harness.registry.get("web_search")
     assert tool.limits.timeout == 60
     assert not tool.side_effects
     with pytest.raises(InvalidToolInput, match="max_results"):

@@ -38,20 +38,20 @@ class Names:
         return self._addresses[host]
 
 
-async def refused(bench, url, match):
+async def refused(harness, url, match):
     with pytest.raises(ToolFailed, match=match) as caught:
-        await bench.call("web_fetch", url=url)
+        await harness.call("web_fetch", url=url)
     return str(caught.value)
 
 
-async def test_text_is_returned_as_it_is(bench, server):
+async def test_text_is_returned_as_it_is(harness, server):
     server.pages["/a.json"] = answer('{"é": 1}', content_type="application/json; charset=utf-8")
-    text = await bench.call("web_fetch", url=server.url("/a.json"))
+    text = await harness.call("web_fetch", url=server.url("/a.json"))
     assert text == f'{server.url("/a.json")} · application/json · 9 bytes\n\n{{"é": 1}}'
     assert "user-agent: django-turnkeeper" in server.requests[0].lower()
 
 
-async def test_page_is_made_readable(bench, server):
+async def test_page_is_made_readable(harness, server):
     server.pages["/"] = answer(
         """<!doctype html><html><head><title> The
         title </title><style>p { color: red }</style><script>alert(1)</script></head><body>
@@ -61,7 +61,7 @@ async def test_page_is_made_readable(bench, server):
    this</pre><svg><title>no</title></svg><a href="javascript:x()">script</a></body></html>""",
         content_type="text/html",
     )
-    text = await bench.call("web_fetch", url=server.url())
+    text = await harness.call("web_fetch", url=server.url())
     _, title, body = text.split("\n", 2)
     assert title == "Title: The title"
     assert body.strip() == (
@@ -70,41 +70,41 @@ async def test_page_is_made_readable(bench, server):
     )
 
 
-async def test_long_text_is_cut_and_says_so(bench, server):
+async def test_long_text_is_cut_and_says_so(harness, server):
     server.pages["/"] = answer("x" * 5000)
-    text = await bench.call("web_fetch", url=server.url(), max_chars=1000)
+    text = await harness.call("web_fetch", url=server.url(), max_chars=1000)
     assert "x" * 1000 + "\n… 4 000 characters left out" in text
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-async def test_large_body_is_read_up_to_the_limit_of_unfolded_bytes(bench, server, compressed):
-    bench.change(web_max_bytes=100_000)
+async def test_large_body_is_read_up_to_the_limit_of_unfolded_bytes(harness, server, compressed):
+    harness.change(web_max_bytes=100_000)
     body = b"x" * 20_000_000
     server.pages["/"] = (
         answer(gzip.compress(body), content_encoding="gzip") if compressed else answer(body)
     )
-    text = await bench.call("web_fetch", url=server.url(), max_chars=1000)
+    text = await harness.call("web_fetch", url=server.url(), max_chars=1000)
     assert "· 100 000 bytes" in text
     assert "larger than what is read" in text
 
 
-async def test_broken_compression_is_a_sentence(bench, server):
+async def test_broken_compression_is_a_sentence(harness, server):
     server.pages["/"] = answer(b"no gzip at all", content_encoding="gzip")
-    await refused(bench, server.url(), "cannot be unfolded")
+    await refused(harness, server.url(), "cannot be unfolded")
     server.pages["/"] = answer(b"xx", content_encoding="br")
-    await refused(bench, server.url(), "'br'")
+    await refused(harness, server.url(), "'br'")
 
 
 @pytest.mark.parametrize(
     ("content", "content_type"),
     [(b"%PDF", "application/pdf"), (b"\x89PNG", "image/png"), (b"a\0b", None)],
 )
-async def test_binary_documents_are_refused(bench, server, content, content_type):
+async def test_binary_documents_are_refused(harness, server, content, content_type):
     server.pages["/"] = answer(content, content_type=content_type)
-    await refused(bench, server.url(), "not shown")
+    await refused(harness, server.url(), "not shown")
 
 
-async def test_character_sets_come_from_the_header_then_the_page(bench, server):
+async def test_character_sets_come_from_the_header_then_the_page(harness, server):
     server.pages["/h"] = answer(
         "né".encode("latin-1"), content_type="text/plain; charset=ISO-8859-1"
     )
@@ -113,30 +113,30 @@ async def test_character_sets_come_from_the_header_then_the_page(bench, server):
     )
     server.pages["/x"] = answer("né".encode(), content_type="text/plain; charset=unicode_escape")
     for path, expected in (("/h", "né"), ("/m", "€"), ("/x", "né")):
-        assert (await bench.call("web_fetch", url=server.url(path))).endswith(expected)
+        assert (await harness.call("web_fetch", url=server.url(path))).endswith(expected)
 
 
-async def test_error_status_is_an_error_with_the_begin_of_what_was_said(bench, server):
-    text = await refused(bench, server.url("/missing"), "404 Not Found")
+async def test_error_status_is_an_error_with_the_begin_of_what_was_said(harness, server):
+    text = await refused(harness, server.url("/missing"), "404 Not Found")
     assert text == "The server answered 404 Not Found.\nno such page"
 
 
-async def test_redirects_are_followed_up_to_the_limit(bench, server):
+async def test_redirects_are_followed_up_to_the_limit(harness, server):
     for number in range(7):
         server.pages[f"/{number}"] = answer(status="302 Found", location=f"/{number + 1}")
     server.pages["/7"] = answer("arrived")
-    text = await bench.call("web_fetch", url=server.url("/2"))
+    text = await harness.call("web_fetch", url=server.url("/2"))
     assert text.startswith(server.url("/7"))
     assert text.endswith("arrived")
-    await refused(bench, server.url("/1"), "redirects more than 5 times")
+    await refused(harness, server.url("/1"), "redirects more than 5 times")
 
 
 @pytest.mark.parametrize(
     "location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://u:p@127.0.0.1/", "http://[bad/"]
 )
-async def test_redirects_are_checked_like_the_first_address(bench, server, location):
+async def test_redirects_are_checked_like_the_first_address(harness, server, location):
     server.pages["/"] = answer(status="301 Moved", location=location)
-    await refused(bench, server.url(), "http|password|found")
+    await refused(harness, server.url(), "http|password|found")
     assert len(server.requests) == 1
 
 
@@ -151,8 +151,8 @@ async def test_redirects_are_checked_like_the_first_address(bench, server, locat
         "http://[x",
     ],
 )
-async def test_other_addresses_are_refused(bench, url):
-    await refused(bench, url, "http|password|found")
+async def test_other_addresses_are_refused(harness, url):
+    await refused(harness, url, "http|password|found")
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,12 @@ async def test_other_addresses_are_refused(bench, url):
         "169.254.169.254",
     ],
 )
-async def test_no_spelling_of_a_local_address_is_fetched(bench, server, host):
-    bench.change(web_allow_private=False)
+async def test_no_spelling_of_a_local_address_is_fetched(harness, server, host):
+    harness.change(web_allow_private=False)
     server.pages["/"] = answer("inside")
-    text = await refused(bench, server.url(host=host), "private or local|could not be found|valid")
+    text = await refused(
+        harness, server.url(host=host), "private or local|could not be found|valid"
+    )
     assert "inside" not in text
     assert server.requests == []
 
@@ -227,67 +229,67 @@ def test_addresses_that_are_public(address):
     assert is_public(address)
 
 
-async def test_name_with_a_single_private_address_is_refused(bench, server):
+async def test_name_with_a_single_private_address_is_refused(harness, server):
     resolve = Names(mixed=["93.184.216.34", "127.0.0.1"])
-    bench.change(web_allow_private=False, web_resolve=resolve)
-    await refused(bench, server.url(host="mixed.test"), "private or local")
+    harness.change(web_allow_private=False, web_resolve=resolve)
+    await refused(harness, server.url(host="mixed.test"), "private or local")
     assert server.requests == []
 
 
-async def test_address_that_was_checked_is_the_one_connected_to(bench, server):
+async def test_address_that_was_checked_is_the_one_connected_to(harness, server):
     """DNS rebinding: a second look at the name would give another address."""
     resolve = Names(rebound=["127.0.0.1"])
-    bench.change(web_resolve=resolve)
+    harness.change(web_resolve=resolve)
     server.pages["/"] = answer("here")
-    text = await bench.call("web_fetch", url=server.url(host="rebound.test"))
+    text = await harness.call("web_fetch", url=server.url(host="rebound.test"))
     assert text.startswith(f"http://rebound.test:{server.port}/ ·")
     assert resolve.asked == [("rebound.test", server.port)]
     assert f"host: rebound.test:{server.port}" in server.requests[0].lower()
 
 
-async def test_redirect_to_a_private_address_is_refused(bench, server, monkeypatch):
+async def test_redirect_to_a_private_address_is_refused(harness, server, monkeypatch):
     # The server's own address counts as public here, so that the first request gets through.
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
     resolve = Names(public=["127.0.0.1"], inside=["127.0.0.2"])
-    bench.change(web_allow_private=False, web_resolve=resolve)
+    harness.change(web_allow_private=False, web_resolve=resolve)
     server.pages["/"] = answer(
         status="307 Temporary Redirect", location=server.url("/inside", host="inside.test")
     )
-    await refused(bench, server.url(host="public.test"), "private or local")
+    await refused(harness, server.url(host="public.test"), "private or local")
     assert len(server.requests) == 1
     assert [host for host, _ in resolve.asked] == ["public.test", "inside.test"]
 
 
-async def test_next_address_is_tried_where_one_does_not_answer(bench, server):
-    bench.change(web_resolve=Names(two=["127.0.0.2", "127.0.0.1"]))
+async def test_next_address_is_tried_where_one_does_not_answer(harness, server):
+    harness.change(web_resolve=Names(two=["127.0.0.2", "127.0.0.1"]))
     server.pages["/"] = answer("here")
-    assert (await bench.call("web_fetch", url=server.url(host="two.test"))).endswith("here")
+    assert (await harness.call("web_fetch", url=server.url(host="two.test"))).endswith("here")
 
 
-async def test_unknown_host_and_closed_port_are_sentences(bench, server):
-    bench.change(web_resolve=Names(closed=["127.0.0.3"]))
-    await refused(bench, "http://unknown.test/", "could not be found")
-    await refused(bench, server.url(host="closed.test"), "connection")
+async def test_unknown_host_and_closed_port_are_sentences(harness, server):
+    harness.change(web_resolve=Names(closed=["127.0.0.3"]))
+    await refused(harness, "http://unknown.test/", "could not be found")
+    await refused(harness, server.url(host="closed.test"), "connection")
 
 
-async def test_proxies_of_the_environment_are_not_used(bench, server, monkeypatch):
+async def test_proxies_of_the_environment_are_not_used(harness, server, monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     server.pages["/"] = answer("direct")
-    assert (await bench.call("web_fetch", url=server.url())).endswith("direct")
+    assert (await harness.call("web_fetch", url=server.url())).endswith("direct")
 
 
-async def test_silent_server_is_left_after_the_read_timeout(bench, server):
+async def test_silent_server_is_left_after_the_read_timeout(harness, server):
     async def say_nothing(_writer):
         pass
 
-    bench.change(web_read_timeout=0.05)
+    harness.change(web_read_timeout=0.05)
     server.pages["/"] = say_nothing
-    await refused(bench, server.url(), "said nothing for 0.05 s")
+    await refused(harness, server.url(), "said nothing for 0.05 s")
     await asyncio.wait_for(server.closed.wait(), PATIENCE)
 
 
-async def test_cancel_closes_the_connection_to_a_slow_server(bench, server):
+async def test_cancel_closes_the_connection_to_a_slow_server(harness, server):
     async def dribble(writer):
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\nbegin"
@@ -295,9 +297,9 @@ async def test_cancel_closes_the_connection_to_a_slow_server(bench, server):
         await writer.drain()
 
     server.pages["/"] = dribble
-    task = asyncio.create_task(bench.call("web_fetch", url=server.url()))
-    await bench.until(lambda: any(report.progress for report in bench.reports))
-    assert bench.reports[-1].total == 1000
+    task = asyncio.create_task(harness.call("web_fetch", url=server.url()))
+    await harness.until(lambda: any(report.progress for report in harness.reports))
+    assert harness.reports[-1].total == 1000
     assert not server.closed.is_set()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -305,17 +307,17 @@ async def test_cancel_closes_the_connection_to_a_slow_server(bench, server):
     await asyncio.wait_for(server.closed.wait(), PATIENCE)
 
 
-async def test_broken_answers_are_sentences(bench, server):
+async def test_broken_answers_are_sentences(harness, server):
     server.pages["/"] = b"garbage\r\n\r\n"
-    await refused(bench, server.url(), "no valid HTTP answer")
+    await refused(harness, server.url(), "no valid HTTP answer")
     server.pages["/"] = answer("short", content_length=100)
-    await refused(bench, server.url(), "no valid HTTP answer")
+    await refused(harness, server.url(), "no valid HTTP answer")
 
 
-async def test_hostile_page_is_given_up_after_the_parse_timeout(bench, server):
-    bench.change(web_parse_timeout=0.05)
+async def test_hostile_page_is_given_up_after_the_parse_timeout(harness, server):
+    harness.change(web_parse_timeout=0.05)
     server.pages["/"] = answer("<p>begin</p>" + "<p>word</p>" * 150_000, content_type="text/html")
-    text = await bench.call("web_fetch", url=server.url())
+    text = await harness.call("web_fetch", url=server.url())
     assert "begin" in text
     assert "larger than what is read of it" in text
 
@@ -348,24 +350,24 @@ def make_certificate(name, directory):
 
 
 async def test_certificate_is_checked_against_the_name_not_the_address(
-    bench, tmp_path, monkeypatch
+    harness, tmp_path, monkeypatch
 ):
     path = make_certificate("secure.test", tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(path))
-    bench.change(web_resolve=Names(secure=["127.0.0.1"], other=["127.0.0.1"]))
+    harness.change(web_resolve=Names(secure=["127.0.0.1"], other=["127.0.0.1"]))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(path)
     server = HttpServer()
     server.pages["/"] = answer("sealed")
     async with server.serve(ssl=tls):
-        text = await bench.call("web_fetch", url=f"https://secure.test:{server.port}/")
+        text = await harness.call("web_fetch", url=f"https://secure.test:{server.port}/")
         assert text.endswith("sealed")
-        await refused(bench, f"https://other.test:{server.port}/", "connection")
+        await refused(harness, f"https://other.test:{server.port}/", "connection")
     assert len(server.requests) == 1
 
 
-def test_it_declares_how_it_is_governed(bench):
-    tool = bench.registry.get("web_fetch")
+def test_it_declares_how_it_is_governed(harness):
+    tool = harness.registry.get("web_fetch")
     assert tool.limits.timeout == 60
     assert not tool.side_effects
     assert tool.isolation != "thread"

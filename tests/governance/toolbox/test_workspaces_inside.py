@@ -41,24 +41,24 @@ def workspace(tmp_path):
 
 
 @pytest.fixture
-def bench(bench, tmp_path):
-    bench.change(workspace_root=tmp_path / "workspaces")
-    return bench
+def harness(harness, tmp_path):
+    harness.change(workspace_root=tmp_path / "workspaces")
+    return harness
 
 
-async def call(bench, name):
-    made = await asyncio.to_thread(bench.call, name, **CALLS[name])
+async def call(harness, name):
+    made = await asyncio.to_thread(harness.call, name, **CALLS[name])
     return await made if asyncio.iscoroutine(made) else made
 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("is_parent", [True, False], ids=["above", "itself"])
-async def test_a_link_in_its_place_is_not_followed(bench, workspace, elsewhere, name, is_parent):
+async def test_a_link_in_its_place_is_not_followed(harness, workspace, elsewhere, name, is_parent):
     replaced = workspace.parent if is_parent else workspace
     shutil.rmtree(replaced)
     replaced.symlink_to(elsewhere)
     with pytest.raises(ToolFailed, match="workspace"):
-        await call(bench, name)
+        await call(harness, name)
     assert [path.name for path in elsewhere.iterdir()] == ["secret"]
     assert (elsewhere / "secret").read_text() == "secret"
 
@@ -66,12 +66,12 @@ async def test_a_link_in_its_place_is_not_followed(bench, workspace, elsewhere, 
 @IN_SANDBOX
 @pytest.mark.parametrize("name", ["exec", "git_log"])
 async def test_a_link_that_comes_while_the_sandbox_is_made_leads_to_no_command(
-    bench, workspace, elsewhere, tmp_path, monkeypatch, name
+    harness, workspace, elsewhere, tmp_path, monkeypatch, name
 ):
     """A program of the outer workspace may run beside it, and be quick."""
-    bench.change(exec_sandbox=SandboxChoice.BWRAP)
-    await asyncio.to_thread(bench.call, "write_file", path="secret", content="mine")
-    await bench.call("git_commit", message="mine", init=True)
+    harness.change(exec_sandbox=SandboxChoice.BWRAP)
+    await asyncio.to_thread(harness.call, "write_file", path="secret", content="mine")
+    await harness.call("git_commit", message="mine", init=True)
     shutil.copytree(workspace / ".git", elsewhere / ".git")
     swap = tmp_path / "programs" / "bwrap"
     swap.parent.mkdir()
@@ -84,18 +84,18 @@ async def test_a_link_that_comes_while_the_sandbox_is_made_leads_to_no_command(
     monkeypatch.setenv("PATH", f"{swap.parent}:/usr/bin:/bin")
     arguments = CALLS.get(name, {})
     with pytest.raises(ToolFailed, match="was replaced by another one"):
-        await bench.call(name, **arguments)
+        await harness.call(name, **arguments)
     assert sorted(path.name for path in elsewhere.iterdir()) == [".git", "secret"]
 
 
-async def test_what_it_holds_counts_towards_the_quota_of_the_outer_one(bench, workspace):
-    bench.change(workspace_quota=1_000_000)
+async def test_what_it_holds_counts_towards_the_quota_of_the_outer_one(harness, workspace):
+    harness.change(workspace_quota=1_000_000)
     (workspace.parent / "other").write_bytes(b"x" * 900_000)
     with pytest.raises(ToolFailed, match="the most it may hold"):
-        await asyncio.to_thread(bench.call, "write_file", path="a", content="x" * 200_000)
+        await asyncio.to_thread(harness.call, "write_file", path="a", content="x" * 200_000)
 
 
-async def test_it_is_made_where_it_is_missing(bench, workspace):
+async def test_it_is_made_where_it_is_missing(harness, workspace):
     shutil.rmtree(workspace.parent)
-    assert "Created" in await call(bench, "write_file")
+    assert "Created" in await call(harness, "write_file")
     assert (workspace / "made").is_file()

@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from tests.support import PATIENCE
-from tests.turns.rows import Planted, said, use
-from tests.turns.support import PROMISED_MS, Stage, in_database, row
+from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.support import PROMISED_MS, ChatDriver, in_database, row
 from turns.models import Acknowledgement, CancelRequest, Conversation, Event, Repair, Turn
 from turns.testing import call
 
@@ -24,15 +24,15 @@ LISTS = ["turn", "conversation", "cancelrequest", "repair"]
 
 
 @pytest.fixture
-def boss(transactional_db):
+def admin_user(transactional_db):
     return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
 
 
 @pytest.fixture
-def browser(boss):
-    browser = Client()
-    browser.force_login(boss)
-    return browser
+def admin_client(admin_user):
+    admin_client = Client()
+    admin_client.force_login(admin_user)
+    return admin_client
 
 
 def list_url(name: str) -> str:
@@ -46,12 +46,12 @@ def page_url(row) -> str:
 @pytest.fixture
 def past(ada):
     """One turn of each end, with all that belongs to the cancelled one."""
-    planted = Planted(ada)
+    factory = RowFactory(ada)
     turns = {
-        status: planted.turn(status)
+        status: factory.turn(status)
         for status in ("completed", "failed", "timed_out", "interrupted", "running", "queued")
     }
-    turns["cancelled"] = turn = planted.turn(
+    turns["cancelled"] = turn = factory.turn(
         "cancelled",
         ended_by_reason="user",
         ended_by_source="button",
@@ -61,8 +61,8 @@ def past(ada):
         turn_timeout_ms=1_800_000,
         usage={"input_tokens": 12},
     )
-    planted.message(turn, "assistant", said("hm"), use("c1"))
-    planted.call(
+    factory.message(turn, "assistant", said("hm"), use("c1"))
+    factory.call(
         turn,
         "c1",
         "abandoned",
@@ -98,7 +98,7 @@ def past(ada):
         turn=turns["running"], reason="admin", source="api", requested_at=at
     )
     Repair.objects.create(
-        conversation=planted.conversation,
+        conversation=factory.conversation,
         turn=turns["interrupted"],
         tool_id="c9",
         kind="missing_result",
@@ -108,7 +108,7 @@ def past(ada):
         at=at,
     )
     Event.objects.create(
-        conversation=planted.conversation,
+        conversation=factory.conversation,
         turn=turn,
         seq=1,
         type="turn_end",
@@ -133,18 +133,18 @@ def past(ada):
         ({"q": "nobody"}, set()),
     ],
 )
-def test_turns_are_found_by_what_happened(browser, past, query, expected):
-    page = browser.get(list_url("turn"), query)
+def test_turns_are_found_by_what_happened(admin_client, past, query, expected):
+    page = admin_client.get(list_url("turn"), query)
     assert page.status_code == 200
     found = [turn.status for turn in page.context["cl"].result_list]
     assert sorted(found) == sorted(expected)
 
 
-def test_turns_are_found_by_a_whole_id_or_name(browser, past, ada):
+def test_turns_are_found_by_a_whole_id_or_name(admin_client, past, ada):
     turn = past["failed"]
     ids = [(turn.pk, 1), (turn.pk.hex, 1), (turn.conversation_id, 7)]
     for text, count in (*ids, ("ada", 7), ("ad", 0)):
-        page = browser.get(list_url("turn"), {"q": str(text)})
+        page = admin_client.get(list_url("turn"), {"q": str(text)})
         assert len(page.context["cl"].result_list) == count
 
 
@@ -166,14 +166,14 @@ def test_turns_are_found_by_a_whole_id_or_name(browser, past, ada):
         ("conversation", {"q": "ada"}, 1),
     ],
 )
-def test_the_audit_is_found_too(browser, past, name, query, count):
-    page = browser.get(list_url(name), query)
+def test_the_audit_is_found_too(admin_client, past, name, query, count):
+    page = admin_client.get(list_url(name), query)
     assert page.status_code == 200
     assert len(page.context["cl"].result_list) == count
 
 
-def test_the_page_of_a_turn_tells_the_whole_story(browser, past):
-    page = browser.get(page_url(past["cancelled"]))
+def test_the_page_of_a_turn_tells_the_whole_story(admin_client, past):
+    page = admin_client.get(page_url(past["cancelled"]))
     assert page.status_code == 200
     text = page.content.decode().replace("\u00a0", " ")
     for told in (
@@ -193,32 +193,36 @@ def test_the_page_of_a_turn_tells_the_whole_story(browser, past):
     assert '{"status": "cancelled", "note": "<script>"}' not in text
 
 
-def test_every_page_renders(browser, past):
+def test_every_page_renders(admin_client, past):
     rows = [*past.values(), *CancelRequest.objects.all(), *Repair.objects.all()]
     rows += Conversation.objects.all()
     for shown in rows:
-        page = browser.get(page_url(shown))
+        page = admin_client.get(page_url(shown))
         assert page.status_code == 200
         assert 'name="_save"' not in page.content.decode()
-    request = browser.get(page_url(CancelRequest.objects.get(source="button"))).content.decode()
+    request = admin_client.get(
+        page_url(CancelRequest.objects.get(source="button"))
+    ).content.decode()
     assert "too slow" in request
     assert "“stop” → “Cancelled.”" in request
-    repair = browser.get(page_url(Repair.objects.get())).content.decode()
+    repair = admin_client.get(page_url(Repair.objects.get())).content.decode()
     assert "[INTERRUPTED]" in repair
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_nothing_can_be_added_edited_or_deleted(browser, past, name):
+def test_nothing_can_be_added_edited_or_deleted(admin_client, past, name):
     model = {"turn": Turn, "conversation": Conversation, "cancelrequest": CancelRequest}.get(
         name, Repair
     )
     shown = model.objects.first()
     before = list(model.objects.order_by("pk").values())
-    assert browser.get(reverse(f"admin:turns_{name}_add")).status_code == 403
-    assert browser.post(page_url(shown), {"status": "completed", "title": "x"}).status_code == 403
+    assert admin_client.get(reverse(f"admin:turns_{name}_add")).status_code == 403
+    assert (
+        admin_client.post(page_url(shown), {"status": "completed", "title": "x"}).status_code == 403
+    )
     delete = reverse(f"admin:turns_{name}_delete", args=[shown.pk])
-    assert browser.post(delete, {"post": "yes"}).status_code == 403
-    browser.post(
+    assert admin_client.post(delete, {"post": "yes"}).status_code == 403
+    admin_client.post(
         list_url(name),
         {"action": "delete_selected", "_selected_action": [str(shown.pk)], "post": "yes"},
     )
@@ -228,47 +232,47 @@ def test_nothing_can_be_added_edited_or_deleted(browser, past, name):
 def test_without_permission_nothing_is_shown(past, eve):
     eve.is_staff = True
     eve.save()
-    browser = Client()
-    browser.force_login(eve)
+    admin_client = Client()
+    admin_client.force_login(eve)
     for name in LISTS:
-        assert browser.get(list_url(name)).status_code == 403
+        assert admin_client.get(list_url(name)).status_code == 403
 
 
-def count_queries(browser, url) -> int:
+def count_queries(admin_client, url) -> int:
     with CaptureQueriesContext(connection) as queries:
-        assert browser.get(url).status_code == 200
+        assert admin_client.get(url).status_code == 200
     return len(queries)
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_asks_the_same_number_of_queries_however_long_it_is(browser, past, ada, name):
-    few = count_queries(browser, list_url(name))
+def test_a_list_asks_the_same_number_of_queries_however_long_it_is(admin_client, past, ada, name):
+    few = count_queries(admin_client, list_url(name))
     for number in range(15):
         owner = get_user_model().objects.create_user(f"user-{number}")
-        planted = Planted(owner)
-        turn = planted.turn()
+        factory = RowFactory(owner)
+        turn = factory.turn()
         CancelRequest.objects.create(
             turn=turn, reason="user", source="api", requested_at=timezone.now()
         )
         Repair.objects.create(
-            conversation=planted.conversation,
+            conversation=factory.conversation,
             turn=turn,
             kind="missing_result",
             cause="crash",
             found_when="recovery",
             at=timezone.now(),
         )
-    assert count_queries(browser, list_url(name)) == few
+    assert count_queries(admin_client, list_url(name)) == few
 
 
-def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(browser, past):
+def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(admin_client, past):
     turn = past["cancelled"]
-    browser.get(page_url(turn))  # content types are cached from now on
-    few = count_queries(browser, page_url(turn))
-    planted = Planted(turn.conversation.owner)
-    planted.conversation = turn.conversation
+    admin_client.get(page_url(turn))  # content types are cached from now on
+    few = count_queries(admin_client, page_url(turn))
+    factory = RowFactory(turn.conversation.owner)
+    factory.conversation = turn.conversation
     for number in range(20):
-        planted.call(turn, f"more-{number}")
+        factory.call(turn, f"more-{number}")
         CancelRequest.objects.create(
             turn=turn,
             tool_id=f"more-{number}",
@@ -276,15 +280,15 @@ def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(
             source="api",
             requested_at=timezone.now(),
         )
-    assert count_queries(browser, page_url(turn)) == few
+    assert count_queries(admin_client, page_url(turn)) == few
 
 
 async def _act(user, *turns: Turn):
     def act():
-        browser = Client()
-        browser.force_login(user)
+        admin_client = Client()
+        admin_client.force_login(user)
         chosen = [str(turn.pk) for turn in turns]
-        page = browser.post(
+        page = admin_client.post(
             list_url("turn"), {"action": "cancel_turns", "_selected_action": chosen}, follow=True
         )
         return page.status_code, [str(message) for message in page.context["messages"]]
@@ -293,17 +297,17 @@ async def _act(user, *turns: Turn):
 
 
 async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
-    stage: Stage, boss, settings
+    chat: ChatDriver, admin_user, settings
 ):
     settings.TURNS_POLL_INTERVAL = 0.05
-    stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    queued = await stage.say("second")
+    chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    queued = await chat.say("second")
     turns = [await row(Turn, pk=pk) for pk in (turn_id, queued)]
-    status, told = await asyncio.wait_for(_act(boss, *turns), PATIENCE)
+    status, told = await asyncio.wait_for(_act(admin_user, *turns), PATIENCE)
     assert (status, told) == (200, ["2 turns are being cancelled."])
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason, turn.ended_by_source, turn.ended_by_name) == (
         "cancelled",
         "admin",
@@ -311,44 +315,44 @@ async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
         "boss",
     )
     assert (await row(Turn, pk=queued)).status == "cancelled"
-    request = await stage.request(turn_id)
-    assert (request.by_id, request.settled_ms <= PROMISED_MS) == (boss.pk, True)
-    assert (await _act(boss, turn))[1] == ["1 turn had ended already."]
+    request = await chat.request(turn_id)
+    assert (request.by_id, request.settled_ms <= PROMISED_MS) == (admin_user.pk, True)
+    assert (await _act(admin_user, turn))[1] == ["1 turn had ended already."]
 
 
 @pytest.mark.parametrize("permissions", [["view_turn"], ["view_turn", "view_all"]])
-async def test_the_action_needs_its_permission(stage: Stage, eve, permissions):
+async def test_the_action_needs_its_permission(chat: ChatDriver, eve, permissions):
     def give():
         eve.is_staff = True
         eve.save()
         eve.user_permissions.set(Permission.objects.filter(codename__in=permissions))
 
     await in_database(give)
-    planted = await in_database(lambda: Planted(stage.user).turn("queued"))
-    status, told = await _act(eve, planted)
+    factory = await in_database(lambda: RowFactory(chat.user).turn("queued"))
+    status, told = await _act(eve, factory)
     assert status == 200
     assert not any("being cancelled" in text for text in told)
-    assert (await row(Turn, pk=planted.pk)).status == "queued"
+    assert (await row(Turn, pk=factory.pk)).status == "queued"
     assert await in_database(CancelRequest.objects.count) == 0
 
 
-async def test_an_operator_who_is_no_superuser_may_use_the_action(stage: Stage, operator):
-    planted = await in_database(lambda: Planted(stage.user).turn("queued"))
-    assert (await _act(operator, planted))[1] == ["1 turn is being cancelled."]
-    assert (await row(Turn, pk=planted.pk)).ended_by_name == "olga"
+async def test_an_operator_who_is_no_superuser_may_use_the_action(chat: ChatDriver, operator):
+    factory = await in_database(lambda: RowFactory(chat.user).turn("queued"))
+    assert (await _act(operator, factory))[1] == ["1 turn is being cancelled."]
+    assert (await row(Turn, pk=factory.pk)).ended_by_name == "olga"
 
 
-def test_the_pages_of_a_family_lead_to_each_other(browser, ada):
-    above, below = Planted(ada), Planted(ada)
+def test_the_pages_of_a_family_lead_to_each_other(admin_client, ada):
+    above, below = RowFactory(ada), RowFactory(ada)
     turn = above.turn(agent="chief")
     child = below.turn(
         "timed_out", parent=turn, parent_tool_id="call_1_1", agent="<b>digger", is_detached=True
     )
-    page = browser.get(page_url(turn)).content.decode()
+    page = admin_client.get(page_url(turn)).content.decode()
     assert f'<a href="{page_url(child)}">&lt;b&gt;digger</a>' in page
     assert "timed out" in page
     assert "not yet" in page
     assert (
         f'<a href="{page_url(turn)}">chief · call_1_1</a>'
-        in browser.get(page_url(child)).content.decode()
+        in admin_client.get(page_url(child)).content.decode()
     )

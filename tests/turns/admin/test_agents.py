@@ -20,12 +20,12 @@ ADD = reverse("admin:turns_agent_add")
 
 
 @pytest.fixture
-def boss():
+def admin_user():
     return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
 
 
 @pytest.fixture
-def clerk():
+def staff():
     """Staff that may edit agents, but not run code on this machine."""
     user = get_user_model().objects.create_user("clerk", password="pw", is_staff=True)
     user.user_permissions.set(
@@ -35,10 +35,10 @@ def clerk():
 
 
 @pytest.fixture
-def browser(boss):
-    browser = Client()
-    browser.force_login(boss)
-    return browser
+def admin_client(admin_user):
+    admin_client = Client()
+    admin_client.force_login(admin_user)
+    return admin_client
 
 
 def url_of(name):
@@ -59,8 +59,8 @@ def filled_in(page, **values):
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def save(browser, url, **values):
-    return browser.post(url, filled_in(browser.get(url), **values), follow=True)
+def save(admin_client, url, **values):
+    return admin_client.post(url, filled_in(admin_client.get(url), **values), follow=True)
 
 
 def said(page):
@@ -71,27 +71,32 @@ def errors(page):
     return page.context["adminform"].form.errors
 
 
-def test_an_agent_is_made_with_what_the_form_asks_first(browser, boss):
-    page = save(browser, ADD, name="librarian", description="Knows books.")
+def test_an_agent_is_made_with_what_the_form_asks_first(admin_client, admin_user):
+    page = save(admin_client, ADD, name="librarian", description="Knows books.")
 
     assert page.status_code == 200
     agent = Agent.objects.get(name="librarian")
     assert (agent.tools, agent.is_enabled, agent.is_default) == (None, True, False)
-    assert AgentChange.objects.get().by == boss
+    assert AgentChange.objects.get().by == admin_user
     assert any("Turns that begin from now on obey" in text for text in said(page))
 
 
-def test_limits_are_written_in_units_and_read_back_in_words(browser):
+def test_limits_are_written_in_units_and_read_back_in_words(admin_client):
     save(
-        browser, ADD, name="librarian", turn_timeout_ms="2 min", step_limit="9", token_limit="5000"
+        admin_client,
+        ADD,
+        name="librarian",
+        turn_timeout_ms="2 min",
+        step_limit="9",
+        token_limit="5000",
     )
 
     assert Agent.objects.get(name="librarian").turn_timeout_ms == 120_000
-    assert b'value="2 min"' in browser.get(url_of("librarian")).content
-    assert "2 min, 9 steps, 5000 tokens" in browser.get(LIST).content.decode()
+    assert b'value="2 min"' in admin_client.get(url_of("librarian")).content
+    assert "2 min, 9 steps, 5000 tokens" in admin_client.get(LIST).content.decode()
 
 
-def test_tools_are_ticked_from_all_that_the_site_and_its_servers_offer(browser):
+def test_tools_are_ticked_from_all_that_the_site_and_its_servers_offer(admin_client):
     McpServer.objects.create(
         name="github",
         command="github-mcp",
@@ -101,14 +106,14 @@ def test_tools_are_ticked_from_all_that_the_site_and_its_servers_offer(browser):
         ],
         allowed_tools=["search"],
     )
-    page = browser.get(ADD).content.decode()
+    page = admin_client.get(ADD).content.decode()
     assert "<code>read_file</code>" in page
     assert "<code>github_search</code> Search &lt;b&gt;code&lt;/b&gt;." in page
     assert "MCP server github" in page
     assert "github_merge" not in page
 
     made = save(
-        browser,
+        admin_client,
         ADD,
         name="librarian",
         which_tools="some",
@@ -118,28 +123,28 @@ def test_tools_are_ticked_from_all_that_the_site_and_its_servers_offer(browser):
 
     assert Agent.objects.get(name="librarian").tools == ["github_search", "read_file", "wiki_*"]
     assert any("“wiki_*”" in text and "counts once there is one" in text for text in said(made))
-    form = browser.get(url_of("librarian")).context["adminform"].form
+    form = admin_client.get(url_of("librarian")).context["adminform"].form
     assert form["which_tools"].value() == "some"
     assert sorted(form["ticked_tools"].value()) == ["github_search", "read_file"]
     assert form["named_tools"].value() == "wiki_*"
 
 
-def test_a_form_that_nobody_touched_saves_nothing(browser):
+def test_a_form_that_nobody_touched_saves_nothing(admin_client):
     save(
-        browser,
+        admin_client,
         ADD,
         name="librarian",
         which_tools="some",
         ticked_tools=["read_file"],
         named_tools="x_*",
     )
-    save(browser, url_of("librarian"))
+    save(admin_client, url_of("librarian"))
 
     assert AgentChange.objects.count() == 1
 
 
-def test_ticks_do_not_count_where_all_tools_are_chosen(browser):
-    save(browser, ADD, name="librarian", which_tools="all", ticked_tools=["read_file"])
+def test_ticks_do_not_count_where_all_tools_are_chosen(admin_client):
+    save(admin_client, ADD, name="librarian", which_tools="all", ticked_tools=["read_file"])
 
     assert Agent.objects.get(name="librarian").tools is None
 
@@ -158,136 +163,143 @@ def test_ticks_do_not_count_where_all_tools_are_chosen(browser):
         ({"is_default": "on", "is_enabled": None}, "is_enabled", "cannot be switched off"),
     ],
 )
-def test_what_makes_no_sense_is_a_form_error_in_words(browser, values, field, words):
-    page = save(browser, ADD, **{"name": "librarian", **values})
+def test_what_makes_no_sense_is_a_form_error_in_words(admin_client, values, field, words):
+    page = save(admin_client, ADD, **{"name": "librarian", **values})
 
     assert words in " ".join(errors(page)[field])
     assert Agent.objects.count() == 1
 
 
-def test_a_missing_key_or_package_is_a_warning_not_an_error(browser, monkeypatch):
+def test_a_missing_key_or_package_is_a_warning_not_an_error(admin_client, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    page = save(browser, ADD, name="librarian", chat_model="anthropic:claude-sonnet-5-5")
+    page = save(admin_client, ADD, name="librarian", chat_model="anthropic:claude-sonnet-5-5")
 
     assert Agent.objects.get(name="librarian").chat_model == "anthropic:claude-sonnet-5-5"
     assert any("ANTHROPIC_API_KEY" in text for text in said(page))
 
 
-def test_the_name_stays(browser):
-    save(browser, url_of("assistant"), name="renamed", description="Helps.")
+def test_the_name_stays(admin_client):
+    save(admin_client, url_of("assistant"), name="renamed", description="Helps.")
 
     agent = Agent.objects.get()
     assert (agent.name, agent.description) == ("assistant", "Helps.")
 
 
-def test_the_default_moves_and_never_goes_away(browser):
-    save(browser, ADD, name="librarian", is_default="on")
+def test_the_default_moves_and_never_goes_away(admin_client):
+    save(admin_client, ADD, name="librarian", is_default="on")
     assert [agent.name for agent in Agent.objects.filter(is_default=True)] == ["librarian"]
 
-    page = save(browser, url_of("librarian"), is_default=None)
+    page = save(admin_client, url_of("librarian"), is_default=None)
     assert any("Make another one the default instead" in text for text in said(page))
-    page = save(browser, url_of("librarian"), is_enabled=None)
+    page = save(admin_client, url_of("librarian"), is_enabled=None)
     assert "cannot be switched off" in " ".join(errors(page)["is_enabled"])
     delete = reverse("admin:turns_agent_delete", args=[Agent.objects.get(name="librarian").pk])
-    assert browser.post(delete, {"post": "yes"}).status_code == 403
+    assert admin_client.post(delete, {"post": "yes"}).status_code == 403
 
     assert Agent.objects.get(is_default=True).name == "librarian"
 
 
-def test_the_default_moves_by_an_action_too(browser):
-    save(browser, ADD, name="librarian")
+def test_the_default_moves_by_an_action_too(admin_client):
+    save(admin_client, ADD, name="librarian")
     pk = Agent.objects.get(name="librarian").pk
-    page = browser.post(LIST, {"action": "make_default", "_selected_action": [pk]}, follow=True)
+    page = admin_client.post(
+        LIST, {"action": "make_default", "_selected_action": [pk]}, follow=True
+    )
 
     assert said(page) == ["“librarian” is the default agent now."]
     everybody = [agent.pk for agent in Agent.objects.all()]
-    page = browser.post(
+    page = admin_client.post(
         LIST, {"action": "make_default", "_selected_action": everybody}, follow=True
     )
     assert said(page) == ["Select one agent."]
     Agent.objects.filter(name="assistant").update(is_enabled=False)
     pk = Agent.objects.get(name="assistant").pk
-    page = browser.post(LIST, {"action": "make_default", "_selected_action": [pk]}, follow=True)
+    page = admin_client.post(
+        LIST, {"action": "make_default", "_selected_action": [pk]}, follow=True
+    )
     assert "cannot be switched off" in said(page)[0]
 
 
-def test_an_agent_is_deleted_with_a_trace_and_its_conversations_stay(browser, boss):
-    save(browser, ADD, name="librarian")
-    conversation = Conversation.objects.create(owner=boss, agent="librarian")
+def test_an_agent_is_deleted_with_a_trace_and_its_conversations_stay(admin_client, admin_user):
+    save(admin_client, ADD, name="librarian")
+    conversation = Conversation.objects.create(owner=admin_user, agent="librarian")
     delete = reverse("admin:turns_agent_delete", args=[Agent.objects.get(name="librarian").pk])
-    browser.post(delete, {"post": "yes"})
+    admin_client.post(delete, {"post": "yes"})
 
     assert not Agent.objects.filter(name="librarian").exists()
     assert AgentChange.objects.first().action == "delete"
     conversation.refresh_from_db()
 
 
-def test_an_edit_on_top_of_a_newer_one_is_refused_with_what_the_other_changed(browser, boss):
-    save(browser, ADD, name="librarian")
-    page = browser.get(url_of("librarian"))
-    edits.save_agent(name="librarian", values={"description": "Theirs."}, by=boss)
+def test_an_edit_on_top_of_a_newer_one_is_refused_with_what_the_other_changed(
+    admin_client, admin_user
+):
+    save(admin_client, ADD, name="librarian")
+    page = admin_client.get(url_of("librarian"))
+    edits.save_agent(name="librarian", values={"description": "Theirs."}, by=admin_user)
 
-    answer = browser.post(url_of("librarian"), filled_in(page, step_limit="5"))
+    answer = admin_client.post(url_of("librarian"), filled_in(page, step_limit="5"))
 
     assert "Changed meanwhile by boss" in " ".join(errors(answer)["__all__"])
     assert "Theirs." in " ".join(errors(answer)["__all__"])
     assert Agent.objects.get(name="librarian").step_limit is None
-    again = browser.post(url_of("librarian"), filled_in(answer, step_limit="5"), follow=True)
+    again = admin_client.post(url_of("librarian"), filled_in(answer, step_limit="5"), follow=True)
     assert again.status_code == 200
     agent = Agent.objects.get(name="librarian")
     assert agent.step_limit == 5
 
 
-def test_a_clerk_may_not_name_a_path_and_it_is_not_even_imported(clerk, tmp_path, monkeypatch):
+def test_a_clerk_may_not_name_a_path_and_it_is_not_even_imported(staff, tmp_path, monkeypatch):
     (tmp_path / "planted_code.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    browser = Client()
-    browser.force_login(clerk)
+    admin_client = Client()
+    admin_client.force_login(staff)
 
-    page = save(browser, url_of("assistant"), chat_model="planted_code:factory")
+    page = save(admin_client, url_of("assistant"), chat_model="planted_code:factory")
 
     assert "Only a superuser" in " ".join(errors(page)["chat_model"])
-    assert save(browser, url_of("assistant"), chat_model="local").status_code == 200
+    assert save(admin_client, url_of("assistant"), chat_model="local").status_code == 200
     assert Agent.objects.get().chat_model == "local"
 
 
-def test_who_may_only_look_reads_the_values_in_words(clerk):
-    clerk.user_permissions.set(Permission.objects.filter(codename="view_agent"))
+def test_who_may_only_look_reads_the_values_in_words(staff):
+    staff.user_permissions.set(Permission.objects.filter(codename="view_agent"))
     Agent.objects.update(turn_timeout_ms=90_000, tools=["read_file"])
-    browser = Client()
-    browser.force_login(clerk)
+    admin_client = Client()
+    admin_client.force_login(staff)
 
-    page = browser.get(url_of("assistant")).content.decode()
+    page = admin_client.get(url_of("assistant")).content.decode()
 
     assert "1 min 30 s" in page
     assert "read_file" in page
     assert "which_tools" not in page
 
 
-def test_the_list_says_when_each_was_used_last_in_few_queries(browser, boss):
-    conversation = Conversation.objects.create(owner=boss)
+def test_the_list_says_when_each_was_used_last_in_few_queries(admin_client, admin_user):
+    conversation = Conversation.objects.create(owner=admin_user)
     for number in range(3):
         Turn.objects.create(
             conversation=conversation, number=number, agent="assistant", queued_at=timezone.now()
         )
     with CaptureQueriesContext(connection) as few:
-        row = browser.get(LIST).context["cl"].result_list[0]
+        row = admin_client.get(LIST).context["cl"].result_list[0]
     assert row.used_at is not None
     for number in range(10):
         edits.save_agent(name=f"agent-{number}", values={}, by=None)
     with CaptureQueriesContext(connection) as many:
-        assert browser.get(LIST).status_code == 200
+        assert admin_client.get(LIST).status_code == 200
     assert len(many) == len(few)
 
 
-def test_the_edits_are_a_list_that_nobody_edits(browser):
-    save(browser, ADD, name="librarian", description="<b>Knows</b> books.")
+def test_the_edits_are_a_list_that_nobody_edits(admin_client):
+    save(admin_client, ADD, name="librarian", description="<b>Knows</b> books.")
 
-    page = browser.get(reverse("admin:turns_agentchange_changelist")).content.decode()
+    page = admin_client.get(reverse("admin:turns_agentchange_changelist")).content.decode()
 
     assert "description: not set → &lt;b&gt;Knows&lt;/b&gt; books." in page
     change = AgentChange.objects.get()
     assert (
-        browser.get(reverse("admin:turns_agentchange_change", args=[change.pk])).status_code == 200
+        admin_client.get(reverse("admin:turns_agentchange_change", args=[change.pk])).status_code
+        == 200
     )
-    assert browser.get(reverse("admin:turns_agentchange_add")).status_code == 403
+    assert admin_client.get(reverse("admin:turns_agentchange_add")).status_code == 403

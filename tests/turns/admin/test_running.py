@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from tests.turns.rows import Planted, make_process
+from tests.turns.row_factory import RowFactory, make_process
 from turns.models import CancelRequest
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -20,42 +20,42 @@ URL = reverse("admin:turns_runningturn_changelist")
 
 
 @pytest.fixture
-def boss(transactional_db):
+def admin_user(transactional_db):
     return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
 
 
 @pytest.fixture
-def browser(boss):
-    browser = Client()
-    browser.force_login(boss)
-    return browser
+def admin_client(admin_user):
+    admin_client = Client()
+    admin_client.force_login(admin_user)
+    return admin_client
 
 
 def run(person, *, process=None):
     """Plant a turn that runs since a minute, with one call of each kind that is not over, and one that is."""
-    planted = Planted(person)
-    planted.conversation.title = "Holes <b>and</b> gold"
-    planted.conversation.save()
+    factory = RowFactory(person)
+    factory.conversation.title = "Holes <b>and</b> gold"
+    factory.conversation.save()
     since = timezone.now() - timedelta(seconds=60)
-    turn = planted.turn(
+    turn = factory.turn(
         "running", started_at=since, turn_timeout_ms=600_000, agent="digger", owner=process
     )
-    planted.call(turn, "over")
-    planted.call(turn, "runs", "running", tool_name="dig", started_at=since, timeout_ms=90_000)
-    planted.call(turn, "waits", "pending", tool_name="carry")
+    factory.call(turn, "over")
+    factory.call(turn, "runs", "running", tool_name="dig", started_at=since, timeout_ms=90_000)
+    factory.call(turn, "waits", "pending", tool_name="carry")
     return turn
 
 
-def page(browser: Client, **query) -> str:
-    response = browser.get(URL, query)
+def page(admin_client: Client, **query) -> str:
+    response = admin_client.get(URL, query)
     assert response.status_code == 200
     return response.content.decode().replace("\u00a0", " ")
 
 
-def test_it_tells_who_where_since_when_and_what_is_left(browser, ada):
+def test_it_tells_who_where_since_when_and_what_is_left(admin_client, ada):
     run(ada, process=make_process())
-    Planted(ada).turn("completed", agent="gone-agent")
-    html = page(browser)
+    RowFactory(ada).turn("completed", agent="gone-agent")
+    html = page(admin_client)
     assert "Running now, as of" in html
     for text in ("digger", "ada", "elsewhere:1", "waits to start", "Holes &lt;b&gt;and"):
         assert text in html, text
@@ -79,42 +79,42 @@ def test_it_tells_who_where_since_when_and_what_is_left(browser, ada):
         ),
     ],
 )
-def test_a_call_that_waits_says_for_what(browser, ada, waits_for, words):
-    planted = Planted(ada)
-    turn = planted.turn("running")
-    planted.call(turn, "waits", "pending", tool_name="carry", waits_for=waits_for)
-    assert words in page(browser)
+def test_a_call_that_waits_says_for_what(admin_client, ada, waits_for, words):
+    factory = RowFactory(ada)
+    turn = factory.turn("running")
+    factory.call(turn, "waits", "pending", tool_name="carry", waits_for=waits_for)
+    assert words in page(admin_client)
 
 
-def test_what_nothing_can_end_is_only_waited_for_no_more(browser, ada):
-    planted = Planted(ada)
-    turn = planted.turn("running")
-    planted.call(turn, "stuck", "running", tool_name="dig", isolation="thread")
-    planted.call(turn, "waits", "pending", tool_name="carry", isolation="thread")
-    html = page(browser)
+def test_what_nothing_can_end_is_only_waited_for_no_more(admin_client, ada):
+    factory = RowFactory(ada)
+    turn = factory.turn("running")
+    factory.call(turn, "stuck", "running", tool_name="dig", isolation="thread")
+    factory.call(turn, "waits", "pending", tool_name="carry", isolation="thread")
+    html = page(admin_client)
     assert "Stop waiting for this call of dig" in html
     assert "Cancel this call of carry" in html
 
 
-def test_a_turn_that_waits_for_a_person_says_so_and_its_clock_stands_still(browser, ada):
-    planted = Planted(ada)
-    turn = planted.turn("running", turn_timeout_ms=600_000)
-    planted.call(turn, "asks", "awaiting_approval", tool_name="exec")
-    html = page(browser)
+def test_a_turn_that_waits_for_a_person_says_so_and_its_clock_stands_still(admin_client, ada):
+    factory = RowFactory(ada)
+    turn = factory.turn("running", turn_timeout_ms=600_000)
+    factory.call(turn, "asks", "awaiting_approval", tool_name="exec")
+    html = page(admin_client)
     assert "waits for a person" in html
     assert "stands still" in html
 
 
-def test_a_button_ends_one_call_and_another_one_the_turn(browser, ada):
+def test_a_button_ends_one_call_and_another_one_the_turn(admin_client, ada):
     turn = run(ada)
-    said = browser.post(URL, {"end": f"{turn.pk}:runs"}, follow=True).content.decode()
+    said = admin_client.post(URL, {"end": f"{turn.pk}:runs"}, follow=True).content.decode()
     assert "1 is being ended." in said
     request = CancelRequest.objects.get(turn=turn)
     assert (request.tool_id, request.source, request.by_name) == ("runs", "admin", "boss")
-    browser.post(URL, {"end": str(turn.pk)})
+    admin_client.post(URL, {"end": str(turn.pk)})
     turn.refresh_from_db()
     assert turn.status == "cancelling"
-    said = browser.post(URL, {"end": "no such turn"}, follow=True).content.decode()
+    said = admin_client.post(URL, {"end": "no such turn"}, follow=True).content.decode()
     assert "had ended already" in said
 
 
@@ -122,33 +122,33 @@ def test_who_may_only_look_has_no_buttons_and_ends_nothing(ada):
     turn = run(ada)
     viewer = get_user_model().objects.create_user("eve", is_staff=True)
     viewer.user_permissions.add(Permission.objects.get(codename="view_turn"))
-    browser = Client()
-    browser.force_login(viewer)
-    assert 'name="end"' not in page(browser)
-    said = browser.post(URL, {"end": str(turn.pk)}, follow=True).content.decode()
+    admin_client = Client()
+    admin_client.force_login(viewer)
+    assert 'name="end"' not in page(admin_client)
+    said = admin_client.post(URL, {"end": str(turn.pk)}, follow=True).content.decode()
     assert "You may not cancel turns." in said
     assert not CancelRequest.objects.exists()
     viewer.user_permissions.clear()
-    assert browser.get(URL).status_code == 403
+    assert admin_client.get(URL).status_code == 403
 
 
-def test_the_front_page_leads_to_it(browser):
-    html = browser.get(reverse("admin:index")).content.decode()
+def test_the_front_page_leads_to_it(admin_client):
+    html = admin_client.get(reverse("admin:index")).content.decode()
     assert f'href="{URL}"' in html
     assert "Running now" in html
 
 
-def test_it_asks_again_by_itself_only_where_that_was_chosen(browser, ada):
+def test_it_asks_again_by_itself_only_where_that_was_chosen(admin_client, ada):
     run(ada)
-    assert "Refresh" not in browser.get(URL)
-    assert browser.get(URL, {"refresh": "5"})["Refresh"] == "5"
-    assert "Refresh" not in browser.get(URL, {"refresh": "0"})
+    assert "Refresh" not in admin_client.get(URL)
+    assert admin_client.get(URL, {"refresh": "5"})["Refresh"] == "5"
+    assert "Refresh" not in admin_client.get(URL, {"refresh": "0"})
 
 
-def test_more_turns_are_not_more_queries(browser, ada):
+def test_more_turns_are_not_more_queries(admin_client, ada):
     def queries() -> int:
         with CaptureQueriesContext(connection) as made:
-            page(browser)
+            page(admin_client)
         return len(made)
 
     run(ada)

@@ -12,12 +12,12 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def boss():
+def admin_user():
     return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
 
 
 @pytest.fixture
-def clerk():
+def staff():
     return get_user_model().objects.create_user("clerk", password="pw", is_staff=True)
 
 
@@ -25,10 +25,10 @@ def save(name="librarian", /, by=None, seen=None, **values):
     return edits.save_agent(name=name, values=values, by=by, seen=seen)
 
 
-def test_every_edit_is_audited_with_old_and_new_values(boss):
-    added = save(description="Knows books.", tools=["read_file"], by=boss)
-    changed = save(turn_timeout_ms=90_000, tools=None, by=boss)
-    deleted = edits.delete_agent(name="librarian", by=boss)
+def test_every_edit_is_audited_with_old_and_new_values(admin_user):
+    added = save(description="Knows books.", tools=["read_file"], by=admin_user)
+    changed = save(turn_timeout_ms=90_000, tools=None, by=admin_user)
+    deleted = edits.delete_agent(name="librarian", by=admin_user)
 
     assert [change.action for change in (added, changed, deleted)] == ["add", "change", "delete"]
     assert changed.changes == {"turn_timeout_ms": [None, 90_000], "tools": [["read_file"], None]}
@@ -39,20 +39,20 @@ def test_every_edit_is_audited_with_old_and_new_values(boss):
     assert not Agent.objects.filter(name="librarian").exists()
 
 
-def test_an_edit_that_changes_nothing_leaves_no_trace(boss):
-    save(description="Knows books.", by=boss)
+def test_an_edit_that_changes_nothing_leaves_no_trace(admin_user):
+    save(description="Knows books.", by=admin_user)
 
-    assert save(description="Knows books.", by=boss) is None
+    assert save(description="Knows books.", by=admin_user) is None
     assert AgentChange.objects.count() == 1
-    assert edits.delete_agent(name="nobody", by=boss) is None
+    assert edits.delete_agent(name="nobody", by=admin_user) is None
 
 
-def test_making_another_one_the_default_moves_it_and_both_are_audited(boss):
-    save(is_default=True, by=boss)
+def test_making_another_one_the_default_moves_it_and_both_are_audited(admin_user):
+    save(is_default=True, by=admin_user)
 
     assert [agent.name for agent in Agent.objects.filter(is_default=True)] == ["librarian"]
     old = AgentChange.objects.get(agent_name="assistant")
-    assert (old.changes, old.by) == ({"is_default": [True, False]}, boss)
+    assert (old.changes, old.by) == ({"is_default": [True, False]}, admin_user)
 
 
 def test_one_agent_is_the_default_always():
@@ -101,18 +101,18 @@ def test_a_name_is_what_people_can_type():
     assert "Lower-case letters" in refused.value.message_dict["name"][0]
 
 
-def test_a_path_is_named_by_superusers_only_since_its_code_is_run(boss, clerk):
+def test_a_path_is_named_by_superusers_only_since_its_code_is_run(admin_user, staff):
     path = "tests.turns.support.current_chat_model"
     with pytest.raises(ValidationError, match="Only a superuser"):
-        save(chat_model=path, by=clerk)
-    save(chat_model="openai:gpt-5", by=clerk)
-    save(chat_model=path, by=boss)
-    save(description="Knows books.", by=clerk)  # what the superuser chose stays
+        save(chat_model=path, by=staff)
+    save(chat_model="openai:gpt-5", by=staff)
+    save(chat_model=path, by=admin_user)
+    save(description="Knows books.", by=staff)  # what the superuser chose stays
 
     assert Agent.objects.get(name="librarian").chat_model == path
 
 
-def test_an_edit_on_top_of_a_newer_one_is_refused(boss):
+def test_an_edit_on_top_of_a_newer_one_is_refused(admin_user):
     save(description="Knows books.")
     seen = Agent.objects.get(name="librarian").updated_at
     save(description="Knows all books.")

@@ -23,17 +23,17 @@ def crowd():
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_request_has_no_heavier_tools_than_the_project_wants(stage, settings, crowd):
+async def test_a_request_has_no_heavier_tools_than_the_project_wants(chat, settings, crowd):
     settings.TURNS_MAX_TOOL_TOKENS = 100
-    model = stage.play([text("Hello.")])
-    await with_agent(stage, tools=["quick", "aaa_*"])
+    model = chat.use_script([text("Hello.")])
+    await with_agent(chat, tools=["quick", "aaa_*"])
 
-    await stage.run("Hello")
+    await chat.run("Hello")
 
     names = [tool.name for tool in model.requests[0].tools]
     assert "quick" in names  # what belongs to the site goes first
     assert 1 < len(names) < 10
-    message = stage.listener.find("error", code="tools_left_out")["message"]
+    message = chat.sink.find("error", code="tools_left_out")["message"]
     assert f"has {MANY + 1} tools" in message
     assert f"aaa_{len(names) - 1:03}" in message
     assert "and " in message
@@ -41,14 +41,20 @@ async def test_a_request_has_no_heavier_tools_than_the_project_wants(stage, sett
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_all_tools_of_a_server_are_chosen_by_one_tick(stage, settings):
+async def test_all_tools_of_a_server_are_chosen_by_one_tick(chat, settings):
     def choose():
         McpServer.objects.create(name="github", command="x", prefix="gh_")
-        browser = Client()
-        browser.force_login(get_user_model().objects.create_superuser("chief", "", "pw"))
-        page = browser.get(ADD).content.decode()
-        save(browser, ADD, name="librarian", which_tools="some", ticked_tools=["gh_*", "read_file"])
-        again = browser.get(url_of("librarian"))
+        admin_client = Client()
+        admin_client.force_login(get_user_model().objects.create_superuser("chief", "", "pw"))
+        page = admin_client.get(ADD).content.decode()
+        save(
+            admin_client,
+            ADD,
+            name="librarian",
+            which_tools="some",
+            ticked_tools=["gh_*", "read_file"],
+        )
+        again = admin_client.get(url_of("librarian"))
         return page, again.context["adminform"].form.initial
 
     page, initial = await sync_to_async(choose)()
@@ -63,31 +69,35 @@ async def test_all_tools_of_a_server_are_chosen_by_one_tick(stage, settings):
 @pytest.mark.django_db
 class TestAdmin:
     @pytest.fixture
-    def browser(self, admin_client):
+    def admin_client(self, admin_client):
         tools = [{"name": f"t{number:03}", "text": "", "tokens": 150} for number in range(MANY)]
         McpServer.objects.create(name="aaa", command="x", tools_found=tools)
         return admin_client
 
-    def test_heavy_tools_are_a_warning_with_the_estimate(self, browser):
-        page = save(browser, ADD, name="librarian", which_tools="some", ticked_tools=["aaa_*"])
+    def test_heavy_tools_are_a_warning_with_the_estimate(self, admin_client):
+        page = save(admin_client, ADD, name="librarian", which_tools="some", ticked_tools=["aaa_*"])
 
         (warning,) = [text for text in said(page) if "tokens" in text]
         assert f"Its {MANY} tools take about 30000 tokens of each request" in warning
-        assert f"{MANY} tools, about 30000 tokens." in browser.get(url_of("librarian")).text
-        assert "30000" in browser.get("/admin/governance/mcpserver/").text
+        assert f"{MANY} tools, about 30000 tokens." in admin_client.get(url_of("librarian")).text
+        assert "30000" in admin_client.get("/admin/governance/mcpserver/").text
 
-    def test_too_many_for_the_provider_are_a_warning_wherever_one_looks(self, browser, monkeypatch):
+    def test_too_many_for_the_provider_are_a_warning_wherever_one_looks(
+        self, admin_client, monkeypatch
+    ):
         monkeypatch.setenv("OPENAI_API_KEY", "x")
         values = {"which_tools": "some", "ticked_tools": ["aaa_*"], "chat_model": "openai:gpt-5"}
-        made = save(browser, ADD, name="librarian", **values)
+        made = save(admin_client, ADD, name="librarian", **values)
 
         sentence = "This agent has 200 tools, and its chat model is offered 128 of them"
         assert any(text.startswith(sentence) for text in said(made))
-        assert sentence in browser.get(url_of("librarian")).text
-        listed = said(browser.get(LIST))
+        assert sentence in admin_client.get(url_of("librarian")).text
+        listed = said(admin_client.get(LIST))
         assert any(text.startswith(f"librarian: {sentence}") for text in listed)
 
-    def test_a_few_light_tools_are_no_warning(self, browser):
-        page = save(browser, ADD, name="librarian", which_tools="some", ticked_tools=["read_file"])
+    def test_a_few_light_tools_are_no_warning(self, admin_client):
+        page = save(
+            admin_client, ADD, name="librarian", which_tools="some", ticked_tools=["read_file"]
+        )
 
         assert not any("tokens" in text for text in said(page))

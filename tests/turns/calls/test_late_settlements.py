@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from governance import LateSettlement, recorder
 from governance.models import ToolCall
-from tests.turns.rows import Planted
-from tests.turns.support import Listener, Props, Stage, in_database, row
+from tests.turns.row_factory import RowFactory
+from tests.turns.support import ChatDriver, FakeTools, RecordingSink, in_database, row
 from turns import selectors
 from turns.calls import late_settlements
 from turns.models import Process, Turn
@@ -50,16 +50,20 @@ async def _process(**fields: Any) -> Process:
 
 
 async def given_up(
-    stage: Stage, owner: Process | None, *, tool_name: str = "quick", ago: timedelta = timedelta(0)
+    chat: ChatDriver,
+    owner: Process | None,
+    *,
+    tool_name: str = "quick",
+    ago: timedelta = timedelta(0),
 ) -> ToolCall:
     """Plant a call that was given up in an ended turn of a process."""
 
     def plant() -> ToolCall:
-        planted = Planted(
-            conversation=Turn.conversation.field.related_model.objects.get(pk=stage.id)
+        factory = RowFactory(
+            conversation=Turn.conversation.field.related_model.objects.get(pk=chat.id)
         )
-        turn = planted.turn("cancelled", owner=owner)
-        return planted.call(
+        turn = factory.turn("cancelled", owner=owner)
+        return factory.call(
             turn, f"c{turn.number}", "abandoned", tool_name=tool_name, ended_at=timezone.now() - ago
         )
 
@@ -67,7 +71,7 @@ async def given_up(
 
 
 @pytest.fixture
-async def browser(operator) -> Client:
+async def admin_client(operator) -> Client:
     def sign_in() -> Client:
         operator.is_superuser = True
         operator.save()
@@ -78,79 +82,79 @@ async def browser(operator) -> Client:
     return await in_database(sign_in)
 
 
-async def listed(browser: Client, happened: str) -> set[str]:
+async def listed(admin_client: Client, happened: str) -> set[str]:
     """The calls that the admin lists."""
     url = reverse("admin:governance_toolcall_changelist")
-    response = await in_database(lambda: browser.get(url, {"happened": happened}))
+    response = await in_database(lambda: admin_client.get(url, {"happened": happened}))
     return {call.call_id for call in response.context["cl"].result_list}
 
 
 async def test_the_end_of_a_call_that_was_given_up_is_told_after_the_turns_end(
-    stage: Stage, props: Props, browser: Client
+    chat: ChatDriver, fake_tools: FakeTools, admin_client: Client
 ):
-    stage.play([call("a", "blocked")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
-    assert await listed(browser, "abandoned") == {"a"}
-    props.open("a")
-    told = await stage.listener.until("tool_settled", turn_id=str(turn_id), tool_id="a")
+    chat.use_script([call("a", "blocked")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
+    assert await listed(admin_client, "abandoned") == {"a"}
+    fake_tools.open("a")
+    told = await chat.sink.until("tool_settled", turn_id=str(turn_id), tool_id="a")
     assert (told["tool_name"], told["status"], told["kind"]) == ("blocked", "abandoned", "returned")
     assert told["after_ms"] >= 0
-    log = await selectors.conversation_events(conversation_id=stage.id, after=0)
+    log = await selectors.conversation_events(conversation_id=chat.id, after=0)
     assert [event["type"] for event in log][-2:] == ["turn_end", "tool_settled"]
-    await stage.check()
-    assert await listed(browser, "abandoned") == set()
-    assert await listed(browser, "late") == {"a"}
-    (shown,) = (await selectors.get_turn(turn_id=turn_id, user=stage.user))["calls"]
+    await chat.check()
+    assert await listed(admin_client, "abandoned") == set()
+    assert await listed(admin_client, "late") == {"a"}
+    (shown,) = (await selectors.get_turn(turn_id=turn_id, user=chat.user))["calls"]
     assert shown["late"] == {"kind": "returned", "after_ms": told["after_ms"]}
 
 
-async def test_a_call_may_end_late_while_its_turn_goes_on(stage: Stage, props: Props):
-    stage.play(
+async def test_a_call_may_end_late_while_its_turn_goes_on(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script(
         [call("a", "blocked", _meta={"timeout_ms": 30})], [call("b", "held")], [text("Fine.")]
     )
-    turn_id = await stage.say()
-    await stage.running(turn_id, "b")
-    props.open("a")
-    await stage.listener.until("tool_settled", tool_id="a")
-    props.open("b")
-    assert (await stage.ended(turn_id)).status == "completed"
+    turn_id = await chat.say()
+    await chat.running(turn_id, "b")
+    fake_tools.open("a")
+    await chat.sink.until("tool_settled", tool_id="a")
+    fake_tools.open("b")
+    assert (await chat.ended(turn_id)).status == "completed"
 
 
 async def test_what_was_in_a_process_that_is_gone_has_ended_with_it(
-    stage: Stage, gone: Process, listener: Listener, browser: Client
+    chat: ChatDriver, gone: Process, sink: RecordingSink, admin_client: Client
 ):
-    left = await given_up(stage, gone)
-    assert await listed(browser, "abandoned") == {left.call_id}
+    left = await given_up(chat, gone)
+    assert await listed(admin_client, "abandoned") == {left.call_id}
     await runtime.ensure_started()
-    told = await listener.until("tool_settled", tool_id=left.call_id)
+    told = await sink.until("tool_settled", tool_id=left.call_id)
     assert told["kind"] == "process_ended"
-    assert await listed(browser, "abandoned") == set()
+    assert await listed(admin_client, "abandoned") == set()
 
 
-async def test_what_ended_long_ago_is_noted_without_a_word(stage: Stage, gone: Process):
-    old = [await given_up(stage, gone, ago=timedelta(hours=2)) for _ in range(3)]
+async def test_what_ended_long_ago_is_noted_without_a_word(chat: ChatDriver, gone: Process):
+    old = [await given_up(chat, gone, ago=timedelta(hours=2)) for _ in range(3)]
     assert await in_database(late_settlements.settle_gone) == []
     for made in old:
         assert (await row(ToolCall, pk=made.pk)).late_kind == "process_ended"
-    assert stage.listener.find("tool_settled") is None
+    assert chat.sink.find("tool_settled") is None
 
 
-async def test_what_may_run_elsewhere_is_never_said_to_have_ended(stage: Stage, gone: Process):
-    fresh = await given_up(stage, gone, tool_name="tool_of_a_server")
-    old = await given_up(stage, gone, tool_name="tool_of_a_server", ago=timedelta(hours=2))
+async def test_what_may_run_elsewhere_is_never_said_to_have_ended(chat: ChatDriver, gone: Process):
+    fresh = await given_up(chat, gone, tool_name="tool_of_a_server")
+    old = await given_up(chat, gone, tool_name="tool_of_a_server", ago=timedelta(hours=2))
     assert await in_database(late_settlements.settle_gone) == []
     assert (await row(ToolCall, pk=fresh.pk)).late_kind == ""
     assert (await row(ToolCall, pk=old.pk)).late_kind == recorder.UNWATCHED
-    (shown,) = (await selectors.get_turn(turn_id=(await row(Turn, number=2)).pk, user=stage.user))[
+    (shown,) = (await selectors.get_turn(turn_id=(await row(Turn, number=2)).pk, user=chat.user))[
         "calls"
     ]
     assert shown["late"] is None
 
 
-async def test_a_process_that_lives_or_cannot_be_seen_proves_nothing(stage: Stage):
+async def test_a_process_that_lives_or_cannot_be_seen_proves_nothing(chat: ChatDriver):
     pid = os.getpid()
     alive = {
         "pid": pid,
@@ -161,13 +165,13 @@ async def test_a_process_that_lives_or_cannot_be_seen_proves_nothing(stage: Stag
         await _process(**alive, ended_at=timezone.now()),  # it has lost its lease, and goes on
         await _process(pid=1, ended_at=timezone.now(), pid_namespace="elsewhere", boot_id="other"),
     ):
-        made = await given_up(stage, owner)
+        made = await given_up(chat, owner)
         assert await in_database(late_settlements.settle_gone) == []
         assert (await row(ToolCall, pk=made.pk)).late_kind == ""
 
 
-async def test_what_is_not_watched_any_more_may_still_be_seen_to_end(stage: Stage):
-    made = await given_up(stage, None, ago=timedelta(hours=2))
+async def test_what_is_not_watched_any_more_may_still_be_seen_to_end(chat: ChatDriver):
+    made = await given_up(chat, None, ago=timedelta(hours=2))
     await in_database(late_settlements.settle_gone)
     assert (await row(ToolCall, pk=made.pk)).late_kind == recorder.UNWATCHED
     late = LateSettlement(kind="returned", text="after all", after=9.0)
@@ -177,8 +181,8 @@ async def test_what_is_not_watched_any_more_may_still_be_seen_to_end(stage: Stag
     assert await in_database(lambda: late_settlements.settle(turn.pk, made.call_id, late)) is None
 
 
-async def test_calls_of_others_are_left_alone(stage: Stage):
-    made = await given_up(stage, None, ago=timedelta(hours=2))
+async def test_calls_of_others_are_left_alone(chat: ChatDriver):
+    made = await given_up(chat, None, ago=timedelta(hours=2))
     await in_database(lambda: ToolCall.objects.filter(pk=made.pk).update(group="a script"))
     assert await in_database(late_settlements.settle_gone) == []
     assert (await row(ToolCall, pk=made.pk)).late_kind == ""

@@ -8,8 +8,8 @@ import pytest
 
 from governance import services as governance_services
 from tests.support import eventually
-from tests.turns.rows import Planted
-from tests.turns.support import Props, Stage, in_database, row
+from tests.turns.row_factory import RowFactory
+from tests.turns.support import ChatDriver, FakeTools, in_database, row
 from turns import selectors, services
 from turns.calls import timeout_changes
 from turns.core.history import violations
@@ -28,20 +28,22 @@ def limited(name: str, tool: str, milliseconds: float, **input):
     return call(name, tool, _meta={"timeout_ms": milliseconds}, **input)
 
 
-async def set_deadline(stage: Stage, turn_id, tool_id: str, **how) -> services.DeadlineReceipt:
+async def set_deadline(chat: ChatDriver, turn_id, tool_id: str, **how) -> services.DeadlineReceipt:
     return await services.set_deadline(
-        turn_id=turn_id, tool_id=tool_id, **{"user": stage.user, **how}
+        turn_id=turn_id, tool_id=tool_id, **{"user": chat.user, **how}
     )
 
 
-async def test_a_call_past_its_limit_is_answered_and_the_turn_goes_on(stage: Stage, props: Props):
-    model = stage.play(
+async def test_a_call_past_its_limit_is_answered_and_the_turn_goes_on(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    model = chat.use_script(
         [limited("a", "held", 60), call("b", "quick", text="real"), limited("c", "stubborn", 60)],
         [text("I will try something smaller.")],
     )
-    turn = await stage.run()
+    turn = await chat.run()
     assert turn.status == "completed"
-    calls = await stage.calls(turn.pk)
+    calls = await chat.calls(turn.pk)
     assert {n: (c.status, c.disposition) for n, c in calls.items()} == {
         "a": ("timed_out", "settled"),
         "b": ("succeeded", "settled"),
@@ -54,20 +56,20 @@ async def test_a_call_past_its_limit_is_answered_and_the_turn_goes_on(stage: Sta
     assert read[1] == "real"
     assert "may still be running and may have been applied" in read[2]
     for name, tool in (("a", "held"), ("c", "stubborn")):
-        told = stage.listener.find("tool_timeout", tool_id=name)
+        told = chat.sink.find("tool_timeout", tool_id=name)
         assert (told["tool_name"], told["timeout_ms"]) == (tool, 60)
 
 
-async def test_a_late_result_is_recorded_and_never_shown(stage: Stage, props: Props):
-    stage.play([limited("a", "stubborn", 30), limited("b", "blocked", 30)], [text("Fine.")])
-    turn = await stage.run()
-    shown = await stage.history()
-    told = stage.listener.stored(stage.id)
-    props.open("a")
-    props.open("b")
+async def test_a_late_result_is_recorded_and_never_shown(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([limited("a", "stubborn", 30), limited("b", "blocked", 30)], [text("Fine.")])
+    turn = await chat.run()
+    shown = await chat.history()
+    told = chat.sink.stored(chat.id)
+    fake_tools.open("a")
+    fake_tools.open("b")
 
     async def late():
-        calls = await stage.calls(turn.pk)
+        calls = await chat.calls(turn.pk)
         return all(made.late_kind for made in calls.values()) and calls
 
     for name, made in (await eventually(late)).items():
@@ -76,25 +78,25 @@ async def test_a_late_result_is_recorded_and_never_shown(stage: Stage, props: Pr
         assert made.late_after_ms >= 0
         assert made.result.startswith("[TIMEOUT]")
     for name in "ab":
-        await stage.listener.until("tool_settled", tool_id=name, kind="returned")
-    assert await stage.history() == shown
-    later = stage.listener.stored(stage.id)[len(told) :]
+        await chat.sink.until("tool_settled", tool_id=name, kind="returned")
+    assert await chat.history() == shown
+    later = chat.sink.stored(chat.id)[len(told) :]
     assert {event["type"] for event in later} == {"tool_settled"}
-    await stage.check()
+    await chat.check()
 
 
-async def test_a_shorter_limit_is_obeyed_by_the_running_call(stage: Stage):
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    receipt = await set_deadline(stage, turn_id, "a", timeout_ms=50)
+async def test_a_shorter_limit_is_obeyed_by_the_running_call(chat: ChatDriver):
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    receipt = await set_deadline(chat, turn_id, "a", timeout_ms=50)
     assert (receipt.outcome, receipt.timeout_ms, receipt.timeout_source) == (
         OpOutcome.ACCEPTED,
         50,
         "manual",
     )
-    assert (await stage.ended(turn_id)).status == "completed"
-    made = (await stage.calls(turn_id))["a"]
+    assert (await chat.ended(turn_id)).status == "completed"
+    made = (await chat.calls(turn_id))["a"]
     assert (made.status, made.timeout_ms, made.timeout_source) == ("timed_out", 50, "manual")
     (change,) = made.deadline_changes
     assert change["at"]
@@ -104,7 +106,7 @@ async def test_a_shorter_limit_is_obeyed_by_the_running_call(stage: Stage):
         "source": "manual",
         "by": "ada",
     }
-    told = stage.listener.find("tool_deadline", tool_id="a")
+    told = chat.sink.find("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["changed_by"]) == (50, "ada")
 
 
@@ -124,356 +126,364 @@ def silent_for(operator):
 
 @pytest.mark.parametrize(("tool", "status"), [("held", "timed_out"), ("stubborn", "abandoned")])
 async def test_a_call_cut_by_its_idle_limit_says_so_everywhere(
-    stage: Stage, props: Props, silent_for, tool, status
+    chat: ChatDriver, fake_tools: FakeTools, silent_for, tool, status
 ):
     await silent_for(tool, 60)
-    stage.play([call("a", tool)], [text("Fine.")])
-    turn_id = await stage.say()
-    turn = await stage.ended(turn_id)
-    made = (await stage.calls(turn_id))["a"]
+    chat.use_script([call("a", tool)], [text("Fine.")])
+    turn_id = await chat.say()
+    turn = await chat.ended(turn_id)
+    made = (await chat.calls(turn_id))["a"]
     assert (turn.status, made.status, made.limit_reached) == ("completed", status, "idle")
-    begun = stage.listener.find("tool_start", tool_id="a")
+    begun = chat.sink.find("tool_start", tool_id="a")
     assert (begun["timeout_ms"], begun["idle_timeout_ms"]) == (600_000, 60)
-    ran_out = stage.listener.find("tool_timeout", tool_id="a")
+    ran_out = chat.sink.find("tool_timeout", tool_id="a")
     assert (ran_out["timeout_ms"], ran_out["limit_reached"]) == (60, "idle")
-    assert stage.listener.find("tool_result", tool_id="a")["limit_reached"] == "idle"
-    (shown,) = (await selectors.get_turn(turn_id=turn_id, user=stage.user))["calls"]
+    assert chat.sink.find("tool_result", tool_id="a")["limit_reached"] == "idle"
+    (shown,) = (await selectors.get_turn(turn_id=turn_id, user=chat.user))["calls"]
     assert (shown["idle_timeout_ms"], shown["limit_reached"]) == (60, "idle")
-    props.open("a")
+    fake_tools.open("a")
 
 
-async def test_a_call_cut_by_its_own_limit_says_that(stage: Stage):
-    stage.play([limited("a", "held", 50)], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.ended(turn_id)
-    assert (await stage.calls(turn_id))["a"].limit_reached == "total"
-    ran_out = stage.listener.find("tool_timeout", tool_id="a")
+async def test_a_call_cut_by_its_own_limit_says_that(chat: ChatDriver):
+    chat.use_script([limited("a", "held", 50)], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.ended(turn_id)
+    assert (await chat.calls(turn_id))["a"].limit_reached == "total"
+    ran_out = chat.sink.find("tool_timeout", tool_id="a")
     assert (ran_out["timeout_ms"], ran_out["limit_reached"]) == (50, "total")
-    assert stage.listener.find("tool_start", tool_id="a")["idle_timeout_ms"] is None
+    assert chat.sink.find("tool_start", tool_id="a")["idle_timeout_ms"] is None
 
 
-async def test_a_call_that_nothing_cut_names_no_limit(stage: Stage):
-    stage.play([call("a", "quick")], [text("Fine.")])
-    await stage.run()
-    assert stage.listener.find("tool_result", tool_id="a")["limit_reached"] is None
+async def test_a_call_that_nothing_cut_names_no_limit(chat: ChatDriver):
+    chat.use_script([call("a", "quick")], [text("Fine.")])
+    await chat.run()
+    assert chat.sink.find("tool_result", tool_id="a")["limit_reached"] is None
 
 
 async def test_a_live_change_of_the_idle_limit_is_recorded_as_one(
-    stage: Stage, props: Props, silent_for
+    chat: ChatDriver, fake_tools: FakeTools, silent_for
 ):
     await silent_for("held", 50_000)
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    await set_deadline(stage, turn_id, "a", timeout_ms=700_000)
-    await stage.listener.until("tool_deadline", timeout_ms=700_000)
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    await set_deadline(chat, turn_id, "a", timeout_ms=700_000)
+    await chat.sink.until("tool_deadline", timeout_ms=700_000)
     await silent_for("held", 20_000)
-    told = await stage.listener.until("tool_deadline", idle_timeout_ms=20_000)
+    told = await chat.sink.until("tool_deadline", idle_timeout_ms=20_000)
     assert (told["timeout_ms"], told["timeout_source"]) == (700_000, "manual"), (
         "set by hand, it stays"
     )
     assert told["changed_by"] == "olga"
-    made = (await stage.calls(turn_id))["a"]
+    made = (await chat.calls(turn_id))["a"]
     _by_hand, change = made.deadline_changes
     assert (change["from_ms"], change["to_ms"]) == (700_000, 700_000)
     assert (change["from_idle_ms"], change["to_idle_ms"]) == (50_000, 20_000)
     assert (made.timeout_ms, made.timeout_source) == (700_000, "manual")
     assert made.idle_timeout_ms == 20_000
-    props.open("a")
-    await stage.ended(turn_id)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
-async def test_a_call_that_ended_with_its_turns_time_names_that_limit(stage: Stage, settings):
+async def test_a_call_that_ended_with_its_turns_time_names_that_limit(chat: ChatDriver, settings):
     settings.TURNS_TURN_TIMEOUT = 0.2
-    stage.play([call("a", "held")], [text("never asked")])
-    turn = await stage.run()
+    chat.use_script([call("a", "held")], [text("never asked")])
+    turn = await chat.run()
     assert turn.status == "timed_out"
-    assert stage.listener.find("tool_result", tool_id="a")["limit_reached"] == "turn"
-    assert stage.listener.find("tool_timeout", tool_id="a") is None
+    assert chat.sink.find("tool_result", tool_id="a")["limit_reached"] == "turn"
+    assert chat.sink.find("tool_timeout", tool_id="a") is None
 
 
-async def test_several_changes_at_once_are_all_recorded(stage: Stage, props: Props):
-    stage.play([limited("a", "held", 10_000)], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+async def test_several_changes_at_once_are_all_recorded(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([limited("a", "held", 10_000)], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     live = await runtime.find_call(turn_id, "a")
     for seconds in (20, 30, 40):
         await timeout_changes.move(live, timeout_ms=seconds * 1000, extend_ms=None, by="ada")
-    props.open("a")
-    await stage.ended(turn_id)
-    moves = [(c["from_ms"], c["to_ms"]) for c in (await stage.calls(turn_id))["a"].deadline_changes]
+    fake_tools.open("a")
+    await chat.ended(turn_id)
+    moves = [(c["from_ms"], c["to_ms"]) for c in (await chat.calls(turn_id))["a"].deadline_changes]
     assert moves == [(10_000, 20_000), (20_000, 30_000), (30_000, 40_000)]
-    told = [e["timeout_ms"] for e in stage.listener.events if e["type"] == "tool_deadline"]
+    told = [e["timeout_ms"] for e in chat.sink.events if e["type"] == "tool_deadline"]
     assert told == [20_000, 30_000, 40_000]
 
 
-async def test_a_longer_limit_lets_the_call_finish(stage: Stage, props: Props):
-    stage.play([limited("a", "held", 400)], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    receipt = await set_deadline(stage, turn_id, "a", extend_ms=60_000)
+async def test_a_longer_limit_lets_the_call_finish(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([limited("a", "held", 400)], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    receipt = await set_deadline(chat, turn_id, "a", extend_ms=60_000)
     assert receipt.timeout_ms == 60_400
     loop = asyncio.get_running_loop()
     passed = loop.create_future()
     loop.call_later(0.5, passed.set_result, None)  # beyond the first limit
     await passed
-    props.open("a")
-    await stage.ended(turn_id)
-    assert (await stage.calls(turn_id))["a"].status == "succeeded"
+    fake_tools.open("a")
+    await chat.ended(turn_id)
+    assert (await chat.calls(turn_id))["a"].status == "succeeded"
 
 
-async def test_a_limit_is_capped_by_the_ceiling(stage: Stage, props: Props, settings):
+async def test_a_limit_is_capped_by_the_ceiling(chat: ChatDriver, fake_tools: FakeTools, settings):
     settings.GOVERNANCE_TIMEOUT_CEILING = 10.0
-    stage.play([limited("a", "held", 50_000)], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    made = (await stage.calls(turn_id))["a"]
+    chat.use_script([limited("a", "held", 50_000)], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    made = (await chat.calls(turn_id))["a"]
     assert (made.timeout_ms, made.asked_timeout_ms) == (10_000, 50_000)
-    assert (await set_deadline(stage, turn_id, "a", timeout_ms=3_600_000)).timeout_ms == 10_000
-    assert (await set_deadline(stage, turn_id, "a", extend_ms=10**15)).timeout_ms == 10_000
-    props.open("a")
-    await stage.ended(turn_id)
+    assert (await set_deadline(chat, turn_id, "a", timeout_ms=3_600_000)).timeout_ms == 10_000
+    assert (await set_deadline(chat, turn_id, "a", extend_ms=10**15)).timeout_ms == 10_000
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
-async def test_without_a_limit_there_is_nothing_to_extend(stage: Stage, props: Props, settings):
+async def test_without_a_limit_there_is_nothing_to_extend(
+    chat: ChatDriver, fake_tools: FakeTools, settings
+):
     settings.GOVERNANCE_TIMEOUT_CEILING = 0
-    stage.play([limited("a", "held", 0)], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    receipt = await set_deadline(stage, turn_id, "a", extend_ms=5_000)
+    chat.use_script([limited("a", "held", 0)], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    receipt = await set_deadline(chat, turn_id, "a", extend_ms=5_000)
     assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, None)
-    receipt = await set_deadline(stage, turn_id, "a", timeout_ms=30_000)
+    receipt = await set_deadline(chat, turn_id, "a", timeout_ms=30_000)
     assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, 30_000)
-    props.open("a")
-    await stage.ended(turn_id)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
 @pytest.mark.parametrize(
     "wrong", [{}, {"timeout_ms": 0}, {"extend_ms": -1}, {"timeout_ms": 1, "extend_ms": 1}]
 )
-async def test_a_senseless_limit_is_refused(stage: Stage, props: Props, wrong):
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+async def test_a_senseless_limit_is_refused(chat: ChatDriver, fake_tools: FakeTools, wrong):
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     with pytest.raises(MessageRejected):
-        await set_deadline(stage, turn_id, "a", **wrong)
-    props.open("a")
-    await stage.ended(turn_id)
+        await set_deadline(chat, turn_id, "a", **wrong)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
-async def test_only_a_running_call_has_a_limit_to_move(stage: Stage, props: Props):
-    stage.play([call("a", "quick"), call("b", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "b")
-    await stage.listener.until("tool_result", tool_id="a")
-    finished = await set_deadline(stage, turn_id, "a", timeout_ms=5)
-    unknown = await set_deadline(stage, turn_id, "nobody", timeout_ms=5)
+async def test_only_a_running_call_has_a_limit_to_move(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([call("a", "quick"), call("b", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "b")
+    await chat.sink.until("tool_result", tool_id="a")
+    finished = await set_deadline(chat, turn_id, "a", timeout_ms=5)
+    unknown = await set_deadline(chat, turn_id, "nobody", timeout_ms=5)
     assert (finished.outcome, unknown.outcome) == (OpOutcome.ALREADY_FINISHED, OpOutcome.NOT_FOUND)
-    props.open("b")
-    await stage.ended(turn_id)
+    fake_tools.open("b")
+    await chat.ended(turn_id)
 
 
-async def test_a_repeated_operation_moves_the_limit_once(stage: Stage, props: Props):
-    stage.play([limited("a", "held", 10_000)], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    extend = (set_deadline(stage, turn_id, "a", extend_ms=5_000, op_id="op") for _ in range(3))
+async def test_a_repeated_operation_moves_the_limit_once(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([limited("a", "held", 10_000)], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    extend = (set_deadline(chat, turn_id, "a", extend_ms=5_000, op_id="op") for _ in range(3))
     receipts = await asyncio.gather(*extend)
     assert {r.outcome for r in receipts} == {OpOutcome.ACCEPTED}
     live = await runtime.find_call(turn_id, "a")
     assert live.timeout == 15.0
-    props.open("a")
-    await stage.ended(turn_id)
-    again = await set_deadline(stage, turn_id, "a", extend_ms=5_000, op_id="op")
+    fake_tools.open("a")
+    await chat.ended(turn_id)
+    again = await set_deadline(chat, turn_id, "a", extend_ms=5_000, op_id="op")
     assert again.outcome is OpOutcome.ACCEPTED
-    assert len((await stage.calls(turn_id))["a"].deadline_changes) == 1
+    assert len((await chat.calls(turn_id))["a"].deadline_changes) == 1
 
 
 async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_limit(
-    stage: Stage, props: Props
+    chat: ChatDriver, fake_tools: FakeTools
 ):
     for name in ("a", "b"):
-        stage.play([limited(name, "held", 10_000)], [text("Fine.")])
-        turn_id = await stage.say()
-        await stage.running(turn_id, name)
-        moved = await set_deadline(stage, turn_id, name, timeout_ms=20_000, op_id="same")
+        chat.use_script([limited(name, "held", 10_000)], [text("Fine.")])
+        turn_id = await chat.say()
+        await chat.running(turn_id, name)
+        moved = await set_deadline(chat, turn_id, name, timeout_ms=20_000, op_id="same")
         assert (moved.outcome, moved.timeout_ms) == (OpOutcome.ACCEPTED, 20_000)
-        props.open(name)
-        await stage.ended(turn_id)
+        fake_tools.open(name)
+        await chat.ended(turn_id)
 
 
 async def test_an_edit_of_an_administrator_is_obeyed_by_the_running_call_and_the_next(
-    stage: Stage, operator
+    chat: ChatDriver, operator
 ):
-    stage.play([call("a", "held")], [call("b", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+    chat.use_script([call("a", "held")], [call("b", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     await in_database(
         lambda: governance_services.save_tool_policy(
             tool_name="held", values={"timeout_ms": 80}, by=operator
         )
     )
-    assert (await stage.ended(turn_id)).status == "completed"
-    calls = await stage.calls(turn_id)
+    assert (await chat.ended(turn_id)).status == "completed"
+    calls = await chat.calls(turn_id)
     assert {made.status for made in calls.values()} == {"timed_out"}
     (change,) = calls["a"].deadline_changes
     assert (change["from_ms"], change["to_ms"], change["source"]) == (120_000, 80, "override")
     assert (calls["b"].timeout_ms, calls["b"].timeout_source) == (80, "override")
     assert calls["b"].deadline_changes == []
-    told = stage.listener.find("tool_deadline", tool_id="a")
+    told = chat.sink.find("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["timeout_source"]) == (80, "override")
     assert told["changed_by"] == change["by"] == "olga"
 
 
-async def test_a_deleted_override_gives_way_to_the_next_level(stage: Stage, props: Props, operator):
+async def test_a_deleted_override_gives_way_to_the_next_level(
+    chat: ChatDriver, fake_tools: FakeTools, operator
+):
     def edit(function, **values):
         return in_database(lambda: function(tool_name="held", by=operator, **values))
 
     await edit(governance_services.save_tool_policy, values={"timeout_ms": 77_000})
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    assert (await stage.calls(turn_id))["a"].timeout_source == "override"
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    assert (await chat.calls(turn_id))["a"].timeout_source == "override"
     await edit(governance_services.delete_tool_policy)
-    told = await stage.listener.until("tool_deadline", tool_id="a")
+    told = await chat.sink.until("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["timeout_source"]) == (120_000, "built_in")
     assert told["changed_by"] == "olga"
-    props.open("a")
-    await stage.ended(turn_id)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
-async def test_a_turn_out_of_time_says_so_and_not_its_tool(stage: Stage, settings):
+async def test_a_turn_out_of_time_says_so_and_not_its_tool(chat: ChatDriver, settings):
     settings.TURNS_TURN_TIMEOUT = 1.0  # by then both calls run, also on a busy machine
-    model = stage.play([text("Hm."), call("a", "held"), call("b", "stubborn")], [text("never")])
-    turn = await stage.run()
+    model = chat.use_script(
+        [text("Hm."), call("a", "held"), call("b", "stubborn")], [text("never")]
+    )
+    turn = await chat.run()
     assert (turn.status, turn.ended_by_reason, turn.ended_by_source) == (
         "timed_out",
         "timeout",
         "policy",
     )
     assert turn.turn_timeout_ms == 1_000
-    abort = stage.listener.find("turn_abort", turn_id=str(turn.pk))
+    abort = chat.sink.find("turn_abort", turn_id=str(turn.pk))
     assert (abort["reason"], abort["source"]) == ("timeout", "policy")
-    calls = await stage.calls(turn.pk)
+    calls = await chat.calls(turn.pk)
     assert {made.status for made in calls.values()} == {"cancelled", "abandoned"}
     assert "because the turn ran out of time" in calls["a"].result
-    assert not stage.listener.find("tool_timeout")
+    assert not chat.sink.find("tool_timeout")
     assert len(model.requests) == 1
 
 
-async def test_a_turn_out_of_time_while_the_model_speaks_keeps_its_text(stage: Stage, settings):
+async def test_a_turn_out_of_time_while_the_model_speaks_keeps_its_text(chat: ChatDriver, settings):
     settings.TURNS_TURN_TIMEOUT = 0.2
-    stage.play([text("So far"), gate()])
-    turn = await stage.run()
+    chat.use_script([text("So far"), gate()])
+    turn = await chat.run()
     assert turn.status == "timed_out"
-    assert (await stage.history())[-1].texts[0].text == "So far"
+    assert (await chat.history())[-1].texts[0].text == "So far"
 
 
 @pytest.mark.parametrize("none", [0, None])
-async def test_a_turn_may_have_no_limit(stage: Stage, settings, none):
+async def test_a_turn_may_have_no_limit(chat: ChatDriver, settings, none):
     settings.TURNS_TURN_TIMEOUT = none
-    stage.play([text("Fine.")])
-    turn = await stage.run()
+    chat.use_script([text("Fine.")])
+    turn = await chat.run()
     assert (turn.status, turn.turn_timeout_ms) == ("completed", None)
 
 
-async def test_a_turn_ends_at_its_step_limit(stage: Stage, settings):
+async def test_a_turn_ends_at_its_step_limit(chat: ChatDriver, settings):
     settings.TURNS_STEP_LIMIT = 2
-    model = stage.play(
+    model = chat.use_script(
         [call("a", "quick", text="1")], [call("b", "quick", text="2")], [text("never")]
     )
-    turn = await stage.run()
+    turn = await chat.run()
     assert (turn.status, turn.error_code, turn.steps) == ("failed", "step_limit", 2)
-    told = stage.listener.find("error", turn_id=str(turn.pk))
+    told = chat.sink.find("error", turn_id=str(turn.pk))
     assert told["code"] == "step_limit"
     assert len(model.requests) == 2
-    await stage.history()
+    await chat.history()
 
 
 async def test_the_same_call_with_the_same_result_is_warned_of_and_then_halted(
-    stage: Stage, settings
+    chat: ChatDriver, settings
 ):
     settings.TURNS_LOOP_WARN_AFTER, settings.TURNS_LOOP_HALT_AFTER = 2, 3
-    model = stage.play(
+    model = chat.use_script(
         *[[call(f"c{n}", "quick", text="same")] for n in (1, 2)],
         [call("c3", "quick", text="same"), call("c4", "alone"), call("c5", "alone")],
         [text("never said")],
     )
-    turn = await stage.run()
+    turn = await chat.run()
     assert (turn.status, turn.ended_by_reason) == ("cancelled", "loop")
     assert len(model.requests) == 3
-    calls = await stage.calls(turn.pk)
+    calls = await chat.calls(turn.pk)
     assert "[LOOP]" not in calls["c1"].result
     assert calls["c2"].result.startswith("same\n[LOOP]")
     assert "halted" in calls["c3"].result
     assert {calls[n].status for n in ("c4", "c5")} <= {"not_started", "cancelled"}
-    assert violations(await stage.history()) == []
-    assert stage.listener.find("turn_abort", reason="loop")
+    assert violations(await chat.history()) == []
+    assert chat.sink.find("turn_abort", reason="loop")
 
 
-async def test_an_exempt_tool_or_another_result_is_no_loop(stage: Stage, settings):
+async def test_an_exempt_tool_or_another_result_is_no_loop(chat: ChatDriver, settings):
     settings.TURNS_LOOP_WARN_AFTER, settings.TURNS_LOOP_HALT_AFTER = 2, 3
-    stage.play(
+    chat.use_script(
         *[[call(f"e{n}", "exempt")] for n in range(4)],
         *[[call(f"q{n}", "quick", text=f"value {n}")] for n in range(4)],
         [text("Fine.")],
     )
-    turn = await stage.run()
+    turn = await chat.run()
     assert turn.status == "completed"
-    assert not any("[LOOP]" in made.result for made in (await stage.calls(turn.pk)).values())
+    assert not any("[LOOP]" in made.result for made in (await chat.calls(turn.pk)).values())
 
 
-async def test_the_loop_detector_can_be_switched_off(stage: Stage, settings):
+async def test_the_loop_detector_can_be_switched_off(chat: ChatDriver, settings):
     settings.TURNS_LOOP_WARN_AFTER = None
-    stage.play(*[[call(f"c{n}", "quick", text="same")] for n in range(9)], [text("Fine.")])
-    assert (await stage.run()).status == "completed"
+    chat.use_script(*[[call(f"c{n}", "quick", text="same")] for n in range(9)], [text("Fine.")])
+    assert (await chat.run()).status == "completed"
 
 
-async def test_a_tool_that_raises_tells_the_kind_of_error_and_no_secret(stage: Stage):
-    model = stage.play(
+async def test_a_tool_that_raises_tells_the_kind_of_error_and_no_secret(chat: ChatDriver):
+    model = chat.use_script(
         [call("a", "failing"), call("b", "quick"), call("c", "nothing")], [text("!")]
     )
-    turn = await stage.run()
+    turn = await chat.run()
     assert turn.status == "completed"
-    calls = await stage.calls(turn.pk)
+    calls = await chat.calls(turn.pk)
     assert (calls["a"].error_type, calls["a"].status) == ("execution_error", "failed")
     assert calls["c"].error_type == "unknown_tool"
     assert calls["b"].status == "succeeded"
     read = model.requests[1].messages[-1].tool_results[0].content
     assert "RuntimeError" in read
     assert "secret" not in read
-    assert not any("secret" in str(event) for event in stage.listener.events)
+    assert not any("secret" in str(event) for event in chat.sink.events)
     assert (await row(Turn, pk=turn.pk)).tool_call_count == 3
 
 
-async def test_an_order_of_another_process_is_carried_out_once(stage: Stage, props: Props):
-    stage.play([limited("a", "held", 10_000)], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+async def test_an_order_of_another_process_is_carried_out_once(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([limited("a", "held", 10_000)], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     order = {"turn_id": turn_id, "tool_id": "a", "extend_ms": 5_000, "by_name": "eve"}
     await in_database(lambda: DeadlineOrder.objects.create(**order))
     await asyncio.gather(*(runtime.check_requests() for _ in range(3)))
-    told = await stage.listener.until("tool_deadline", tool_id="a")
+    told = await chat.sink.until("tool_deadline", tool_id="a")
     assert (told["timeout_ms"], told["changed_by"]) == (15_000, "eve")
     await runtime.check_requests()
     assert (await runtime.find_call(turn_id, "a")).timeout == 15.0
-    props.open("a")
-    await stage.ended(turn_id)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
-async def test_a_limit_of_a_call_in_another_process_is_ordered_there(stage: Stage, settings):
+async def test_a_limit_of_a_call_in_another_process_is_ordered_there(chat: ChatDriver, settings):
     settings.GOVERNANCE_TIMEOUT_CEILING = 60.0
     await runtime.ensure_started()
-    planted = await in_database(lambda: Planted(stage.user))
+    factory = await in_database(lambda: RowFactory(chat.user))
     theirs = await in_database(
-        lambda: planted.turn("running", owner=Process.objects.create(host="elsewhere", pid=1))
+        lambda: factory.turn("running", owner=Process.objects.create(host="elsewhere", pid=1))
     )
-    await in_database(lambda: planted.call(theirs, "a", "running", timeout_ms=20_000))
-    await in_database(lambda: planted.call(theirs, "b", "succeeded", timeout_ms=20_000))
-    moved = await set_deadline(stage, theirs.pk, "a", extend_ms=5_000, op_id="op")
-    again = await set_deadline(stage, theirs.pk, "a", extend_ms=5_000, op_id="op")
-    capped = await set_deadline(stage, theirs.pk, "a", timeout_ms=3_600_000)
-    late = await set_deadline(stage, theirs.pk, "b", timeout_ms=5)
+    await in_database(lambda: factory.call(theirs, "a", "running", timeout_ms=20_000))
+    await in_database(lambda: factory.call(theirs, "b", "succeeded", timeout_ms=20_000))
+    moved = await set_deadline(chat, theirs.pk, "a", extend_ms=5_000, op_id="op")
+    again = await set_deadline(chat, theirs.pk, "a", extend_ms=5_000, op_id="op")
+    capped = await set_deadline(chat, theirs.pk, "a", timeout_ms=3_600_000)
+    late = await set_deadline(chat, theirs.pk, "b", timeout_ms=5)
     assert (moved.outcome, moved.timeout_ms) == (OpOutcome.ACCEPTED, 25_000)
     assert (again.outcome, capped.timeout_ms) == (OpOutcome.ACCEPTED, 60_000)
     assert late.outcome is OpOutcome.ALREADY_FINISHED
@@ -483,31 +493,33 @@ async def test_a_limit_of_a_call_in_another_process_is_ordered_there(stage: Stag
     assert ordered == [(5_000, None, "ada"), (None, 3_600_000, "ada")]
 
 
-async def test_a_limit_of_a_call_that_waits_counts_from_its_start(stage: Stage, props: Props):
-    stage.play([call("a", "alone"), call("b", "alone")], [text("Done.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    receipt = await set_deadline(stage, turn_id, "b", timeout_ms=30_000)
-    again = await set_deadline(stage, turn_id, "b", extend_ms=5_000, op_id="op")
+async def test_a_limit_of_a_call_that_waits_counts_from_its_start(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([call("a", "alone"), call("b", "alone")], [text("Done.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    receipt = await set_deadline(chat, turn_id, "b", timeout_ms=30_000)
+    again = await set_deadline(chat, turn_id, "b", extend_ms=5_000, op_id="op")
     assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, 30_000)
     assert (again.timeout_ms, again.timeout_source) == (35_000, "manual")
-    assert stage.listener.find("tool_deadline", tool_id="b") is None
-    props.open("a")
-    told = await stage.listener.until("tool_deadline", tool_id="b")
+    assert chat.sink.find("tool_deadline", tool_id="b") is None
+    fake_tools.open("a")
+    told = await chat.sink.until("tool_deadline", tool_id="b")
     assert (told["timeout_ms"], told["changed_by"]) == (35_000, "ada")
-    props.open("b")
-    await stage.ended(turn_id)
-    assert (await stage.calls(turn_id))["b"].timeout_ms == 35_000
+    fake_tools.open("b")
+    await chat.ended(turn_id)
+    assert (await chat.calls(turn_id))["b"].timeout_ms == 35_000
 
 
-async def test_a_limit_of_a_call_that_waits_in_another_process_is_ordered_there(stage: Stage):
+async def test_a_limit_of_a_call_that_waits_in_another_process_is_ordered_there(chat: ChatDriver):
     await runtime.ensure_started()
-    planted = await in_database(lambda: Planted(stage.user))
+    factory = await in_database(lambda: RowFactory(chat.user))
     theirs = await in_database(
-        lambda: planted.turn("running", owner=Process.objects.create(host="elsewhere", pid=1))
+        lambda: factory.turn("running", owner=Process.objects.create(host="elsewhere", pid=1))
     )
-    await in_database(lambda: planted.call(theirs, "a", "pending"))
-    receipt = await set_deadline(stage, theirs.pk, "a", timeout_ms=30_000)
+    await in_database(lambda: factory.call(theirs, "a", "pending"))
+    receipt = await set_deadline(chat, theirs.pk, "a", timeout_ms=30_000)
     assert (receipt.outcome, receipt.timeout_ms) == (OpOutcome.ACCEPTED, 30_000)
     assert await in_database(DeadlineOrder.objects.count) == 1
 
@@ -515,43 +527,45 @@ async def test_a_limit_of_a_call_that_waits_in_another_process_is_ordered_there(
 class Meddler:
     """A sink that asks for another limit as soon as people see the call, which is before its runner has it in hand."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, chat: ChatDriver) -> None:
+        self.chat = chat
         self.receipts: list[services.DeadlineReceipt] = []
 
     async def publish(self, conversation_id, event) -> None:
         if event["type"] == "message" and not self.receipts:
             turn_id = UUID(event["turn_id"])
             assert await runtime.find_call(turn_id, "a") is None
-            self.receipts.append(await set_deadline(self.stage, turn_id, "a", timeout_ms=30_000))
+            self.receipts.append(await set_deadline(self.chat, turn_id, "a", timeout_ms=30_000))
 
 
 async def test_an_order_for_a_call_that_is_about_to_begin_is_not_lost(
-    stage: Stage, props: Props, settings
+    chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     settings.TURNS_POLL_INTERVAL = 0.05
-    stage.play([call("a", "held")], [text("Fine.")])
-    meddler = Meddler(stage)
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    meddler = Meddler(chat)
     sinks.register(meddler)
     try:
-        turn_id = await stage.say()
-        told = await stage.listener.until("tool_deadline", tool_id="a")
+        turn_id = await chat.say()
+        told = await chat.sink.until("tool_deadline", tool_id="a")
     finally:
         sinks.unregister(meddler)
     assert (told["timeout_ms"], told["changed_by"]) == (30_000, "ada")
     assert meddler.receipts[0].outcome is OpOutcome.ACCEPTED
-    props.open("a")
-    await stage.ended(turn_id)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
-async def test_an_order_for_a_call_that_has_ended_is_settled(stage: Stage, props: Props):
-    stage.play([call("a", "quick")], [call("b", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "b")
+async def test_an_order_for_a_call_that_has_ended_is_settled(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([call("a", "quick")], [call("b", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "b")
     order = {"turn_id": turn_id, "extend_ms": 5_000}
     await in_database(lambda: DeadlineOrder.objects.create(tool_id="a", **order))
     await in_database(lambda: DeadlineOrder.objects.create(tool_id="unheard of", **order))
     await runtime.check_requests()
     assert not await in_database(DeadlineOrder.objects.filter(settled_at=None).exists)
-    props.open("b")
-    await stage.ended(turn_id)
+    fake_tools.open("b")
+    await chat.ended(turn_id)

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from tests.support import LONG_PATIENCE, eventually
-from tests.turns.support import Props, Stage, in_database
+from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns.core import chat_model
 from turns.testing import call, text
 
@@ -61,30 +61,34 @@ def _so_many_are_allowed(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None
 
 
 @pytest.mark.parametrize("at_once", [16, MANY])
-async def test_the_end_of_many_calls_is_one_write(stage: Stage, props: Props, settings, at_once):
+async def test_the_end_of_many_calls_is_one_write(
+    chat: ChatDriver, fake_tools: FakeTools, settings, at_once
+):
     settings.GOVERNANCE_MAX_RUNNING_PER_SCOPE = at_once
-    one = await traffic_of_a_cancel(stage, props, calls=1, running=1)
-    many = await traffic_of_a_cancel(stage, props, calls=MANY, running=at_once)
+    one = await traffic_of_a_cancel(chat, fake_tools, calls=1, running=1)
+    many = await traffic_of_a_cancel(chat, fake_tools, calls=MANY, running=at_once)
     assert many.transactions <= one.transactions + 2
     assert many.statements <= one.statements + 20
 
 
-async def traffic_of_a_cancel(stage: Stage, props: Props, *, calls: int, running: int) -> Traffic:
-    props.started.clear()
-    stage.play([call(f"c{number}", "held") for number in range(calls)])
-    turn_id = await stage.say()
-    await eventually(lambda: len(props.started) == running, timeout=LONG_PATIENCE)
+async def traffic_of_a_cancel(
+    chat: ChatDriver, fake_tools: FakeTools, *, calls: int, running: int
+) -> Traffic:
+    fake_tools.started.clear()
+    chat.use_script([call(f"c{number}", "held") for number in range(calls)])
+    turn_id = await chat.say()
+    await eventually(lambda: len(fake_tools.started) == running, timeout=LONG_PATIENCE)
     traffic, spent = Traffic(), time.process_time()
     await traffic.watch()
     try:
-        await stage.cancel(turn_id)
-        await stage.listener.until_ended(turn_id)
+        await chat.cancel(turn_id)
+        await chat.sink.until_ended(turn_id)
     finally:
         await traffic.leave()
     assert time.process_time() - spent < CPU_BOUND
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert turn.status == "cancelled"
-    ended = await stage.calls(turn_id)
+    ended = await chat.calls(turn_id)
     statuses = {"cancelled": running, "not_started": calls - running}
     assert Counter(row.status for row in ended.values()) == +Counter(statuses)
     settled = {row.disposition for row in ended.values() if row.status == "cancelled"}
@@ -92,19 +96,23 @@ async def traffic_of_a_cancel(stage: Stage, props: Props, *, calls: int, running
     return traffic
 
 
-async def test_many_calls_of_a_step_start_and_end_together(stage: Stage, props: Props, settings):
+async def test_many_calls_of_a_step_start_and_end_together(
+    chat: ChatDriver, fake_tools: FakeTools, settings
+):
     settings.GOVERNANCE_MAX_RUNNING_PER_SCOPE = MANY
-    stage.play([call(f"c{number}", "held", gate="all") for number in range(MANY)], [text("Done.")])
+    chat.use_script(
+        [call(f"c{number}", "held", gate="all") for number in range(MANY)], [text("Done.")]
+    )
     traffic = Traffic()
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     await traffic.watch()
     try:
-        await eventually(lambda: len(props.started) == MANY, timeout=LONG_PATIENCE)
-        props.open("all")
-        await stage.listener.until_ended(turn_id)
+        await eventually(lambda: len(fake_tools.started) == MANY, timeout=LONG_PATIENCE)
+        fake_tools.open("all")
+        await chat.sink.until_ended(turn_id)
     finally:
         await traffic.leave()
     assert traffic.transactions < 20
-    ended = await stage.calls(turn_id)
+    ended = await chat.calls(turn_id)
     assert Counter(row.status for row in ended.values()) == {"succeeded": MANY}
-    await stage.check()
+    await chat.check()

@@ -12,7 +12,7 @@ from django.db.models import F
 from governance import CancelSource
 from governance.selectors import CallRow
 from tests.support import PATIENCE, eventually
-from tests.turns.support import PROMISED_MS, Listener, Props, Stage, in_database, row
+from tests.turns.support import PROMISED_MS, ChatDriver, FakeTools, RecordingSink, in_database, row
 from turns import services
 from turns.cancelling import commands
 from turns.cancelling.commands import CancelCommand
@@ -36,8 +36,8 @@ async def _long_ago(turn_id: uuid.UUID) -> None:
     await in_database(lambda: turn.update(ended_at=F("ended_at") - timedelta(hours=1)))
 
 
-async def assert_settled(stage: Stage, turn_id: uuid.UUID, **fields) -> CancelRequest:
-    request = await stage.request(turn_id)
+async def assert_settled(chat: ChatDriver, turn_id: uuid.UUID, **fields) -> CancelRequest:
+    request = await chat.request(turn_id)
     assert request.settled_ms <= PROMISED_MS
     assert request.outcome == "cancelled"
     for name, value in fields.items():
@@ -55,23 +55,23 @@ async def assert_settled(stage: Stage, turn_id: uuid.UUID, **fields) -> CancelRe
     ],
 )
 async def test_a_turn_ends_within_a_second_whatever_its_tool_does(
-    stage: Stage, tool, status, disposition
+    chat: ChatDriver, tool, status, disposition
 ):
-    model = stage.play([text("Working."), call("c1", tool)], [text("never said")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
+    model = chat.use_script([text("Working."), call("c1", tool)], [text("never said")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
     if tool == "deaf":  # its worker takes a while to start
-        await stage.listener.until("tool_progress", within=PATIENCE)
-    receipt = await stage.cancel(turn_id)
+        await chat.sink.until("tool_progress", within=PATIENCE)
+    receipt = await chat.cancel(turn_id)
     assert (receipt.outcome, receipt.status) == (OpOutcome.ACCEPTED, "cancelling")
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason, turn.ended_by_source, turn.ended_by_name) == (
         "cancelled",
         "user",
         "button",
         "ada",
     )
-    made = (await stage.calls(turn_id))["c1"]
+    made = (await chat.calls(turn_id))["c1"]
     assert (made.status, made.disposition, made.error_type) == (status, disposition, "cancelled")
     assert made.result.startswith(f'[CANCELLED] Tool "{tool}" was cancelled by the user.')
     assert (made.ended_by_reason, made.ended_by_source, made.ended_by_name) == (
@@ -79,25 +79,25 @@ async def test_a_turn_ends_within_a_second_whatever_its_tool_does(
         "button",
         "ada",
     )
-    await assert_settled(stage, turn_id, running_tools=[tool], reason="user", source="button")
+    await assert_settled(chat, turn_id, running_tools=[tool], reason="user", source="button")
     assert len(model.requests) == 1
-    abort = stage.listener.find("turn_abort", turn_id=str(turn_id))
+    abort = chat.sink.find("turn_abort", turn_id=str(turn_id))
     assert (abort["reason"], abort["source"], abort["by"]) == ("user", "button", "ada")
 
 
-async def test_a_command_dies_with_its_grandchildren(stage: Stage):
+async def test_a_command_dies_with_its_grandchildren(chat: ChatDriver):
     nap = f"600.{uuid.uuid4().int % 10**9}"  # found by it in the process table, in whatever sandbox
     command = (
         f"trap '' TERM; (trap '' TERM; sleep {nap} & sleep {nap}; :) & echo ready; sleep {nap}"
     )
-    stage.play([call("c1", "exec", command=command)])
-    turn_id = await stage.say()
+    chat.use_script([call("c1", "exec", command=command)])
+    turn_id = await chat.say()
     await eventually(lambda: asyncio.to_thread(lambda: count_naps(nap) == 3), timeout=PATIENCE)
-    await stage.listener.until("tool_progress")
-    await stage.cancel(turn_id)
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    await assert_settled(stage, turn_id)
-    made = (await stage.calls(turn_id))["c1"]
+    await chat.sink.until("tool_progress")
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    await assert_settled(chat, turn_id)
+    made = (await chat.calls(turn_id))["c1"]
     assert (made.status, made.disposition) == ("cancelled", "settled")
     assert "ready" in made.result
     await eventually(lambda: asyncio.to_thread(lambda: count_naps(nap) == 0))
@@ -112,113 +112,115 @@ def count_naps(nap: str) -> int:
     return count
 
 
-async def test_of_three_calls_the_finished_one_keeps_its_result(stage: Stage, props: Props):
-    model = stage.play(
+async def test_of_three_calls_the_finished_one_keeps_its_result(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    model = chat.use_script(
         [call("a", "alone"), call("b", "quick", text="real"), call("c", "alone"), call("d", "held")]
     )
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    props.open("a")
-    await stage.running(turn_id, "c")
-    await stage.cancel(turn_id)
-    turn = await stage.ended(turn_id)
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    fake_tools.open("a")
+    await chat.running(turn_id, "c")
+    await chat.cancel(turn_id)
+    turn = await chat.ended(turn_id)
     assert turn.status == "cancelled"
     assert len(model.requests) == 1
-    messages = await stage.history()
+    messages = await chat.history()
     results = {block.tool_use_id: block for block in messages[2].tool_results}
     assert list(results) == ["a", "b", "c", "d"]
     assert results["a"].content == "a finished"
-    calls = await stage.calls(turn_id)
+    calls = await chat.calls(turn_id)
     for finished in ("a", "b"):
         if calls[finished].status == "succeeded":
             assert not results[finished].is_error
     assert calls["c"].status == "cancelled"
     for never_ran in [name for name in "bd" if calls[name].status == "not_started"]:
         assert calls[never_ran].disposition == "not_started"
-        assert never_ran not in props.started
+        assert never_ran not in fake_tools.started
         assert "was not started" in results[never_ran].content
 
 
-async def test_what_waits_for_a_slot_is_not_started(stage: Stage, props: Props):
-    stage.play([call("a", "alone"), call("b", "alone"), call("c", "alone")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
-    statuses = {name: made.status for name, made in (await stage.calls(turn_id)).items()}
+async def test_what_waits_for_a_slot_is_not_started(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([call("a", "alone"), call("b", "alone"), call("c", "alone")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
+    statuses = {name: made.status for name, made in (await chat.calls(turn_id)).items()}
     assert statuses == {"a": "cancelled", "b": "not_started", "c": "not_started"}
-    assert props.started == ["a"]
-    request = await stage.request(turn_id)
+    assert fake_tools.started == ["a"]
+    request = await chat.request(turn_id)
     assert request.running_tools == ["alone", "alone", "alone"]
 
 
-async def test_a_result_that_comes_in_the_grace_is_the_real_one(stage: Stage):
-    stage.play([call("c1", "graceful")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await stage.cancel(turn_id)
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    made = (await stage.calls(turn_id))["c1"]
+async def test_a_result_that_comes_in_the_grace_is_the_real_one(chat: ChatDriver):
+    chat.use_script([call("c1", "graceful")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    made = (await chat.calls(turn_id))["c1"]
     assert (made.status, made.result) == ("succeeded", "saved just in time")
 
 
-async def test_before_the_first_word_only_the_users_message_stays(stage: Stage):
+async def test_before_the_first_word_only_the_users_message_stays(chat: ChatDriver):
     hold = gate()
-    model = stage.play([hold, text("never said")])
-    turn_id = await stage.say("my question")
+    model = chat.use_script([hold, text("never said")])
+    turn_id = await chat.say("my question")
     await asyncio.wait_for(hold.reached.wait(), PATIENCE)
-    await stage.cancel(turn_id)
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    assert [(m.role, m.texts[0].text) for m in await stage.history()] == [("user", "my question")]
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    assert [(m.role, m.texts[0].text) for m in await chat.history()] == [("user", "my question")]
     assert (model.cancelled, model.closed) == (1, 1)
 
 
-async def test_text_said_so_far_is_kept_and_marked(stage: Stage):
-    stage.play([text("Once upon "), text("a time"), partial_call("c1", "quick"), gate()])
-    turn_id = await stage.say()
-    await stage.listener.until("text_delta")
+async def test_text_said_so_far_is_kept_and_marked(chat: ChatDriver):
+    chat.use_script([text("Once upon "), text("a time"), partial_call("c1", "quick"), gate()])
+    turn_id = await chat.say()
+    await chat.sink.until("text_delta")
     await eventually(
         lambda: (
-            "".join(e["text"] for e in stage.listener.events if e["type"] == "text_delta")
+            "".join(e["text"] for e in chat.sink.events if e["type"] == "text_delta")
             == "Once upon a time"
         )
     )
-    await stage.cancel(turn_id)
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    said = stage.listener.find("message", turn_id=str(turn_id))
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    said = chat.sink.find("message", turn_id=str(turn_id))
     assert said["interrupted"] is True
     assert said["content"] == [{"type": "text", "text": "Once upon a time"}]
-    assert await stage.calls(turn_id) == {}
-    assert (await stage.history())[-1].texts[0].text == "Once upon a time"
+    assert await chat.calls(turn_id) == {}
+    assert (await chat.history())[-1].texts[0].text == "Once upon a time"
 
 
-async def test_a_model_that_ignores_its_cancel_does_not_delay_the_end(stage: Stage):
+async def test_a_model_that_ignores_its_cancel_does_not_delay_the_end(chat: ChatDriver):
     hold = gate(ignores_cancel=True)
-    stage.play([text("Hm"), hold])
-    turn_id = await stage.say()
+    chat.use_script([text("Hm"), hold])
+    turn_id = await chat.say()
     await asyncio.wait_for(hold.reached.wait(), PATIENCE)
-    await stage.cancel(turn_id)
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    await assert_settled(stage, turn_id)
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    await assert_settled(chat, turn_id)
     hold.opening.set()
 
 
 async def test_what_a_tool_comes_to_after_the_bound_is_recorded_as_late(
-    stage: Stage, props: Props, settings
+    chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     settings.GOVERNANCE_CANCEL_GRACE = 30.0  # longer than the turn may take to end
     settings.TURNS_CANCEL_BOUND = 0.05
-    stage.play([call("c1", "stubborn"), call("c2", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1", "c2")
-    await stage.cancel(turn_id)
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    given_up = (await stage.calls(turn_id))["c1"]
+    chat.use_script([call("c1", "stubborn"), call("c2", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1", "c2")
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    given_up = (await chat.calls(turn_id))["c1"]
     assert (given_up.status, given_up.late_kind) == ("abandoned", "")
-    props.open("c1")
+    fake_tools.open("c1")
 
     async def late() -> CallRow | None:
-        row = (await stage.calls(turn_id))["c1"]
+        row = (await chat.calls(turn_id))["c1"]
         return row if row.late_kind else None
 
     settled = await eventually(late)
@@ -227,406 +229,414 @@ async def test_what_a_tool_comes_to_after_the_bound_is_recorded_as_late(
 
 
 async def test_what_was_queued_before_never_starts_and_what_comes_after_does(
-    stage: Stage, props: Props
+    chat: ChatDriver, fake_tools: FakeTools
 ):
-    model = stage.play([call("c1", "stubborn")], [text("The later answer.")])
-    first = await stage.say("first")
-    await stage.running(first, "c1")
-    queued = [await stage.say("second"), await stage.say("third")]
-    await stage.cancel(first)
-    later = await stage.say("later")
-    assert (await stage.ended(later)).status == "completed"
+    model = chat.use_script([call("c1", "stubborn")], [text("The later answer.")])
+    first = await chat.say("first")
+    await chat.running(first, "c1")
+    queued = [await chat.say("second"), await chat.say("third")]
+    await chat.cancel(first)
+    later = await chat.say("later")
+    assert (await chat.ended(later)).status == "completed"
     for turn_id in queued:
         turn = await row(Turn, pk=turn_id)
         assert (turn.status, turn.started_at, turn.ended_by_reason) == ("cancelled", None, "user")
-    ends = [e["turn_id"] for e in stage.listener.stored(stage.id) if e["type"] == "turn_end"]
+    ends = [e["turn_id"] for e in chat.sink.stored(chat.id) if e["type"] == "turn_end"]
     assert ends == [str(turn_id) for turn_id in (*queued, first, later)]
     texts = [m.texts[-1].text for m in model.requests[-1].messages if m.texts]
     assert texts == ["first", "later"]
 
 
-async def test_a_queued_turn_is_cancelled_with_what_waits_behind_it(stage: Stage, props: Props):
-    stage.play([call("c1", "held")], [text("Done.")])
-    first = await stage.say()
-    await stage.running(first, "c1")
-    second, third = await stage.say("second"), await stage.say("third")
-    receipt = await stage.cancel(second)
+async def test_a_queued_turn_is_cancelled_with_what_waits_behind_it(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([call("c1", "held")], [text("Done.")])
+    first = await chat.say()
+    await chat.running(first, "c1")
+    second, third = await chat.say("second"), await chat.say("third")
+    receipt = await chat.cancel(second)
     assert (receipt.outcome, receipt.status) == (OpOutcome.ACCEPTED, "cancelled")
-    await assert_settled(stage, second)
+    await assert_settled(chat, second)
     assert {(await row(Turn, pk=pk)).status for pk in (second, third)} == {"cancelled"}
-    props.open("c1")
-    assert (await stage.ended(first)).status == "completed"
+    fake_tools.open("c1")
+    assert (await chat.ended(first)).status == "completed"
 
 
-async def test_an_old_id_never_stops_the_newer_turn(stage: Stage, props: Props):
-    stage.play([text("Answer.")], [call("c1", "held")], [text("Done.")])
-    old = (await stage.run()).pk
-    new = await stage.say()
-    await stage.running(new, "c1")
-    assert (await stage.cancel(old)).outcome is OpOutcome.ALREADY_FINISHED
-    assert (await stage.cancel(uuid.uuid4())).outcome is OpOutcome.NOT_FOUND
+async def test_an_old_id_never_stops_the_newer_turn(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([text("Answer.")], [call("c1", "held")], [text("Done.")])
+    old = (await chat.run()).pk
+    new = await chat.say()
+    await chat.running(new, "c1")
+    assert (await chat.cancel(old)).outcome is OpOutcome.ALREADY_FINISHED
+    assert (await chat.cancel(uuid.uuid4())).outcome is OpOutcome.NOT_FOUND
     assert (await row(Turn, pk=new)).status == "running"
-    props.open("c1")
-    assert (await stage.ended(new)).status == "completed"
+    fake_tools.open("c1")
+    assert (await chat.ended(new)).status == "completed"
     assert await in_database(CancelRequest.objects.count) == 0
 
 
-async def test_somebody_elses_turn_does_not_exist(stage: Stage, props: Props, eve):
-    stage.play([call("c1", "held")], [text("Done.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
+async def test_somebody_elses_turn_does_not_exist(chat: ChatDriver, fake_tools: FakeTools, eve):
+    chat.use_script([call("c1", "held")], [text("Done.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
     receipts = [
-        await stage.cancel(turn_id, user=eve, op_id="x"),
-        await stage.cancel_call(turn_id, "c1", user=eve, op_id="y"),
+        await chat.cancel(turn_id, user=eve, op_id="x"),
+        await chat.cancel_call(turn_id, "c1", user=eve, op_id="y"),
     ]
     deadline = await services.set_deadline(turn_id=turn_id, tool_id="c1", user=eve, timeout_ms=1)
     assert {r.outcome for r in (*receipts, deadline)} == {OpOutcome.NOT_FOUND}
     assert [receipt.notifications.batches for receipt in receipts] == [[], []]
     assert await in_database(CancelRequest.objects.count) == 0
     assert await in_database(Operation.objects.count) == 0
-    props.open("c1")
-    assert (await stage.ended(turn_id)).status == "completed"
+    fake_tools.open("c1")
+    assert (await chat.ended(turn_id)).status == "completed"
 
 
-async def test_an_operator_may_cancel_and_is_recorded_as_one(stage: Stage, operator):
-    stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    receipt = await stage.cancel(turn_id, user=operator, source=CancelSource.API, note="too dear")
+async def test_an_operator_may_cancel_and_is_recorded_as_one(chat: ChatDriver, operator):
+    chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    receipt = await chat.cancel(turn_id, user=operator, source=CancelSource.API, note="too dear")
     assert receipt.outcome is OpOutcome.ACCEPTED
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.ended_by_reason, turn.ended_by_name) == ("admin", "olga")
-    request = await assert_settled(stage, turn_id, reason="admin", source="api", note="too dear")
+    request = await assert_settled(chat, turn_id, reason="admin", source="api", note="too dear")
     assert (request.by_id, request.by_name) == (operator.pk, "olga")
-    assert "cancelled by an administrator" in (await stage.calls(turn_id))["c1"].result
+    assert "cancelled by an administrator" in (await chat.calls(turn_id))["c1"].result
 
 
-async def test_staff_without_the_permission_is_a_stranger(stage: Stage, props: Props, eve):
+async def test_staff_without_the_permission_is_a_stranger(
+    chat: ChatDriver, fake_tools: FakeTools, eve
+):
     eve.is_staff = True
     await in_database(eve.save)
-    stage.play([call("c1", "held")], [text("Done.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    assert (await stage.cancel(turn_id, user=eve)).outcome is OpOutcome.NOT_FOUND
-    props.open("c1")
-    assert (await stage.ended(turn_id)).status == "completed"
+    chat.use_script([call("c1", "held")], [text("Done.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    assert (await chat.cancel(turn_id, user=eve)).outcome is OpOutcome.NOT_FOUND
+    fake_tools.open("c1")
+    assert (await chat.ended(turn_id)).status == "completed"
 
 
-async def test_twice_is_the_same_answer_and_one_row(stage: Stage):
-    stage.play([call("c1", "stubborn")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
+async def test_twice_is_the_same_answer_and_one_row(chat: ChatDriver):
+    chat.use_script([call("c1", "stubborn")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
     first, second = [
-        await stage.cancel(turn_id, source=s) for s in (CancelSource.BUTTON, CancelSource.API)
+        await chat.cancel(turn_id, source=s) for s in (CancelSource.BUTTON, CancelSource.API)
     ]
     assert (first.outcome, first.status) == (second.outcome, second.status)
-    await stage.ended(turn_id)
-    await assert_settled(stage, turn_id, source="button")
+    await chat.ended(turn_id)
+    await assert_settled(chat, turn_id, source="button")
     assert await in_database(CancelRequest.objects.count) == 1
-    assert (await stage.cancel(turn_id)).outcome is OpOutcome.ALREADY_FINISHED
+    assert (await chat.cancel(turn_id)).outcome is OpOutcome.ALREADY_FINISHED
     assert await in_database(CancelRequest.objects.count) == 1
 
 
-async def test_many_at_once_are_one(stage: Stage):
-    stage.play([call("c1", "stubborn")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    receipts = await asyncio.gather(*(stage.cancel(turn_id, op_id="same") for _ in range(5)))
+async def test_many_at_once_are_one(chat: ChatDriver):
+    chat.use_script([call("c1", "stubborn")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    receipts = await asyncio.gather(*(chat.cancel(turn_id, op_id="same") for _ in range(5)))
     assert {receipt.outcome for receipt in receipts} == {OpOutcome.ACCEPTED}
-    await stage.ended(turn_id)
+    await chat.ended(turn_id)
     assert await in_database(CancelRequest.objects.count) == 1
     assert await in_database(Operation.objects.count) == 1
 
 
-async def test_a_repeated_operation_gets_its_first_answer(stage: Stage):
-    stage.play([call("c1", "held")], [text("again")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    assert (await stage.cancel(turn_id, op_id="op")).outcome is OpOutcome.ACCEPTED
-    await stage.ended(turn_id)
-    assert (await stage.cancel(turn_id, op_id="op")).outcome is OpOutcome.ACCEPTED
-    assert (await stage.cancel(turn_id, op_id="op2")).outcome is OpOutcome.ALREADY_FINISHED
-    assert (await stage.cancel(turn_id, op_id="op2")).outcome is OpOutcome.ALREADY_FINISHED
+async def test_a_repeated_operation_gets_its_first_answer(chat: ChatDriver):
+    chat.use_script([call("c1", "held")], [text("again")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    assert (await chat.cancel(turn_id, op_id="op")).outcome is OpOutcome.ACCEPTED
+    await chat.ended(turn_id)
+    assert (await chat.cancel(turn_id, op_id="op")).outcome is OpOutcome.ACCEPTED
+    assert (await chat.cancel(turn_id, op_id="op2")).outcome is OpOutcome.ALREADY_FINISHED
+    assert (await chat.cancel(turn_id, op_id="op2")).outcome is OpOutcome.ALREADY_FINISHED
 
 
-async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_one(stage: Stage):
-    stage.play([call("c1", "held")], [call("c2", "held")])
+async def test_an_operation_id_of_an_earlier_turn_does_not_stand_for_a_later_one(chat: ChatDriver):
+    chat.use_script([call("c1", "held")], [call("c2", "held")])
     for name in ("c1", "c2"):
-        turn_id = await stage.say()
-        await stage.running(turn_id, name)
-        receipt = await stage.cancel(turn_id, op_id="same")
+        turn_id = await chat.say()
+        await chat.running(turn_id, name)
+        receipt = await chat.cancel(turn_id, op_id="same")
         assert (receipt.outcome, receipt.status) == (OpOutcome.ACCEPTED, "cancelling")
-        assert (await stage.ended(turn_id)).status == "cancelled"
-        assert (await stage.cancel(turn_id, op_id="other")).outcome is OpOutcome.ALREADY_FINISHED
+        assert (await chat.ended(turn_id)).status == "cancelled"
+        assert (await chat.cancel(turn_id, op_id="other")).outcome is OpOutcome.ALREADY_FINISHED
 
 
-async def test_a_note_that_no_database_can_store_does_not_hold_up_the_cancel(stage: Stage):
-    stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    assert (await stage.cancel(turn_id, note="\ud800\0")).outcome is OpOutcome.ACCEPTED
-    assert (await stage.ended(turn_id)).status == "cancelled"
+async def test_a_note_that_no_database_can_store_does_not_hold_up_the_cancel(chat: ChatDriver):
+    chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    assert (await chat.cancel(turn_id, note="\ud800\0")).outcome is OpOutcome.ACCEPTED
+    assert (await chat.ended(turn_id)).status == "cancelled"
 
 
 @pytest.mark.parametrize(
     "word", ["stop", "ok nvm", "Please cancel!", "just stop it", "could you please stop", "хватит"]
 )
-async def test_a_typed_cancel_word_cancels_without_asking_the_model(stage: Stage, word):
-    model = stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    received = await services.receive_message(conversation_id=stage.id, user=stage.user, text=word)
+async def test_a_typed_cancel_word_cancels_without_asking_the_model(chat: ChatDriver, word):
+    model = chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    received = await services.receive_message(conversation_id=chat.id, user=chat.user, text=word)
     assert (received.cancelled, received.turn_id) == (True, turn_id)
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_source) == ("cancelled", "typed")
     assert len(model.requests) == 1
     assert await in_database(Turn.objects.count) == 1
 
 
-async def test_a_spoken_cancel_word_is_recorded_as_spoken(stage: Stage):
-    stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await stage.say("never mind", source="voice")
-    assert (await stage.ended(turn_id)).ended_by_source == "voice"
+async def test_a_spoken_cancel_word_is_recorded_as_spoken(chat: ChatDriver):
+    chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.say("never mind", source="voice")
+    assert (await chat.ended(turn_id)).ended_by_source == "voice"
 
 
-async def test_with_nothing_active_a_cancel_word_is_an_ordinary_message(stage: Stage):
-    model = stage.play([text("There is nothing to stop.")])
-    turn = await stage.run("stop")
+async def test_with_nothing_active_a_cancel_word_is_an_ordinary_message(chat: ChatDriver):
+    model = chat.use_script([text("There is nothing to stop.")])
+    turn = await chat.run("stop")
     assert turn.status == "completed"
     assert model.requests[0].messages[-1].texts[0].text == "stop"
 
 
-async def test_an_impatient_second_word_has_the_answer_of_the_first(stage: Stage):
-    model = stage.play([call("c1", "held")], [text("never asked")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
+async def test_an_impatient_second_word_has_the_answer_of_the_first(chat: ChatDriver):
+    model = chat.use_script([call("c1", "held")], [text("never asked")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
     for number in range(4):
         if number == 2:  # the first two come at once, the others find nothing active any more
-            await stage.ended(turn_id)
+            await chat.ended(turn_id)
         received = await services.receive_message(
-            conversation_id=stage.id, user=stage.user, text="stop", client_id=f"m{number}"
+            conversation_id=chat.id, user=chat.user, text="stop", client_id=f"m{number}"
         )
         assert (received.turn_id, received.cancelled) == (turn_id, True)
     await _long_ago(turn_id)
     again = await services.receive_message(
-        conversation_id=stage.id, user=stage.user, text="stop", client_id="m3"
+        conversation_id=chat.id, user=chat.user, text="stop", client_id="m3"
     )
     assert (again.turn_id, again.cancelled) == (turn_id, True), "sent again after a lost answer"
     assert await in_database(Turn.objects.count) == 1
     assert len(model.requests) == 1
-    assert (await stage.request(turn_id)).outcome == "cancelled"
+    assert (await chat.request(turn_id)).outcome == "cancelled"
 
 
-async def test_a_word_right_after_the_button_means_the_same_turn(stage: Stage):
-    stage.play([call("c1", "held")], [text("never asked")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
-    assert await stage.say("stop") == turn_id
+async def test_a_word_right_after_the_button_means_the_same_turn(chat: ChatDriver):
+    chat.use_script([call("c1", "held")], [text("never asked")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
+    assert await chat.say("stop") == turn_id
 
 
-async def test_a_word_long_after_a_cancel_is_an_ordinary_message(stage: Stage):
-    stage.play([call("c1", "held")], [text("Nothing runs.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await stage.say("stop")
-    await stage.ended(turn_id)
+async def test_a_word_long_after_a_cancel_is_an_ordinary_message(chat: ChatDriver):
+    chat.use_script([call("c1", "held")], [text("Nothing runs.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.say("stop")
+    await chat.ended(turn_id)
     await _long_ago(turn_id)
-    assert (await stage.run("stop")).status == "completed"
+    assert (await chat.run("stop")).status == "completed"
 
 
-async def test_a_word_after_something_else_was_said_is_an_ordinary_message(stage: Stage):
-    stage.play([call("c1", "held")], [text("Hello.")], [text("Nothing runs.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await stage.say("stop")
-    await stage.ended(turn_id)
-    await stage.run("hello")
-    assert (await stage.run("stop")).status == "completed"
+async def test_a_word_after_something_else_was_said_is_an_ordinary_message(chat: ChatDriver):
+    chat.use_script([call("c1", "held")], [text("Hello.")], [text("Nothing runs.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.say("stop")
+    await chat.ended(turn_id)
+    await chat.run("hello")
+    assert (await chat.run("stop")).status == "completed"
 
 
 async def test_a_word_after_a_cancel_in_another_conversation_is_an_ordinary_message(
-    stage: Stage, listener: Listener
+    chat: ChatDriver, sink: RecordingSink
 ):
-    stage.play([call("c1", "held")], [text("Nothing runs.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await stage.say("stop")
-    await stage.ended(turn_id)
-    other = await services.create_conversation(user=stage.user)
-    received = await services.receive_message(
-        conversation_id=other.id, user=stage.user, text="stop"
-    )
+    chat.use_script([call("c1", "held")], [text("Nothing runs.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.say("stop")
+    await chat.ended(turn_id)
+    other = await services.create_conversation(user=chat.user)
+    received = await services.receive_message(conversation_id=other.id, user=chat.user, text="stop")
     assert received.cancelled is False
-    await listener.until_ended(received.turn_id)
+    await sink.until_ended(received.turn_id)
 
 
-async def test_words_of_the_site_cancel_as_well(stage: Stage, settings):
+async def test_words_of_the_site_cancel_as_well(chat: ChatDriver, settings):
     settings.TURNS_CANCEL_WORDS = ["Hou op"]
-    stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    assert await stage.say("hou op!") == turn_id
-    assert (await stage.ended(turn_id)).ended_by_source == "typed"
+    chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    assert await chat.say("hou op!") == turn_id
+    assert (await chat.ended(turn_id)).ended_by_source == "typed"
 
 
-async def test_what_only_contains_a_cancel_word_is_queued(stage: Stage, props: Props):
-    stage.play([call("c1", "held")], [text("Done.")], [text("Music goes on.")])
-    first = await stage.say()
-    await stage.running(first, "c1")
-    second = await stage.say("don't stop the music")
+async def test_what_only_contains_a_cancel_word_is_queued(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([call("c1", "held")], [text("Done.")], [text("Music goes on.")])
+    first = await chat.say()
+    await chat.running(first, "c1")
+    second = await chat.say("don't stop the music")
     assert second != first
-    props.open("c1")
-    assert (await stage.ended(second)).status == "completed"
+    fake_tools.open("c1")
+    assert (await chat.ended(second)).status == "completed"
 
 
-async def test_a_cancel_word_sent_again_after_a_lost_answer_changes_nothing(stage: Stage):
-    stage.play([call("c1", "held")], [text("never asked")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
+async def test_a_cancel_word_sent_again_after_a_lost_answer_changes_nothing(chat: ChatDriver):
+    chat.use_script([call("c1", "held")], [text("never asked")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
     for _ in range(2):
         received = await services.receive_message(
-            conversation_id=stage.id, user=stage.user, text="stop", client_id="m1"
+            conversation_id=chat.id, user=chat.user, text="stop", client_id="m1"
         )
         assert (received.turn_id, received.cancelled) == (turn_id, True)
-        await stage.ended(turn_id)
+        await chat.ended(turn_id)
     assert await in_database(Turn.objects.count) == 1
 
 
 async def test_a_message_that_was_a_turn_never_cancels_when_it_is_sent_again(
-    stage: Stage, props: Props
+    chat: ChatDriver, fake_tools: FakeTools
 ):
-    stage.play([call("c1", "held")], [text("Done.")])
-    turn_id = await stage.say("stop", client_id="m1")
-    await stage.running(turn_id, "c1")
+    chat.use_script([call("c1", "held")], [text("Done.")])
+    turn_id = await chat.say("stop", client_id="m1")
+    await chat.running(turn_id, "c1")
     received = await services.receive_message(
-        conversation_id=stage.id, user=stage.user, text="stop", client_id="m1"
+        conversation_id=chat.id, user=chat.user, text="stop", client_id="m1"
     )
     assert (received.turn_id, received.cancelled, received.is_new) == (turn_id, False, False)
-    props.open("c1")
-    assert (await stage.ended(turn_id)).status == "completed"
+    fake_tools.open("c1")
+    assert (await chat.ended(turn_id)).status == "completed"
 
 
-async def test_a_request_without_a_nudge_is_obeyed_at_the_next_poll(stage: Stage, settings):
+async def test_a_request_without_a_nudge_is_obeyed_at_the_next_poll(chat: ChatDriver, settings):
     settings.TURNS_POLL_INTERVAL = 0.05
-    stage.play([call("c1", "held")], [text("never said")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    command = CancelCommand(user=stage.user, source=CancelSource.API)
+    chat.use_script([call("c1", "held")], [text("never said")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    command = CancelCommand(user=chat.user, source=CancelSource.API)
     await in_database(lambda: commands.request_turn_cancel(turn_id, command))
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    await assert_settled(stage, turn_id, source="api")
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    await assert_settled(chat, turn_id, source="api")
 
 
 async def test_nothing_starts_after_a_request_was_stored_even_before_its_nudge(
-    stage: Stage, settings, props: Props
+    chat: ChatDriver, settings, fake_tools: FakeTools
 ):
     """The journal looks at the row with every write, so neither a tool nor a model request begins."""
     settings.TURNS_POLL_INTERVAL = 3600
     hold = gate()
-    model = stage.play([hold, call("c1", "quick"), call("c2", "alone")], [text("never said")])
-    turn_id = await stage.say()
+    model = chat.use_script([hold, call("c1", "quick"), call("c2", "alone")], [text("never said")])
+    turn_id = await chat.say()
     await asyncio.wait_for(hold.reached.wait(), PATIENCE)
-    command = CancelCommand(user=stage.user, source=CancelSource.API)
+    command = CancelCommand(user=chat.user, source=CancelSource.API)
     await in_database(lambda: commands.request_turn_cancel(turn_id, command))
     hold.opening.set()
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    assert props.started == []
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    assert fake_tools.started == []
     assert len(model.requests) == 1
-    assert {c.status for c in (await stage.calls(turn_id)).values()} <= {"not_started"}
+    assert {c.status for c in (await chat.calls(turn_id)).values()} <= {"not_started"}
 
 
-async def test_a_request_before_the_claim_counts(stage: Stage):
+async def test_a_request_before_the_claim_counts(chat: ChatDriver):
     """Stored while the turn waits: it ends at once and is never claimed; the next message runs."""
-    model = stage.play([text("Answer.")])
+    model = chat.use_script([text("Answer.")])
     enqueued = await in_database(
-        lambda: queue.enqueue(stage.id, text="too late", source="typed", client_id=None)
+        lambda: queue.enqueue(chat.id, text="too late", source="typed", client_id=None)
     )
-    receipt = await stage.cancel(enqueued.turn.pk)
+    receipt = await chat.cancel(enqueued.turn.pk)
     assert receipt.status == "cancelled"
-    await stage.say("later")
-    await stage.listener.until("turn_end", status="completed")
+    await chat.say("later")
+    await chat.sink.until("turn_end", status="completed")
     assert (await row(Turn, pk=enqueued.turn.pk)).started_at is None
     assert [m.texts[0].text for m in model.requests[0].messages] == ["later"]
 
 
-async def test_after_the_step_the_step_ends_and_no_other_begins(stage: Stage, props: Props):
-    model = stage.play([call("c1", "held")], [text("never said")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    receipt = await stage.cancel(turn_id, mode="after_step")
+async def test_after_the_step_the_step_ends_and_no_other_begins(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    model = chat.use_script([call("c1", "held")], [text("never said")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    receipt = await chat.cancel(turn_id, mode="after_step")
     assert receipt.outcome is OpOutcome.ACCEPTED
-    assert not stage.listener.find("tool_result")
-    props.open("c1")
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    assert (await stage.calls(turn_id))["c1"].status == "succeeded"
+    assert not chat.sink.find("tool_result")
+    fake_tools.open("c1")
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    assert (await chat.calls(turn_id))["c1"].status == "succeeded"
     assert len(model.requests) == 1
 
 
-async def test_now_overtakes_after_the_step(stage: Stage):
-    stage.play([call("c1", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
-    await stage.cancel(turn_id, mode="after_step")
-    await stage.cancel(turn_id)
-    assert (await stage.ended(turn_id)).status == "cancelled"
-    assert (await stage.calls(turn_id))["c1"].status == "cancelled"
+async def test_now_overtakes_after_the_step(chat: ChatDriver):
+    chat.use_script([call("c1", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await chat.cancel(turn_id, mode="after_step")
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    assert (await chat.calls(turn_id))["c1"].status == "cancelled"
     assert await in_database(CancelRequest.objects.count) == 1
 
 
-async def test_an_accepted_request_wins_over_an_answer_that_ends_after_it(stage: Stage, settings):
+async def test_an_accepted_request_wins_over_an_answer_that_ends_after_it(
+    chat: ChatDriver, settings
+):
     """The answer is complete, but the request was stored first: one end, and it is the request's (30)."""
     settings.TURNS_POLL_INTERVAL = 3600
     hold = gate()
-    stage.play([text("All of it."), hold])
-    turn_id = await stage.say()
+    chat.use_script([text("All of it."), hold])
+    turn_id = await chat.say()
     await asyncio.wait_for(hold.reached.wait(), PATIENCE)
-    command = CancelCommand(user=stage.user, source=CancelSource.API)
+    command = CancelCommand(user=chat.user, source=CancelSource.API)
     await in_database(lambda: commands.request_turn_cancel(turn_id, command))
     hold.opening.set()
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason) == ("cancelled", "user")
-    await assert_settled(stage, turn_id)
+    await assert_settled(chat, turn_id)
 
 
 @pytest.mark.parametrize("round", range(6))
-async def test_a_race_with_the_natural_end_has_one_winner(stage: Stage, props: Props, round):
+async def test_a_race_with_the_natural_end_has_one_winner(
+    chat: ChatDriver, fake_tools: FakeTools, round
+):
     """The request is sent at another moment of the turn in every round."""
-    stage.play([text("a"), call("c1", "quick"), text("b")], [text("Done.")])
+    chat.use_script([text("a"), call("c1", "quick"), text("b")], [text("Done.")])
     moments = ["turn_start", "text_delta", "message", "tool_start", "tool_result", "turn_end"]
-    turn_id = await stage.say()
-    await stage.listener.until(moments[round], turn_id=str(turn_id))
-    receipt = await stage.cancel(turn_id)
-    turn = await stage.ended(turn_id)
+    turn_id = await chat.say()
+    await chat.sink.until(moments[round], turn_id=str(turn_id))
+    receipt = await chat.cancel(turn_id)
+    turn = await chat.ended(turn_id)
     if receipt.outcome is OpOutcome.ACCEPTED:
         assert turn.status == "cancelled"
-        await assert_settled(stage, turn_id)
+        await assert_settled(chat, turn_id)
     else:
         assert receipt.outcome is OpOutcome.ALREADY_FINISHED
         assert turn.status == "completed"
         assert await in_database(CancelRequest.objects.count) == 0
-    await stage.history()
+    await chat.history()
 
 
-async def test_the_next_turn_is_told_of_the_interruption(stage: Stage, props: Props):
-    model = stage.play(
+async def test_the_next_turn_is_told_of_the_interruption(chat: ChatDriver, fake_tools: FakeTools):
+    model = chat.use_script(
         [call("a", "quick"), call("b", "stubborn"), call("c", "alone"), call("d", "alone")],
         [text("I see.")],
         [text("Fine.")],
     )
-    first = await stage.say()
-    await stage.running(first, "b")
-    await stage.listener.until("tool_result", tool_id="a")
-    await stage.cancel(first)
-    await stage.ended(first)
-    await stage.run("go on")
+    first = await chat.say()
+    await chat.running(first, "b")
+    await chat.sink.until("tool_result", tool_id="a")
+    await chat.cancel(first)
+    await chat.ended(first)
+    await chat.run("go on")
     told = model.requests[1].messages[-1].texts[0].text
     assert "[INTERRUPTED] The previous turn did not reach its end: the user cancelled it." in told
     assert "May have run in part or whole, check before repeating: stubborn (b)." in told
     assert "Finished, the results stand: quick (a)." in told
     assert "Not started: alone (c), alone (d)." in told
-    await stage.run("and now")
+    await chat.run("and now")
     assert [block.text for block in model.requests[2].messages[-1].texts] == ["and now"]

@@ -11,17 +11,17 @@ from django.test.utils import CaptureQueriesContext
 from governance import CancelReason, CancelSource
 from governance.db import run_in_db_thread
 from tests.support import eventually, with_room
-from tests.turns.rows import Planted
-from tests.turns.sub_agents.stage import (
+from tests.turns.row_factory import RowFactory
+from tests.turns.sub_agents.scripted_agents import (
     ask,
-    cast,
     child,
     ended,
     request_of,
     running,
     spawn,
+    use_scripts,
 )
-from tests.turns.support import Stage, in_database, row
+from tests.turns.support import ChatDriver, in_database, row
 from turns import services
 from turns.cancelling import cancel_requests, commands
 from turns.cancelling.commands import CancelCommand
@@ -38,10 +38,10 @@ from turns.testing import call, gate, text
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def three_deep(stage: Stage, **more):
+def three_deep(chat: ChatDriver, **more):
     """A turn whose sub-agent has a sub-agent, which holds."""
-    return cast(
-        stage,
+    return use_scripts(
+        chat,
         go=[[ask("a1", "middle")], [text("Done.")]],
         middle=[[ask("a2", "leaf")], [text("m")]],
         leaf=[[call("c1", "held")], [text("l")]],
@@ -49,15 +49,15 @@ def three_deep(stage: Stage, **more):
     )
 
 
-async def test_a_cancel_reaches_grandchildren_and_says_how_many(stage: Stage):
-    three_deep(stage)
-    turn_id = await stage.say()
+async def test_a_cancel_reaches_grandchildren_and_says_how_many(chat: ChatDriver):
+    three_deep(chat)
+    turn_id = await chat.say()
     leaf = await running("leaf")
-    await stage.listener.until("tool_start", tool_id="c1")
+    await chat.sink.until("tool_start", tool_id="c1")
 
-    receipt = await stage.cancel(turn_id)
+    receipt = await chat.cancel(turn_id)
     assert receipt.descendants == 2
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert turn.status == "cancelled"
     for message in ("middle", "leaf"):
         below = await ended(await child(message))
@@ -69,43 +69,45 @@ async def test_a_cancel_reaches_grandchildren_and_says_how_many(stage: Stage):
         assert below.ended_by_name == "ada"
         request = await request_of(below)
         assert (request.reason, request.outcome) == ("parent", "cancelled")
-    assert (await stage.calls(leaf.pk))["c1"].status == "cancelled"
-    told = await stage.listener.until("turn_abort", turn_id=str(turn_id))
+    assert (await chat.calls(leaf.pk))["c1"].status == "cancelled"
+    told = await chat.sink.until("turn_abort", turn_id=str(turn_id))
     assert (told["reason"], told["descendants"]) == ("user", 2)
 
 
-async def test_one_that_does_not_stop_keeps_nobody_waiting(stage: Stage, props):
-    cast(
-        stage,
+async def test_one_that_does_not_stop_keeps_nobody_waiting(chat: ChatDriver, fake_tools):
+    use_scripts(
+        chat,
         go=[[ask("a1", "deaf one"), ask("a2", "good one")], [text("Done.")]],
         deaf_one=[[call("c1", "stubborn")], [text("d")]],
         good_one=[[call("c2", "held")], [text("g")]],
     )
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     await running("deaf one")
     await running("good one")
-    await eventually(lambda: {"c1", "c2"} <= set(props.started))
+    await eventually(lambda: {"c1", "c2"} <= set(fake_tools.started))
 
     began = time.monotonic()
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
     good = await ended(await child("good one"))
     took = time.monotonic() - began
     deaf = await ended(await child("deaf one"))
     assert (good.status, deaf.status) == ("cancelled", "cancelled")
-    assert (await stage.calls(deaf.pk))["c1"].status == "abandoned"
+    assert (await chat.calls(deaf.pk))["c1"].status == "abandoned"
     assert took < with_room(1.0)
-    props.open("c1")
+    fake_tools.open("c1")
 
 
-async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(stage: Stage, monkeypatch):
-    cast(
-        stage,
+async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(
+    chat: ChatDriver, monkeypatch
+):
+    use_scripts(
+        chat,
         go=[[ask("a1", "first"), ask("a2", "second")], [text("Done.")]],
         first=[[gate()]],
         second=[[gate()]],
     )
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     first, second = await running("first"), await running("second")
     broken = {first.pk}
     store_request = cancel_requests.write
@@ -124,10 +126,10 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(stage: St
 
     monkeypatch.setattr(cancel_requests, "write", fails_for_one)
     monkeypatch.setattr(cancel_requests, "write_all", fails_for_all)
-    receipt = await stage.cancel(turn_id)
+    receipt = await chat.cancel(turn_id)
     assert receipt.descendants == 1
     assert (await ended(second)).status == "cancelled"
-    assert (await stage.ended(turn_id)).status == "cancelled"
+    assert (await chat.ended(turn_id)).status == "cancelled"
 
     broken.clear()
     await run_in_db_thread(recovery.mend)()
@@ -137,7 +139,7 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(stage: St
 
 @pytest.mark.parametrize("asked", ["report", "end"])
 def test_an_owner_that_writes_its_turn_meanwhile_keeps_no_request_from_it(ada, asked):
-    above, below = Planted(ada), Planted(ada)
+    above, below = RowFactory(ada), RowFactory(ada)
     parent = above.turn("running", owner=process_registry.register())
     Conversation.objects.filter(pk=below.id).update(parent=above.id)
     dug = below.turn("running", parent=parent, parent_tool_id="a1")
@@ -164,10 +166,10 @@ def test_an_owner_that_writes_its_turn_meanwhile_keeps_no_request_from_it(ada, a
 
 
 def test_a_completed_turn_leaves_nobody_at_work_whom_it_should_have_waited_for(ada):
-    above = Planted(ada)
+    above = RowFactory(ada)
     parent = above.turn("running", owner=process_registry.register())
     waited_for, detached = (
-        Planted(ada).turn("running", parent=parent, is_detached=is_detached)
+        RowFactory(ada).turn("running", parent=parent, is_detached=is_detached)
         for is_detached in (False, True)
     )
     turn_endings.end_turn(parent.pk, TurnEnding(status=TurnStatus.COMPLETED))
@@ -177,85 +179,85 @@ def test_a_completed_turn_leaves_nobody_at_work_whom_it_should_have_waited_for(a
     assert CancelRequest.objects.get(turn=waited_for).reason == "parent"
 
 
-async def test_one_that_waits_to_begin_never_begins(stage: Stage, settings):
+async def test_one_that_waits_to_begin_never_begins(chat: ChatDriver, settings):
     settings.TURNS_MAX_LIVE = 1
-    cast(stage, go=[[spawn("s1", "dig"), call("c1", "held")]], dig=[[text("never")]])
-    turn_id = await stage.say()
+    use_scripts(chat, go=[[spawn("s1", "dig"), call("c1", "held")]], dig=[[text("never")]])
+    turn_id = await chat.say()
     dug = await child("dig", status="queued")
 
-    receipt = await stage.cancel(turn_id)
+    receipt = await chat.cancel(turn_id)
     assert receipt.descendants == 1
-    await stage.ended(turn_id)
+    await chat.ended(turn_id)
     dug = await ended(dug)
     assert (dug.status, dug.started_at, dug.ended_by_reason) == ("cancelled", None, "parent")
 
 
-async def test_nothing_is_started_once_the_cancel_is_stored(stage: Stage):
-    cast(stage, go=[[call("c1", "stubborn")], [text("never")]])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
+async def test_nothing_is_started_once_the_cancel_is_stored(chat: ChatDriver):
+    use_scripts(chat, go=[[call("c1", "stubborn")], [text("never")]])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
     turn = await row(Turn, pk=turn_id)
     origin = Origin(turn_id=turn_id, epoch=turn.epoch, tool_id="a1", time_left=None)
     start = run_in_db_thread(children.start)
-    await stage.cancel(turn_id)
+    await chat.cancel(turn_id)
 
     with pytest.raises(ChildRefused, match="being ended"):
         await start(origin, agent="", message="dig", is_detached=True)
     assert await in_database(Conversation.objects.count) == 1
 
 
-async def test_a_new_owner_of_the_turn_makes_the_old_one_start_nothing(stage: Stage):
-    cast(stage, go=[[call("c1", "held")], [text("on")]])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c1")
+async def test_a_new_owner_of_the_turn_makes_the_old_one_start_nothing(chat: ChatDriver):
+    use_scripts(chat, go=[[call("c1", "held")], [text("on")]])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
     origin = Origin(turn_id=turn_id, epoch=0, tool_id="a1", time_left=None)
 
     with pytest.raises(ChildRefused):
         await run_in_db_thread(children.start)(origin, agent="", message="dig", is_detached=True)
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
 
 
-async def test_cancelling_a_sub_agent_gives_its_parent_a_cancelled_result(stage: Stage):
-    cast(
-        stage,
+async def test_cancelling_a_sub_agent_gives_its_parent_a_cancelled_result(chat: ChatDriver):
+    use_scripts(
+        chat,
         go=[[ask("a1", "dig")], [text("On without it.")]],
         dig=[[text("I have a lead."), call("c1", "held")]],
     )
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     dug = await running("dig")
-    await stage.listener.until("tool_start", tool_id="c1")
+    await chat.sink.until("tool_start", tool_id="c1")
 
-    receipt = await stage.cancel(dug.pk)
+    receipt = await chat.cancel(dug.pk)
     assert receipt.descendants == 0
-    turn = await stage.ended(turn_id)
-    result = (await stage.calls(turn_id))["a1"]
+    turn = await chat.ended(turn_id)
+    result = (await chat.calls(turn_id))["a1"]
     assert (turn.status, result.status) == ("completed", "cancelled")
     assert (result.ended_by_reason, result.ended_by_source) == ("user", "button")
     assert result.result.startswith('[CANCELLED] Tool "sessions_ask" was cancelled by the user.')
     assert "I have a lead." in result.result
-    await stage.history()
+    await chat.history()
 
 
-async def test_cancelling_the_call_cancels_its_sub_agent_alone(stage: Stage):
-    cast(
-        stage,
+async def test_cancelling_the_call_cancels_its_sub_agent_alone(chat: ChatDriver):
+    use_scripts(
+        chat,
         go=[[ask("a1", "one"), ask("a2", "two")], [text("Two is enough.")]],
         one=[[call("c1", "held")]],
         two=[[call("c2", "held", gate="two")], [text("2")]],
     )
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     await running("one")
     await running("two")
 
-    receipt = await stage.cancel_call(turn_id, "a1")
+    receipt = await chat.cancel_call(turn_id, "a1")
     assert receipt.descendants == 1
     assert (await ended(await child("one"))).ended_by_reason == "parent"
     two = await row(Turn, pk=(await child("two")).pk)
     assert two.status == "running"
-    await stage.cancel(two.pk)
-    turn = await stage.ended(turn_id)
-    calls = await stage.calls(turn_id)
+    await chat.cancel(two.pk)
+    turn = await chat.ended(turn_id)
+    calls = await chat.calls(turn_id)
     assert (turn.status, calls["a1"].status, calls["a2"].status) == (
         "completed",
         "cancelled",
@@ -271,10 +273,10 @@ async def test_cancelling_the_call_cancels_its_sub_agent_alone(stage: Stage):
     ],
 )
 async def test_however_a_turn_ends_before_its_time_its_sub_agents_end_with_it(
-    stage: Stage, ending: TurnEnding
+    chat: ChatDriver, ending: TurnEnding
 ):
-    cast(stage, go=[[spawn("s1", "dig"), call("c1", "held")]], dig=[[gate()]])
-    turn_id = await stage.say()
+    use_scripts(chat, go=[[spawn("s1", "dig"), call("c1", "held")]], dig=[[gate()]])
+    turn_id = await chat.say()
     dug = await running("dig")
 
     await run_in_db_thread(turn_endings.end_turn)(turn_id, ending)
@@ -284,43 +286,47 @@ async def test_however_a_turn_ends_before_its_time_its_sub_agents_end_with_it(
     assert (await ended(dug)).status == "cancelled"
 
 
-async def test_a_completed_turn_leaves_its_detached_sub_agents_at_work(stage: Stage, props):
-    cast(
-        stage,
+async def test_a_completed_turn_leaves_its_detached_sub_agents_at_work(
+    chat: ChatDriver, fake_tools
+):
+    use_scripts(
+        chat,
         go=[[spawn("s1", "dig")], [text("It digs.")]],
         dig=[[call("c1", "held")], [text("Gold.")]],
         **{"[SUB-AGENT]": [[text("It has found gold.")]]},
     )
-    turn = await stage.run()
+    turn = await chat.run()
     dug = await running("dig")
     assert turn.status == "completed"
     assert not await in_database(CancelRequest.objects.exists)
-    props.open("c1")
+    fake_tools.open("c1")
     assert (await ended(dug)).status == "completed"
 
 
-async def test_an_operator_cancels_a_sub_agent_as_an_operator(stage: Stage, operator):
-    cast(stage, go=[[ask("a1", "dig")], [text("On.")]], dig=[[gate()]])
-    turn_id = await stage.say()
+async def test_an_operator_cancels_a_sub_agent_as_an_operator(chat: ChatDriver, operator):
+    use_scripts(chat, go=[[ask("a1", "dig")], [text("On.")]], dig=[[gate()]])
+    turn_id = await chat.say()
     dug = await running("dig")
-    await stage.cancel(dug.pk, user=operator, source=CancelSource.ADMIN)
+    await chat.cancel(dug.pk, user=operator, source=CancelSource.ADMIN)
 
     assert (await ended(dug)).ended_by_reason == CancelReason.ADMIN
-    await stage.ended(turn_id)
+    await chat.ended(turn_id)
 
 
-async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_does(stage: Stage):
-    cast(
-        stage,
+async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_does(
+    chat: ChatDriver,
+):
+    use_scripts(
+        chat,
         go=[[spawn("s1", "one"), spawn("s2", "two")], [text("They dig.")]],
         one=[[gate()]],
         two=[[gate()]],
         stop=[[text("There is nothing to stop.")]],
     )
-    await stage.run()
+    await chat.run()
     one, two = await running("one"), await running("two")
     received = await services.receive_message(
-        conversation_id=stage.id, user=stage.user, text="stop", client_id="m1"
+        conversation_id=chat.id, user=chat.user, text="stop", client_id="m1"
     )
     assert (received.cancelled, received.turn_id) == (True, one.pk)
     for turn in (one, two):
@@ -331,29 +337,29 @@ async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_d
             "typed",
         )
     again = await services.receive_message(
-        conversation_id=stage.id, user=stage.user, text="stop", client_id="m1"
+        conversation_id=chat.id, user=chat.user, text="stop", client_id="m1"
     )
     assert (again.cancelled, again.turn_id) == (True, one.pk)
-    assert await stage.say("stop") == one.pk, "an impatient second one"
-    answer = await stage.listener.until("cancel_acknowledged", conversation_id=str(stage.id))
+    assert await chat.say("stop") == one.pk, "an impatient second one"
+    answer = await chat.sink.until("cancel_acknowledged", conversation_id=str(chat.id))
     assert (answer["text"], answer["turn_id"]) == ("Cancelled.", str(turn.parent_id))
-    await stage.check()
+    await chat.check()
     long_ago = two.queued_at - timedelta(hours=1)
     await run_in_db_thread(lambda: Turn.objects.update(ended_at=long_ago))()
-    assert (await stage.run("stop")).status == "completed", "nothing is active any more"
+    assert (await chat.run("stop")).status == "completed", "nothing is active any more"
 
 
 def test_all_are_asked_with_as_many_queries_as_one(ada):
     """However many sub-agents a turn has, at whatever depth."""
 
     def queries_of_a_cancel(children: int) -> int:
-        above = Planted(ada)
+        above = RowFactory(ada)
         parent = above.turn("running", owner=process_registry.register())
         for number in range(children):
-            below = Planted(ada)
+            below = RowFactory(ada)
             dug = below.turn("running", parent=parent, owner=parent.owner)
             below.call(dug, f"c{number}", "running")
-            deeper = Planted(ada)
+            deeper = RowFactory(ada)
             deeper.turn("running", parent=dug, owner=parent.owner)
         command = CancelCommand(user=ada, source=CancelSource.BUTTON)
         with CaptureQueriesContext(connection) as queries:
@@ -374,7 +380,7 @@ def test_a_cancel_is_accepted_although_a_sub_agent_is_being_written(ada):
     """It waits for nobody; who was left out is asked by itself right after."""
     if connection.vendor == "sqlite":
         pytest.skip("a writer holds the whole file")
-    above, below = Planted(ada), Planted(ada)
+    above, below = RowFactory(ada), RowFactory(ada)
     parent = above.turn("running", owner=process_registry.register())
     dug = below.turn("running", parent=parent)
     is_held, let_go = threading.Event(), threading.Event()

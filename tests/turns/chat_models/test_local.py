@@ -11,8 +11,8 @@ from governance import Cancellation, CancelReason, Isolation, ToolExecutor, Tool
 from governance.core import model_messages
 from governance.core.invokers.thread import ThreadInvoker
 from governance.toolbox import ToolboxSettings
-from tests.support import Unasked
-from tests.turns.core.stage import BY_USER, Stage
+from tests.support import NoApprovals
+from tests.turns.core.runner_harness import BY_USER, RunnerHarness
 from tests.turns.journals import RecordingJournal
 from turns.chat_models.local import LocalChatModel, compose
 from turns.core.chat_model import (
@@ -51,7 +51,7 @@ async def reply_to(request):
     return reply
 
 
-async def play(text, answer):
+async def use_script(text, answer):
     """Carry a message out, with `answer(call)` for each result; return the history, the last answer included."""
     messages = [said(text)]
     for _ in range(20):
@@ -70,7 +70,7 @@ def result(call, content="ok", *, is_error=False):
 
 class TestPlan:
     async def test_each_request_gets_the_next_step_and_the_last_one_a_summary(self):
-        messages = await play("run a\nrun b\nthen\nwait 1", result)
+        messages = await use_script("run a\nrun b\nthen\nwait 1", result)
 
         asked = [[use.name for use in message.tool_uses] for message in messages]
         assert asked == [[], ["exec", "exec"], [], ["wait"], [], []]
@@ -85,7 +85,7 @@ class TestPlan:
         assert (await reply_to(request_for("say Off we go\nrun ls"))).text == "Off we go"
 
     async def test_speech_after_calls_follows_the_summary(self):
-        messages = await play("run ls\nthen\nsay That was it.", result)
+        messages = await use_script("run ls\nthen\nsay That was it.", result)
 
         assert messages[-1].texts[0].text.endswith("\n\nThat was it.")
         assert "`exec` succeeded." in messages[-1].texts[0].text
@@ -94,7 +94,7 @@ class TestPlan:
         assert (await reply_to(request_for("say Hello, Ada."))).text == "Hello, Ada."
 
     async def test_ids_are_unique_in_a_turn(self):
-        messages = await play("repeat 3 run a\nrun b", result)
+        messages = await use_script("repeat 3 run a\nrun b", result)
 
         ids = [use.id for message in messages for use in message.tool_uses]
         assert ids == ["call_1_1", "call_1_2", "call_2_1", "call_3_1"]
@@ -120,7 +120,7 @@ class TestHistories:
             )
             return result(call, content, is_error=True)
 
-        messages = await play("run slow\nthen\nrun quick", answer)
+        messages = await use_script("run slow\nthen\nrun quick", answer)
 
         answer_text = messages[-1].texts[0].text
         assert answer_text.startswith("1 of 2 calls succeeded.")
@@ -138,7 +138,7 @@ class TestHistories:
             )
             return result(call, content, is_error=True)
 
-        messages = await play("run sleep 60", answer)
+        messages = await use_script("run sleep 60", answer)
 
         assert "`exec` was cancelled by the user." in messages[-1].texts[0].text
 
@@ -169,7 +169,7 @@ class TestHistories:
 
     async def test_the_same_request_has_the_same_answer(self):
         model = LocalChatModel()
-        messages = await play("run a\nrun b\nthen\nwait 1", result)
+        messages = await use_script("run a\nrun b\nthen\nwait 1", result)
         for length in (1, 3, 5):
             request = request_for(*messages[:length])
             first = [delta async for delta in model.stream(request)]
@@ -309,46 +309,46 @@ class TestWithTools:
     """The whole way: real runner, real executor, the built-in tools."""
 
     @pytest.fixture
-    async def stage(self, tmp_path):
-        stage = Stage()
-        await stage.executor.aclose()
-        stage.registry = ToolRegistry()
-        toolbox.register(stage.registry, settings=lambda: ToolboxSettings(exec_enabled=True))
-        stage.executor = ToolExecutor(
-            registry=stage.registry,
-            policies=Unasked(),
+    async def harness(self, tmp_path):
+        harness = RunnerHarness()
+        await harness.executor.aclose()
+        harness.registry = ToolRegistry()
+        toolbox.register(harness.registry, settings=lambda: ToolboxSettings(exec_enabled=True))
+        harness.executor = ToolExecutor(
+            registry=harness.registry,
+            policies=NoApprovals(),
             invokers={Isolation.THREAD: ThreadInvoker(max_threads=4, max_abandoned=4)},
         )
-        yield stage
-        await stage.close()
+        yield harness
+        await harness.close()
 
-    async def test_files_are_written_edited_and_read(self, stage, tmp_path):
-        stage.journal = RecordingJournal(
+    async def test_files_are_written_edited_and_read(self, harness, tmp_path):
+        harness.journal = RecordingJournal(
             "write a.txt: Buy milk\nthen\nedit a.txt: milk => bread\nthen\nread a.txt\nrun cat a.txt"
         )
-        task, _model = stage.start(model=LocalChatModel(), workspace=tmp_path)
+        task, _model = harness.start(model=LocalChatModel(), workspace=tmp_path)
 
         ending = await task
 
         assert ending.status is TurnStatus.COMPLETED
         assert (tmp_path / "a.txt").read_text() == "Buy bread"
-        answer = stage.journal.history[-1].texts[0].text
+        answer = harness.journal.history[-1].texts[0].text
         assert answer.startswith("4 of 4 calls succeeded.")
         assert answer.count("Buy bread") >= 2
-        stage.assert_valid_history()
+        harness.assert_valid_history()
 
-    async def test_a_limit_of_its_own_ends_a_command(self, stage, tmp_path):
-        stage.journal = RecordingJournal("within 100ms run echo begun; sleep 60")
-        task, _model = stage.start(model=LocalChatModel(), workspace=tmp_path)
+    async def test_a_limit_of_its_own_ends_a_command(self, harness, tmp_path):
+        harness.journal = RecordingJournal("within 100ms run echo begun; sleep 60")
+        task, _model = harness.start(model=LocalChatModel(), workspace=tmp_path)
 
         ending = await task
 
         assert ending.status is TurnStatus.COMPLETED
-        answer = stage.journal.history[-1].texts[0].text
+        answer = harness.journal.history[-1].texts[0].text
         assert "`exec` did not respond within 0.1s." in answer
-        stage.assert_valid_history()
+        harness.assert_valid_history()
 
-    async def test_slow_speech_can_be_cancelled_in_the_middle(self, stage):
+    async def test_slow_speech_can_be_cancelled_in_the_middle(self, harness):
         spoken = 0
         third = asyncio.Event()
 
@@ -359,13 +359,13 @@ class TestWithTools:
                 third.set()
                 await asyncio.Event().wait()
 
-        stage.journal = RecordingJournal("slowly one two three four")
-        task, _model = stage.start(model=LocalChatModel(sleep=pause))
+        harness.journal = RecordingJournal("slowly one two three four")
+        task, _model = harness.start(model=LocalChatModel(sleep=pause))
         await third.wait()
 
-        stage.token.cancel(BY_USER)
+        harness.token.cancel(BY_USER)
         ending = await task
 
         assert ending.status is TurnStatus.CANCELLED
-        assert stage.journal.replies[0].message.texts[0].text == "one two "
-        assert stage.journal.replies[0].interrupted
+        assert harness.journal.replies[0].message.texts[0].text == "one two "
+        assert harness.journal.replies[0].interrupted

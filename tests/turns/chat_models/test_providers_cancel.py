@@ -8,7 +8,7 @@ import pytest
 from tests.support import PATIENCE, with_room
 from tests.turns.chat_models.dialects import model_of
 from tests.turns.chat_models.servers import Break, Hold, Response
-from tests.turns.core.stage import BY_USER, Stage
+from tests.turns.core.runner_harness import BY_USER, RunnerHarness
 from turns.core.exceptions import ChatModelError
 from turns.core.turns import TurnStatus
 
@@ -18,10 +18,10 @@ BOUND = with_room(
 
 
 @pytest.fixture
-async def stage():
-    stage = Stage()
-    yield stage
-    await stage.close()
+async def harness():
+    harness = RunnerHarness()
+    yield harness
+    await harness.close()
 
 
 def response_at(place, dialect, hold):
@@ -50,17 +50,17 @@ def response_at(place, dialect, hold):
         ("in the arguments", "Let me look."),
     ],
 )
-async def test_cancelling_a_turn_closes_the_providers_socket(serve, dialect, stage, place, kept):
+async def test_cancelling_a_turn_closes_the_providers_socket(serve, dialect, harness, place, kept):
     hold = Hold()
     server = await serve(response_at(place, dialect, hold))
-    turn, _model = stage.start(model=model_of(dialect))
+    turn, _model = harness.start(model=model_of(dialect))
     async with asyncio.timeout(PATIENCE):
         await hold.reached.wait()
         if kept:
-            await stage.journal.until("publish_text", 0)
+            await harness.journal.until("publish_text", 0)
 
     began = time.perf_counter()
-    stage.token.cancel(BY_USER)
+    harness.token.cancel(BY_USER)
     async with asyncio.timeout(BOUND):
         await server.left.wait()
         ending = await turn
@@ -69,26 +69,26 @@ async def test_cancelling_a_turn_closes_the_providers_socket(serve, dialect, sta
     assert ending.status is TurnStatus.CANCELLED
     assert len(server.requests) == 1
     if kept is None:
-        assert stage.journal.replies == []
+        assert harness.journal.replies == []
     else:
-        (reply,) = stage.journal.replies
+        (reply,) = harness.journal.replies
         assert (reply.message.texts[0].text, reply.interrupted) == (kept, True)
         assert reply.message.tool_uses == ()  # cut off inside: dropped, never answered (H3)
-    stage.assert_valid_history()
+    harness.assert_valid_history()
 
 
-async def test_a_cancelled_stream_leaves_the_next_request_a_working_pool(serve, dialect, stage):
+async def test_a_cancelled_stream_leaves_the_next_request_a_working_pool(serve, dialect, harness):
     hold = Hold()
     await serve(
         response_at("in the text", dialect, hold), dialect.answer(dialect.text("And then?"))
     )
     model = model_of(dialect)
-    turn, _model = stage.start(model=model)
+    turn, _model = harness.start(model=model)
     await hold.reached.wait()
-    stage.token.cancel(BY_USER)
+    harness.token.cancel(BY_USER)
     await turn
 
-    other = Stage()
+    other = RunnerHarness()
     ending = await other.make_runner(model).run()
     await other.close()
 
@@ -96,18 +96,18 @@ async def test_a_cancelled_stream_leaves_the_next_request_a_working_pool(serve, 
     assert other.journal.text == "And then?"
 
 
-async def test_what_was_said_before_the_connection_broke_is_kept(serve, dialect, stage):
+async def test_what_was_said_before_the_connection_broke_is_kept(serve, dialect, harness):
     await serve(dialect.unfinished(*dialect.open_text("Once upon a"), Break()))
 
     with pytest.raises(ChatModelError) as raised:
-        await stage.make_runner(model_of(dialect)).run()
+        await harness.make_runner(model_of(dialect)).run()
 
     assert raised.value.code == "chat_model_dropped"
-    (reply,) = stage.journal.replies
+    (reply,) = harness.journal.replies
     assert (reply.message.texts[0].text, reply.interrupted) == ("Once upon a", True)
 
 
-async def test_a_turn_calls_tools_through_the_provider(serve, pieced, stage):
+async def test_a_turn_calls_tools_through_the_provider(serve, pieced, harness):
     """Two calls side by side, one with bad arguments, one of a tool that is not there; the model reads all of it."""
     calls = (
         pieced.wire.call(1, "call_a", "echo", text="first"),
@@ -116,10 +116,10 @@ async def test_a_turn_calls_tools_through_the_provider(serve, pieced, stage):
     )
     server = await serve(pieced.answer(*calls, calls=True), pieced.answer(pieced.text("All done.")))
 
-    ending = await stage.make_runner(model_of(pieced)).run()
+    ending = await harness.make_runner(model_of(pieced)).run()
 
     assert ending.status is TurnStatus.COMPLETED
-    first, broken, unknown = stage.journal.history[-2].tool_results
+    first, broken, unknown = harness.journal.history[-2].tool_results
     assert (first.content, first.is_error) == ("first", False)
     assert "not valid JSON" in broken.content
     assert broken.is_error
@@ -128,30 +128,30 @@ async def test_a_turn_calls_tools_through_the_provider(serve, pieced, stage):
     sent = str(server.requests[1].body["messages"])
     assert "not valid JSON" in sent
     assert sent.index("first") < sent.index("not valid JSON")
-    assert stage.runner.usage["output_tokens"] > 0
-    stage.assert_valid_history()
+    assert harness.runner.usage["output_tokens"] > 0
+    harness.assert_valid_history()
 
 
-async def test_a_retry_is_told_in_the_conversation(serve, dialect, stage):
+async def test_a_retry_is_told_in_the_conversation(serve, dialect, harness):
     bad = Response([b"{}"], status="503 Service Unavailable")
     await serve(bad, dialect.answer(dialect.text("Here.")))
 
-    ending = await stage.make_runner(model_of(dialect)).run()
+    ending = await harness.make_runner(model_of(dialect)).run()
 
     assert ending.status is TurnStatus.COMPLETED
-    assert stage.journal.notices == [
+    assert harness.journal.notices == [
         ("retrying", "The model is not available; retrying in 1 s."),
     ]
-    assert stage.journal.text == "Here."
+    assert harness.journal.text == "Here."
 
 
-async def test_cancelling_a_turn_while_it_waits_for_a_retry(serve, dialect, stage):
+async def test_cancelling_a_turn_while_it_waits_for_a_retry(serve, dialect, harness):
     bad = Response([b"{}"], status="503 Service Unavailable")
     server = await serve(bad)
-    turn, _model = stage.start(model=model_of(dialect, first_wait=60.0, max_wait=60.0))
-    await stage.journal.until("notify", "retrying")
+    turn, _model = harness.start(model=model_of(dialect, first_wait=60.0, max_wait=60.0))
+    await harness.journal.until("notify", "retrying")
 
-    stage.token.cancel(BY_USER)
+    harness.token.cancel(BY_USER)
     async with asyncio.timeout(BOUND):
         ending = await turn
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support import PATIENCE
 from tests.turns.chat_models.dialects import PIECED
 from tests.turns.chat_models.servers import Break, Hold, Response
-from tests.turns.support import Stage
+from tests.turns.support import ChatDriver
 from tests.turns.tools_of_servers import many_tools
 from turns import selectors
 from turns.chat_models.catalog import get_chat_model
@@ -18,12 +18,12 @@ UNAVAILABLE = Response([b"{}"], status="503 Service Unavailable")
 
 
 @pytest.fixture
-def on(stage: Stage, settings, dialect):
+def on(chat: ChatDriver, settings, dialect):
     """The conversation, with the provider's chat model answering."""
     get_chat_model.cache_clear()
     settings.TURNS_CHAT_MODEL = f"{dialect.provider}:{dialect.model_name}"
     settings.TURNS_CHAT_MODEL_RETRY_MAX_WAIT = 0.05
-    yield stage
+    yield chat
     get_chat_model.cache_clear()
 
 
@@ -40,7 +40,7 @@ async def test_a_turn_with_tools_and_a_retry_is_told_stored_and_valid(serve, dia
     turn = await on.run("How is the weather?")
 
     assert (turn.status, turn.steps) == ("completed", 2)
-    told = on.listener.find("error", code="retrying")
+    told = on.sink.find("error", code="retrying")
     assert told["message"] == "The model is not available; retrying in 1 s."
     assert told["reason"] == "The model is not available"
     assert told["wait_ms"] == 50
@@ -56,7 +56,7 @@ async def test_a_page_that_is_opened_while_a_request_is_repeated_learns_it(serve
     await serve(UNAVAILABLE, Response(before=[hold]))
     turn_id = await on.say("Hello")
     async with asyncio.timeout(PATIENCE):
-        await on.listener.until("error", code="retrying")
+        await on.sink.until("error", code="retrying")
         await hold.reached.wait()
 
     seen = await selectors.snapshot(conversation_id=on.id, user=on.user)
@@ -83,7 +83,7 @@ async def test_a_cancel_closes_the_providers_socket_and_the_next_turn_knows(
     async with asyncio.timeout(PATIENCE):
         await hold.reached.wait()
         if place == "in the text":
-            await on.listener.until("text_delta", offset=0)
+            await on.sink.until("text_delta", offset=0)
 
     await on.cancel(turn_id)
     async with asyncio.timeout(PATIENCE):  # C1
@@ -106,7 +106,7 @@ async def test_a_failure_ends_the_turn_with_its_code_and_keeps_what_was_said(ser
     turn = await on.run("Tell me a story")
 
     assert (turn.status, turn.error_code) == ("failed", "chat_model_dropped")
-    assert on.listener.find("error", code="chat_model_dropped")["message"].startswith("The conn")
+    assert on.sink.find("error", code="chat_model_dropped")["message"].startswith("The conn")
     history = await on.history()
     assert history[-1].texts[0].text == "Once upon a"
     assert (await on.run("go on")).status == "completed"
@@ -117,7 +117,7 @@ async def test_an_answer_without_a_word_is_said_live_and_later(serve, dialect, o
 
     turn = await on.run("Hello")
 
-    told = on.listener.find("error", code="answer_empty")
+    told = on.sink.find("error", code="answer_empty")
     seen = await selectors.snapshot(conversation_id=on.id, user=on.user)
     notice = {"code": "answer_empty", "message": told["message"]}
     assert [ended["notice"] for ended in seen["turns"]] == [notice]
@@ -137,7 +137,7 @@ async def test_a_missing_key_is_told_in_the_chat(on):
     turn = await on.run("Hello")
 
     assert (turn.status, turn.error_code) == ("failed", "chat_model_key_missing")
-    assert "_API_KEY" in on.listener.find("error", code="chat_model_key_missing")["message"]
+    assert "_API_KEY" in on.sink.find("error", code="chat_model_key_missing")["message"]
 
 
 @pytest.mark.parametrize("dialect", PIECED, indirect=True)
@@ -150,7 +150,7 @@ async def test_a_request_has_no_more_tools_than_its_provider_takes(serve, dialec
     assert turn.status == "completed"
     offered = str(server.requests[0].body["tools"])
     assert "read_file" in offered
-    notice = on.listener.find("error", code="tools_left_out")
+    notice = on.sink.find("error", code="tools_left_out")
     if dialect.provider == "anthropic":
         assert notice is None
         assert crowd[-1] in offered

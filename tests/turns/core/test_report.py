@@ -6,7 +6,7 @@ import pytest
 
 from governance import Cancellation, CancelReason, LoopDetector
 from tests.support import PATIENCE
-from tests.turns.core.stage import BY_USER, Stage, claimed
+from tests.turns.core.runner_harness import BY_USER, RunnerHarness, claimed
 from turns.core.exceptions import ChatModelError
 from turns.core.runner import REPORT_REQUEST
 from turns.core.turns import TurnStatus
@@ -17,112 +17,112 @@ PATIENT = 30.0
 
 
 @pytest.fixture
-async def stage():
-    stage = Stage()
-    yield stage
-    await stage.close()
+async def harness():
+    harness = RunnerHarness()
+    yield harness
+    await harness.close()
 
 
-async def run(stage, *replies, grace=PATIENT, **options):
+async def run(harness, *replies, grace=PATIENT, **options):
     options = {"turn": claimed(turn_timeout=IN_NO_TIME), "report_grace": grace, **options}
-    return await stage.run(*replies, **options)
+    return await harness.run(*replies, **options)
 
 
-def last_words(stage):
-    return stage.journal.replies[-1].message.texts[0].text
+def last_words(harness):
+    return harness.journal.replies[-1].message.texts[0].text
 
 
-async def test_calls_are_ended_then_the_report_is_asked_for_without_tools(stage):
+async def test_calls_are_ended_then_the_report_is_asked_for_without_tools(harness):
     ending, model = await run(
-        stage, [text("Looking."), call("c1", "hold", name="a")], [text("I found one of three.")]
+        harness, [text("Looking."), call("c1", "hold", name="a")], [text("I found one of three.")]
     )
 
     assert (ending.status, ending.cancellation.reason) == (
         TurnStatus.TIMED_OUT,
         CancelReason.TIMEOUT,
     )
-    assert stage.journal.outcomes["c1"].ended_by.reason is CancelReason.TIMEOUT
-    assert last_words(stage) == "I found one of three."
+    assert harness.journal.outcomes["c1"].ended_by.reason is CancelReason.TIMEOUT
+    assert last_words(harness) == "I found one of three."
     assert model.requests[1].tools == ()
     assert model.requests[1].messages[-1].texts[0].text == REPORT_REQUEST
-    stage.assert_valid_history()
+    harness.assert_valid_history()
 
 
-async def test_what_was_being_said_is_part_of_the_question(stage):
-    ending, model = await run(stage, [text("So far I se"), gate()], [text("That is all.")])
+async def test_what_was_being_said_is_part_of_the_question(harness):
+    ending, model = await run(harness, [text("So far I se"), gate()], [text("That is all.")])
 
     assert ending.status is TurnStatus.TIMED_OUT
     said, wanted = model.requests[1].messages[-2:]
     assert (said.role, said.texts[0].text, said.interrupted) == ("assistant", "So far I se", True)
     assert wanted.texts[0].text == REPORT_REQUEST
-    stage.assert_valid_history()
+    harness.assert_valid_history()
 
 
-async def test_a_report_that_takes_too_long_is_cut_off(stage):
-    ending, model = await run(stage, [gate()], [text("I have"), gate()], grace=0.05)
-
-    assert ending.status is TurnStatus.TIMED_OUT
-    assert (last_words(stage), model.cancelled) == ("I have", 2)
-
-
-async def test_a_report_calls_no_tools(stage):
-    ending, model = await run(stage, [gate()], [text("Let me check."), call("c1", "echo")])
+async def test_a_report_that_takes_too_long_is_cut_off(harness):
+    ending, model = await run(harness, [gate()], [text("I have"), gate()], grace=0.05)
 
     assert ending.status is TurnStatus.TIMED_OUT
-    assert (last_words(stage), stage.journal.names("call_started")) == ("Let me check.", [])
+    assert (last_words(harness), model.cancelled) == ("I have", 2)
+
+
+async def test_a_report_calls_no_tools(harness):
+    ending, model = await run(harness, [gate()], [text("Let me check."), call("c1", "echo")])
+
+    assert ending.status is TurnStatus.TIMED_OUT
+    assert (last_words(harness), harness.journal.names("call_started")) == ("Let me check.", [])
     assert len(model.requests) == 2
-    stage.assert_valid_history()
+    harness.assert_valid_history()
 
 
-async def test_a_chat_model_that_fails_at_the_report_changes_nothing(stage):
-    ending, _model = await run(stage, [gate()], [failure(ChatModelError("down", "It is down."))])
+async def test_a_chat_model_that_fails_at_the_report_changes_nothing(harness):
+    ending, _model = await run(harness, [gate()], [failure(ChatModelError("down", "It is down."))])
 
     assert (ending.status, ending.error_code) == (TurnStatus.TIMED_OUT, "")
 
 
-async def test_a_cancel_during_the_report_ends_it_as_a_cancel(stage):
+async def test_a_cancel_during_the_report_ends_it_as_a_cancel(harness):
     reporting = gate()
-    task, _model = stage.start(
+    task, _model = harness.start(
         [gate()], [reporting], turn=claimed(turn_timeout=IN_NO_TIME), report_grace=PATIENT
     )
     await reporting.reached.wait()
-    stage.token.cancel(BY_USER)
+    harness.token.cancel(BY_USER)
 
     ending = await asyncio.wait_for(task, PATIENCE)
     assert (ending.status, ending.cancellation) == (TurnStatus.CANCELLED, BY_USER)
 
 
-async def test_a_cancelled_turn_reports_nothing(stage):
+async def test_a_cancelled_turn_reports_nothing(harness):
     asked = gate()
-    task, model = stage.start([asked], report_grace=PATIENT)
+    task, model = harness.start([asked], report_grace=PATIENT)
     await asked.reached.wait()
-    stage.token.cancel(Cancellation(reason=CancelReason.PARENT))
+    harness.token.cancel(Cancellation(reason=CancelReason.PARENT))
 
     assert (await asyncio.wait_for(task, PATIENCE)).status is TurnStatus.CANCELLED
     assert len(model.requests) == 1
 
 
-async def test_calls_that_ran_out_of_time_are_no_loop(stage):
+async def test_calls_that_ran_out_of_time_are_no_loop(harness):
     calls = [call(f"c{number}", "hold", name="same") for number in range(6)]
     loops = LoopDetector(window=30, warn_after=2, halt_after=3)
-    ending, _model = await run(stage, calls, [text("Nothing yet.")], loops=loops)
+    ending, _model = await run(harness, calls, [text("Nothing yet.")], loops=loops)
 
     assert ending.status is TurnStatus.TIMED_OUT
-    assert last_words(stage) == "Nothing yet."
+    assert last_words(harness) == "Nothing yet."
 
 
-async def test_it_can_be_told_to_wind_up_before_its_time(stage):
+async def test_it_can_be_told_to_wind_up_before_its_time(harness):
     asked = gate()
-    task, _model = stage.start([asked], [text("Halfway.")], report_grace=PATIENT)
+    task, _model = harness.start([asked], [text("Halfway.")], report_grace=PATIENT)
     await asked.reached.wait()
-    stage.runner.request_report()
+    harness.runner.request_report()
 
     assert (await asyncio.wait_for(task, PATIENCE)).status is TurnStatus.TIMED_OUT
-    assert last_words(stage) == "Halfway."
+    assert last_words(harness) == "Halfway."
 
 
-async def test_without_a_grace_the_time_is_just_up(stage):
-    ending, model = await run(stage, [gate()], grace=0.0)
+async def test_without_a_grace_the_time_is_just_up(harness):
+    ending, model = await run(harness, [gate()], grace=0.0)
 
     assert ending.status is TurnStatus.TIMED_OUT
-    assert (len(model.requests), stage.token.cancellation.reason) == (1, CancelReason.TIMEOUT)
+    assert (len(model.requests), harness.token.cancellation.reason) == (1, CancelReason.TIMEOUT)

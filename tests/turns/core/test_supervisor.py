@@ -9,7 +9,7 @@ import pytest
 from governance import CallStatus, CancelReason, Disposition
 from tests.support import PATIENCE, eventually
 from tests.turns.core.memory_store import MemoryStore
-from tests.turns.core.stage import BY_USER, Stage, claimed
+from tests.turns.core.runner_harness import BY_USER, RunnerHarness, claimed
 from tests.turns.journals import RecordingJournal
 from turns.core import supervisor
 from turns.core.chat_model import Usage
@@ -22,12 +22,12 @@ from turns.testing import ScriptedChatModel, call, failure, gate, text
 REQUEST_ID = contextvars.ContextVar("request_id", default="none")
 
 
-class House:
+class SupervisorHarness:
     """A supervisor over a store in memory; `plays` says which script each turn follows, by its user message."""
 
     def __init__(self, **options):
         self.store = MemoryStore()
-        self.stage = Stage()
+        self.harness = RunnerHarness()
         self.plays: dict[str, ScriptedChatModel] = {}
         self.journals: dict[str, RecordingJournal] = {}
         self.may_cast = asyncio.Event()
@@ -52,141 +52,141 @@ class House:
         self.store.orders.append(PendingCancel(turn_id=turn.id, cancellation=BY_USER, **values))
 
     async def close(self):
-        self.stage.let_go.set()
+        self.harness.let_go.set()
         self.store.failures.clear()
         await self.supervisor.drain(grace=0)
-        await self.stage.close()
+        await self.harness.close()
 
     async def _make_runner(self, turn, token):
         self.contexts.append(REQUEST_ID.get())
         await self.may_cast.wait()
-        self.stage.journal = self.journals[turn.user_message]
-        return self.stage.make_runner(self.plays[turn.user_message], turn=turn, token=token)
+        self.harness.journal = self.journals[turn.user_message]
+        return self.harness.make_runner(self.plays[turn.user_message], turn=turn, token=token)
 
 
 @pytest.fixture
-async def make_house():
+async def make_harness():
     houses = []
 
     def make(**options):
-        houses.append(House(**options))
+        houses.append(SupervisorHarness(**options))
         return houses[-1]
 
     yield make
-    for house in houses:
-        await house.close()
+    for harness in houses:
+        await harness.close()
 
 
 @pytest.fixture
-def house(make_house):
-    return make_house()
+def harness(make_harness):
+    return make_harness()
 
 
 class TestClaims:
-    async def test_a_turn_runs_and_its_ending_is_stored_with_its_totals(self, house):
-        turn = house.queue("hello", [text("Hi."), Usage(input_tokens=4, output_tokens=1)])
+    async def test_a_turn_runs_and_its_ending_is_stored_with_its_totals(self, harness):
+        turn = harness.queue("hello", [text("Hi."), Usage(input_tokens=4, output_tokens=1)])
 
-        house.supervisor.wake(turn.conversation_id)
-        (ending,) = await house.store.until_ended(turn)
+        harness.supervisor.wake(turn.conversation_id)
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.COMPLETED
-        assert house.store.totals[turn.id] == (1, {"input_tokens": 4, "output_tokens": 1})
-        await eventually(lambda: house.supervisor.live_turns == ())
+        assert harness.store.totals[turn.id] == (1, {"input_tokens": 4, "output_tokens": 1})
+        await eventually(lambda: harness.supervisor.live_turns == ())
 
-    async def test_turns_of_one_conversation_run_one_after_the_other_in_order(self, house):
+    async def test_turns_of_one_conversation_run_one_after_the_other_in_order(self, harness):
         pause = asyncio.Event()
         conversation_id = uuid4()
         turns = [
-            house.queue("first", [gate(pause), text("1")], conversation_id=conversation_id),
-            house.queue("second", [text("2")], conversation_id=conversation_id),
-            house.queue("third", [text("3")], conversation_id=conversation_id),
+            harness.queue("first", [gate(pause), text("1")], conversation_id=conversation_id),
+            harness.queue("second", [text("2")], conversation_id=conversation_id),
+            harness.queue("third", [text("3")], conversation_id=conversation_id),
         ]
         for _ in turns:
-            house.supervisor.wake(conversation_id)
-        await eventually(lambda: house.plays["first"].requests)
+            harness.supervisor.wake(conversation_id)
+        await eventually(lambda: harness.plays["first"].requests)
 
-        assert house.store.claims == [turns[0].id]
-        house.supervisor.wake(conversation_id)
+        assert harness.store.claims == [turns[0].id]
+        harness.supervisor.wake(conversation_id)
         pause.set()
-        await house.store.until_ended(*turns)
+        await harness.store.until_ended(*turns)
 
-        assert house.store.claims == [turn.id for turn in turns]
-        assert list(house.store.endings) == [turn.id for turn in turns]
+        assert harness.store.claims == [turn.id for turn in turns]
+        assert list(harness.store.endings) == [turn.id for turn in turns]
 
-    async def test_conversations_do_not_wait_for_each_other(self, house):
-        slow, quick = house.queue("slow", [gate()]), house.queue("quick", [text("Here.")])
+    async def test_conversations_do_not_wait_for_each_other(self, harness):
+        slow, quick = harness.queue("slow", [gate()]), harness.queue("quick", [text("Here.")])
 
-        house.supervisor.wake(slow.conversation_id)
-        house.supervisor.wake(quick.conversation_id)
-        await house.store.until_ended(quick)
+        harness.supervisor.wake(slow.conversation_id)
+        harness.supervisor.wake(quick.conversation_id)
+        await harness.store.until_ended(quick)
 
-        assert [live.turn for live in house.supervisor.live_turns] == [slow]
+        assert [live.turn for live in harness.supervisor.live_turns] == [slow]
 
-    async def test_a_wake_that_comes_during_an_empty_claim_is_not_lost(self, house):
+    async def test_a_wake_that_comes_during_an_empty_claim_is_not_lost(self, harness):
         conversation_id = uuid4()
-        answering = house.store.hold_next_answer()
-        house.supervisor.wake(conversation_id)
-        await house.store.claiming.wait()
+        answering = harness.store.hold_next_answer()
+        harness.supervisor.wake(conversation_id)
+        await harness.store.claiming.wait()
 
-        turn = house.queue("late", [text("Here.")], conversation_id=conversation_id)
-        house.supervisor.wake(conversation_id)
+        turn = harness.queue("late", [text("Here.")], conversation_id=conversation_id)
+        harness.supervisor.wake(conversation_id)
         answering.set()
 
-        (ending,) = await house.store.until_ended(turn)
+        (ending,) = await harness.store.until_ended(turn)
         assert ending.status is TurnStatus.COMPLETED
 
-    async def test_a_turn_does_not_carry_the_context_of_the_request_that_woke_it(self, house):
+    async def test_a_turn_does_not_carry_the_context_of_the_request_that_woke_it(self, harness):
         REQUEST_ID.set("request 7")
-        turn = house.queue("hello", [text("Hi.")])
+        turn = harness.queue("hello", [text("Hi.")])
 
-        house.supervisor.wake(turn.conversation_id)
-        await house.store.until_ended(turn)
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.store.until_ended(turn)
 
-        assert house.contexts == ["none"]
+        assert harness.contexts == ["none"]
 
-    async def test_a_claim_that_fails_is_tried_again_by_the_sweep(self, make_house, caplog):
-        house = make_house(sweep_interval=0.001)
-        turn = house.queue("hello", [text("Hi.")])
-        house.store.failures.append(OSError("away"))
+    async def test_a_claim_that_fails_is_tried_again_by_the_sweep(self, make_harness, caplog):
+        harness = make_harness(sweep_interval=0.001)
+        turn = harness.queue("hello", [text("Hi.")])
+        harness.store.failures.append(OSError("away"))
 
-        house.supervisor.wake(turn.conversation_id)
-        house.supervisor.start()
-        (ending,) = await house.store.until_ended(turn)
+        harness.supervisor.wake(turn.conversation_id)
+        harness.supervisor.start()
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.COMPLETED
         assert "could not be claimed" in caplog.text
 
 
 class TestCancel:
-    async def test_a_nudge_makes_a_stored_request_take_effect(self, house):
+    async def test_a_nudge_makes_a_stored_request_take_effect(self, harness):
         pause = gate()
-        turn = house.queue("hello", [text("One"), pause])
-        house.supervisor.wake(turn.conversation_id)
+        turn = harness.queue("hello", [text("One"), pause])
+        harness.supervisor.wake(turn.conversation_id)
         await pause.reached.wait()
 
-        house.order(turn)
-        await house.supervisor.check_requests()
-        (ending,) = await house.store.until_ended(turn)
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
         assert ending.cancellation is BY_USER
-        assert house.journals["hello"].replies[0].interrupted
+        assert harness.journals["hello"].replies[0].interrupted
 
-    async def test_a_request_whose_nudge_was_lost_is_found_by_the_poll(self, make_house):
-        house = make_house(poll_interval=0.001)
-        house.supervisor.start()
+    async def test_a_request_whose_nudge_was_lost_is_found_by_the_poll(self, make_harness):
+        harness = make_harness(poll_interval=0.001)
+        harness.supervisor.start()
         pause = gate()
-        turn = house.queue("hello", [pause])
-        house.supervisor.wake(turn.conversation_id)
+        turn = harness.queue("hello", [pause])
+        harness.supervisor.wake(turn.conversation_id)
         await pause.reached.wait()
 
-        house.order(turn)
+        harness.order(turn)
 
-        (ending,) = await house.store.until_ended(turn)
+        (ending,) = await harness.store.until_ended(turn)
         assert ending.status is TurnStatus.CANCELLED
 
     async def test_a_poll_that_hangs_does_not_hold_up_a_request_whose_nudge_was_lost(
-        self, make_house
+        self, make_harness
     ):
         hangs = asyncio.Event()
 
@@ -194,79 +194,79 @@ class TestCancel:
             hangs.set()
             await asyncio.Event().wait()
 
-        house = make_house(poll_interval=0.001, on_poll=on_poll)
-        house.supervisor.start()
+        harness = make_harness(poll_interval=0.001, on_poll=on_poll)
+        harness.supervisor.start()
         pause = gate()
-        turn = house.queue("hello", [pause])
-        house.supervisor.wake(turn.conversation_id)
+        turn = harness.queue("hello", [pause])
+        harness.supervisor.wake(turn.conversation_id)
         await pause.reached.wait()
         await hangs.wait()
 
-        house.order(turn)
+        harness.order(turn)
 
-        (ending,) = await house.store.until_ended(turn)
+        (ending,) = await harness.store.until_ended(turn)
         assert ending.status is TurnStatus.CANCELLED
 
-    async def test_a_request_from_before_the_start_counts(self, house):
-        turn = house.queue("hello", [text("never")])
-        house.order(turn)
+    async def test_a_request_from_before_the_start_counts(self, harness):
+        turn = harness.queue("hello", [text("never")])
+        harness.order(turn)
 
-        house.supervisor.wake(turn.conversation_id)
-        (ending,) = await house.store.until_ended(turn)
+        harness.supervisor.wake(turn.conversation_id)
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
-        assert house.plays["hello"].requests == []
+        assert harness.plays["hello"].requests == []
 
-    async def test_a_request_reaches_its_turn_only(self, house):
+    async def test_a_request_reaches_its_turn_only(self, harness):
         first, second = gate(), gate()
-        turn, other = house.queue("one", [first]), house.queue("two", [second])
+        turn, other = harness.queue("one", [first]), harness.queue("two", [second])
         for each in (turn, other):
-            house.supervisor.wake(each.conversation_id)
+            harness.supervisor.wake(each.conversation_id)
         await first.reached.wait()
         await second.reached.wait()
 
-        house.order(turn)
-        await house.supervisor.check_requests()
-        await house.store.until_ended(turn)
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        await harness.store.until_ended(turn)
 
-        assert other.id not in house.store.endings
+        assert other.id not in harness.store.endings
 
-    async def test_a_request_for_one_call_leaves_the_turn_going(self, house):
-        turn = house.queue("hello", [call("c1", "hold", name="a")], [text("Fine.")])
-        house.supervisor.wake(turn.conversation_id)
-        await house.stage.until_begun("a")
-        assert house.supervisor.find_call(turn.id, "c1").status is CallStatus.RUNNING
+    async def test_a_request_for_one_call_leaves_the_turn_going(self, harness):
+        turn = harness.queue("hello", [call("c1", "hold", name="a")], [text("Fine.")])
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.harness.until_begun("a")
+        assert harness.supervisor.find_call(turn.id, "c1").status is CallStatus.RUNNING
 
-        house.order(turn, tool_id="c1")
-        await house.supervisor.check_requests()
-        (ending,) = await house.store.until_ended(turn)
+        harness.order(turn, tool_id="c1")
+        await harness.supervisor.check_requests()
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.COMPLETED
-        assert house.journals["hello"].outcomes["c1"].status is CallStatus.CANCELLED
-        assert house.supervisor.find_call(turn.id, "c1") is None
+        assert harness.journals["hello"].outcomes["c1"].status is CallStatus.CANCELLED
+        assert harness.supervisor.find_call(turn.id, "c1") is None
 
-    async def test_a_request_for_the_end_of_the_step_lets_the_step_end(self, house):
-        turn = house.queue("hello", [call("c1", "hold", name="a")], [text("never")])
-        house.supervisor.wake(turn.conversation_id)
-        await house.stage.until_begun("a")
+    async def test_a_request_for_the_end_of_the_step_lets_the_step_end(self, harness):
+        turn = harness.queue("hello", [call("c1", "hold", name="a")], [text("never")])
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.harness.until_begun("a")
 
-        house.order(turn, mode="after_step")
-        await house.supervisor.check_requests()
-        house.stage.release("a")
-        (ending,) = await house.store.until_ended(turn)
+        harness.order(turn, mode="after_step")
+        await harness.supervisor.check_requests()
+        harness.harness.release("a")
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
-        assert house.journals["hello"].outcomes["c1"].status is CallStatus.SUCCEEDED
+        assert harness.journals["hello"].outcomes["c1"].status is CallStatus.SUCCEEDED
 
-    async def test_a_runner_that_does_not_end_is_ended_without_it(self, house, caplog):
-        turn = house.queue("hello", [text("One")])
-        held = house.journals["hello"].hold("save_reply")
-        house.supervisor.wake(turn.conversation_id)
-        await house.journals["hello"].until("save_reply", 1)
+    async def test_a_runner_that_does_not_end_is_ended_without_it(self, harness, caplog):
+        turn = harness.queue("hello", [text("One")])
+        held = harness.journals["hello"].hold("save_reply")
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.journals["hello"].until("save_reply", 1)
 
-        house.order(turn)
-        await house.supervisor.check_requests()
-        (ending,) = await house.store.until_ended(turn)
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
         assert ending.cancellation is BY_USER
@@ -275,25 +275,25 @@ class TestCancel:
         await eventually(
             lambda: not [t for t in asyncio.all_tasks() if t.get_name() == f"turn {turn.id}"]
         )
-        assert len(house.store.endings) == 1
+        assert len(harness.store.endings) == 1
 
     async def test_what_calls_came_to_is_stored_with_the_end_where_their_own_writes_are_late(
-        self, house
+        self, harness
     ):
-        turn = house.queue(
+        turn = harness.queue(
             "do it", [call("a", "hold", name="a"), call("b", "hang", name="b")], [text("never")]
         )
-        journal = house.journals["do it"]
+        journal = harness.journals["do it"]
         journal.hold("call_ended")
-        house.supervisor.wake(turn.conversation_id)
-        await house.stage.until_begun("a", "b")
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.harness.until_begun("a", "b")
 
-        house.order(turn)
-        await house.supervisor.check_requests()
-        (ending,) = await house.store.until_ended(turn)
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
-        outcome = house.store.outcomes[turn.id]["a"]
+        outcome = harness.store.outcomes[turn.id]["a"]
         assert (outcome.status, outcome.disposition) == (
             CallStatus.CANCELLED,
             Disposition.SETTLED,
@@ -301,44 +301,44 @@ class TestCancel:
         assert journal.outcomes == {}
 
     async def test_an_outcome_that_cannot_be_stored_does_not_keep_the_turn_from_its_end(
-        self, house, monkeypatch
+        self, harness, monkeypatch
     ):
         monkeypatch.setattr(supervisor, "END_PAUSE", 0.01)
-        turn = house.queue("do it", [call("a", "hold", name="a")], [text("never")])
-        house.journals["do it"].hold("call_ended")
-        house.supervisor.wake(turn.conversation_id)
-        await house.stage.until_begun("a")
-        house.store.failures += [OSError("no such outcome")] * supervisor.END_ATTEMPTS
+        turn = harness.queue("do it", [call("a", "hold", name="a")], [text("never")])
+        harness.journals["do it"].hold("call_ended")
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.harness.until_begun("a")
+        harness.store.failures += [OSError("no such outcome")] * supervisor.END_ATTEMPTS
 
-        house.order(turn)
-        await house.supervisor.check_requests()
-        await house.store.until_ended(turn)
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        await harness.store.until_ended(turn)
 
-        assert house.store.outcomes[turn.id] == {}
+        assert harness.store.outcomes[turn.id] == {}
 
-    async def test_a_cancel_while_the_runner_is_made_is_bounded_too(self, house):
-        house.may_cast.clear()
-        turn = house.queue("hello", [text("never")])
-        house.supervisor.wake(turn.conversation_id)
-        await eventually(lambda: house.contexts)
+    async def test_a_cancel_while_the_runner_is_made_is_bounded_too(self, harness):
+        harness.may_cast.clear()
+        turn = harness.queue("hello", [text("never")])
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.contexts)
 
-        house.order(turn)
-        await house.supervisor.check_requests()
-        (ending,) = await house.store.until_ended(turn)
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.CANCELLED
-        assert house.store.totals[turn.id] == (0, {})
+        assert harness.store.totals[turn.id] == (0, {})
 
-    async def test_after_a_cancel_the_next_turn_of_the_conversation_begins(self, house):
+    async def test_after_a_cancel_the_next_turn_of_the_conversation_begins(self, harness):
         pause = gate()
-        turn = house.queue("one", [pause])
-        following = house.queue("two", [text("Hi.")], conversation_id=turn.conversation_id)
-        house.supervisor.wake(turn.conversation_id)
+        turn = harness.queue("one", [pause])
+        following = harness.queue("two", [text("Hi.")], conversation_id=turn.conversation_id)
+        harness.supervisor.wake(turn.conversation_id)
         await pause.reached.wait()
 
-        house.order(turn)
-        await house.supervisor.check_requests()
-        endings = await house.store.until_ended(turn, following)
+        harness.order(turn)
+        await harness.supervisor.check_requests()
+        endings = await harness.store.until_ended(turn, following)
 
         assert [ending.status for ending in endings] == [
             TurnStatus.CANCELLED,
@@ -347,210 +347,210 @@ class TestCancel:
 
 
 class TestEndings:
-    async def test_a_chat_models_error_fails_the_turn_with_its_code_and_sentence(self, house):
+    async def test_a_chat_models_error_fails_the_turn_with_its_code_and_sentence(self, harness):
         error = ChatModelError("overloaded", "The provider is busy.")
-        turn = house.queue("hello", [failure(error)])
+        turn = harness.queue("hello", [failure(error)])
 
-        house.supervisor.wake(turn.conversation_id)
-        (ending,) = await house.store.until_ended(turn)
+        harness.supervisor.wake(turn.conversation_id)
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.FAILED
         assert (ending.error_code, ending.error_message) == ("overloaded", "The provider is busy.")
 
-    async def test_an_unexpected_error_fails_the_turn_without_its_text(self, house, caplog):
-        turn = house.queue("hello", [failure(RuntimeError("password=hunter2"))])
+    async def test_an_unexpected_error_fails_the_turn_without_its_text(self, harness, caplog):
+        turn = harness.queue("hello", [failure(RuntimeError("password=hunter2"))])
 
-        house.supervisor.wake(turn.conversation_id)
-        (ending,) = await house.store.until_ended(turn)
+        harness.supervisor.wake(turn.conversation_id)
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.FAILED
         assert ending.error_code == "internal_error"
         assert "hunter2" not in ending.error_message
         assert "A turn failed" in caplog.text
 
-    async def test_a_fenced_turn_is_left_alone(self, house, caplog):
-        turn = house.queue("hello", [text("One")])
-        house.journals["hello"].fail("save_reply", Fenced("gone"))
+    async def test_a_fenced_turn_is_left_alone(self, harness, caplog):
+        turn = harness.queue("hello", [text("One")])
+        harness.journals["hello"].fail("save_reply", Fenced("gone"))
 
-        house.supervisor.wake(turn.conversation_id)
-        await eventually(lambda: "fenced" in caplog.text and not house.supervisor.live_turns)
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: "fenced" in caplog.text and not harness.supervisor.live_turns)
 
-        assert house.store.attempts == 0
+        assert harness.store.attempts == 0
 
-    async def test_an_ending_is_stored_again_when_the_store_was_away(self, house, caplog):
+    async def test_an_ending_is_stored_again_when_the_store_was_away(self, harness, caplog):
         pause = asyncio.Event()
-        turn = house.queue("hello", [gate(pause), text("Hi.")])
-        house.supervisor.wake(turn.conversation_id)
-        await eventually(lambda: house.plays["hello"].requests)
-        house.store.failures.append(OSError("away"))
+        turn = harness.queue("hello", [gate(pause), text("Hi.")])
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.plays["hello"].requests)
+        harness.store.failures.append(OSError("away"))
 
         pause.set()
-        (ending,) = await house.store.until_ended(turn)
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.COMPLETED
-        assert house.store.attempts == 2
+        assert harness.store.attempts == 2
         assert "was not stored" in caplog.text
 
-    async def test_an_ending_is_stored_however_often_the_store_was_away(self, house, monkeypatch):
+    async def test_an_ending_is_stored_however_often_the_store_was_away(self, harness, monkeypatch):
         monkeypatch.setattr(supervisor, "END_PAUSE", 0.001)
         pause = asyncio.Event()
-        turn = house.queue("hello", [gate(pause), text("Hi.")])
-        house.queue("next", [text("Me too.")], conversation_id=turn.conversation_id)
-        house.supervisor.wake(turn.conversation_id)
-        await eventually(lambda: house.plays["hello"].requests)
-        house.store.failures.extend(OSError("away") for _ in range(20))
+        turn = harness.queue("hello", [gate(pause), text("Hi.")])
+        harness.queue("next", [text("Me too.")], conversation_id=turn.conversation_id)
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.plays["hello"].requests)
+        harness.store.failures.extend(OSError("away") for _ in range(20))
 
         pause.set()
-        (ending,) = await house.store.until_ended(turn)
+        (ending,) = await harness.store.until_ended(turn)
 
         assert ending.status is TurnStatus.COMPLETED
-        assert house.store.attempts == 21
-        await eventually(lambda: house.plays["next"].requests)
+        assert harness.store.attempts == 21
+        await eventually(lambda: harness.plays["next"].requests)
 
-    async def test_a_process_that_goes_down_leaves_what_it_cannot_store(self, house, monkeypatch):
+    async def test_a_process_that_goes_down_leaves_what_it_cannot_store(self, harness, monkeypatch):
         monkeypatch.setattr(supervisor, "END_PAUSE", 0.001)
-        turn = house.queue("hello", [gate()])
-        house.supervisor.wake(turn.conversation_id)
-        await eventually(lambda: house.plays["hello"].requests)
-        house.store.failures.extend(OSError("away") for _ in range(100))
+        turn = harness.queue("hello", [gate()])
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.plays["hello"].requests)
+        harness.store.failures.extend(OSError("away") for _ in range(100))
 
-        await house.supervisor.drain(grace=0)
+        await harness.supervisor.drain(grace=0)
 
-        assert turn.id not in house.store.endings
-        assert not house.supervisor.live_turns
+        assert turn.id not in harness.store.endings
+        assert not harness.supervisor.live_turns
 
 
 class TestFence:
-    async def test_drops_what_is_live_ends_its_tools_and_stores_nothing(self, house):
-        turn = house.queue("one", [call("c1", "hold", name="a")])
-        house.queue("two", [text("never")], conversation_id=turn.conversation_id)
-        house.supervisor.wake(turn.conversation_id)
-        await house.stage.until_begun("a")
+    async def test_drops_what_is_live_ends_its_tools_and_stores_nothing(self, harness):
+        turn = harness.queue("one", [call("c1", "hold", name="a")])
+        harness.queue("two", [text("never")], conversation_id=turn.conversation_id)
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.harness.until_begun("a")
 
-        await house.supervisor.fence()
-        house.supervisor.wake(turn.conversation_id)
+        await harness.supervisor.fence()
+        harness.supervisor.wake(turn.conversation_id)
 
-        assert house.supervisor.live_turns == ()
-        assert house.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
-        assert (house.store.attempts, house.store.claims) == (0, [turn.id])
+        assert harness.supervisor.live_turns == ()
+        assert harness.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
+        assert (harness.store.attempts, harness.store.claims) == (0, [turn.id])
 
-    async def test_leaves_a_runner_behind_that_does_not_end(self, house):
-        turn = house.queue("one", [text("One")])
-        held = house.journals["one"].hold("save_reply")
-        house.supervisor.wake(turn.conversation_id)
-        await house.journals["one"].until("save_reply", 1)
+    async def test_leaves_a_runner_behind_that_does_not_end(self, harness):
+        turn = harness.queue("one", [text("One")])
+        held = harness.journals["one"].hold("save_reply")
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.journals["one"].until("save_reply", 1)
 
-        await house.supervisor.fence()
+        await harness.supervisor.fence()
 
-        assert house.supervisor.live_turns == ()
-        assert house.store.attempts == 0
+        assert harness.supervisor.live_turns == ()
+        assert harness.store.attempts == 0
         held.set()
 
-    async def test_gives_up_an_ending_that_the_store_does_not_take(self, house, monkeypatch):
+    async def test_gives_up_an_ending_that_the_store_does_not_take(self, harness, monkeypatch):
         monkeypatch.setattr(supervisor, "END_PAUSE", 0.001)
         pause = asyncio.Event()
-        turn = house.queue("one", [gate(pause), text("Hi.")])
-        house.supervisor.wake(turn.conversation_id)
-        await eventually(lambda: house.plays["one"].requests)
-        house.store.failures.extend(OSError("away") for _ in range(1_000_000))
+        turn = harness.queue("one", [gate(pause), text("Hi.")])
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.plays["one"].requests)
+        harness.store.failures.extend(OSError("away") for _ in range(1_000_000))
         pause.set()
-        await eventually(lambda: house.store.attempts > 3)
+        await eventually(lambda: harness.store.attempts > 3)
 
-        await house.supervisor.fence()
+        await harness.supervisor.fence()
 
-        assert house.supervisor.live_turns == ()
-        assert turn.id not in house.store.endings
+        assert harness.supervisor.live_turns == ()
+        assert turn.id not in harness.store.endings
 
-    async def test_a_process_that_drains_begins_nothing_after_the_return(self, house):
-        house.supervisor.close()
-        await house.supervisor.fence()
-        house.supervisor.resume()
-        turn = house.queue("one", [text("never")])
+    async def test_a_process_that_drains_begins_nothing_after_the_return(self, harness):
+        harness.supervisor.close()
+        await harness.supervisor.fence()
+        harness.supervisor.resume()
+        turn = harness.queue("one", [text("never")])
 
-        house.supervisor.wake(turn.conversation_id)
+        harness.supervisor.wake(turn.conversation_id)
         await asyncio.sleep(0)
 
-        assert house.supervisor.is_draining
-        assert not house.store.claiming.is_set()
+        assert harness.supervisor.is_draining
+        assert not harness.store.claiming.is_set()
 
     async def test_a_claim_that_was_under_way_is_dropped_and_others_begin_after_the_return(
-        self, house
+        self, harness
     ):
-        turn = house.queue("one", [text("never")])
-        answering = house.store.hold_next_answer()
-        house.supervisor.wake(turn.conversation_id)
-        await house.store.claiming.wait()
+        turn = harness.queue("one", [text("never")])
+        answering = harness.store.hold_next_answer()
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.store.claiming.wait()
 
-        fencing = asyncio.create_task(house.supervisor.fence())
+        fencing = asyncio.create_task(harness.supervisor.fence())
         await asyncio.sleep(0)
         answering.set()
         await fencing
-        assert house.supervisor.live_turns == ()
-        assert house.contexts == []
+        assert harness.supervisor.live_turns == ()
+        assert harness.contexts == []
 
-        other = house.queue("two", [text("Hi.")])
-        house.supervisor.resume()
-        house.supervisor.wake(other.conversation_id)
-        (ending,) = await house.store.until_ended(other)
+        other = harness.queue("two", [text("Hi.")])
+        harness.supervisor.resume()
+        harness.supervisor.wake(other.conversation_id)
+        (ending,) = await harness.store.until_ended(other)
         assert ending.status is TurnStatus.COMPLETED
 
 
 class TestDrain:
-    async def test_lets_a_live_turn_end_within_the_grace_and_starts_no_other(self, house):
+    async def test_lets_a_live_turn_end_within_the_grace_and_starts_no_other(self, harness):
         pause = asyncio.Event()
-        turn = house.queue("one", [gate(pause), text("Hi.")])
-        house.queue("two", [text("never")], conversation_id=turn.conversation_id)
-        house.supervisor.wake(turn.conversation_id)
-        await eventually(lambda: house.plays["one"].requests)
+        turn = harness.queue("one", [gate(pause), text("Hi.")])
+        harness.queue("two", [text("never")], conversation_id=turn.conversation_id)
+        harness.supervisor.wake(turn.conversation_id)
+        await eventually(lambda: harness.plays["one"].requests)
 
-        draining = asyncio.create_task(house.supervisor.drain(grace=10))
-        await eventually(lambda: house.supervisor.is_draining)
+        draining = asyncio.create_task(harness.supervisor.drain(grace=10))
+        await eventually(lambda: harness.supervisor.is_draining)
         pause.set()
         await draining
 
-        assert house.store.endings[turn.id].status is TurnStatus.COMPLETED
-        assert house.store.claims == [turn.id]
+        assert harness.store.endings[turn.id].status is TurnStatus.COMPLETED
+        assert harness.store.claims == [turn.id]
 
-    async def test_cancels_what_does_not_end_as_shutdown(self, house):
-        turn = house.queue("one", [call("c1", "hold", name="a")])
-        house.supervisor.wake(turn.conversation_id)
-        await house.stage.until_begun("a")
+    async def test_cancels_what_does_not_end_as_shutdown(self, harness):
+        turn = harness.queue("one", [call("c1", "hold", name="a")])
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.harness.until_begun("a")
 
-        await house.supervisor.drain(grace=0)
+        await harness.supervisor.drain(grace=0)
 
-        ending = house.store.endings[turn.id]
+        ending = harness.store.endings[turn.id]
         assert ending.status is TurnStatus.INTERRUPTED
         assert ending.cancellation.reason is CancelReason.SHUTDOWN
-        assert house.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
+        assert harness.journals["one"].outcomes["c1"].status is CallStatus.CANCELLED
 
-    async def test_cancels_a_turn_whose_claim_was_under_way(self, house):
-        turn = house.queue("one", [gate()])
-        answering = house.store.hold_next_answer()
-        house.supervisor.wake(turn.conversation_id)
-        await house.store.claiming.wait()
+    async def test_cancels_a_turn_whose_claim_was_under_way(self, harness):
+        turn = harness.queue("one", [gate()])
+        answering = harness.store.hold_next_answer()
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.store.claiming.wait()
 
-        draining = asyncio.create_task(house.supervisor.drain(grace=0))
-        await eventually(lambda: house.supervisor.is_draining)
+        draining = asyncio.create_task(harness.supervisor.drain(grace=0))
+        await eventually(lambda: harness.supervisor.is_draining)
         answering.set()
         await draining
 
-        assert house.store.endings[turn.id].status is TurnStatus.INTERRUPTED
+        assert harness.store.endings[turn.id].status is TurnStatus.INTERRUPTED
 
-    async def test_ends_the_poll(self, make_house):
+    async def test_ends_the_poll(self, make_harness):
         polled = asyncio.Event()
 
         async def on_poll():
             polled.set()
 
-        house = make_house(poll_interval=0.001, on_poll=on_poll)
-        house.supervisor.start()
+        harness = make_harness(poll_interval=0.001, on_poll=on_poll)
+        harness.supervisor.start()
         await polled.wait()
 
-        await house.supervisor.drain(grace=0)
+        await harness.supervisor.drain(grace=0)
 
         assert not [t for t in asyncio.all_tasks() if "poll" in t.get_name()]
 
-    async def test_a_poll_that_fails_goes_on(self, make_house, caplog):
+    async def test_a_poll_that_fails_goes_on(self, make_harness, caplog):
         polls = []
         again = asyncio.Event()
 
@@ -560,8 +560,8 @@ class TestDrain:
                 raise OSError("away")
             again.set()
 
-        house = make_house(poll_interval=0.001, on_poll=on_poll)
-        house.supervisor.start()
+        harness = make_harness(poll_interval=0.001, on_poll=on_poll)
+        harness.supervisor.start()
         async with asyncio.timeout(PATIENCE):
             await again.wait()
 

@@ -12,8 +12,8 @@ from django.db import connection
 from django.utils import timezone
 
 from tests.support import PATIENCE
-from tests.turns.rows import Planted, said, use
-from tests.turns.support import Stage, in_database, row
+from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.support import ChatDriver, in_database, row
 from turns.calls.serializers import elapsed_ms
 from turns.endings import recovery
 from turns.events.notifications import Notifications
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-async def die(stage: Stage):
-    """Run turns of the stage's conversation in another process, and kill it under the first one's tool."""
+async def die(chat: ChatDriver):
+    """Run turns of the chat's conversation in another process, and kill it under the first one's tool."""
     children = []
 
     async def die(*messages: str, **environment: str) -> UUID:
         database = str(connection.settings_dict["NAME"])
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.turns.crashing", str(stage.id), stage.user.username),
+            *(sys.executable, "-m", "tests.turns.crashing", str(chat.id), chat.user.username),
             *messages,
             stdout=asyncio.subprocess.PIPE,
             env={
@@ -58,38 +58,42 @@ async def die(stage: Stage):
             await child.wait()
 
 
-async def test_after_a_kill_the_turn_is_interrupted_and_the_conversation_goes_on(stage: Stage, die):
+async def test_after_a_kill_the_turn_is_interrupted_and_the_conversation_goes_on(
+    chat: ChatDriver, die
+):
     crashed = await die("first", "second")
     assert (await row(Turn, pk=crashed)).status == "running"
-    model = stage.play([text("To the second.")], [text("To the third.")])
+    model = chat.use_script([text("To the second.")], [text("To the third.")])
     await runtime.ensure_started()
-    turn = await stage.ended(crashed)
+    turn = await chat.ended(crashed)
     assert (turn.status, turn.ended_by_reason) == ("interrupted", "")
-    calls = await stage.calls(crashed)
+    calls = await chat.calls(crashed)
     assert (calls["q"].status, calls["q"].result) == ("succeeded", "real")
     assert (calls["h"].status, calls["h"].disposition) == ("repaired", "indeterminate")
     assert calls["h"].result.startswith("[INTERRUPTED]")
     repair = await in_database(Repair.objects.get)
     assert (repair.tool_id, repair.cause, repair.found_when) == ("h", "crash", "recovery")
-    assert stage.listener.find("history_repaired", turn_id=str(crashed))
+    assert chat.sink.find("history_repaired", turn_id=str(crashed))
     second = await row(Turn, number=2)
-    assert (await stage.ended(second.pk)).status == "completed"
+    assert (await chat.ended(second.pk)).status == "completed"
     told = model.requests[0].messages[-1].texts[0].text
     assert "The previous turn did not reach its end: the server ended unexpectedly." in told
     assert "check before repeating: stubborn (h)." in told
-    assert (await stage.run("third")).status == "completed"
-    await stage.history()
+    assert (await chat.run("third")).status == "completed"
+    await chat.history()
     assert await in_database(Repair.objects.count) == 1
 
 
-async def test_a_turn_whose_end_was_asked_for_before_the_crash_is_not_resumed(stage: Stage, die):
+async def test_a_turn_whose_end_was_asked_for_before_the_crash_is_not_resumed(
+    chat: ChatDriver, die
+):
     crashed = await die("first", "second", TURNKEEPER_CANCEL="yes")
-    request = await stage.request(crashed)
+    request = await chat.request(crashed)
     assert (request.settled_at, request.outcome) == (None, "")
-    model = stage.play()
+    model = chat.use_script()
     await runtime.ensure_started()
-    assert (await stage.ended(crashed)).status == "interrupted"
-    request = await stage.request(crashed)
+    assert (await chat.ended(crashed)).status == "interrupted"
+    request = await chat.request(crashed)
     assert (request.reason, request.source, request.by_name) == ("user", "button", "ada")
     assert (request.outcome, request.running_tools) == ("interrupted", ["stubborn"])
     assert request.settled_ms >= 0
@@ -97,25 +101,25 @@ async def test_a_turn_whose_end_was_asked_for_before_the_crash_is_not_resumed(st
     assert model.requests == []
 
 
-async def test_recovery_twice_changes_nothing_more(stage: Stage, die):
+async def test_recovery_twice_changes_nothing_more(chat: ChatDriver, die):
     await die("first")
     assert len((await in_database(recovery.recover))[0].batches) == 1
     assert await in_database(recovery.recover) == (Notifications(), [])
 
 
-def a_live_turn(planted: Planted, **owner) -> Turn:
-    turn = planted.turn("running", owner=owner.pop("owner", None))
-    planted.message(turn, "user", said("question"))
-    planted.message(turn, "assistant", use("started"), use("waiting"))
-    planted.call(turn, "started", "running")
-    planted.call(turn, "waiting", "pending")
+def a_live_turn(factory: RowFactory, **owner) -> Turn:
+    turn = factory.turn("running", owner=owner.pop("owner", None))
+    factory.message(turn, "user", said("question"))
+    factory.message(turn, "assistant", use("started"), use("waiting"))
+    factory.call(turn, "started", "running")
+    factory.call(turn, "waiting", "pending")
     return turn
 
 
 def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
     owner = process_registry.register()
-    lost, kept = (a_live_turn(Planted(ada), owner=owner) for _ in range(2))
-    just_claimed = a_live_turn(Planted(ada), owner=owner)
+    lost, kept = (a_live_turn(RowFactory(ada), owner=owner) for _ in range(2))
+    just_claimed = a_live_turn(RowFactory(ada), owner=owner)
     Turn.objects.filter(pk=just_claimed.pk).update(started_at=timezone.now())
     ((conversation_id, _events),) = recovery.end_lost(owner, [kept.pk]).batches
     assert conversation_id == lost.conversation_id
@@ -125,7 +129,7 @@ def test_a_turn_that_its_own_process_has_lost_is_ended(ada):
 
 def test_the_turns_of_a_live_owner_are_left_alone(ada):
     owner = process_registry.register()
-    turn = a_live_turn(Planted(ada), owner=owner)
+    turn = a_live_turn(RowFactory(ada), owner=owner)
     assert recovery.recover()[0] == Notifications()
     turn.refresh_from_db()
     assert turn.status == "running"
@@ -145,7 +149,7 @@ def test_the_turns_of_a_dead_owner_are_ended(ada, how):
     for name, value in changed.items():
         setattr(owner, name, value)
     owner.save()
-    turn = a_live_turn(Planted(ada), owner=None if how == "nobody" else owner)
+    turn = a_live_turn(RowFactory(ada), owner=None if how == "nobody" else owner)
     ((conversation_id, events),) = recovery.recover()[0].batches
     assert conversation_id == turn.conversation_id
     assert [e["type"] for e in events] == [
@@ -162,8 +166,8 @@ def test_the_turns_of_a_dead_owner_are_ended(ada, how):
 
 
 def test_of_a_dead_owners_calls_those_that_never_started_say_so(ada):
-    planted = Planted(ada)
-    turn = a_live_turn(planted)
+    factory = RowFactory(ada)
+    turn = a_live_turn(factory)
     recovery.recover()
     from governance import selectors
 
@@ -178,11 +182,11 @@ def test_of_a_dead_owners_calls_those_that_never_started_say_so(ada):
 
 
 def test_text_said_before_the_crash_is_kept_and_an_empty_answer_is_not(ada):
-    planted = Planted(ada)
-    speaking = planted.turn("running")
-    planted.message(speaking, "user", said("question"))
-    planted.message(speaking, "assistant", said("half an ans"), is_streaming=True)
-    silent = Planted(ada)
+    factory = RowFactory(ada)
+    speaking = factory.turn("running")
+    factory.message(speaking, "user", said("question"))
+    factory.message(speaking, "assistant", said("half an ans"), is_streaming=True)
+    silent = RowFactory(ada)
     turn = silent.turn("running")
     silent.message(turn, "user", said("question"))
     silent.message(turn, "assistant", is_streaming=True)
@@ -193,7 +197,7 @@ def test_text_said_before_the_crash_is_kept_and_an_empty_answer_is_not(ada):
 
 
 def test_what_waited_may_start_and_what_runs_is_not_started_again(ada):
-    waiting, busy = Planted(ada), Planted(ada)
+    waiting, busy = RowFactory(ada), RowFactory(ada)
     waiting.turn("queued")
     busy.turn("running", owner=process_registry.register())
     busy.turn("queued")

@@ -4,9 +4,16 @@ import pytest
 
 from governance import CancelSource
 from governance.db import run_in_db_thread
-from tests.turns.rows import Planted, said
-from tests.turns.sub_agents.stage import carriers, cast, child, ended, running, spawn
-from tests.turns.support import Stage, in_database, row
+from tests.turns.row_factory import RowFactory, said
+from tests.turns.sub_agents.scripted_agents import (
+    child,
+    ended,
+    report_turns,
+    running,
+    spawn,
+    use_scripts,
+)
+from tests.turns.support import ChatDriver, in_database, row
 from turns import selectors
 from turns.cancelling import commands
 from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus
@@ -21,27 +28,29 @@ pytestmark = pytest.mark.django_db(transaction=True)
 REPORT = "[SUB-AGENT]"
 
 
-def spawning(stage: Stage, *after, dig=(), **more):
-    return cast(
-        stage,
+def spawning(chat: ChatDriver, *after, dig=(), **more):
+    return use_scripts(
+        chat,
         go=[[spawn("s1", "dig")], [text("It digs.")], *after],
         dig=dig or [[call("c1", "held")], [text("Gold.")]],
         **more,
     )
 
 
-async def test_an_idle_conversation_gets_a_turn_that_carries_the_report(stage: Stage, props):
-    casting = spawning(stage, **{REPORT: [[text("It has found gold.")]]})
-    turn = await stage.run()
-    result = (await stage.calls(turn.pk))["s1"]
+async def test_an_idle_conversation_gets_a_turn_that_carries_the_report(
+    chat: ChatDriver, fake_tools
+):
+    agents = spawning(chat, **{REPORT: [[text("It has found gold.")]]})
+    turn = await chat.run()
+    result = (await chat.calls(turn.pk))["s1"]
     dug = await running("dig")
     assert result.status == "succeeded"
     assert str(dug.pk) in result.result
-    props.open("c1")
+    fake_tools.open("c1")
 
-    started = await stage.listener.until("turn_start", source="sub_agent")
-    carrier = await stage.ended(started["turn_id"])
-    assert (carrier.status, carrier.conversation_id) == ("completed", stage.id)
+    started = await chat.sink.until("turn_start", source="sub_agent")
+    carrier = await chat.ended(started["turn_id"])
+    assert (carrier.status, carrier.conversation_id) == ("completed", chat.id)
     assert started["reports"] == [
         {
             "turn_id": str(dug.pk),
@@ -52,102 +61,100 @@ async def test_an_idle_conversation_gets_a_turn_that_carries_the_report(stage: S
         }
     ]
     assert (await row(Turn, pk=dug.pk)).delivered_at is not None
-    [request] = casting.requests[REPORT]
+    [request] = agents.requests[REPORT]
     [block] = request.messages[-1].texts
     assert block.text.startswith(REPORT)
     assert 'The sub-agent "assistant" has completed its work. It reports:\nGold.' in block.text
-    assert len(await carriers(stage.id)) == 1
-    snapshot = await selectors.snapshot(conversation_id=stage.id, user=stage.user)
+    assert len(await report_turns(chat.id)) == 1
+    snapshot = await selectors.snapshot(conversation_id=chat.id, user=chat.user)
     [shown] = [m for m in snapshot["messages"] if m["turn_id"] == str(carrier.pk)][:1]
     assert shown["content"][0]["sub_agent"]["text"] == "Gold."
-    await stage.history()
+    await chat.history()
 
 
-async def test_a_busy_conversation_gets_it_with_its_next_message(stage: Stage, props):
-    casting = spawning(
-        stage, next=[[text("I know.")]], busy=[[call("c2", "held")], [text("Free.")]]
-    )
-    await stage.run()
-    busy = await stage.say("busy")
-    await stage.running(busy, "c2")
-    following = await stage.say("next")
-    props.open("c1")
+async def test_a_busy_conversation_gets_it_with_its_next_message(chat: ChatDriver, fake_tools):
+    agents = spawning(chat, next=[[text("I know.")]], busy=[[call("c2", "held")], [text("Free.")]])
+    await chat.run()
+    busy = await chat.say("busy")
+    await chat.running(busy, "c2")
+    following = await chat.say("next")
+    fake_tools.open("c1")
     await ended(await child("dig"))
-    props.open("c2")
+    fake_tools.open("c2")
 
-    await stage.ended(following)
-    [request] = casting.requests["next"]
+    await chat.ended(following)
+    [request] = agents.requests["next"]
     first, second = request.messages[-1].texts
     assert first.text.startswith(REPORT)
     assert second.text == "next"
-    assert await carriers(stage.id) == []
+    assert await report_turns(chat.id) == []
 
 
-async def test_it_waits_for_the_end_of_the_turn_that_spawned_it(stage: Stage, props):
-    cast(
-        stage,
+async def test_it_waits_for_the_end_of_the_turn_that_spawned_it(chat: ChatDriver, fake_tools):
+    use_scripts(
+        chat,
         go=[[spawn("s1", "dig"), call("c2", "held")], [text("Done.")]],
         dig=[[text("Gold.")]],
         **{REPORT: [[text("Gold it is.")]]},
     )
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     dug = await ended(await child("dig"))
-    assert (dug.delivered_at, await carriers(stage.id)) == (None, [])
-    props.open("c2")
-    await stage.ended(turn_id)
+    assert (dug.delivered_at, await report_turns(chat.id)) == (None, [])
+    fake_tools.open("c2")
+    await chat.ended(turn_id)
 
-    started = await stage.listener.until("turn_start", source="sub_agent")
-    await stage.ended(started["turn_id"])
+    started = await chat.sink.until("turn_start", source="sub_agent")
+    await chat.ended(started["turn_id"])
     assert (await row(Turn, pk=dug.pk)).delivered_at is not None
 
 
-async def test_what_a_cancel_took_with_it_delivers_nothing(stage: Stage):
-    cast(
-        stage,
+async def test_what_a_cancel_took_with_it_delivers_nothing(chat: ChatDriver):
+    use_scripts(
+        chat,
         go=[[spawn("s1", "dig"), call("c2", "held")]],
         dig=[[text("Gold.")]],
         later=[[text("Well.")]],
     )
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     dug = await ended(await child("dig"))
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
 
     assert await run_in_db_thread(report_delivery.enqueue_report_turns)() == []
-    later = await stage.run("later")
+    later = await chat.run("later")
     [message] = await in_database(lambda: list(Message.objects.filter(turn=later, role="user")))
     assert [block["text"] for block in message.content] == ["later"]
     assert (await row(Turn, pk=dug.pk)).delivered_at is None
 
 
-async def test_nothing_begins_by_itself_for_a_sub_agent_that_was_cancelled(stage: Stage):
-    casting = spawning(stage, dig=[[text("I see"), gate()]], next=[[text("Pity.")]])
-    await stage.run()
+async def test_nothing_begins_by_itself_for_a_sub_agent_that_was_cancelled(chat: ChatDriver):
+    agents = spawning(chat, dig=[[text("I see"), gate()]], next=[[text("Pity.")]])
+    await chat.run()
     dug = await running("dig")
-    await stage.cancel(dug.pk)
+    await chat.cancel(dug.pk)
     await ended(dug)
 
     assert await run_in_db_thread(report_delivery.enqueue_report_turns)() == []
-    await stage.run("next")
-    [request] = casting.requests["next"]
+    await chat.run("next")
+    [request] = agents.requests["next"]
     report = request.messages[-1].texts[0].text
     assert 'The sub-agent "assistant" was cancelled by the user.' in report
-    assert await carriers(stage.id) == []
+    assert await report_turns(chat.id) == []
 
 
 class TestRows:
     """The rules on rows, without anything that runs."""
 
     @pytest.fixture
-    def place(self, ada) -> Planted:
-        return Planted(ada)
+    def place(self, ada) -> RowFactory:
+        return RowFactory(ada)
 
     def spawned(
-        self, place: Planted, status: str = "completed", worked_for: Turn | None = None, **fields
+        self, place: RowFactory, status: str = "completed", worked_for: Turn | None = None, **fields
     ) -> Turn:
         """A detached sub-agent of a completed turn that has said what it found."""
         parent = worked_for or place.turn()
-        below = Planted(place.conversation.owner)
+        below = RowFactory(place.conversation.owner)
         Conversation.objects.filter(pk=below.id).update(parent=place.id)
         turn = below.turn(
             status,
@@ -217,10 +224,10 @@ class TestRows:
         report_delivery.enqueue_report_turn(place.id)
         assert Turn.objects.get(conversation=place.id, status="queued").depth == 1
 
-    def nested(self, place: Planted, above: str = "completed") -> Planted:
+    def nested(self, place: RowFactory, above: str = "completed") -> RowFactory:
         """A sub-agent that has ended before one that it had spawned: the conversation that the report is due to."""
         parent = place.turn(above)
-        middle = Planted(place.conversation.owner)
+        middle = RowFactory(place.conversation.owner)
         Conversation.objects.filter(pk=middle.id).update(parent=place.id)
         self.spawned(middle, worked_for=middle.turn(parent=parent, depth=1), depth=2)
         return middle
@@ -272,7 +279,7 @@ class TestRows:
             assert report_delivery.enqueue_report_turns() == []
 
     def test_what_cannot_be_carried_does_not_keep_the_rest_waiting_for_ever(self, place, ada):
-        stuck = [Planted(ada) for _ in range(6)]
+        stuck = [RowFactory(ada) for _ in range(6)]
         for other in stuck:
             self.spawned(other)
             Conversation.objects.filter(pk=other.id).update(agent="gone")
@@ -299,14 +306,14 @@ class TestRows:
         assert block["text"].endswith("The last that it said:\nGold.")
 
 
-async def test_the_sweep_delivers_what_was_left_behind(stage: Stage, settings, props):
+async def test_the_sweep_delivers_what_was_left_behind(chat: ChatDriver, settings, fake_tools):
     settings.TURNS_SWEEP_INTERVAL = 0.05
-    spawning(stage, **{REPORT: [[text("So it is.")]]})
-    await stage.run()
+    spawning(chat, **{REPORT: [[text("So it is.")]]})
+    await chat.run()
     dug = await running("dig")
     await run_in_db_thread(turn_endings.end_turn)(dug.pk, TurnEnding(status=TurnStatus.INTERRUPTED))
 
-    started = await stage.listener.until("turn_start", source="sub_agent")
+    started = await chat.sink.until("turn_start", source="sub_agent")
     assert started["reports"][0]["status"] == "interrupted"
-    await stage.ended(started["turn_id"])
-    props.open("c1")
+    await chat.ended(started["turn_id"])
+    fake_tools.open("c1")

@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import connections, transaction
 
-from tests.turns.rows import Planted
+from tests.turns.row_factory import RowFactory
 from turns.core.events import TurnError
 from turns.events import log
 from turns.models import Event
@@ -14,42 +14,42 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def planted(ada) -> Planted:
-    return Planted(ada)
+def factory(ada) -> RowFactory:
+    return RowFactory(ada)
 
 
-def write(planted: Planted, turn, *codes: str) -> list[log.WireEvent]:
+def write(factory: RowFactory, turn, *codes: str) -> list[log.WireEvent]:
     events = [TurnError(code=code, message="") for code in codes]
     with transaction.atomic():
-        return log.append(log.locked(planted.id), turn.pk, *events)
+        return log.append(log.locked(factory.id), turn.pk, *events)
 
 
-def test_events_are_numbered_from_one_without_a_gap(planted):
-    turn = planted.turn()
-    assert [e["seq"] for e in write(planted, turn, "a", "b")] == [1, 2]
-    assert [e["seq"] for e in write(planted, turn, "c")] == [3]
-    assert write(planted, turn) == []
-    planted.conversation.refresh_from_db()
-    assert planted.conversation.last_seq == 3
+def test_events_are_numbered_from_one_without_a_gap(factory):
+    turn = factory.turn()
+    assert [e["seq"] for e in write(factory, turn, "a", "b")] == [1, 2]
+    assert [e["seq"] for e in write(factory, turn, "c")] == [3]
+    assert write(factory, turn) == []
+    factory.conversation.refresh_from_db()
+    assert factory.conversation.last_seq == 3
 
 
-def test_what_was_rolled_back_leaves_no_gap(planted):
-    turn = planted.turn()
-    write(planted, turn, "a")
+def test_what_was_rolled_back_leaves_no_gap(factory):
+    turn = factory.turn()
+    write(factory, turn, "a")
     with transaction.atomic():
-        write(planted, turn, "lost")
+        write(factory, turn, "lost")
         transaction.set_rollback(True)
-    assert [e["seq"] for e in write(planted, turn, "b")] == [2]
+    assert [e["seq"] for e in write(factory, turn, "b")] == [2]
 
 
-def test_many_writers_at_once_leave_no_gap(planted):
-    turn = planted.turn()
+def test_many_writers_at_once_leave_no_gap(factory):
+    turn = factory.turn()
     ready = threading.Barrier(4)
 
     def write_ten(name: str) -> None:
         ready.wait()
         for number in range(10):
-            write(planted, turn, f"{name}{number}")
+            write(factory, turn, f"{name}{number}")
         connections.close_all()
 
     threads = [threading.Thread(target=write_ten, args=(name,)) for name in "abcd"]
@@ -57,39 +57,39 @@ def test_many_writers_at_once_leave_no_gap(planted):
         thread.start()
     for thread in threads:
         thread.join()
-    rows = Event.objects.filter(conversation=planted.id).order_by("seq")
+    rows = Event.objects.filter(conversation=factory.id).order_by("seq")
     assert [row.seq for row in rows] == list(range(1, 41))
     for name in "abcd":
         own = [row.payload["code"] for row in rows if row.payload["code"].startswith(name)]
         assert own == [f"{name}{number}" for number in range(10)]
 
 
-def test_conversations_are_numbered_apart(planted, ada):
-    other = Planted(ada)
-    write(planted, planted.turn(), "a", "b")
+def test_conversations_are_numbered_apart(factory, ada):
+    other = RowFactory(ada)
+    write(factory, factory.turn(), "a", "b")
     assert [e["seq"] for e in write(other, other.turn(), "c")] == [1]
 
 
-def test_what_is_read_is_what_was_written(planted):
-    turn, later = planted.turn(), planted.turn()
-    written = [*write(planted, turn, "a", "b"), *write(planted, later, "c")]
-    assert log.read(planted.id, after=0) == written
-    assert log.read(planted.id, after=1) == written[1:]
-    assert log.read(planted.id, after=0, limit=2) == written[:2]
-    assert log.read(planted.id, after=3) == []
+def test_what_is_read_is_what_was_written(factory):
+    turn, later = factory.turn(), factory.turn()
+    written = [*write(factory, turn, "a", "b"), *write(factory, later, "c")]
+    assert log.read(factory.id, after=0) == written
+    assert log.read(factory.id, after=1) == written[1:]
+    assert log.read(factory.id, after=0, limit=2) == written[:2]
+    assert log.read(factory.id, after=3) == []
     assert log.read_turn(turn.pk, after=0) == written[:2]
     assert log.read_turn(turn.pk, after=1, limit=5) == written[1:2]
 
 
-def test_what_no_database_takes_is_replaced(planted):
-    (event,) = write(planted, planted.turn(), "nul \x00, half \ud800")
+def test_what_no_database_takes_is_replaced(factory):
+    (event,) = write(factory, factory.turn(), "nul \x00, half \ud800")
     assert event["code"] == "nul \ufffd, half ?"
-    assert log.read(planted.id, after=0) == [event]
+    assert log.read(factory.id, after=0) == [event]
 
 
-def test_the_conversation_of_a_turn_that_is_gone_is_none(planted):
-    turn_id = planted.turn().pk
+def test_the_conversation_of_a_turn_that_is_gone_is_none(factory):
+    turn_id = factory.turn().pk
     with transaction.atomic():
-        assert log.locked_of(turn_id) == planted.conversation
-        planted.conversation.delete()
+        assert log.locked_of(turn_id) == factory.conversation
+        factory.conversation.delete()
         assert log.locked_of(turn_id) is None

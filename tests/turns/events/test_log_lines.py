@@ -7,7 +7,7 @@ import pytest
 
 from governance import make_tool, registry
 from governance.logs import KeyValueFormatter
-from tests.turns.support import Props, Stage
+from tests.turns.support import ChatDriver, FakeTools
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,34 +33,34 @@ def lines(settings):
 
 
 async def test_each_cancel_and_each_end_of_a_turn_is_a_line_with_its_ids(
-    stage: Stage, props: Props, lines
+    chat: ChatDriver, fake_tools: FakeTools, lines
 ):
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    await stage.cancel(turn_id, note="what a person wrote")
-    await stage.cancel(turn_id)
-    turn = await stage.ended(turn_id)
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    await chat.cancel(turn_id, note="what a person wrote")
+    await chat.cancel(turn_id)
+    turn = await chat.ended(turn_id)
     [accepted] = lines("A cancel was accepted")
     assert accepted == (
         f"INFO turns.log_lines: A cancel was accepted turn_id={turn_id} source=button mode=now"
-        f" by_id={stage.user.pk} reason=user"
+        f" by_id={chat.user.pk} reason=user"
     )
     [settled] = lines("A cancel was settled")
     assert f"turn_id={turn_id} source=button outcome=cancelled settled_ms=" in settled
     [ended] = lines("A turn ended")
     assert f"turn_id={turn_id} conversation_id={turn.conversation_id}" in ended
-    assert f"user_id={stage.user.pk} agent=assistant status=cancelled duration_ms=" in ended
+    assert f"user_id={chat.user.pk} agent=assistant status=cancelled duration_ms=" in ended
     assert ended.endswith(" reason=user")
     assert not lines("what a person wrote")
 
 
-async def test_the_cancel_of_one_call_names_it(stage: Stage, props: Props, lines):
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
-    await stage.cancel_call(turn_id, "a")
-    await stage.ended(turn_id)
+async def test_the_cancel_of_one_call_names_it(chat: ChatDriver, fake_tools: FakeTools, lines):
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    await chat.cancel_call(turn_id, "a")
+    await chat.ended(turn_id)
     for line in (*lines("A cancel was accepted"), *lines("A cancel was settled")):
         assert f"turn_id={turn_id} call_id=a source=button" in line
     [ended] = lines("A turn ended")
@@ -69,14 +69,14 @@ async def test_the_cancel_of_one_call_names_it(stage: Stage, props: Props, lines
 
 
 async def test_what_was_queued_behind_a_cancelled_turn_has_its_line_too(
-    stage: Stage, props: Props, lines
+    chat: ChatDriver, fake_tools: FakeTools, lines
 ):
-    stage.play([call("a", "held")])
-    first = await stage.say()
-    await stage.running(first, "a")
-    second = await stage.say("and then?")
-    await stage.cancel(first)
-    await stage.ended(first)
+    chat.use_script([call("a", "held")])
+    first = await chat.say()
+    await chat.running(first, "a")
+    second = await chat.say("and then?")
+    await chat.cancel(first)
+    await chat.ended(first)
     assert {line.split("turn_id=")[1][:36] for line in lines("A turn ended")} == {
         str(first),
         str(second),
@@ -84,9 +84,11 @@ async def test_what_was_queued_behind_a_cancelled_turn_has_its_line_too(
     assert not lines("and then")
 
 
-async def test_a_timeout_says_of_what_turn_tool_and_limit(stage: Stage, props: Props, lines):
-    stage.play([call("a", "held", _meta={"timeout_ms": 50})], [text("Fine.")])
-    turn = await stage.run()
+async def test_a_timeout_says_of_what_turn_tool_and_limit(
+    chat: ChatDriver, fake_tools: FakeTools, lines
+):
+    chat.use_script([call("a", "held", _meta={"timeout_ms": 50})], [text("Fine.")])
+    turn = await chat.run()
     [line] = lines("A tool call timed out")
     assert line.startswith("WARNING governance.core.outcomes: A tool call timed out")
     for fact in (
@@ -100,7 +102,7 @@ async def test_a_timeout_says_of_what_turn_tool_and_limit(stage: Stage, props: P
         assert fact in line.split()
 
 
-async def test_lines_of_a_tool_carry_the_ids_of_its_turn_wherever_it_runs(stage: Stage, lines):
+async def test_lines_of_a_tool_carry_the_ids_of_its_turn_wherever_it_runs(chat: ChatDriver, lines):
     shop = logging.getLogger("shop.orders")
 
     async def look() -> str:
@@ -115,8 +117,8 @@ async def test_lines_of_a_tool_carry_the_ids_of_its_turn_wherever_it_runs(stage:
     for each in made:
         registry.register(each)
     try:
-        stage.play([call("a", "look"), call("b", "look_in_a_thread")], [text("Fine.")])
-        turn = await stage.run()
+        chat.use_script([call("a", "look"), call("b", "look_in_a_thread")], [text("Fine.")])
+        turn = await chat.run()
         shop.info("afterwards")
     finally:
         for each in made:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from governance import Cancellation, CancelReason
 from tests.support import PATIENCE
-from tests.turns.rows import Planted, contents, result, said, use
+from tests.turns.row_factory import RowFactory, contents, result, said, use
 from turns import selectors
 from turns.core.history import violations
 from turns.core.messages import Message, TextBlock
@@ -24,19 +24,19 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def planted(ada) -> Planted:
-    return Planted(ada)
+def factory(ada) -> RowFactory:
+    return RowFactory(ada)
 
 
-def read(planted: Planted) -> histories.History:
+def read(factory: RowFactory) -> histories.History:
     """Read the history twice: it is valid, and the second read finds and writes nothing."""
-    first = histories.load(planted.id, found_when="test")
+    first = histories.load(factory.id, found_when="test")
     assert violations(first.messages) == []
-    after = contents(planted.conversation)
-    second = histories.load(planted.id, found_when="test")
+    after = contents(factory.conversation)
+    second = histories.load(factory.id, found_when="test")
     assert blocks(second) == blocks(first)
     assert (second.repairs, second.events) == ((), ())
-    assert contents(planted.conversation) == after
+    assert contents(factory.conversation) == after
     return first
 
 
@@ -53,26 +53,26 @@ def results(history: histories.History) -> list[tuple[str, str]]:
     return [(b.tool_use_id, b.content) for m in history.messages for b in m.tool_results]
 
 
-def talk(planted: Planted, *calls: str, status: str = "completed", **turn):
+def talk(factory: RowFactory, *calls: str, status: str = "completed", **turn):
     """A turn that asked for calls and then answered."""
-    made = planted.turn(status, **turn)
-    planted.message(made, "user", said("question"))
-    planted.message(made, "assistant", said("looking"), *map(use, calls))
+    made = factory.turn(status, **turn)
+    factory.message(made, "user", said("question"))
+    factory.message(made, "assistant", said("looking"), *map(use, calls))
     return made
 
 
-def test_a_valid_history_is_unchanged_and_nothing_is_written(planted, django_assert_num_queries):
-    turn = talk(planted, "a", "b")
+def test_a_valid_history_is_unchanged_and_nothing_is_written(factory, django_assert_num_queries):
+    turn = talk(factory, "a", "b")
     for name in "ab":
-        planted.call(turn, name)
-    planted.message(turn, "assistant", said("answer"), step=2)
-    before = contents(planted.conversation)
-    history = read(planted)
+        factory.call(turn, name)
+    factory.message(turn, "assistant", said("answer"), step=2)
+    before = contents(factory.conversation)
+    history = read(factory)
     assert history.repairs == ()
-    assert contents(planted.conversation) == before
+    assert contents(factory.conversation) == before
     assert results(history) == [("a", "the result of a"), ("b", "the result of b")]
     with django_assert_num_queries(3):  # what is live, messages, results: nothing is locked
-        histories.load(planted.id, found_when="test")
+        histories.load(factory.id, found_when="test")
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_a_valid_history_is_unchanged_and_nothing_is_written(planted, django_ass
         ],
     ],
 )
-def test_a_call_without_a_row_is_answered_with_the_cause(planted, turn, cause, words):
-    made = talk(planted, "a", **turn)
-    history = read(planted)
+def test_a_call_without_a_row_is_answered_with_the_cause(factory, turn, cause, words):
+    made = talk(factory, "a", **turn)
+    history = read(factory)
     assert kinds(history) == ["missing_result"]
     ((call_id, content),) = results(history)
     assert call_id == "a"
@@ -112,99 +112,99 @@ def test_a_call_without_a_row_is_answered_with_the_cause(planted, turn, cause, w
     assert event.payload == {
         "repairs": [{"tool_id": "a", "kind": "missing_result", "cause": cause}]
     }
-    call = contents(planted.conversation)[1][0]
+    call = contents(factory.conversation)[1][0]
     assert (call["status"], call["is_synthetic"], call["is_error"]) == ("repaired", True, True)
     assert call["disposition"] == "indeterminate"
 
 
-def test_an_open_call_of_an_ended_turn_is_answered(planted):
-    turn = talk(planted, "a", "b", status="interrupted")
-    planted.call(turn, "a", "running")
-    planted.call(turn, "b")
-    history = read(planted)
+def test_an_open_call_of_an_ended_turn_is_answered(factory):
+    turn = talk(factory, "a", "b", status="interrupted")
+    factory.call(turn, "a", "running")
+    factory.call(turn, "b")
+    history = read(factory)
     assert kinds(history) == ["missing_result"]
     assert results(history)[1] == ("b", "the result of b")
-    assert contents(planted.conversation)[1][0]["status"] == "repaired"
+    assert contents(factory.conversation)[1][0]["status"] == "repaired"
 
 
-def test_a_planted_result_is_the_calls_result(planted):
-    turn = talk(planted, "a")
-    planted.message(turn, "user", result("a", "real"), said("and a word"))
-    assert results(read(planted)) == [("a", "real")]
+def test_a_planted_result_is_the_calls_result(factory):
+    turn = talk(factory, "a")
+    factory.message(turn, "user", result("a", "real"), said("and a word"))
+    assert results(read(factory)) == [("a", "real")]
 
 
-def test_of_two_results_the_first_real_one_is_kept(planted):
-    turn = talk(planted, "a")
-    planted.message(turn, "user", result("a", "first"), result("a", "second"))
-    history = read(planted)
+def test_of_two_results_the_first_real_one_is_kept(factory):
+    turn = talk(factory, "a")
+    factory.message(turn, "user", result("a", "first"), result("a", "second"))
+    history = read(factory)
     assert kinds(history) == ["duplicate_result"]
     assert results(history) == [("a", "first")]
 
 
-def test_a_real_result_takes_the_place_of_a_synthetic_one(planted):
-    turn = talk(planted, "a")
-    planted.call(turn, "a", "repaired", result="[INTERRUPTED] …", is_error=True, is_synthetic=True)
-    planted.message(turn, "user", result("a", "real after all"))
-    history = read(planted)
+def test_a_real_result_takes_the_place_of_a_synthetic_one(factory):
+    turn = talk(factory, "a")
+    factory.call(turn, "a", "repaired", result="[INTERRUPTED] …", is_error=True, is_synthetic=True)
+    factory.message(turn, "user", result("a", "real after all"))
+    history = read(factory)
     assert kinds(history)[0] == "synthetic_replaced" or "synthetic_replaced" in kinds(history)
     assert results(history) == [("a", "real after all")]
-    call = contents(planted.conversation)[1][0]
+    call = contents(factory.conversation)[1][0]
     assert (call["status"], call["is_synthetic"]) == ("succeeded", False)
 
 
-def test_a_synthetic_result_beside_the_calls_real_one_goes(planted):
-    turn = talk(planted, "a")
-    planted.call(turn, "a")
-    planted.message(turn, "user", result("a", "[INTERRUPTED]", is_error=True, is_synthetic=True))
-    assert results(read(planted)) == [("a", "the result of a")]
+def test_a_synthetic_result_beside_the_calls_real_one_goes(factory):
+    turn = talk(factory, "a")
+    factory.call(turn, "a")
+    factory.message(turn, "user", result("a", "[INTERRUPTED]", is_error=True, is_synthetic=True))
+    assert results(read(factory)) == [("a", "the result of a")]
 
 
-def test_a_result_behind_other_messages_moves_next_to_its_call(planted):
-    turn = talk(planted, "a", status="cancelled", ended_by_reason="user")
-    later = planted.turn()
-    planted.message(later, "user", said("wait"), result("a", "displaced"))
-    planted.message(later, "assistant", said("yes"))
-    history = read(planted)
+def test_a_result_behind_other_messages_moves_next_to_its_call(factory):
+    turn = talk(factory, "a", status="cancelled", ended_by_reason="user")
+    later = factory.turn()
+    factory.message(later, "user", said("wait"), result("a", "displaced"))
+    factory.message(later, "assistant", said("yes"))
+    history = read(factory)
     assert kinds(history) == ["moved_result"]
     assert results(history) == [("a", "displaced")]
     assert history.messages[2].tool_results
-    assert contents(planted.conversation)[1][0]["group"] == str(turn.pk)
+    assert contents(factory.conversation)[1][0]["group"] == str(turn.pk)
 
 
-def test_a_result_in_the_next_turns_message_is_kept_with_its_call(planted):
+def test_a_result_in_the_next_turns_message_is_kept_with_its_call(factory):
     """The reply to a call belongs to another turn than the call: both rows are put right together."""
-    talk(planted, "a")
-    later = planted.turn()
-    planted.message(later, "user", said("text first"), result("a", "real"))
-    planted.message(later, "assistant", said("yes"))
-    assert results(read(planted)) == [("a", "real")]
+    talk(factory, "a")
+    later = factory.turn()
+    factory.message(later, "user", said("text first"), result("a", "real"))
+    factory.message(later, "assistant", said("yes"))
+    assert results(read(factory)) == [("a", "real")]
 
 
-def test_one_id_in_two_turns_keeps_two_results(planted):
+def test_one_id_in_two_turns_keeps_two_results(factory):
     for number in (1, 2):
-        turn = talk(planted, "a")
-        planted.call(turn, "a", result=f"result {number}")
-        planted.message(turn, "assistant", said("answer"), step=2)
-    history = read(planted)
+        turn = talk(factory, "a")
+        factory.call(turn, "a", result=f"result {number}")
+        factory.message(turn, "assistant", said("answer"), step=2)
+    history = read(factory)
     assert history.repairs == ()
     assert results(history) == [("a", "result 1"), ("a", "result 2")]
 
 
-def test_a_result_without_a_call_is_removed(planted):
-    turn = talk(planted)
-    planted.message(turn, "user", result("nobody"), said("stays"))
-    history = read(planted)
+def test_a_result_without_a_call_is_removed(factory):
+    turn = talk(factory)
+    factory.message(turn, "user", result("nobody"), said("stays"))
+    history = read(factory)
     assert kinds(history) == ["unknown_result"]
     assert results(history) == []
     assert history.messages[-1].texts[0].text == "stays"
 
 
-def test_a_result_that_two_open_calls_could_claim_is_not_guessed(planted):
+def test_a_result_that_two_open_calls_could_claim_is_not_guessed(factory):
     for _ in range(2):
-        talk(planted, "a", status="interrupted")
-    later = talk(planted)
-    planted.message(later, "user", said("so"), result("a", "whose?"))
-    history = read(planted)
+        talk(factory, "a", status="interrupted")
+    later = talk(factory)
+    factory.message(later, "user", said("so"), result("a", "whose?"))
+    history = read(factory)
     assert kinds(history) == ["ambiguous_result", "missing_result", "missing_result"]
     assert "whose?" not in str(history.messages)
 
@@ -218,86 +218,86 @@ def test_a_result_that_two_open_calls_could_claim_is_not_guessed(planted):
         {"type": "tool_use", "id": "a", "name": "quick", "input": {}, "is_complete": False},
     ],
 )
-def test_a_call_cut_off_in_its_stream_is_dropped_and_never_answered(planted, broken):
-    turn = planted.turn("interrupted")
-    planted.message(turn, "user", said("question"))
-    planted.message(turn, "assistant", said("let me"), broken, interrupted=True)
-    history = read(planted)
+def test_a_call_cut_off_in_its_stream_is_dropped_and_never_answered(factory, broken):
+    turn = factory.turn("interrupted")
+    factory.message(turn, "user", said("question"))
+    factory.message(turn, "assistant", said("let me"), broken, interrupted=True)
+    history = read(factory)
     assert kinds(history) == ["malformed_call"]
     assert results(history) == []
-    assert contents(planted.conversation)[1] == []
+    assert contents(factory.conversation)[1] == []
 
 
-def test_an_empty_answer_goes_and_the_calls_behind_it_keep_their_results(planted):
-    turn = planted.turn()
-    planted.message(turn, "user", said("question"))
-    planted.message(turn, "assistant", step=1)
-    planted.message(turn, "assistant", said("looking"), use("a"), step=2)
-    planted.call(turn, "a", step=2)
-    planted.message(turn, "assistant", said("answer"), step=3)
-    history = read(planted)
+def test_an_empty_answer_goes_and_the_calls_behind_it_keep_their_results(factory):
+    turn = factory.turn()
+    factory.message(turn, "user", said("question"))
+    factory.message(turn, "assistant", step=1)
+    factory.message(turn, "assistant", said("looking"), use("a"), step=2)
+    factory.call(turn, "a", step=2)
+    factory.message(turn, "assistant", said("answer"), step=3)
+    history = read(factory)
     assert kinds(history) == ["empty_message"]
     assert results(history) == [("a", "the result of a")]
-    assert [m["step"] for m in contents(planted.conversation)[0]] == [0, 2, 3]
+    assert [m["step"] for m in contents(factory.conversation)[0]] == [0, 2, 3]
 
 
-def test_results_on_rows_in_another_order_are_given_in_call_order(planted):
-    turn = talk(planted, "a", "b")
+def test_results_on_rows_in_another_order_are_given_in_call_order(factory):
+    turn = talk(factory, "a", "b")
     for name in "ba":
-        planted.call(turn, name)
-    history = read(planted)
+        factory.call(turn, name)
+    history = read(factory)
     assert history.repairs == ()
     assert [name for name, _ in results(history)] == ["a", "b"]
 
 
-def test_blocks_of_a_kind_we_do_not_know_survive_a_repair_elsewhere(planted):
-    turn = talk(planted, "a")
-    planted.message(turn, "user", result("a", "real"), said("ok"), result("nobody"))
-    other = planted.turn()
+def test_blocks_of_a_kind_we_do_not_know_survive_a_repair_elsewhere(factory):
+    turn = talk(factory, "a")
+    factory.message(turn, "user", result("a", "real"), said("ok"), result("nobody"))
+    other = factory.turn()
     picture = {"type": "image", "source": "…"}
-    kept = planted.message(other, "user", said("look"), picture)
-    planted.message(other, "assistant", said("nice"))
-    read(planted)
+    kept = factory.message(other, "user", said("look"), picture)
+    factory.message(other, "assistant", said("nice"))
+    read(factory)
     kept.refresh_from_db()
     assert kept.content == [said("look"), picture]
 
 
 @pytest.mark.parametrize("status", ["running", "cancelling"])
-def test_a_running_turn_is_not_touched(planted, status):
-    turn = talk(planted, "a", "b", status=status)
-    planted.call(turn, "a", "running")
-    planted.call(turn, "b")
-    before = contents(planted.conversation)
-    history = read(planted)
-    assert contents(planted.conversation) == before
+def test_a_running_turn_is_not_touched(factory, status):
+    turn = talk(factory, "a", "b", status=status)
+    factory.call(turn, "a", "running")
+    factory.call(turn, "b")
+    before = contents(factory.conversation)
+    history = read(factory)
+    assert contents(factory.conversation) == before
     assert [m.texts[0].text for m in history.messages] == ["question"]
 
 
-def test_a_running_turn_is_not_touched_even_where_it_is_broken(planted):
-    ended = talk(planted, "x", status="interrupted")
-    turn = talk(planted, "a", status="running")
-    planted.message(turn, "assistant", use("lost"), step=2)
-    planted.message(turn, "user", result("nobody"))
-    planted.call(turn, "a")
+def test_a_running_turn_is_not_touched_even_where_it_is_broken(factory):
+    ended = talk(factory, "x", status="interrupted")
+    turn = talk(factory, "a", status="running")
+    factory.message(turn, "assistant", use("lost"), step=2)
+    factory.message(turn, "user", result("nobody"))
+    factory.call(turn, "a")
     live = list(turn.messages.order_by("pk").values())
-    history = read(planted)
+    history = read(factory)
     assert list(turn.messages.order_by("pk").values()) == live
     assert {repaired.turn_id for repaired in history.repairs} == {str(ended.pk)}
 
 
-def test_settled_steps_of_a_running_turn_are_shown(planted):
-    turn = talk(planted, "a", status="running")
-    planted.call(turn, "a")
-    planted.message(turn, "assistant", use("b"), step=2)
-    planted.call(turn, "b", "running", step=2)
-    assert results(read(planted)) == [("a", "the result of a")]
+def test_settled_steps_of_a_running_turn_are_shown(factory):
+    turn = talk(factory, "a", status="running")
+    factory.call(turn, "a")
+    factory.message(turn, "assistant", use("b"), step=2)
+    factory.call(turn, "b", "running", step=2)
+    assert results(read(factory)) == [("a", "the result of a")]
 
 
-def test_the_api_gives_the_history_with_every_repair(planted, ada):
-    turn = talk(planted, "a", status="interrupted")
+def test_the_api_gives_the_history_with_every_repair(factory, ada):
+    turn = talk(factory, "a", status="interrupted")
     asked = async_to_sync(selectors.history)
-    history = asked(conversation_id=planted.id, user=ada)
-    assert asked(conversation_id=planted.id, user=ada) == history
+    history = asked(conversation_id=factory.id, user=ada)
+    assert asked(conversation_id=factory.id, user=ada) == history
     (repaired,) = history["repairs"]
     assert (repaired["tool_id"], repaired["turn_id"], repaired["cause"]) == (
         "a",
@@ -334,34 +334,34 @@ TURNS = st.tuples(
 )
 @given(turns=st.lists(TURNS, min_size=1, max_size=3))
 def test_whatever_is_in_the_rows_the_history_is_valid_and_repaired_once(ada, turns):
-    planted = Planted(ada)
+    factory = RowFactory(ada)
     for status, messages, calls in turns:
-        turn = planted.turn(status)
+        turn = factory.turn(status)
         for step, (role, content) in enumerate(messages, 1):
-            planted.message(turn, role, *content, step=step)
+            factory.message(turn, role, *content, step=step)
         for call_id, call_status in calls.items():
-            planted.call(turn, call_id, call_status, is_synthetic=call_status == "repaired")
-    history = read(planted)
-    seqs = list(Event.objects.filter(conversation=planted.id).values_list("seq", flat=True))
+            factory.call(turn, call_id, call_status, is_synthetic=call_status == "repaired")
+    history = read(factory)
+    seqs = list(Event.objects.filter(conversation=factory.id).values_list("seq", flat=True))
     assert seqs == list(range(1, len(seqs) + 1))
-    assert bool(history.repairs) == bool(seqs) == planted.conversation.repairs.exists()
+    assert bool(history.repairs) == bool(seqs) == factory.conversation.repairs.exists()
 
 
-def test_a_valid_history_is_read_although_somebody_holds_the_conversation(planted):
-    turn = talk(planted, "a")
-    planted.call(turn, "a")
-    reading = threading.Thread(target=lambda: found.append(load_and_close(planted)))
+def test_a_valid_history_is_read_although_somebody_holds_the_conversation(factory):
+    turn = talk(factory, "a")
+    factory.call(turn, "a")
+    reading = threading.Thread(target=lambda: found.append(load_and_close(factory)))
     found: list[histories.History] = []
     with transaction.atomic():
-        log.locked(planted.id)
+        log.locked(factory.id)
         reading.start()
         reading.join(timeout=PATIENCE)
         assert found
     assert results(found[0]) == [("a", "the result of a")]
 
 
-def load_and_close(planted: Planted) -> histories.History:
+def load_and_close(factory: RowFactory) -> histories.History:
     try:
-        return histories.load(planted.id, found_when="test")
+        return histories.load(factory.id, found_when="test")
     finally:
         connection.close()

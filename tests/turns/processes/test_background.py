@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.support import PATIENCE, eventually
-from tests.turns.support import Stage
+from tests.turns.support import ChatDriver
 from turns.exceptions import TurnNotFound
 from turns.models import CancelRequest, Turn
 from turns.processes import background
@@ -27,24 +27,24 @@ async def hang_up(coroutine) -> None:
 
 
 async def test_a_cancel_is_obeyed_without_the_poll_although_nobody_waits_for_the_answer(
-    stage: Stage, settings
+    chat: ChatDriver, settings
 ):
     settings.TURNS_POLL_INTERVAL = 3_600
-    stage.play([call("c", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "c")
-    await hang_up(stage.cancel(turn_id))
-    assert (await stage.ended(turn_id, within=PATIENCE)).status == "cancelled"
+    chat.use_script([call("c", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c")
+    await hang_up(chat.cancel(turn_id))
+    assert (await chat.ended(turn_id, within=PATIENCE)).status == "cancelled"
     assert await CancelRequest.objects.filter(turn=turn_id).acount() == 1
 
 
 async def test_a_message_begins_its_turn_although_nobody_waits_for_the_answer(
-    stage: Stage, settings
+    chat: ChatDriver, settings
 ):
     settings.TURNS_POLL_INTERVAL = 3_600
     await runtime.ensure_started()
-    stage.play([])
-    await hang_up(stage.say())
+    chat.use_script([])
+    await hang_up(chat.say())
     turn = await eventually(Turn.objects.filter(ended_at__isnull=False).afirst)
     assert turn.status == "completed"
 

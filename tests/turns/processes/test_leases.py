@@ -15,8 +15,8 @@ from governance import CancellationToken
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now, now_minus
 from tests.support import PATIENCE, eventually, with_room
-from tests.turns.rows import Planted, make_process, said
-from tests.turns.support import Stage, in_database, row
+from tests.turns.row_factory import RowFactory, make_process, said
+from tests.turns.support import ChatDriver, in_database, row
 from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.loop_watch import LoopWatch
@@ -178,22 +178,22 @@ class TestLoopWatch:
 
 class TestLoss:
     async def test_a_process_drops_its_turns_and_comes_back_under_a_new_name(
-        self, stage: Stage, props, quick
+        self, chat: ChatDriver, fake_tools, quick
     ):
-        stage.play([call("h", "held")], [text("Next.")])
-        lost = await stage.say("work")
-        waiting = await stage.say("more")
-        await stage.running(lost, "h")
+        chat.use_script([call("h", "held")], [text("Next.")])
+        lost = await chat.say("work")
+        waiting = await chat.say("more")
+        await chat.running(lost, "h")
         owner = await runtime.ensure_started()
         before = owner.process
         await in_database(lambda: process_registry.retire(before))
-        turn = await stage.ended(lost)
+        turn = await chat.ended(lost)
         assert (turn.status, turn.ended_by_reason, turn.owner_id) == ("interrupted", "", before.pk)
-        await stage.listener.until_ended(waiting)
+        await chat.sink.until_ended(waiting)
         again = await row(Turn, pk=waiting)
         assert owner.process.pk != before.pk
         assert again.owner_id == owner.process.pk
-        assert (await stage.calls(lost))["h"].status == "repaired"
+        assert (await chat.calls(lost))["h"].status == "repaired"
         assert [
             (await row(Process, pk=p)).ended_at is None for p in (before.pk, again.owner_id)
         ] == [
@@ -203,9 +203,9 @@ class TestLoss:
 
 
 def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
-    planted = Planted(ada)
-    planted.turn("queued")
-    claimed, _events = queue.claim(planted.id, process=process_registry.register())
+    factory = RowFactory(ada)
+    factory.turn("queued")
+    claimed, _events = queue.claim(factory.id, process=process_registry.register())
 
     class Lost:
         is_held = False
@@ -227,12 +227,12 @@ def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
 
 
 def test_a_process_that_was_ended_claims_nothing(ada):
-    planted = Planted(ada)
-    planted.turn("queued")
+    factory = RowFactory(ada)
+    factory.turn("queued")
     process = process_registry.register()
     process_registry.retire(process)
-    assert queue.claim(planted.id, process=process) is None
-    assert queue.claim(planted.id, process=process_registry.register()) is not None
+    assert queue.claim(factory.id, process=process) is None
+    assert queue.claim(factory.id, process=process_registry.register()) is not None
 
 
 @pytest.mark.parametrize("skew", [timedelta(hours=-1), timedelta(hours=1)])
@@ -240,9 +240,9 @@ def test_the_clock_of_a_machine_does_not_matter(ada, monkeypatch, skew):
     real = timezone.now
     monkeypatch.setattr(timezone, "now", lambda: real() + skew)
     process = process_registry.register()
-    planted = Planted(ada)
-    waiting = queue.enqueue(planted.id, text="go", source="typed", client_id=None).turn
-    claimed, _events = queue.claim(planted.id, process=process)
+    factory = RowFactory(ada)
+    waiting = queue.enqueue(factory.id, text="go", source="typed", client_id=None).turn
+    claimed, _events = queue.claim(factory.id, process=process)
     assert recovery.sweep(process, []) == Notifications()  # just claimed: left alone
     turn = Turn.objects.get(pk=waiting.pk)
     for at in (turn.queued_at, turn.started_at, Process.objects.get().seen_at):
@@ -265,9 +265,9 @@ def test_the_databases_clock_is_aware_and_goes_on():
 
 class TestSweep:
     def test_ends_what_it_finds_once_although_several_processes_look_at_once(self, ada):
-        planted = [Planted(ada) for _ in range(6)]
+        factory = [RowFactory(ada) for _ in range(6)]
         dead = make_process(age=3600)
-        for one in planted:
+        for one in factory:
             one.message(one.turn("running", owner=dead), "user", said("question"))
             one.turn("queued")
         start = threading.Barrier(3)
@@ -288,15 +288,15 @@ class TestSweep:
         found.append(
             len(recovery.end_orphaned().batches)
         )  # what was locked at that moment waits for the next
-        assert sum(found) == len(planted)
-        assert set(scheduling.waiting_conversations()) == {one.id for one in planted}
-        assert Turn.objects.filter(status="interrupted", epoch=1).count() == len(planted)
+        assert sum(found) == len(factory)
+        assert set(scheduling.waiting_conversations()) == {one.id for one in factory}
+        assert Turn.objects.filter(status="interrupted", epoch=1).count() == len(factory)
 
     def test_does_not_wait_for_a_conversation_that_somebody_has_locked(self, ada):
         if connection.vendor == "sqlite":
             pytest.skip("a writer holds the whole file")
-        planted = Planted(ada)
-        planted.turn("running", owner=make_process(age=3600))
+        factory = RowFactory(ada)
+        factory.turn("running", owner=make_process(age=3600))
         found: list[object] = []
 
         def look() -> None:
@@ -306,7 +306,7 @@ class TestSweep:
                 connection.close()
 
         with transaction.atomic():
-            planted.conversation.__class__.objects.select_for_update().get(pk=planted.id)
+            factory.conversation.__class__.objects.select_for_update().get(pk=factory.id)
             sweeper = threading.Thread(target=look)
             sweeper.start()
             sweeper.join(timeout=PATIENCE)
@@ -315,7 +315,7 @@ class TestSweep:
 
     def test_asks_as_often_and_looks_at_as_much_however_long_the_past_is(self, ada):
         process = process_registry.register()
-        Planted(ada).turn("queued")
+        RowFactory(ada).turn("queued")
 
         def questions() -> list[str]:
             with CaptureQueriesContext(connection) as queries:
@@ -325,7 +325,7 @@ class TestSweep:
 
         before = questions()
         for _ in range(20):
-            old = Planted(ada)
+            old = RowFactory(ada)
             for _ in range(10):
                 old.turn("completed", owner=process)
             Process.objects.filter(pk=make_process().pk).update(ended_at=timezone.now())

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.turns.rows import make_process
+from tests.turns.row_factory import make_process
 from tests.turns.support import in_database, row
 from turns.models import Process
 from turns.processes import process_registry

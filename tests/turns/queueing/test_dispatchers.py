@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from governance import CancelSource
 from tests.support import eventually
-from tests.turns.rows import Planted, make_process
-from tests.turns.support import Stage, in_database, row
+from tests.turns.row_factory import RowFactory, make_process
+from tests.turns.support import ChatDriver, in_database, row
 from turns.cancelling import commands
 from turns.models import Conversation, DisconnectPolicy, Process, Turn
 from turns.presence import disconnects
@@ -47,61 +47,63 @@ def enqueue(conversation_id) -> Turn:
 
 
 async def test_the_embedded_one_wakes_this_process_after_the_commit_and_not_after_a_rollback(
-    stage: Stage, waking: Waking
+    chat: ChatDriver, waking: Waking
 ):
     def roll_back():
         with transaction.atomic():
-            enqueue(stage.id)
+            enqueue(chat.id)
             transaction.set_rollback(True)
 
     await in_database(roll_back)
-    await in_database(lambda: enqueue(stage.id))
+    await in_database(lambda: enqueue(chat.id))
     await eventually(lambda: waking.woken)
-    assert waking.woken == [stage.id]
+    assert waking.woken == [chat.id]
 
 
 async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
-    stage: Stage, waking: Waking
+    chat: ChatDriver, waking: Waking
 ):
-    turn = await in_database(lambda: enqueue(stage.id))
+    turn = await in_database(lambda: enqueue(chat.id))
     assert await in_database(scheduling.dispatch_again) == 0
     old = Now() - scheduling.DISPATCH_PATIENCE - timedelta(seconds=1)
     await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
     waking.woken.clear()
     assert await in_database(scheduling.dispatch_again) == 1
     assert await in_database(scheduling.dispatch_again) == 0
-    await eventually(lambda: waking.woken == [stage.id])
+    await eventually(lambda: waking.woken == [chat.id])
 
 
-async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(stage: Stage, waking: Waking):
-    planted = await in_database(lambda: Planted(stage.user))
-    await in_database(lambda: planted.turn("running"))
-    await in_database(lambda: planted.turn("queued"))
+async def test_what_waits_behind_a_live_turn_is_not_dispatched_again(
+    chat: ChatDriver, waking: Waking
+):
+    factory = await in_database(lambda: RowFactory(chat.user))
+    await in_database(lambda: factory.turn("running"))
+    await in_database(lambda: factory.turn("queued"))
     assert await in_database(scheduling.dispatch_again) == 0
 
 
-async def test_a_lost_dispatch_is_made_up_for_by_the_sweep(stage: Stage, settings):
+async def test_a_lost_dispatch_is_made_up_for_by_the_sweep(chat: ChatDriver, settings):
     settings.TURNS_POLL_INTERVAL = 0.01
-    stage.play([text("Here.")])
+    chat.use_script([text("Here.")])
     await runtime.ensure_started()
-    planted = await in_database(lambda: Planted(stage.user))
-    turn = await in_database(lambda: planted.turn("queued"))
-    await stage.listener.until_ended(turn.pk)
+    factory = await in_database(lambda: RowFactory(chat.user))
+    turn = await in_database(lambda: factory.turn("queued"))
+    await chat.sink.until_ended(turn.pk)
 
 
-async def test_a_process_that_leaves_turns_to_runners_owns_none(stage: Stage, settings):
+async def test_a_process_that_leaves_turns_to_runners_owns_none(chat: ChatDriver, settings):
     settings.TURNS_DISPATCHER = "tests.turns.queueing.test_dispatchers.Nowhere"
     settings.TURNS_POLL_INTERVAL = 0.01
-    turn_id = await stage.say()
+    turn_id = await chat.say()
     running = await runtime.ensure_started()
     process = await row(Process, pk=running.process.pk)
     assert (process.role, process.turn_limit) == ("web", 0)
-    await runtime.wake(stage.id)
-    planted = await in_database(lambda: Planted(stage.user))
-    turn = await in_database(lambda: planted.turn("queued", dispatched_at=None))
+    await runtime.wake(chat.id)
+    factory = await in_database(lambda: RowFactory(chat.user))
+    turn = await in_database(lambda: factory.turn("queued", dispatched_at=None))
     dispatched = dispatchers.get_dispatcher().dispatched
-    await eventually(lambda: (planted.id, turn.pk) in dispatched)
-    assert (stage.id, turn_id) in dispatched
+    await eventually(lambda: (factory.id, turn.pk) in dispatched)
+    assert (chat.id, turn_id) in dispatched
     assert (await row(Turn, pk=turn_id)).status == "queued"
 
 
@@ -144,38 +146,38 @@ def bus():
     wakeups.unregister(bus)
 
 
-async def test_the_owner_of_a_turn_gets_a_hint_of_a_cancel(stage: Stage, bus: Bus):
-    stage.play([gate()])
-    turn_id = await stage.say()
+async def test_the_owner_of_a_turn_gets_a_hint_of_a_cancel(chat: ChatDriver, bus: Bus):
+    chat.use_script([gate()])
+    turn_id = await chat.say()
     here = (await runtime.ensure_started()).process
     assert (await row(Process, pk=here.pk)).has_shared_layer
     other = await in_database(lambda: Process.objects.create(host="elsewhere", pid=1))
-    planted = await in_database(lambda: Planted(stage.user))
-    theirs = await in_database(lambda: planted.turn("running", owner=other))
-    receipt = await stage.cancel(theirs.pk)
+    factory = await in_database(lambda: RowFactory(chat.user))
+    theirs = await in_database(lambda: factory.turn("running", owner=other))
+    receipt = await chat.cancel(theirs.pk)
     assert (receipt.outcome, bus.sent) == ("accepted", [other.pk])
     await eventually(lambda: here.pk in bus.heard)
-    await stage.cancel(turn_id)
+    await chat.cancel(turn_id)
     assert bus.sent == [other.pk]
-    await stage.listener.until_ended(turn_id)
+    await chat.sink.until_ended(turn_id)
 
 
-async def test_a_cancel_by_a_rule_gives_the_owner_the_same_hint(stage: Stage, bus: Bus):
+async def test_a_cancel_by_a_rule_gives_the_owner_the_same_hint(chat: ChatDriver, bus: Bus):
     """The last viewer is here, the turn elsewhere (C11, C12)."""
     started = await runtime.ensure_started()
     other = await in_database(make_process)
-    planted = await in_database(lambda: Planted(stage.user))
-    await in_database(lambda: planted.turn("running", owner=other))
+    factory = await in_database(lambda: RowFactory(chat.user))
+    await in_database(lambda: factory.turn("running", owner=other))
     await in_database(
         lambda: disconnects.save({"policy": DisconnectPolicy.CANCEL_AT_ONCE, "grace_ms": 0})
     )
-    viewing = await started.presence.join(planted.id, user_id=stage.user.pk)
+    viewing = await started.presence.join(factory.id, user_id=chat.user.pk)
     await started.presence.leave(viewing)
     assert bus.sent == [other.pk]
 
 
 async def test_who_ends_what_a_dead_process_left_gives_the_owners_of_its_sub_agents_a_hint(
-    stage: Stage, bus: Bus, settings
+    chat: ChatDriver, bus: Bus, settings
 ):
     settings.TURNS_SWEEP_INTERVAL = 0.05
     await runtime.ensure_started()
@@ -183,26 +185,26 @@ async def test_who_ends_what_a_dead_process_left_gives_the_owners_of_its_sub_age
 
     def plant() -> None:
         dead = Process.objects.create(host="elsewhere", pid=1, ended_at=timezone.now())
-        planted = Planted(stage.user)
-        parent = planted.turn("running", owner=dead)
-        child = Conversation.objects.create(owner_id=stage.user.pk, parent=planted.conversation)
-        Planted(conversation=child).turn("running", owner=other, parent=parent)
+        factory = RowFactory(chat.user)
+        parent = factory.turn("running", owner=dead)
+        child = Conversation.objects.create(owner_id=chat.user.pk, parent=factory.conversation)
+        RowFactory(conversation=child).turn("running", owner=other, parent=parent)
 
     await in_database(plant)
     await eventually(lambda: other.pk in bus.sent)
 
 
-async def test_a_hint_is_obeyed_at_once(stage: Stage, bus: Bus, settings):
+async def test_a_hint_is_obeyed_at_once(chat: ChatDriver, bus: Bus, settings):
     settings.TURNS_POLL_INTERVAL = 60.0
-    stage.play([call("a", "held")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+    chat.use_script([call("a", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     here = (await runtime.ensure_started()).process
     await eventually(lambda: here.pk in bus.heard)
-    command = commands.CancelCommand(user=stage.user, source=CancelSource.BUTTON)
+    command = commands.CancelCommand(user=chat.user, source=CancelSource.BUTTON)
     await in_database(lambda: commands.request_turn_cancel(turn_id, command))
     await wakeups.send(here.pk)
-    assert (await stage.ended(turn_id)).status == "cancelled"
+    assert (await chat.ended(turn_id)).status == "cancelled"
 
 
 async def test_a_bus_that_hangs_or_fails_is_given_up_and_nobody_is_told(monkeypatch, caplog):

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from governance.models import ToolCall
-from tests.turns.rows import Planted, make_process
-from tests.turns.support import Stage, in_database
+from tests.turns.row_factory import RowFactory, make_process
+from tests.turns.support import ChatDriver, in_database
 from turns.models import Turn
 from turns.processes import process_registry
 from turns.queueing import scheduling
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def crowd(ada: Any, eve: Any) -> tuple[list[Planted], list[Planted]]:
+def crowd(ada: Any, eve: Any) -> tuple[list[RowFactory], list[RowFactory]]:
     """Ada has queued many conversations before eve came with two."""
-    mine = [Planted(ada) for _ in range(8)]
-    hers = [Planted(eve) for _ in range(2)]
+    mine = [RowFactory(ada) for _ in range(8)]
+    hers = [RowFactory(eve) for _ in range(2)]
     start = timezone.now() - timedelta(minutes=10)
-    for age, planted in enumerate([*mine, *hers]):
-        planted.turn("queued", queued_at=start + timedelta(seconds=age))
+    for age, factory in enumerate([*mine, *hers]):
+        factory.turn("queued", queued_at=start + timedelta(seconds=age))
     return mine, hers
 
 
@@ -49,25 +49,25 @@ def test_users_take_turns_and_each_one_s_oldest_comes_first(crowd):
 
 def test_what_a_user_has_at_work_counts_wherever_it_runs(crowd, ada):
     for _ in range(2):
-        Planted(ada).turn("running", owner=make_process())
+        RowFactory(ada).turn("running", owner=make_process())
     order = scheduling.waiting_conversations(limit=4)
     assert owners_of(order) == ["eve", "eve", "ada", "ada"]
 
 
 def test_a_turn_that_waits_for_its_sub_agent_is_not_at_work(crowd, eve):
-    planted = Planted(eve)
-    parent = planted.turn("running", owner=make_process())
+    factory = RowFactory(eve)
+    parent = factory.turn("running", owner=make_process())
     assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "ada"]
-    planted.call(parent, "a", "running", tool_name="sessions_ask")
+    factory.call(parent, "a", "running", tool_name="sessions_ask")
     assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "eve"]
-    planted.call(parent, "b", "running")  # and does something itself meanwhile
+    factory.call(parent, "b", "running")  # and does something itself meanwhile
     assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "ada"]
 
 
 def test_a_turn_that_waits_for_a_person_is_not_at_work(crowd, ada):
-    planted = Planted(ada)
-    asking = planted.turn("running", owner=make_process())
-    question = planted.call(asking, "a", "awaiting_approval")
+    factory = RowFactory(ada)
+    asking = factory.turn("running", owner=make_process())
+    question = factory.call(asking, "a", "awaiting_approval")
     assert owners_of(scheduling.waiting_conversations(limit=2)) == ["ada", "eve"]
     ToolCall.objects.filter(pk=question.pk).update(status="running")
     assert owners_of(scheduling.waiting_conversations(limit=2)) == ["eve", "ada"]
@@ -95,7 +95,7 @@ def test_each_claim_of_several_runners_is_fair(crowd):
 def test_a_conversation_that_cannot_be_claimed_keeps_nobody_else_waiting(crowd, ada, caplog):
     mine, _hers = crowd
     parent = mine[0].turn("completed")
-    report = Planted(ada).turn("completed", parent=parent, is_detached=True)
+    report = RowFactory(ada).turn("completed", parent=parent, is_detached=True)
     # Written by something else than us: a cancel that nothing has caused.
     Turn.objects.filter(pk=report.pk).update(status="cancelled", ended_by_reason="")
     assert scheduling.waiting_conversations(limit=1) == [mine[0].id]
@@ -133,38 +133,38 @@ def test_nobody_waits_for_a_conversation_that_stands_still_in_a_write(crowd):
 
 
 def test_the_queue_asks_as_often_however_many_wait(crowd, ada):
-    Planted(ada).turn("running")
+    RowFactory(ada).turn("running")
     with CaptureQueriesContext(connection) as few:
         scheduling.waiting_conversations()
     for _ in range(20):
-        Planted(ada).turn("queued")
-        Planted(ada).turn("running")
+        RowFactory(ada).turn("queued")
+        RowFactory(ada).turn("running")
     with CaptureQueriesContext(connection) as many:
         scheduling.waiting_conversations()
     assert len(few) == len(many) == 3
 
 
-async def test_one_user_s_crowd_does_not_keep_another_user_waiting(stage: Stage, eve, settings):
+async def test_one_user_s_crowd_does_not_keep_another_user_waiting(chat: ChatDriver, eve, settings):
     settings.TURNS_MAX_LIVE = 1
     opening = asyncio.Event()
     holds = gate(opening)
     done = [text("Done.")]
-    stage.play([holds, *done], *[done] * 6)
-    first = await stage.say()
+    chat.use_script([holds, *done], *[done] * 6)
+    first = await chat.say()
     await holds.reached.wait()
 
     def plant() -> list[Any]:
         long_ago = timezone.now() - timedelta(minutes=1)
-        waiting = [Planted(stage.user) for _ in range(5)]
-        planted = [one.turn("queued", queued_at=long_ago) for one in waiting]
-        return [*planted, Planted(eve).turn("queued")]
+        waiting = [RowFactory(chat.user) for _ in range(5)]
+        factory = [one.turn("queued", queued_at=long_ago) for one in waiting]
+        return [*factory, RowFactory(eve).turn("queued")]
 
     turns = await in_database(plant)
     for turn in turns:
         await runtime.wake(turn.conversation_id)
     opening.set()
-    await stage.listener.until_ended(first)
+    await chat.sink.until_ended(first)
     for turn in turns:
-        await stage.listener.until_ended(turn.pk)
-    begun = [event["turn_id"] for event in stage.listener.events if event["type"] == "turn_start"]
+        await chat.sink.until_ended(turn.pk)
+    begun = [event["turn_id"] for event in chat.sink.events if event["type"] == "turn_start"]
     assert begun.index(str(turns[-1].pk)) <= 2  # of seven: behind ada's one, which was there first

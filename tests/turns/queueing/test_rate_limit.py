@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 
 from tests.support import PATIENCE
-from tests.turns.rows import Planted
-from tests.turns.support import Stage, in_database
+from tests.turns.row_factory import RowFactory
+from tests.turns.support import ChatDriver, in_database
 from turns import services
 from turns.exceptions import MessageRejected, TooManyMessages
 from turns.models import MessageTally, Turn
@@ -18,9 +18,9 @@ from turns.testing import gate, text
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def send(planted: Planted, writer: Any, **how: Any) -> Turn:
+def send(factory: RowFactory, writer: Any, **how: Any) -> Turn:
     how = {"client_id": None, "text": "x", "source": "typed", "writer_id": writer.pk, **how}
-    return queue.enqueue(planted.id, **how).turn
+    return queue.enqueue(factory.id, **how).turn
 
 
 def pass_time(seconds: int) -> None:
@@ -36,51 +36,51 @@ def counted(user: Any) -> list[int]:
 def test_all_conversations_of_a_user_count_together_and_waiting_helps(ada, eve, settings):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 2
     for _ in range(2):
-        send(Planted(ada), ada)
+        send(RowFactory(ada), ada)
     with pytest.raises(TooManyMessages):
-        send(Planted(ada), ada)
-    send(Planted(eve), eve)
+        send(RowFactory(ada), ada)
+    send(RowFactory(eve), eve)
     pass_time(rate_limit.WINDOW)
-    send(Planted(ada), ada)
+    send(RowFactory(ada), ada)
     assert counted(ada) == [1]  # what is over is forgotten
 
 
 def test_a_message_that_comes_again_and_one_that_is_refused_do_not_count(ada, settings):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 1
-    planted = Planted(ada)
-    turn = send(planted, ada, client_id="c")
-    assert send(planted, ada, client_id="c") == turn
+    factory = RowFactory(ada)
+    turn = send(factory, ada, client_id="c")
+    assert send(factory, ada, client_id="c") == turn
     for _ in range(2):
         with pytest.raises(TooManyMessages):
-            send(planted, ada)
+            send(factory, ada)
     assert counted(ada) == [1]
 
 
 def test_what_no_person_has_written_does_not_count(ada, settings):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 1
-    planted = Planted(ada)
+    factory = RowFactory(ada)
     for _ in range(3):
-        queue.enqueue(planted.id, text="x", source="agent", client_id=None)
+        queue.enqueue(factory.id, text="x", source="agent", client_id=None)
     assert not MessageTally.objects.exists()
 
 
 def test_processes_that_take_messages_at_the_same_time_keep_the_limit(ada, settings):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 3
-    places = [Planted(ada) for _ in range(6)]
+    places = [RowFactory(ada) for _ in range(6)]
     begin = threading.Barrier(len(places))
     outcomes: list[str] = []
 
-    def take(planted: Planted) -> None:
+    def take(factory: RowFactory) -> None:
         try:
             begin.wait()
-            send(planted, ada)
+            send(factory, ada)
             outcomes.append("taken")
         except TooManyMessages:
             outcomes.append("refused")
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=take, args=(planted,)) for planted in places]
+    threads = [threading.Thread(target=take, args=(factory,)) for factory in places]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -88,20 +88,18 @@ def test_processes_that_take_messages_at_the_same_time_keep_the_limit(ada, setti
     assert sorted(outcomes) == ["refused"] * 3 + ["taken"] * 3
 
 
-async def test_a_cancel_word_is_obeyed_however_much_was_said_before(stage: Stage, settings):
+async def test_a_cancel_word_is_obeyed_however_much_was_said_before(chat: ChatDriver, settings):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 1
-    stage.play([gate()], [text("Done.")])
-    turn_id = await stage.say()
+    chat.use_script([gate()], [text("Done.")])
+    turn_id = await chat.say()
     with pytest.raises(TooManyMessages):
-        await stage.say("and more")
-    received = await services.receive_message(
-        conversation_id=stage.id, user=stage.user, text="stop"
-    )
+        await chat.say("and more")
+    received = await services.receive_message(conversation_id=chat.id, user=chat.user, text="stop")
     assert received.cancelled
-    assert (await stage.ended(turn_id)).status == "cancelled"
+    assert (await chat.ended(turn_id)).status == "cancelled"
 
 
-async def test_a_message_that_is_rejected_does_not_count(stage: Stage):
+async def test_a_message_that_is_rejected_does_not_count(chat: ChatDriver):
     with pytest.raises(MessageRejected):
-        await stage.say("  ")
+        await chat.say("  ")
     assert not await in_database(MessageTally.objects.exists)

@@ -7,9 +7,9 @@ import pytest
 from django.db import connection
 
 from tests.support import PATIENCE
-from tests.turns.rows import Planted, make_process
-from tests.turns.sub_agents.stage import ask, cast, child, ended, running, spawn
-from tests.turns.support import Stage, in_database, row
+from tests.turns.row_factory import RowFactory, make_process
+from tests.turns.sub_agents.scripted_agents import ask, child, ended, running, spawn, use_scripts
+from tests.turns.support import ChatDriver, in_database, row
 from turns.core.chat_model import Usage
 from turns.models import Agent, Turn
 from turns.queueing import turn_tree
@@ -35,7 +35,7 @@ def run(turn: Turn) -> Turn:
 
 @pytest.fixture
 def root(ada: Any) -> Turn:
-    return Planted(ada).turn("running", owner=make_process())
+    return RowFactory(ada).turn("running", owner=make_process())
 
 
 def test_every_depth_belongs_to_the_turn_of_the_person(root):
@@ -68,7 +68,7 @@ def test_so_many_are_set_to_work_in_all_also_one_after_the_other(root, settings)
 def test_another_message_has_a_budget_of_its_own(root, ada, settings):
     settings.TURNS_MAX_FAMILY_TOTAL = 1
     start(root)
-    start(Planted(ada).turn("running", owner=make_process()))
+    start(RowFactory(ada).turn("running", owner=make_process()))
 
 
 def test_those_who_start_at_the_same_time_are_counted_together(root, settings):
@@ -106,52 +106,54 @@ def test_what_is_used_is_counted_over_the_family_and_kept(root):
     assert (sharing.others, son.usage) == (10, {"output_tokens": 50})
 
 
-async def test_a_refused_call_tells_the_model_why_and_the_turn_goes_on(stage: Stage, settings):
+async def test_a_refused_call_tells_the_model_why_and_the_turn_goes_on(chat: ChatDriver, settings):
     settings.TURNS_MAX_FAMILY_TOTAL = 1
-    cast(
-        stage,
+    use_scripts(
+        chat,
         go=[[ask("a1", "dig")], [ask("a2", "more")], [text("Enough.")]],
         dig=[[text("Gold.")]],
     )
-    turn = await stage.run()
-    refused = (await stage.calls(turn.pk))["a2"]
+    turn = await chat.run()
+    refused = (await chat.calls(turn.pk))["a2"]
     assert (turn.status, refused.status) == ("completed", "failed")
     assert "1 sub-agents were set to work for the user's message in all" in refused.result
 
 
-async def test_the_carrier_of_a_report_belongs_to_the_family_it_reports_of(stage: Stage, props):
-    cast(
-        stage,
+async def test_the_carrier_of_a_report_belongs_to_the_family_it_reports_of(
+    chat: ChatDriver, fake_tools
+):
+    use_scripts(
+        chat,
         go=[[spawn("s1", "dig")], [text("It digs.")]],
         dig=[[call("c1", "held")], [text("Gold.")]],
         **{"[SUB-AGENT]": [[text("I see.")]]},
     )
-    turn = await stage.run()
+    turn = await chat.run()
     await running("dig")
-    props.open("c1")
-    carrier = await stage.listener.until("turn_start", source="sub_agent")
+    fake_tools.open("c1")
+    carrier = await chat.sink.until("turn_start", source="sub_agent")
     assert (await row(Turn, pk=carrier["turn_id"])).root_id == turn.pk
-    await stage.ended(carrier["turn_id"])
+    await chat.ended(carrier["turn_id"])
 
 
 async def test_the_tokens_of_a_sub_agent_count_for_the_agent_that_the_person_speaks_to(
-    stage: Stage,
+    chat: ChatDriver,
 ):
     await in_database(lambda: Agent.objects.filter(is_default=True).update(token_limit=100))
     await in_database(lambda: Agent.objects.create(name="digger"))
-    casting = cast(
-        stage,
+    agents = use_scripts(
+        chat,
         go=[
             [Usage(input_tokens=10, output_tokens=10), ask("a1", "dig", "digger")],
             [text("never asked")],
         ],
         dig=[[Usage(input_tokens=60, output_tokens=20), call("c1", "quick")], [text("never")]],
     )
-    turn = await stage.run()
+    turn = await chat.run()
     dug = await ended(await child("dig"))
     assert (dug.status, dug.error_code) == ("failed", "token_limit")
     assert (turn.status, turn.error_code) == ("failed", "token_limit")
     assert "100 tokens that a turn and all sub-agents" in turn.error_message
-    assert "100 tokens" in (await stage.calls(turn.pk))["a1"].result
-    assert casting.requests["dig"][0].max_tokens == 80
-    assert (len(casting.requests["go"]), len(casting.requests["dig"])) == (1, 1)
+    assert "100 tokens" in (await chat.calls(turn.pk))["a1"].result
+    assert agents.requests["dig"][0].max_tokens == 80
+    assert (len(agents.requests["go"]), len(agents.requests["dig"])) == (1, 1)

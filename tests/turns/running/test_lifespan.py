@@ -6,8 +6,8 @@ import pytest
 from django.db.migrations.recorder import MigrationRecorder
 
 from tests.support import PATIENCE, eventually
-from tests.turns.rows import Planted
-from tests.turns.support import Props, Stage, in_database, row
+from tests.turns.row_factory import RowFactory
+from tests.turns.support import ChatDriver, FakeTools, in_database, row
 from turns.events import sinks
 from turns.models import Process, Turn
 from turns.queueing import queue
@@ -36,26 +36,28 @@ class Server:
         await asyncio.wait_for(self._task, PATIENCE)
 
 
-async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(stage: Stage, settings):
+async def test_what_waits_starts_with_the_server_and_what_runs_ends_with_it(
+    chat: ChatDriver, settings
+):
     settings.TURNS_DRAIN_GRACE = 0.0
-    stage.play([call("a", "held")])
+    chat.use_script([call("a", "held")])
     waiting = await in_database(
-        lambda: queue.enqueue(stage.id, text="x", source="typed", client_id=None).turn
+        lambda: queue.enqueue(chat.id, text="x", source="typed", client_id=None).turn
     )
     server = Server()
     assert await server.ask("startup") == "lifespan.startup.complete"
-    await stage.running(waiting.pk, "a")
-    queued = await stage.say("second")
+    await chat.running(waiting.pk, "a")
+    queued = await chat.say("second")
     assert await server.ask("shutdown") == "lifespan.shutdown.complete"
     await server.end()
-    turn = await stage.ended(waiting.pk)
+    turn = await chat.ended(waiting.pk)
     assert (turn.status, turn.ended_by_reason) == ("interrupted", "shutdown")
-    assert "the server, which is shutting down" in (await stage.calls(turn.pk))["a"].result
+    assert "the server, which is shutting down" in (await chat.calls(turn.pk))["a"].result
     assert (await row(Turn, pk=queued)).status == "queued"
     assert await in_database(Process.objects.filter(ended_at=None).count) == 0
 
 
-async def test_a_database_of_a_later_version_is_refused_in_words(stage: Stage, caplog):
+async def test_a_database_of_a_later_version_is_refused_in_words(chat: ChatDriver, caplog):
     migrations = MigrationRecorder.Migration.objects
     later = await in_database(lambda: migrations.create(app="turns", name="9999_from_the_future"))
     try:
@@ -71,45 +73,45 @@ async def test_a_database_of_a_later_version_is_refused_in_words(stage: Stage, c
 
 
 async def test_a_turn_that_ends_within_the_drain_is_not_cancelled(
-    stage: Stage, props: Props, settings
+    chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     settings.TURNS_DRAIN_GRACE = 10.0
-    stage.play([call("a", "held")], [text("Done.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+    chat.use_script([call("a", "held")], [text("Done.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     stopping = asyncio.create_task(runtime.stop())
     runner = await runtime.ensure_started()
     await eventually(lambda: runner.supervisor.is_draining)
-    props.open("a")
+    fake_tools.open("a")
     await asyncio.wait_for(stopping, PATIENCE)
-    assert (await stage.ended(turn_id)).status == "completed"
+    assert (await chat.ended(turn_id)).status == "completed"
 
 
-async def test_a_stubborn_tool_does_not_hold_up_the_end(stage: Stage):
-    stage.play([call("a", "stubborn"), call("b", "blocked")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a", "b")
+async def test_a_stubborn_tool_does_not_hold_up_the_end(chat: ChatDriver):
+    chat.use_script([call("a", "stubborn"), call("b", "blocked")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a", "b")
     await asyncio.wait_for(runtime.stop(grace=0), PATIENCE)
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason) == ("interrupted", "shutdown")
-    assert {c.status for c in (await stage.calls(turn_id)).values()} == {"abandoned"}
+    assert {c.status for c in (await chat.calls(turn_id)).values()} == {"abandoned"}
 
 
-async def test_while_draining_nothing_new_begins(stage: Stage, props: Props):
-    stage.play([call("a", "held")], [text("Done.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+async def test_while_draining_nothing_new_begins(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([call("a", "held")], [text("Done.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     stopping = asyncio.create_task(runtime.stop(grace=10))
     runner = await runtime.ensure_started()
     await eventually(lambda: runner.supervisor.is_draining)
-    queued = await stage.say("second")
-    props.open("a")
+    queued = await chat.say("second")
+    fake_tools.open("a")
     await asyncio.wait_for(stopping, PATIENCE)
     assert (await row(Turn, pk=turn_id)).status == "completed"
     assert (await row(Turn, pk=queued)).status == "queued"
 
 
-async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(stage: Stage):
+async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(chat: ChatDriver):
     """The claim is stored and not yet known here when the drain cancels what runs."""
     claimed, told = asyncio.Event(), asyncio.Event()
 
@@ -122,8 +124,8 @@ async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(stage
     slow = Slow()
     sinks.register(slow)
     try:
-        stage.play([gate()])
-        turn_id = await stage.say()
+        chat.use_script([gate()])
+        turn_id = await chat.say()
         await asyncio.wait_for(claimed.wait(), PATIENCE)
         stopping = asyncio.create_task(runtime.stop(grace=0))
         runner = await runtime.ensure_started()
@@ -136,14 +138,14 @@ async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(stage
     assert (turn.status, turn.ended_by_reason) == ("interrupted", "shutdown")
 
 
-async def test_after_a_shutdown_the_next_turn_is_told(stage: Stage):
+async def test_after_a_shutdown_the_next_turn_is_told(chat: ChatDriver):
     hold = gate()
-    stage.play([text("So far"), hold])
-    first = await stage.say()
+    chat.use_script([text("So far"), hold])
+    first = await chat.say()
     await asyncio.wait_for(hold.reached.wait(), PATIENCE)
     await runtime.stop(grace=0)
-    model = stage.play([text("Welcome back.")])
-    second = await stage.run()
+    model = chat.use_script([text("Welcome back.")])
+    second = await chat.run()
     assert second.status == "completed"
     assert "the server was shut down" in str(model.requests[0].messages[-1])
     assert (await row(Turn, pk=first)).status == "interrupted"
@@ -161,10 +163,10 @@ async def test_a_start_that_fails_is_told_and_can_be_tried_again(site, monkeypat
     await server.end()
 
 
-async def test_a_queued_turn_of_a_dead_process_starts_with_the_next_one(stage: Stage):
-    stage.play([text("Here I am.")])
-    planted = await in_database(lambda: Planted(stage.user))
-    turn = await in_database(lambda: planted.turn("queued"))
+async def test_a_queued_turn_of_a_dead_process_starts_with_the_next_one(chat: ChatDriver):
+    chat.use_script([text("Here I am.")])
+    factory = await in_database(lambda: RowFactory(chat.user))
+    turn = await in_database(lambda: factory.turn("queued"))
     await runtime.ensure_started()
-    await stage.listener.until_ended(turn.pk)
+    await chat.sink.until_ended(turn.pk)
     assert (await row(Turn, pk=turn.pk)).status == "completed"

@@ -9,7 +9,7 @@ from django.contrib.auth.models import AbstractUser
 
 from tests.faulty_database import FaultyDatabase
 from tests.support import eventually
-from tests.turns.support import Props, Stage, in_database
+from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns import services
 from turns.events import sinks
 from turns.models import CancelRequest, Conversation, Event, Message, Repair, Turn
@@ -50,22 +50,22 @@ def saboteur(faulty_database: FaultyDatabase) -> Any:
     sinks.unregister(made)
 
 
-def play_two_calls(stage: Stage) -> None:
-    stage.play([text("Look."), call("a", "quick"), call("b", "quick")], [text("Done.")])
+def play_two_calls(chat: ChatDriver) -> None:
+    chat.use_script([text("Look."), call("a", "quick"), call("b", "quick")], [text("Done.")])
 
 
-async def assert_is_whole(stage: Stage, turn_id: UUID, props: Props) -> None:
-    turn = await stage.ended(turn_id)
+async def assert_is_whole(chat: ChatDriver, turn_id: UUID, fake_tools: FakeTools) -> None:
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.steps, turn.tool_call_count) == ("completed", 2, 2)
-    assert sorted(props.started) == ["a", "b"]
-    calls = await stage.calls(turn_id)
+    assert sorted(fake_tools.started) == ["a", "b"]
+    calls = await chat.calls(turn_id)
     assert {made.status for made in calls.values()} == {"succeeded"}
     said = await in_database(lambda: list(Message.objects.order_by("position").values("role")))
     assert [message["role"] for message in said] == ["user", "assistant", "assistant"]
     types = await in_database(lambda: list(Event.objects.values_list("type", flat=True)))
     counted = {name: types.count(name) for name in ("message", "tool_start", "tool_result")}
     assert counted == {"message": 2, "tool_start": 2, "tool_result": 2}
-    assert [message.role for message in await stage.history()] == [
+    assert [message.role for message in await chat.history()] == [
         "user",
         "assistant",
         "user",
@@ -75,76 +75,84 @@ async def assert_is_whole(stage: Stage, turn_id: UUID, props: Props) -> None:
 
 @pytest.mark.parametrize("part", ['FROM "turns_agent"', MODEL_READS, *EVERY_WRITE])
 async def test_a_lost_statement_is_repeated(
-    stage: Stage, props: Props, saboteur: Saboteur, faulty_database: FaultyDatabase, part: str
+    chat: ChatDriver,
+    fake_tools: FakeTools,
+    saboteur: Saboteur,
+    faulty_database: FaultyDatabase,
+    part: str,
 ):
     saboteur.faults.append(("lose_statement", part, 3))
-    play_two_calls(stage)
-    await assert_is_whole(stage, await stage.say(), props)
+    play_two_calls(chat)
+    await assert_is_whole(chat, await chat.say(), fake_tools)
     assert faulty_database.lost[part] == 3
 
 
 @pytest.mark.parametrize("part", EVERY_WRITE)
 async def test_a_commit_whose_answer_is_lost_is_not_done_twice(
-    stage: Stage, props: Props, saboteur: Saboteur, faulty_database: FaultyDatabase, part: str
+    chat: ChatDriver,
+    fake_tools: FakeTools,
+    saboteur: Saboteur,
+    faulty_database: FaultyDatabase,
+    part: str,
 ):
     saboteur.faults.append(("lose_commit", part, 1))
-    play_two_calls(stage)
-    await assert_is_whole(stage, await stage.say(), props)
+    play_two_calls(chat)
+    await assert_is_whole(chat, await chat.say(), fake_tools)
     assert faulty_database.lost[part] == 1
 
 
 async def test_an_answer_that_says_nothing_is_dropped_once(
-    stage: Stage, saboteur: Saboteur, faulty_database: FaultyDatabase
+    chat: ChatDriver, saboteur: Saboteur, faulty_database: FaultyDatabase
 ):
     saboteur.faults.append(("lose_commit", 'DELETE FROM "turns_message"', 1))
-    stage.play([text(" ")])
-    assert (await stage.run()).status == "completed"
+    chat.use_script([text(" ")])
+    assert (await chat.run()).status == "completed"
     assert sum(faulty_database.lost.values()) == 1
 
 
 @pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
 async def test_a_question_is_put_once_and_its_answer_is_obeyed(
-    stage: Stage, saboteur: Saboteur, faulty_database: FaultyDatabase, settings: Any, fault: str
+    chat: ChatDriver, saboteur: Saboteur, faulty_database: FaultyDatabase, settings: Any, fault: str
 ):
     settings.GOVERNANCE_APPROVAL = {}
     part = 'INSERT INTO "governance_approval"'
     saboteur.faults.append((fault, part, 1))
-    stage.play([call("a", "asked")], [text("Done.")])
-    turn_id = await stage.say()
-    await stage.asked(turn_id, "a")
-    assert (await stage.decide(turn_id, "a")).outcome == "accepted"
-    assert (await stage.ended(turn_id)).status == "completed"
-    assert len(await stage.questions(turn_id)) == 1
+    chat.use_script([call("a", "asked")], [text("Done.")])
+    turn_id = await chat.say()
+    await chat.asked(turn_id, "a")
+    assert (await chat.decide(turn_id, "a")).outcome == "accepted"
+    assert (await chat.ended(turn_id)).status == "completed"
+    assert len(await chat.questions(turn_id)) == 1
     assert faulty_database.lost[part] == 1
 
 
 @pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
 async def test_a_limit_that_is_moved_is_written_down_once(
-    stage: Stage, props: Props, faulty_database: FaultyDatabase, fault: str
+    chat: ChatDriver, fake_tools: FakeTools, faulty_database: FaultyDatabase, fault: str
 ):
     part = '"deadline_changes" = %s'
-    stage.play([call("a", "held")], [text("Done.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+    chat.use_script([call("a", "held")], [text("Done.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     getattr(faulty_database, fault)(part)
-    how = {"turn_id": turn_id, "tool_id": "a", "user": stage.user, "op_id": "op"}
+    how = {"turn_id": turn_id, "tool_id": "a", "user": chat.user, "op_id": "op"}
     await services.set_deadline(extend_ms=60_000, **how)
-    await stage.listener.until("tool_deadline", tool_id="a")
-    props.open("a")
-    await stage.ended(turn_id)
-    assert len((await stage.calls(turn_id))["a"].deadline_changes) == 1
+    await chat.sink.until("tool_deadline", tool_id="a")
+    fake_tools.open("a")
+    await chat.ended(turn_id)
+    assert len((await chat.calls(turn_id))["a"].deadline_changes) == 1
     assert faulty_database.lost[part] == 1
 
 
 @pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
 async def test_a_sub_agent_is_set_to_work_once(
-    stage: Stage, saboteur: Saboteur, faulty_database: FaultyDatabase, fault: str
+    chat: ChatDriver, saboteur: Saboteur, faulty_database: FaultyDatabase, fault: str
 ):
     part = 'INSERT INTO "turns_conversation"'
     saboteur.faults.append((fault, part, 1))
     ask = call("a", "sessions_ask", agent="assistant", message="Say yes.")
-    stage.play([ask], [text("Yes.")], [text("It said yes.")])
-    turn = await stage.run()
+    chat.use_script([ask], [text("Yes.")], [text("It said yes.")])
+    turn = await chat.run()
     assert turn.status == "completed"
     assert await in_database(Conversation.objects.count) == 2
     assert await in_database(Turn.objects.count) == 2
@@ -152,12 +160,12 @@ async def test_a_sub_agent_is_set_to_work_once(
 
 
 async def test_the_end_of_a_turn_is_stored_though_the_answer_is_lost(
-    stage: Stage, faulty_database: FaultyDatabase
+    chat: ChatDriver, faulty_database: FaultyDatabase
 ):
     faulty_database.lose_commit(TURN_ENDS)
-    stage.play([text("Fine.")], [text("Fine again.")])
-    turn_id = await stage.say()
-    second = await stage.run("next")
+    chat.use_script([text("Fine.")], [text("Fine again.")])
+    turn_id = await chat.say()
+    second = await chat.run("next")
     assert second.status == "completed"
     ended = await in_database(lambda: Turn.objects.get(pk=turn_id))
     assert ended.status == "completed"
@@ -165,18 +173,18 @@ async def test_the_end_of_a_turn_is_stored_though_the_answer_is_lost(
     assert await in_database(ends.count) == 1
 
 
-def has_failed(turn_id: UUID, stage: Stage) -> bool:
+def has_failed(turn_id: UUID, chat: ChatDriver) -> bool:
     """Whether the runner of a turn has given up."""
     live = runtime.find_turn(turn_id)
     if live is None or live.runner is None:
-        return stage.listener.find("turn_end", turn_id=str(turn_id)) is not None
+        return chat.sink.find("turn_end", turn_id=str(turn_id)) is not None
     return live.runner.failure is not None
 
 
 @pytest.mark.parametrize("part", [CALL_STARTS, CALL_ENDS])
 async def test_what_the_database_never_takes_interrupts_the_turn_and_says_what_may_have_happened(
-    stage: Stage,
-    props: Props,
+    chat: ChatDriver,
+    fake_tools: FakeTools,
     faulty_database: FaultyDatabase,
     monkeypatch: pytest.MonkeyPatch,
     settings: Any,
@@ -186,57 +194,60 @@ async def test_what_the_database_never_takes_interrupts_the_turn_and_says_what_m
     settings.TURNS_PARK_AFTER = 2
     for number in range(2):
         faulty_database.lose_statement(part, times=10**6)
-        stage.play([call("a", "quick"), call("b", "held", gate="never")], [text("Unheard.")])
-        turn_id = await stage.say(f"try {number}")
-        await eventually(partial(has_failed, turn_id, stage))
+        chat.use_script([call("a", "quick"), call("b", "held", gate="never")], [text("Unheard.")])
+        turn_id = await chat.say(f"try {number}")
+        await eventually(partial(has_failed, turn_id, chat))
         faulty_database.heal()
-        turn = await stage.ended(turn_id)
+        turn = await chat.ended(turn_id)
         assert (turn.status, turn.error_code) == ("interrupted", "not_stored")
-        told = stage.listener.find("error", turn_id=str(turn.pk))
+        told = chat.sink.find("error", turn_id=str(turn.pk))
         assert "may have been applied" in told["message"]
-        assert "hunter2" not in str(stage.listener.events)
-        made = (await stage.calls(turn.pk))["a"]
+        assert "hunter2" not in str(chat.sink.events)
+        made = (await chat.calls(turn.pk))["a"]
         if part == CALL_ENDS:  # known all the time, and stored with the end of the turn
             assert (made.status, made.disposition) == ("succeeded", "settled")
         else:
             assert (made.status, made.disposition) == ("not_started", "not_started")
-    assert (await in_database(lambda: Conversation.objects.get(pk=stage.id))).parked_at is None
+    assert (await in_database(lambda: Conversation.objects.get(pk=chat.id))).parked_at is None
     causes = await in_database(lambda: set(Repair.objects.values_list("cause", flat=True)))
     assert causes == ({"error"} if part == CALL_STARTS else set())
-    model = stage.play([text("Going on.")])
-    received = await services.continue_turn(turn_id=turn.pk, user=stage.user)
-    assert (await stage.ended(received.turn_id)).status == "completed"
+    model = chat.use_script([text("Going on.")])
+    received = await services.continue_turn(turn_id=turn.pk, user=chat.user)
+    assert (await chat.ended(received.turn_id)).status == "completed"
     assert "an internal error ended it" in str(model.requests[0].messages[-1])
 
 
 async def test_a_cancel_counts_although_the_database_did_not_take_what_was_done(
-    stage: Stage, props: Props, faulty_database: FaultyDatabase, monkeypatch: pytest.MonkeyPatch
+    chat: ChatDriver,
+    fake_tools: FakeTools,
+    faulty_database: FaultyDatabase,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(retries, "PATIENCE", 0.2)
     faulty_database.lose_statement(CALL_ENDS, times=10**6)
-    stage.play([call("a", "quick"), call("b", "held", gate="never")], [text("Unheard.")])
-    turn_id = await stage.say()
-    await eventually(partial(has_failed, turn_id, stage))
-    assert (await stage.cancel(turn_id)).outcome == "accepted"
+    chat.use_script([call("a", "quick"), call("b", "held", gate="never")], [text("Unheard.")])
+    turn_id = await chat.say()
+    await eventually(partial(has_failed, turn_id, chat))
+    assert (await chat.cancel(turn_id)).outcome == "accepted"
     faulty_database.heal()
-    turn = await stage.ended(turn_id)
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason, turn.error_code) == ("cancelled", "user", "")
-    assert (await stage.calls(turn_id))["a"].status == "succeeded"
+    assert (await chat.calls(turn_id))["a"].status == "succeeded"
     request = await in_database(lambda: CancelRequest.objects.get(turn=turn_id))
     assert request.outcome == "cancelled"
 
 
 async def test_ends_of_calls_and_of_their_turn_are_there_once_though_no_answer_comes(
-    stage: Stage, props: Props, faulty_database: FaultyDatabase
+    chat: ChatDriver, fake_tools: FakeTools, faulty_database: FaultyDatabase
 ):
     names = [f"c{number}" for number in range(4)]
-    stage.play([call(name, "held", gate="shared") for name in names], [text("Unheard.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, *names)
+    chat.use_script([call(name, "held", gate="shared") for name in names], [text("Unheard.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, *names)
     faulty_database.lose_commit(CALL_ENDS, times=2)
     faulty_database.lose_commit(TURN_ENDS, times=1)
-    props.open("shared")
-    await stage.cancel(turn_id)
+    fake_tools.open("shared")
+    await chat.cancel(turn_id)
     ended = Turn.objects.filter(pk=turn_id, status__in=("cancelled", "completed"))
     await eventually(partial(in_database, ended.exists))
     assert sum(faulty_database.lost.values()) >= 2
@@ -252,16 +263,16 @@ async def test_ends_of_calls_and_of_their_turn_are_there_once_though_no_answer_c
 
 
 async def test_an_owner_that_lost_its_lease_repeats_nothing(
-    stage: Stage, props: Props, faulty_database: FaultyDatabase, ada: AbstractUser
+    chat: ChatDriver, fake_tools: FakeTools, faulty_database: FaultyDatabase, ada: AbstractUser
 ):
-    stage.play([call("a", "held")], [text("Unheard.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+    chat.use_script([call("a", "held")], [text("Unheard.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     faulty_database.lose_statement(
         CALL_ENDS
     )  # of whoever writes it first: that is who finds the turn
     ownership = (await runtime.ensure_started()).ownership
     ownership.lease._lose()
-    props.open("a")
-    turn = await stage.ended(turn_id)
+    fake_tools.open("a")
+    turn = await chat.ended(turn_id)
     assert (turn.status, turn.error_code) == ("interrupted", "")

@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from governance import ToolContext, make_tool, registry
 from tests.support import eventually
-from tests.turns.rows import Planted
-from tests.turns.support import Props, Stage, in_database
+from tests.turns.row_factory import RowFactory
+from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns.core.ports import ClaimedTurn
 from turns.events import log
 from turns.running import progress
@@ -21,21 +21,21 @@ from turns.testing import call, text
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def plant(owner: Any, *, status: str = "running") -> tuple[Planted, ClaimedTurn]:
+def plant(owner: Any, *, status: str = "running") -> tuple[RowFactory, ClaimedTurn]:
     """A turn at work with one call in a status."""
-    planted = Planted(owner)
-    turn = planted.turn("running", epoch=7)
-    planted.call(turn, "a", status)
+    factory = RowFactory(owner)
+    turn = factory.turn("running", epoch=7)
+    factory.call(turn, "a", status)
     claimed = ClaimedTurn(
         id=turn.pk,
-        conversation_id=planted.id,
+        conversation_id=factory.id,
         epoch=7,
         agent="",
         user_message="go",
         turn_timeout=None,
         step_limit=1,
     )
-    return planted, claimed
+    return factory, claimed
 
 
 def report(claimed: ClaimedTurn, **values: Any) -> Report:
@@ -79,14 +79,14 @@ def test_of_a_call_that_does_not_run_is_left_out(ada, status):
 
 
 def test_of_a_turn_that_another_process_owns_is_left_out(ada):
-    planted, claimed = plant(ada)
-    planted.conversation.turns.update(epoch=8)
+    factory, claimed = plant(ada)
+    factory.conversation.turns.update(epoch=8)
     assert progress.store([report(claimed)]) == []
-    assert planted.conversation.turns.get().pk == claimed.id
-    assert log.read(planted.id, after=0) == []
+    assert factory.conversation.turns.get().pk == claimed.id
+    assert log.read(factory.id, after=0) == []
 
 
-async def test_waits_for_nobody_who_writes_the_conversation(stage: Stage, ada):
+async def test_waits_for_nobody_who_writes_the_conversation(chat: ChatDriver, ada):
     """Where the database can be asked so: on SQLite a writer holds the whole file."""
     if connection.vendor == "sqlite":
         pytest.skip("a writer holds the whole file")
@@ -112,7 +112,7 @@ async def test_waits_for_nobody_who_writes_the_conversation(stage: Stage, ada):
     assert [place for place, _ in batches] == [other.conversation_id]
 
 
-async def test_does_not_keep_a_call_or_a_turn_from_its_end(stage: Stage, props: Props):
+async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fake_tools: FakeTools):
     """However long progress waits, an end that comes later is stored before it, and nothing of it after that."""
     reported = asyncio.Event()
 
@@ -125,15 +125,15 @@ async def test_does_not_keep_a_call_or_a_turn_from_its_end(stage: Stage, props: 
     tool = make_tool(chatty)
     registry.register(tool)
     try:
-        stage.play([call("a", "chatty")], [text("Done.")])
-        turn_id = await stage.say()
+        chat.use_script([call("a", "chatty")], [text("Done.")])
+        turn_id = await chat.say()
         await asyncio.wait_for(reported.wait(), 10)
         async with write_lock().acquired(Urgency.WORK):
             await eventually(lambda: progress.board().has_news)
-            receipt = await stage.cancel(turn_id)
+            receipt = await chat.cancel(turn_id)
             assert receipt.status == "cancelling"
-        assert (await stage.ended(turn_id)).status == "cancelled"
+        assert (await chat.ended(turn_id)).status == "cancelled"
         await eventually(lambda: not progress.board().has_news)
-        await stage.check()
+        await chat.check()
     finally:
         registry.unregister(tool.name)

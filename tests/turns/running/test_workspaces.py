@@ -5,8 +5,8 @@ import stat
 import pytest
 
 from tests.turns.endings.test_report_delivery import REPORT
-from tests.turns.sub_agents.stage import cast, child, ended, spawn
-from tests.turns.support import Stage
+from tests.turns.sub_agents.scripted_agents import child, ended, spawn, use_scripts
+from tests.turns.support import ChatDriver
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,14 +17,14 @@ def rights(path):
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-async def test_what_an_agent_writes_is_private(stage: Stage, settings, tmp_path, is_old):
+async def test_what_an_agent_writes_is_private(chat: ChatDriver, settings, tmp_path, is_old):
     root = tmp_path / "deep" / "workspaces"
     settings.GOVERNANCE_WORKSPACE_ROOT = root
     settings.GOVERNANCE_EXEC_ENABLED = True
     if is_old:
         root.mkdir(parents=True)
         root.chmod(0o755)
-    stage.play(
+    chat.use_script(
         [
             call("a", "write_file", path="notes/a.txt", content="x"),
             call("b", "exec", command="umask; mkdir made && touch made/b.txt"),
@@ -32,19 +32,19 @@ async def test_what_an_agent_writes_is_private(stage: Stage, settings, tmp_path,
         [text("Done.")],
         [text("Again.")],
     )
-    assert (await stage.ended(await stage.say())).status == "completed"
+    assert (await chat.ended(await chat.say())).status == "completed"
     [workspace] = root.iterdir()
     expected = {root: "0o700", workspace: "0o700"}
     expected |= {workspace / name: "0o700" for name in ("notes", "made")}
     expected |= {workspace / name: "0o600" for name in ("notes/a.txt", "made/b.txt")}
     assert {path: rights(path) for path in expected} == expected
     workspace.chmod(0o755)
-    assert (await stage.ended(await stage.say())).status == "completed"
+    assert (await chat.ended(await chat.say())).status == "completed"
     assert rights(workspace) == "0o700"
 
 
 async def test_a_link_that_an_agent_puts_in_the_place_of_its_sub_agents_leads_nowhere(
-    stage: Stage, settings, tmp_path
+    chat: ChatDriver, settings, tmp_path
 ):
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -56,8 +56,8 @@ async def test_a_link_that_an_agent_puts_in_the_place_of_its_sub_agents_leads_no
         "until [ -e sub-agents/*/first ]; do sleep 0.05; done; mv sub-agents moved; mkdir sub-agents; "
         f"ln -s {outside} sub-agents/$(ls moved); touch moved/$(ls moved)/swapped"
     )
-    cast(
-        stage,
+    use_scripts(
+        chat,
         go=[[spawn("a", "read it")], [call("b", "exec", command=swap)], [text("Done.")]],
         read_it=[
             [call("c", "exec", command="touch first; until [ -e swapped ]; do sleep 0.05; done")],
@@ -67,11 +67,11 @@ async def test_a_link_that_an_agent_puts_in_the_place_of_its_sub_agents_leads_no
         ],
         **{REPORT: [[text("So it is.")]]},
     )
-    turn = await stage.run("go")
-    made = (await stage.calls(turn.pk))["b"]
+    turn = await chat.run("go")
+    made = (await chat.calls(turn.pk))["b"]
     assert made.status == "succeeded", made.result
     below = await ended(await child("read it"))
-    assert {id: made.status for id, made in (await stage.calls(below.pk)).items()} == {
+    assert {id: made.status for id, made in (await chat.calls(below.pk)).items()} == {
         "c": "succeeded",
         "d": "failed",
         "e": "failed",

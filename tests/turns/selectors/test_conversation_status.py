@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from governance.db import run_in_db_thread
 from governance.models import Approval
-from tests.turns.rows import Planted
+from tests.turns.row_factory import RowFactory
 from turns import selectors
 from turns.models import Conversation, Turn
 from turns.selectors import conversation_status
@@ -41,7 +41,7 @@ def set_to_work(parent: Turn, *, status: str = "running", is_detached: bool = Fa
     place = Conversation.objects.create(
         owner_id=parent.conversation.owner_id, parent=parent.conversation
     )
-    return Planted(conversation=place).turn(
+    return RowFactory(conversation=place).turn(
         status,
         parent=parent,
         parent_tool_id=f"asks-{parent.depth}",
@@ -56,7 +56,7 @@ def marks_of(person: User) -> dict:
 
 
 def test_what_is_at_rest_has_no_mark_and_the_others_have_theirs(person):
-    rested, working, parked, left = (Planted(person) for _ in range(4))
+    rested, working, parked, left = (RowFactory(person) for _ in range(4))
     rested.turn("interrupted")
     rested.turn("completed")
     working.turn("running")
@@ -66,7 +66,7 @@ def test_what_is_at_rest_has_no_mark_and_the_others_have_theirs(person):
     left.turn("completed")
     left.turn("interrupted")
     stranger = User.objects.create_user("eve")
-    Planted(stranger).turn("running")
+    RowFactory(stranger).turn("running")
     assert marks_of(person) == {
         working.id: StatusMark(ConversationStatus.WORKING),
         parked.id: StatusMark(ConversationStatus.PARKED),
@@ -75,7 +75,7 @@ def test_what_is_at_rest_has_no_mark_and_the_others_have_theirs(person):
 
 
 def test_a_question_is_more_urgent_than_work_and_counts_until_it_is_decided(person):
-    place = Planted(person)
+    place = RowFactory(person)
     turn = place.turn("running")
     first, _second = ask(turn, "one"), ask(turn, "two")
     assert marks_of(person) == {
@@ -88,7 +88,7 @@ def test_a_question_is_more_urgent_than_work_and_counts_until_it_is_decided(pers
 
 
 def test_a_question_of_a_sub_agent_is_told_to_all_that_it_works_for(person):
-    place = Planted(person)
+    place = RowFactory(person)
     top = place.turn("completed")
     middle = set_to_work(top, is_detached=True)
     below = set_to_work(middle)
@@ -116,7 +116,7 @@ def test_a_question_of_a_sub_agent_is_told_to_all_that_it_works_for(person):
 
 
 def test_a_detached_sub_agent_at_work_marks_the_conversation_that_it_works_for(person):
-    place = Planted(person)
+    place = RowFactory(person)
     set_to_work(place.turn("completed"), is_detached=True)
     assert marks_of(person) == {place.id: StatusMark(ConversationStatus.WORKING)}
 
@@ -126,32 +126,32 @@ def test_the_latest_conversation_of_each_owner_is_not_one_in_which_a_sub_agent_w
     theirs = Conversation.objects.create(owner=stranger)
     Conversation.objects.create(owner=person, title="First")
     second = Conversation.objects.create(owner=person, title="Second")
-    set_to_work(Planted(conversation=second).turn("running"))
+    set_to_work(RowFactory(conversation=second).turn("running"))
     latest = conversation_status.read(owners={person.pk, stranger.pk}).latest
     assert latest == {person.pk: second, stranger.pk: theirs}
 
 
 def test_questions_of_another_program_and_of_turns_that_are_gone_are_nobodys(person):
-    ended = Planted(person).turn("completed")
+    ended = RowFactory(person).turn("completed")
     ask(ended)
     ask(ended, "elsewhere", group="not a turn")
     assert marks_of(person) == {}
 
 
 def test_no_crowd_of_questions_hides_those_of_another_user(person):
-    crowded = Planted(User.objects.create_user("eve")).turn("running")
+    crowded = RowFactory(User.objects.create_user("eve")).turn("running")
     older = ask(crowded)
     fields = {field.attname: getattr(older, field.attname) for field in Approval._meta.fields}
     Approval.objects.bulk_create(
         Approval(**{**fields, "id": None, "call_id": f"q{number}"}) for number in range(1_200)
     )
-    place = Planted(person)
+    place = RowFactory(person)
     ask(place.turn("running"))
     assert marks_of(person) == {place.id: StatusMark(ConversationStatus.ASKING, (place.id,))}
 
 
 def test_what_is_asked_below_a_conversation_is_told_to_whoever_looks_at_it(person):
-    place = Planted(person)
+    place = RowFactory(person)
     ask(set_to_work(place.turn("running")))
     overview = conversation_status.read(conversations={place.id})
     assert [question["tool_id"] for question in overview.questions[place.id]] == ["q"]
@@ -161,7 +161,7 @@ def test_however_many_conversations_there_are_the_queries_are_a_handful(
     person, django_assert_max_num_queries
 ):
     for _ in range(20):
-        ask(set_to_work(Planted(person).turn("running")))
+        ask(set_to_work(RowFactory(person).turn("running")))
     with django_assert_max_num_queries(5):
         conversation_status.read(owners={person.pk}, conversations=set())
 
@@ -169,7 +169,7 @@ def test_however_many_conversations_there_are_the_queries_are_a_handful(
 def test_what_was_interrupted_is_marked_without_a_look_at_what_was_said(
     person, django_assert_num_queries
 ):
-    places = [Planted(person) for _ in range(20)]
+    places = [RowFactory(person) for _ in range(20)]
     for place in places:
         place.turn("interrupted")
     with django_assert_num_queries(4) as asked:
@@ -181,7 +181,7 @@ def test_what_was_interrupted_is_marked_without_a_look_at_what_was_said(
 
 
 async def test_the_list_of_conversations_says_how_each_stands(person):
-    await run_in_db_thread(lambda: ask(Planted(person).turn("running")))()
-    await run_in_db_thread(lambda: Planted(person))()
+    await run_in_db_thread(lambda: ask(RowFactory(person).turn("running")))()
+    await run_in_db_thread(lambda: RowFactory(person))()
     listed = await selectors.list_conversations(user=person)
     assert sorted((row.standing, row.asked) for row in listed) == [("", 0), ("asking", 1)]

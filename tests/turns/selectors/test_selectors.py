@@ -7,8 +7,8 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from tests.support import eventually
-from tests.turns.rows import Planted, said, use
-from tests.turns.support import Props, Stage
+from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.support import ChatDriver, FakeTools
 from turns import selectors, services
 from turns.exceptions import ConversationNotFound, TurnNotFound
 from turns.testing import call, gate, text
@@ -16,18 +16,20 @@ from turns.testing import call, gate, text
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def test_a_running_turn_is_listed_with_what_its_tools_do(stage: Stage, props: Props, eve):
-    stage.play([call("a", "quick"), call("b", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "b")
-    await stage.listener.until("tool_result", tool_id="a")
-    queued = await stage.say("next")
-    first, second = await selectors.active_turns(user=stage.user)
+async def test_a_running_turn_is_listed_with_what_its_tools_do(
+    chat: ChatDriver, fake_tools: FakeTools, eve
+):
+    chat.use_script([call("a", "quick"), call("b", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "b")
+    await chat.sink.until("tool_result", tool_id="a")
+    queued = await chat.say("next")
+    first, second = await selectors.active_turns(user=chat.user)
     assert (
         first.items()
         >= {
             "turn_id": str(turn_id),
-            "conversation_id": str(stage.id),
+            "conversation_id": str(chat.id),
             "status": "running",
             "tool_call_count": 2,
             "parent_turn_id": None,
@@ -52,41 +54,43 @@ async def test_a_running_turn_is_listed_with_what_its_tools_do(stage: Stage, pro
         0,
     )
     assert await selectors.active_turns(user=eve) == []
-    assert await selectors.active_turn_ids(conversation_id=stage.id) == [str(turn_id), str(queued)]
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
-    assert await selectors.active_turns(user=stage.user) == []
+    assert await selectors.active_turn_ids(conversation_id=chat.id) == [str(turn_id), str(queued)]
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
+    assert await selectors.active_turns(user=chat.user) == []
 
 
-async def test_an_operator_sees_the_turns_of_everybody(stage: Stage, props: Props, operator):
-    stage.play([call("a", "held")], [text("Fine.")])
-    turn_id = await stage.say()
-    await stage.running(turn_id, "a")
+async def test_an_operator_sees_the_turns_of_everybody(
+    chat: ChatDriver, fake_tools: FakeTools, operator
+):
+    chat.use_script([call("a", "held")], [text("Fine.")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
     (listed,) = await selectors.active_turns(user=operator)
     assert listed["turn_id"] == str(turn_id)
     assert (await selectors.get_turn(turn_id=turn_id, user=operator))["status"] == "running"
-    props.open("a")
-    await stage.ended(turn_id)
+    fake_tools.open("a")
+    await chat.ended(turn_id)
 
 
-async def test_somebody_elses_things_do_not_exist(stage: Stage, eve):
-    stage.play([text("Fine.")])
-    turn = await stage.run()
+async def test_somebody_elses_things_do_not_exist(chat: ChatDriver, eve):
+    chat.use_script([text("Fine.")])
+    turn = await chat.run()
     reads: list[tuple[Any, Any, dict[str, Any]]] = [
-        (ConversationNotFound, selectors.get_conversation, {"conversation_id": stage.id}),
-        (ConversationNotFound, selectors.snapshot, {"conversation_id": stage.id}),
-        (ConversationNotFound, selectors.history, {"conversation_id": stage.id}),
+        (ConversationNotFound, selectors.get_conversation, {"conversation_id": chat.id}),
+        (ConversationNotFound, selectors.snapshot, {"conversation_id": chat.id}),
+        (ConversationNotFound, selectors.history, {"conversation_id": chat.id}),
         (TurnNotFound, selectors.get_turn, {"turn_id": turn.pk}),
         (TurnNotFound, selectors.turn_events, {"turn_id": turn.pk, "after": 0}),
         (TurnNotFound, selectors.partial_text, {"turn_id": turn.pk}),
     ]
     for error, read, which in reads:
-        await read(user=stage.user, **which)
+        await read(user=chat.user, **which)
         with pytest.raises(error):
             await read(user=eve, **which)
         with pytest.raises(error):
             await read(
-                user=stage.user,
+                user=chat.user,
                 **dict.fromkeys(which, uuid.uuid4())
                 | {name: value for name, value in which.items() if name == "after"},
             )
@@ -94,19 +98,19 @@ async def test_somebody_elses_things_do_not_exist(stage: Stage, eve):
 
 
 async def test_a_snapshot_in_the_middle_of_a_turn_has_all_that_a_page_needs(
-    stage: Stage, props: Props, settings
+    chat: ChatDriver, fake_tools: FakeTools, settings
 ):
     hold = gate()
-    stage.play(
+    chat.use_script(
         [text("First answer.")],
         [text("Looking."), call("a", "quick", text="x" * 3_000)],
         [text("So far, "), hold],
     )
-    await stage.run("first")
-    turn_id = await stage.say("second", client_id="m2")
-    await stage.listener.until("text_delta", text="So far, ")
-    snapshot = await selectors.snapshot(conversation_id=stage.id, user=stage.user)
-    assert snapshot["seq"] == await selectors.last_seq(conversation_id=stage.id)
+    await chat.run("first")
+    turn_id = await chat.say("second", client_id="m2")
+    await chat.sink.until("text_delta", text="So far, ")
+    snapshot = await selectors.snapshot(conversation_id=chat.id, user=chat.user)
+    assert snapshot["seq"] == await selectors.last_seq(conversation_id=chat.id)
     roles = [(m["role"], m["interrupted"]) for m in snapshot["messages"]]
     assert roles == [("user", False), ("assistant", False), ("user", False), ("assistant", False)]
     (ended,) = snapshot["turns"]
@@ -122,20 +126,20 @@ async def test_a_snapshot_in_the_middle_of_a_turn_has_all_that_a_page_needs(
     assert snapshot["calls"] == []
     assert snapshot["has_earlier"] is False
     hold.opening.set()
-    await stage.ended(turn_id)
-    after = await selectors.snapshot(conversation_id=stage.id, user=stage.user)
+    await chat.ended(turn_id)
+    after = await selectors.snapshot(conversation_id=chat.id, user=chat.user)
     assert after["active_turns"] == []
     assert [c["tool_id"] for c in after["calls"]] == ["a"]
 
 
-async def test_the_text_so_far_is_stored_for_whoever_comes_later(stage: Stage):
+async def test_the_text_so_far_is_stored_for_whoever_comes_later(chat: ChatDriver):
     first, second = gate(), gate()
-    stage.play([text("So far, "), first, text("so good."), second])
-    turn_id = await stage.say()
-    await stage.listener.until("text_delta", text="So far, ")
+    chat.use_script([text("So far, "), first, text("so good."), second])
+    turn_id = await chat.say()
+    await chat.sink.until("text_delta", text="So far, ")
 
     async def stored() -> str:
-        return await selectors.partial_text(turn_id=turn_id, user=stage.user)
+        return await selectors.partial_text(turn_id=turn_id, user=chat.user)
 
     async def has(text: str) -> bool:
         return await stored() == text
@@ -144,20 +148,20 @@ async def test_the_text_so_far_is_stored_for_whoever_comes_later(stage: Stage):
     first.opening.set()
     await eventually(lambda: has("So far, so good."))
     second.opening.set()
-    await stage.ended(turn_id)
+    await chat.ended(turn_id)
     assert await stored() == ""
 
 
 def test_earlier_messages_are_read_page_by_page(ada, settings):
     settings.TURNS_SNAPSHOT_MESSAGES = 4
-    planted = Planted(ada)
+    factory = RowFactory(ada)
     for number in range(5):
-        turn = planted.turn()
-        planted.message(turn, "user", said(f"question {number}"))
-        planted.message(turn, "assistant", said(f"answer {number}"), use(f"c{number}"))
-        planted.call(turn, f"c{number}")
+        turn = factory.turn()
+        factory.message(turn, "user", said(f"question {number}"))
+        factory.message(turn, "assistant", said(f"answer {number}"), use(f"c{number}"))
+        factory.call(turn, f"c{number}")
     read = async_to_sync(selectors.snapshot)
-    page = read(conversation_id=planted.id, user=ada)
+    page = read(conversation_id=factory.id, user=ada)
     texts = []
     while True:
         texts = [m["content"][0]["text"] for m in page["messages"]] + texts
@@ -167,14 +171,14 @@ def test_earlier_messages_are_read_page_by_page(ada, settings):
         if not page["has_earlier"]:
             break
         before = page["messages"][0]["position"]
-        page = read(conversation_id=planted.id, user=ada, before=before)
+        page = read(conversation_id=factory.id, user=ada, before=before)
     assert texts == [f"{who} {n}" for n in range(5) for who in ("question", "answer")]
 
 
 def test_a_turn_ended_before_it_began_is_in_the_snapshot(ada):
-    planted = Planted(ada)
-    never = planted.turn("cancelled", started_at=None, ended_by_reason="user")
-    snapshot = async_to_sync(selectors.snapshot)(conversation_id=planted.id, user=ada)
+    factory = RowFactory(ada)
+    never = factory.turn("cancelled", started_at=None, ended_by_reason="user")
+    snapshot = async_to_sync(selectors.snapshot)(conversation_id=factory.id, user=ada)
     (shown,) = snapshot["turns"]
     assert (shown["turn_id"], shown["started"], shown["user_message"]) == (
         str(never.pk),
@@ -184,8 +188,8 @@ def test_a_turn_ended_before_it_began_is_in_the_snapshot(ada):
 
 
 def test_conversations_are_listed_latest_first_with_what_is_active(ada, eve):
-    old, new = Planted(ada), Planted(ada)
-    Planted(eve)
+    old, new = RowFactory(ada), RowFactory(ada)
+    RowFactory(eve)
     new.turn("queued")
     old.turn("completed")
     old.conversation.save()
@@ -193,21 +197,21 @@ def test_conversations_are_listed_latest_first_with_what_is_active(ada, eve):
     assert [(c.id, c.is_active) for c in listed] == [(old.id, False), (new.id, True)]
 
 
-async def test_the_log_reaches_back_as_long_as_the_next_event_is_there(stage: Stage):
-    stage.play([text("Fine.")])
-    await stage.run()
-    last = await selectors.last_seq(conversation_id=stage.id)
+async def test_the_log_reaches_back_as_long_as_the_next_event_is_there(chat: ChatDriver):
+    chat.use_script([text("Fine.")])
+    await chat.run()
+    last = await selectors.last_seq(conversation_id=chat.id)
     for after, reaches in ((0, True), (last - 1, True), (last, True), (last + 1, False)):
-        assert await selectors.reaches_back(conversation_id=stage.id, after=after) is reaches
+        assert await selectors.reaches_back(conversation_id=chat.id, after=after) is reaches
 
 
-async def test_one_turn_with_its_calls_and_how_it_ended(stage: Stage, props: Props):
-    stage.play([call("a", "stubborn")])
-    turn_id = await stage.say("do it")
-    await stage.running(turn_id, "a")
-    await stage.cancel(turn_id)
-    await stage.ended(turn_id)
-    turn = await selectors.get_turn(turn_id=turn_id, user=stage.user)
+async def test_one_turn_with_its_calls_and_how_it_ended(chat: ChatDriver, fake_tools: FakeTools):
+    chat.use_script([call("a", "stubborn")])
+    turn_id = await chat.say("do it")
+    await chat.running(turn_id, "a")
+    await chat.cancel(turn_id)
+    await chat.ended(turn_id)
+    turn = await selectors.get_turn(turn_id=turn_id, user=chat.user)
     assert (
         turn.items()
         >= {
@@ -223,33 +227,33 @@ async def test_one_turn_with_its_calls_and_how_it_ended(stage: Stage, props: Pro
         "indeterminate",
         "built_in",
     )
-    events, last = await selectors.turn_events(turn_id=turn_id, user=stage.user, after=2)
+    events, last = await selectors.turn_events(turn_id=turn_id, user=chat.user, after=2)
     assert events[0]["seq"] == 3
     assert events[-1] == {**events[-1], "type": "turn_end", "seq": last}
 
 
-async def test_a_new_conversation_is_empty(stage: Stage):
-    made = await services.create_conversation(user=stage.user, title="  Plans  ", agent="assistant")
+async def test_a_new_conversation_is_empty(chat: ChatDriver):
+    made = await services.create_conversation(user=chat.user, title="  Plans  ", agent="assistant")
     assert (made.title, made.agent) == ("Plans", "assistant")
-    snapshot = await selectors.snapshot(conversation_id=made.id, user=stage.user)
+    snapshot = await selectors.snapshot(conversation_id=made.id, user=chat.user)
     assert (snapshot["seq"], snapshot["messages"], snapshot["active_turns"]) == (0, [], [])
-    assert await stage.history() == ()
+    assert await chat.history() == ()
 
 
 async def test_the_events_of_a_long_turn_are_read_page_by_page_without_a_gap(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    chat: ChatDriver, monkeypatch: pytest.MonkeyPatch
 ):
-    stage.play([text("One.")])
-    turn_id = await stage.say()
-    await stage.ended(turn_id)
-    whole, last_seq = await selectors.turn_events(turn_id=turn_id, user=stage.user, after=0)
+    chat.use_script([text("One.")])
+    turn_id = await chat.say()
+    await chat.ended(turn_id)
+    whole, last_seq = await selectors.turn_events(turn_id=turn_id, user=chat.user, after=0)
     assert last_seq == whole[-1]["seq"]
 
     monkeypatch.setattr(selectors.conversations, "EVENTS_LENGTH", 2)
     read: list[dict[str, Any]] = []
     after = 0
     while len(read) < len(whole):
-        page, after = await selectors.turn_events(turn_id=turn_id, user=stage.user, after=after)
+        page, after = await selectors.turn_events(turn_id=turn_id, user=chat.user, after=after)
         assert page
         read += page
     assert read == whole

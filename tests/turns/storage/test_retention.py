@@ -9,8 +9,8 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from governance.models import Approval, ToolCall
-from tests.turns.rows import Planted, said, use
-from tests.turns.support import Stage, in_database
+from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.support import ChatDriver, in_database
 from turns import selectors
 from turns.models import (
     Acknowledgement,
@@ -32,20 +32,22 @@ pytestmark = pytest.mark.django_db(transaction=True)
 OLD = timedelta(days=100)
 
 
-def a_turn(planted: Planted, status: str = "completed", *, age: timedelta = OLD, **fields) -> Turn:
+def a_turn(
+    factory: RowFactory, status: str = "completed", *, age: timedelta = OLD, **fields
+) -> Turn:
     """A turn with everything that may belong to one."""
     at = timezone.now() - age
-    turn = planted.turn(status, queued_at=at, ended_at=at, **fields)
-    planted.message(turn, "user", said("question"))
-    planted.message(turn, "assistant", said("answer"), use(f"c{turn.number}"))
-    planted.call(turn, f"c{turn.number}")
+    turn = factory.turn(status, queued_at=at, ended_at=at, **fields)
+    factory.message(turn, "user", said("question"))
+    factory.message(turn, "assistant", said("answer"), use(f"c{turn.number}"))
+    factory.call(turn, f"c{turn.number}")
     for number in range(3):
-        planted.conversation.last_seq += 1
-        planted.conversation.save(update_fields=["last_seq"])
+        factory.conversation.last_seq += 1
+        factory.conversation.save(update_fields=["last_seq"])
         Event.objects.create(
-            conversation=planted.conversation,
+            conversation=factory.conversation,
             turn=turn,
-            seq=planted.conversation.last_seq,
+            seq=factory.conversation.last_seq,
             type="turn_end",
             payload={"number": number},
             at=at,
@@ -54,12 +56,12 @@ def a_turn(planted: Planted, status: str = "completed", *, age: timedelta = OLD,
         turn=turn, reason="user", source="button", requested_at=at, by_name="ada"
     )
     Repair.objects.create(
-        conversation=planted.conversation, turn=turn, kind="x", cause="x", found_when="x", at=at
+        conversation=factory.conversation, turn=turn, kind="x", cause="x", found_when="x", at=at
     )
     Approval.objects.create(
         group=str(turn.pk),
         call_id=f"c{turn.number}",
-        scope=str(planted.id),
+        scope=str(factory.id),
         tool_name="quick",
         input={"secret": "x"},
         requested_at=at,
@@ -67,7 +69,7 @@ def a_turn(planted: Planted, status: str = "completed", *, age: timedelta = OLD,
         by_name="ada",
     )
     Operation.objects.create(
-        conversation=planted.conversation, turn=turn, op_id=str(turn.pk), outcome="accepted"
+        conversation=factory.conversation, turn=turn, op_id=str(turn.pk), outcome="accepted"
     )
     DeadlineOrder.objects.create(turn=turn, tool_id="x", timeout_ms=1)
     request = CancelRequest.objects.get(turn=turn)
@@ -75,8 +77,8 @@ def a_turn(planted: Planted, status: str = "completed", *, age: timedelta = OLD,
     return turn
 
 
-def grow_old(planted: Planted, age: timedelta = OLD) -> None:
-    Conversation.objects.filter(pk=planted.id).update(updated_at=timezone.now() - age)
+def grow_old(factory: RowFactory, age: timedelta = OLD) -> None:
+    Conversation.objects.filter(pk=factory.id).update(updated_at=timezone.now() - age)
 
 
 def run(*arguments: str) -> str:
@@ -88,10 +90,10 @@ def run(*arguments: str) -> str:
 def test_what_was_said_and_done_goes_and_the_record_of_it_stays(ada, monkeypatch):
     monkeypatch.setattr(retention, "BATCH", 1)
     monkeypatch.setattr(retention, "PIECE", 2)
-    planted = Planted(ada)
-    old, older = a_turn(planted), a_turn(planted, "cancelled", ended_by_name="ada")
-    young = a_turn(planted, age=timedelta(days=1))
-    planted.turn("running", queued_at=timezone.now() - OLD)
+    factory = RowFactory(ada)
+    old, older = a_turn(factory), a_turn(factory, "cancelled", ended_by_name="ada")
+    young = a_turn(factory, age=timedelta(days=1))
+    factory.turn("running", queued_at=timezone.now() - OLD)
     counted = "2 turns, 6 events, 4 messages, 2 calls, 0 conversations, 0 processes."
     assert run("--days", "90", "--dry-run") == f"Would delete: {counted}\n"
     assert Event.objects.count() == 9
@@ -112,51 +114,51 @@ def test_what_was_said_and_done_goes_and_the_record_of_it_stays(ada, monkeypatch
 
 
 def test_the_history_of_what_is_left_is_valid_and_the_page_shows_it(ada):
-    planted = Planted(ada)
-    a_turn(planted)
-    planted.turn("cancelled", queued_at=timezone.now() - OLD, ended_at=timezone.now() - OLD)
-    a_turn(planted, age=timedelta(days=1))
+    factory = RowFactory(ada)
+    a_turn(factory)
+    factory.turn("cancelled", queued_at=timezone.now() - OLD, ended_at=timezone.now() - OLD)
+    a_turn(factory, age=timedelta(days=1))
     run("--days", "90")
-    shown = async_to_sync(selectors.snapshot)(conversation_id=planted.id, user=ada)
+    shown = async_to_sync(selectors.snapshot)(conversation_id=factory.id, user=ada)
     assert len(shown["messages"]) == 2
     assert [turn["number"] for turn in shown["turns"]] == [3]
-    history = async_to_sync(selectors.history)(conversation_id=planted.id, user=ada)
+    history = async_to_sync(selectors.history)(conversation_id=factory.id, user=ada)
     assert (len(history["messages"]), history["repairs"][2:]) == (3, [])
     before = async_to_sync(selectors.reaches_back)
-    assert not before(conversation_id=planted.id, after=0)
-    assert before(conversation_id=planted.id, after=6)
+    assert not before(conversation_id=factory.id, after=0)
+    assert before(conversation_id=factory.id, after=6)
 
 
-async def test_a_pruned_conversation_goes_on(stage: Stage):
-    stage.play([call("a", "quick")], [text("Done.")])
-    first = await stage.run()
+async def test_a_pruned_conversation_goes_on(chat: ChatDriver):
+    chat.use_script([call("a", "quick")], [text("Done.")])
+    first = await chat.run()
     await in_database(
         lambda: Turn.objects.filter(pk=first.pk).update(ended_at=timezone.now() - OLD)
     )
     await in_database(lambda: retention.prune(timedelta(days=90)))
-    model = stage.play([text("Hello again.")])
-    turn_id = await stage.say("second")
-    await stage.listener.until_ended(turn_id)
+    model = chat.use_script([text("Hello again.")])
+    turn_id = await chat.say("second")
+    await chat.sink.until_ended(turn_id)
     [request] = model.requests
     assert [message.role for message in request.messages] == ["user"]
 
 
 @pytest.mark.parametrize(("above", "deleted"), [("completed", 0), ("cancelled", 1)])
 def test_a_report_that_is_still_due_is_kept(ada, above, deleted):
-    planted, place = Planted(ada), Planted(ada)
+    factory, place = RowFactory(ada), RowFactory(ada)
     parent = place.turn(above)
-    a_turn(planted, is_detached=True, parent=parent)
+    a_turn(factory, is_detached=True, parent=parent)
     assert run("--days", "90").startswith(f"Deleted: {deleted} turns")
 
 
 def test_quiet_conversations_go_as_a_whole_and_those_of_sub_agents_first(ada):
-    parent, child, taken_up = Planted(ada), Planted(ada), Planted(ada)
-    held, young_child = Planted(ada), Planted(ada)
+    parent, child, taken_up = RowFactory(ada), RowFactory(ada), RowFactory(ada)
+    held, young_child = RowFactory(ada), RowFactory(ada)
     Conversation.objects.filter(pk=child.id).update(parent=parent.id)
     Conversation.objects.filter(pk=young_child.id).update(parent=held.id)
-    for planted in (parent, child, held):
-        a_turn(planted)
-        grow_old(planted)
+    for factory in (parent, child, held):
+        a_turn(factory)
+        grow_old(factory)
     taken_up.turn("queued")
     grow_old(taken_up)
     Process.objects.create(host="old", pid=1, ended_at=timezone.now() - OLD)
@@ -171,10 +173,10 @@ def test_quiet_conversations_go_as_a_whole_and_those_of_sub_agents_first(ada):
 
 
 def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(ada, monkeypatch):
-    ended, begun = Planted(ada), Planted(ada)
-    for planted in (ended, begun):
-        a_turn(planted)
-        grow_old(planted)
+    ended, begun = RowFactory(ada), RowFactory(ada)
+    for factory in (ended, begun):
+        a_turn(factory)
+        grow_old(factory)
     find = retention._quiet_conversations
 
     def then_take_up(before):
@@ -189,8 +191,8 @@ def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(
     counted = ": 2 turns, 6 events, 4 messages, 2 calls, 0 conversations,"
     assert counted in run("--days", "90", "--conversations")
     assert set(Conversation.objects.values_list("pk", flat=True)) == {ended.id, begun.id}
-    for planted in (ended, begun):
-        young = Turn.objects.filter(conversation=planted.id).latest("number")
+    for factory in (ended, begun):
+        young = Turn.objects.filter(conversation=factory.id).latest("number")
         assert Event.objects.filter(turn=young).count() == 3
         assert Message.objects.filter(turn=young).count() == 2
 

@@ -256,7 +256,7 @@ def test_any_order_of_events_leaves_nobody_behind(ada, settings):
     @hypothesis_settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
     @example(CARRIED_BESIDE_TWO)
     @given(plays)
-    def play(moves: Any) -> None:
+    def use_script(moves: Any) -> None:
         family = Family(ada)
         try:
             family.begin()
@@ -268,4 +268,4 @@ def test_any_order_of_events_leaves_nobody_behind(ada, settings):
         finally:
             family.close()
 
-    play()
+    use_script()

@@ -1,4 +1,4 @@
-"""A stage for runners: real tools that wait where a test wants it, a real executor, a scripted chat model."""
+"""A harness for runners: real tools that wait where a test wants it, a real executor, a scripted chat model."""
 
 import asyncio
 from uuid import UUID, uuid4
@@ -46,7 +46,7 @@ def claimed(
     )
 
 
-class Stage:
+class RunnerHarness:
     """What a turn needs, and the tools `echo`, `hold`, `hold_alone`, `hang` and `fail`.
 
     `hold` waits for `released[name]`, `hang` ignores its cancellation until `let_go` is set.

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class DatabaseSnapshot:
     """The rows of a site, as mappings of their fields."""
 
     conversations: Sequence[Row] = ()
@@ -74,10 +74,10 @@ class Record:
         return next((row["pid"] for row in self.processes if row["id"] == owner), 0)
 
 
-def read(url: str) -> Record:
+def read(url: str) -> DatabaseSnapshot:
     """Read a site's tables; the connection is made for it and given up again."""
     with _connected(url) as alias, transaction.atomic(using=alias):
-        return Record(
+        return DatabaseSnapshot(
             conversations=_rows(alias, "turns", "Conversation"),
             turns=_rows(alias, "turns", "Turn"),
             events=_rows(alias, "turns", "Event"),

@@ -3,7 +3,7 @@
 PLAN = 'slowly one two three\ncall affect {"key": "a"}\ncall affect {"key": "b"}'
 NEVER_BEGAN = ("before_claim", "in_claim")
 ALREADY_OVER = ("after_end",)
-PLACES = [
+CHECKPOINTS = [
     *NEVER_BEGAN,
     "after_claim",
     "mid_stream",
@@ -16,7 +16,7 @@ PLACES = [
     "in_end",
     *ALREADY_OVER,
 ]
-WEB_PLACES = ["after_enqueue", "after_cancel_stored"]  # where runners have the turns
+WEB_CHECKPOINTS = ["after_enqueue", "after_cancel_stored"]  # where runners have the turns
 
 OFTEN = ("in_claim", "mid_stream", "after_call_start", "before_result", "in_end")  # in every run
 

@@ -9,7 +9,7 @@ from tests.e2e.chat import Chat
 from tests.e2e.site import Site
 
 
-class Visitor:
+class BrowserUser:
     """One browser context of one site."""
 
     def __init__(self, site: Site, context: BrowserContext) -> None:

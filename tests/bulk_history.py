@@ -14,7 +14,7 @@ Changes = Mapping[str, str]  # expressions by column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class BulkHistory:
     """What is to be planted: conversations with so many turns each; ids are made of the numbers from `first` on."""
 
     conversations: int
@@ -26,23 +26,23 @@ class Past:
         return UUID(_text_id(_CONVERSATION, self.first + number))
 
 
-def plant(execute: Execute, vendor: str, template: UUID, past: Past) -> None:
+def insert_history(execute: Execute, vendor: str, template: UUID, history: BulkHistory) -> None:
     """Insert the rows; `execute` runs one statement in a database of this vendor, `template` is a conversation
 
     with one finished turn.
     """
     ids = _Ids(vendor)
     own = ids.literal(template)
-    turn = f"({past.first} + n)"
-    place, within = f"({past.first} + n / {past.turns_each})", f"(n % {past.turns_each})"
+    turn = f"({history.first} + n)"
+    place, within = f"({history.first} + n / {history.turns_each})", f"(n % {history.turns_each})"
 
     def grown(column: str, last: str) -> str:
         return f"t.{column} + {within} * (SELECT {last} FROM turns_conversation WHERE id = {own})"
 
     conversation = {
-        "id": ids.column(_CONVERSATION, f"({past.first} + n)"),
+        "id": ids.column(_CONVERSATION, f"({history.first} + n)"),
         **{
-            name: f"t.{name} * {past.turns_each}"
+            name: f"t.{name} * {history.turns_each}"
             for name in ("last_number", "last_position", "last_seq")
         },
     }
@@ -58,10 +58,10 @@ def plant(execute: Execute, vendor: str, template: UUID, past: Past) -> None:
     here, of_call_here = f"conversation_id = {own}", f"scope = '{template}'"
     of_turn_here = f"turn_id IN (SELECT id FROM turns_turn WHERE {here})"
     rows = _Rows(execute)
-    rows.count(past.conversations, order=conversation["id"])
+    rows.count(history.conversations, order=conversation["id"])
     rows.multiply("turns.Conversation", f"id = {own}", conversation)
     # In the order in which the largest indexes have them.
-    rows.count(past.conversations * past.turns_each, order=of_both["conversation_id"])
+    rows.count(history.conversations * history.turns_each, order=of_both["conversation_id"])
     rows.multiply("turns.Turn", here, turns)
     rows.multiply(
         "turns.Message", here, {**of_both, "position": grown("position", "last_position")}

@@ -7,7 +7,7 @@ from uuid import UUID
 from governance.db import run_in_db_thread
 from tests.support import PATIENCE, eventually
 from tests.turns import support
-from tests.turns.support import Stage, in_database
+from tests.turns.support import ChatDriver, in_database
 from turns.core.chat_model import ChatDelta, ChatRequest
 from turns.models import CancelRequest, Conversation, Turn
 from turns.testing import Item, ScriptedChatModel, call
@@ -15,7 +15,7 @@ from turns.testing import Item, ScriptedChatModel, call
 Script = Sequence[Sequence[Item]]
 
 
-class Casting:
+class ScriptedAgents:
     """Answers by what was said: each message has a script, the answers since then tell how far it has come.
 
     A text that no person wrote is found by how it begins. `requests` has what was asked, by message.
@@ -46,11 +46,11 @@ def _last_said(request: ChatRequest) -> tuple[list[str], int]:
     raise AssertionError("nobody has said anything")
 
 
-def cast(stage: Stage, **scripts: Script) -> Casting:
+def use_scripts(chat: ChatDriver, **scripts: Script) -> ScriptedAgents:
     """Put scripts on, one for each message (with spaces for underscores)."""
-    casting = Casting({said.replace("_", " "): script for said, script in scripts.items()})
-    support._current.model = casting  # type: ignore[assignment]
-    return casting
+    agents = ScriptedAgents({said.replace("_", " "): script for said, script in scripts.items()})
+    support._current.model = agents  # type: ignore[assignment]
+    return agents
 
 
 def ask(id: str, message: str, agent: str = "") -> Item:
@@ -92,12 +92,12 @@ async def request_of(turn: Turn) -> CancelRequest:
     return found
 
 
-async def carriers(conversation_id: UUID) -> list[Turn]:
+async def report_turns(conversation_id: UUID) -> list[Turn]:
     """The turns that carry reports to a conversation."""
     turns = Turn.objects.filter(conversation=conversation_id, source="sub_agent").order_by("number")
     return await in_database(lambda: list(turns))
 
 
-async def place_of(turn: Turn) -> Conversation:
+async def conversation_of(turn: Turn) -> Conversation:
     found: Conversation = await in_database(lambda: Conversation.objects.get(turns=turn))
     return found

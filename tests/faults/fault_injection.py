@@ -1,4 +1,4 @@
-"""What breaks a site at random: its processes, each by a bad luck of its own, and the servers that it stands on."""
+"""What breaks a site at random: its processes, each by a bad rng of its own, and the servers that it stands on."""
 
 import random
 import signal
@@ -63,8 +63,8 @@ class Pace:
         return False
 
 
-class Breaker:
-    """Does one fault after the other, each once before one comes again; which comes when follows from its luck.
+class FaultInjector:
+    """Does one fault after the other, each once before one comes again; which comes when follows from its rng.
 
     A fault is a function that returns whether it has done harm.
     """
@@ -74,15 +74,15 @@ class Breaker:
         name: str,
         faults: Sequence[Fault],
         *,
-        luck: random.Random,
+        rng: random.Random,
         longest_pause: float,
         pace: Pace,
     ) -> None:
         self.done: list[str] = []
         self.problem: Exception | None = None
         self._name = name
-        self._faults = shuffled(faults, luck=luck)
-        self._luck = luck
+        self._faults = shuffled(faults, rng=rng)
+        self._rng = rng
         self._longest_pause = longest_pause
         self._pace = pace
 
@@ -96,7 +96,7 @@ class Breaker:
 
     def _run(self) -> None:
         is_over = self._pace.is_over
-        while not is_over.wait(self._luck.uniform(1.0, self._longest_pause)):
+        while not is_over.wait(self._rng.uniform(1.0, self._longest_pause)):
             if not self._pace.until_due():
                 return
             fault = next(self._faults)
@@ -106,7 +106,7 @@ class Breaker:
                 self.done.append(f"{fault.__name__} {self._name}")
 
 
-class Unlucky:
+class ProcessFaults:
     """A process of a site, with what happens to it; `start` starts it again, as whatever supervises it does."""
 
     def __init__(
@@ -116,15 +116,15 @@ class Unlucky:
         *,
         start: Callable[[], Process],
         places: Sequence[str],
-        luck: random.Random,
+        rng: random.Random,
         is_over: threading.Event,
     ) -> None:
         self._name = name
         self._site = site
         self._start = start
-        self._luck = luck
+        self._rng = rng
         self._is_over = is_over
-        self._places = shuffled(places, luck=luck)
+        self._places = shuffled(places, rng=rng)
 
     @property
     def faults(self) -> Sequence[Fault]:
@@ -140,7 +140,7 @@ class Unlucky:
         """It stands still for a while."""
         process = self._process
         process.freeze()
-        self._is_over.wait(self._luck.uniform(0.5, LONGEST_FREEZE))
+        self._is_over.wait(self._rng.uniform(0.5, LONGEST_FREEZE))
         process.thaw()
         return True
 
@@ -173,7 +173,7 @@ class Unlucky:
         return True
 
 
-class Shaken:
+class ServerFaults:
     """The servers under a site, with what happens to them."""
 
     def __init__(
@@ -182,13 +182,13 @@ class Shaken:
         redis: Redis,
         *,
         database: str,
-        luck: random.Random,
+        rng: random.Random,
         is_over: threading.Event,
     ) -> None:
         self._postgres = postgres
         self._redis = redis
         self._database = database
-        self._luck = luck
+        self._rng = rng
         self._is_over = is_over
 
     @property
@@ -235,13 +235,13 @@ class Shaken:
         return True
 
     def _pass(self) -> None:
-        self._is_over.wait(self._luck.uniform(0.2, LONGEST_OUTAGE))
+        self._is_over.wait(self._rng.uniform(0.2, LONGEST_OUTAGE))
 
 
-def shuffled(cards: Sequence[T], *, luck: random.Random) -> Iterator[T]:
+def shuffled(cards: Sequence[T], *, rng: random.Random) -> Iterator[T]:
     """Give every card once, in some order, and again in another one."""
     while True:
-        yield from luck.sample(cards, len(cards))
+        yield from rng.sample(cards, len(cards))
 
 
 def persist(ask: Callable[[], T], *, within: float = START_BOUND) -> T:

@@ -25,7 +25,7 @@ def result(id: str, content: str = "planted", **more: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": id, "content": content, **more}
 
 
-class Planted:
+class RowFactory:
     """One conversation whose rows are written by hand."""
 
     def __init__(self, owner: Any = None, *, conversation: Conversation | None = None) -> None:

@@ -28,7 +28,7 @@ _NAMED = {
 }
 
 
-class Visitor(httpx.Client):
+class SiteClient(httpx.Client):
     """Somebody with a browser, who may be signed in."""
 
     def __init__(self, url: str) -> None:
@@ -69,28 +69,28 @@ class Visitor(httpx.Client):
         return {urlsplit(url).path: status for url, status in answers.items()}
 
 
-def look_around(url: str, *, name: str) -> None:
+def visit_pages(url: str, *, name: str) -> None:
     """Sign in, open a conversation, and get every file that a page names."""
-    with Visitor(url) as visitor:
-        files = visitor.files_of("/assistant/login/")
-        visitor.sign_in("/assistant/login/", name=name)
-        conversation = visitor.post_form("/assistant/c/new/").url.path
-        files |= visitor.files_of(conversation, *PAGES)
+    with SiteClient(url) as site_client:
+        files = site_client.files_of("/assistant/login/")
+        site_client.sign_in("/assistant/login/", name=name)
+        conversation = site_client.post_form("/assistant/c/new/").url.path
+        files |= site_client.files_of(conversation, *PAGES)
         assert {path: status for path, status in files.items() if status != 200} == {}
         for file in ("webchat/js/chat.js", "webchat/js/state/reducer.js", "webchat/css/page.css"):
             assert f"/static/{file}" in files
         assert any(path.startswith("/static/admin/css/") for path in files)
-        _run_a_turn(visitor, conversation_id=conversation.split("/")[-2])
+        _run_a_turn(site_client, conversation_id=conversation.split("/")[-2])
 
 
-def _run_a_turn(visitor: Visitor, *, conversation_id: str) -> None:
+def _run_a_turn(site_client: SiteClient, *, conversation_id: str) -> None:
     """Say something on the socket, and see the answer there."""
-    url = str(visitor.base_url.copy_with(scheme="ws")).rstrip("/")
-    cookie = f"sessionid={visitor.cookies['sessionid']}"
+    url = str(site_client.base_url.copy_with(scheme="ws")).rstrip("/")
+    cookie = f"sessionid={site_client.cookies['sessionid']}"
     with connect(
         f"{url}/ws/conversations/{conversation_id}/",
         additional_headers={"Cookie": cookie},
-        origin=str(visitor.base_url).rstrip("/"),
+        origin=str(site_client.base_url).rstrip("/"),
         proxy=None,
     ) as socket:
         for frame in (

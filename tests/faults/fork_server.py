@@ -1,6 +1,6 @@
 """Starts Python processes in a fraction of the time: one process that has imported the libraries forks itself for each.
 
-The children belong to whoever asked, not to the nursery: it forks twice, and the one who asked adopts orphans for that
+The children belong to whoever asked, not to the fork server: it forks twice, and the one who asked adopts orphans for that
 moment. So it can wait for them, and they die with it. Libraries only are imported ahead, nothing that looks at settings,
 starts a thread or opens an event loop.
 """
@@ -45,13 +45,13 @@ _LIBRARIES = (
 )
 
 
-class Nursery:
+class ForkServer:
     """The forking process, seen from the tests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # one question at a time, and one who adopts
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.nursery"],
+            [sys.executable, "-m", "tests.faults.fork_server"],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "tests.faults.settings"},
             stdin=subprocess.PIPE,

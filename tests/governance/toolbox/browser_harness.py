@@ -19,7 +19,7 @@ from governance.toolbox import ToolboxSettings, chromium
 from tests.governance.toolbox.http_server import answer
 
 
-class Desk:
+class BrowserHarness:
     """The tools in one loop, and the browser that they start."""
 
     def __init__(self, workspace):

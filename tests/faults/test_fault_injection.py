@@ -5,12 +5,12 @@ from itertools import islice
 
 import pytest
 
-from tests.faults.breaking import Breaker, Pace, persist, shuffled
+from tests.faults.fault_injection import FaultInjector, Pace, persist, shuffled
 
 
 def test_every_fault_comes_once_before_one_comes_again_in_an_order_that_follows_from_the_seed():
     first, same, other = (
-        [*islice(shuffled("abcde", luck=random.Random(seed)), 15)] for seed in (1, 1, 2)
+        [*islice(shuffled("abcde", rng=random.Random(seed)), 15)] for seed in (1, 1, 2)
     )
     assert first == same != other
     assert [sorted(first[at : at + 5]) for at in (0, 5, 10)] == [[*"abcde"]] * 3
@@ -39,11 +39,11 @@ def test_a_promise_that_breaks_under_a_breaker_ends_the_soak():
         raise AssertionError("it lives")
 
     pace = Pace(turns=1, faults=1)
-    breaker = Breaker("one", [fail], luck=random.Random(1), longest_pause=1.0, pace=pace)
+    injector = FaultInjector("one", [fail], rng=random.Random(1), longest_pause=1.0, pace=pace)
     pace.note_turn()
-    breaker.run()
-    assert str(breaker.problem) == "it lives"
-    assert (pace.is_over.is_set(), breaker.done) == (True, [])
+    injector.run()
+    assert str(injector.problem) == "it lives"
+    assert (pace.is_over.is_set(), injector.done) == (True, [])
 
 
 def test_whoever_asks_the_dying_hears_the_last_reason_in_the_end():

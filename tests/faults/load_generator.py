@@ -9,7 +9,7 @@ from functools import partial
 
 import httpx
 
-from tests.faults.breaking import Pace, persist
+from tests.faults.fault_injection import Pace, persist
 from tests.faults.site import Site
 from tests.support import eventually_sync
 
@@ -29,7 +29,7 @@ MESSAGES = (
 
 
 @dataclass(slots=True)
-class Tally:
+class LoadReport:
     """What has happened."""
 
     accepted: dict[str, str] = field(default_factory=dict)
@@ -46,18 +46,18 @@ class Tally:
         )
 
 
-class People:
+class LoadGenerator:
     """Several, who talk at the same time."""
 
     def __init__(
-        self, site: Site, *, conversations: int, luck: random.Random, tally: Tally
+        self, site: Site, *, conversations: int, rng: random.Random, report: LoadReport
     ) -> None:
         self.problem: Exception | None = None
         self._client = site.client()
         self._site = site
         self._conversations = conversations
-        self._luck = luck
-        self._tally = tally
+        self._rng = rng
+        self._report = report
 
     def run(self, pace: Pace) -> None:
         """Talk until it is over; keep the problem if there is no answer."""
@@ -82,15 +82,15 @@ class People:
         made = [persist(self._client.converse) for _ in range(self._conversations)]
         is_over = pace.is_over
         for number in itertools.takewhile(lambda _: not is_over.is_set(), itertools.count()):
-            text = self._luck.choice(MESSAGES)
-            say = partial(self._say, self._luck.choice(made), text, client_id=f"turn-{number}")
+            text = self._rng.choice(MESSAGES)
+            say = partial(self._say, self._rng.choice(made), text, client_id=f"turn-{number}")
             turn_id = persist(say)
-            self._tally.accepted[turn_id] = text
+            self._report.accepted[turn_id] = text
             pace.note_turn()
-            if self._luck.random() < CANCELLED:
-                is_over.wait(self._luck.uniform(0, 0.5))
+            if self._rng.random() < CANCELLED:
+                is_over.wait(self._rng.uniform(0, 0.5))
                 self._cancel(turn_id)
-            is_over.wait(self._luck.uniform(0, 0.1))
+            is_over.wait(self._rng.uniform(0, 0.1))
             while not is_over.is_set() and self._is_too_much():
                 is_over.wait(0.2)
 
@@ -101,12 +101,12 @@ class People:
     def _cancel(self, turn_id: str) -> None:
         with suppress(httpx.TransportError):
             if self._client.cancel(turn_id).status_code == 200:
-                self._tally.cancelled.append(turn_id)
+                self._report.cancelled.append(turn_id)
 
     def _let_go_on(self) -> None:
         for conversation_id in persist(self._site.parked_conversations):
             with suppress(httpx.TransportError):
-                self._tally.resumed += self._client.resume(str(conversation_id)).is_success
+                self._report.resumed += self._client.resume(str(conversation_id)).is_success
 
     def _is_too_much(self) -> bool:
         self._let_go_on()
