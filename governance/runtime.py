@@ -1,9 +1,7 @@
 """The executor of this process: one for each event loop, made from the settings at its first use."""
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from django.db import connections
 
@@ -16,6 +14,7 @@ from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
 from governance.core.masking import mask
+from governance.core.per_loop import PerLoop
 from governance.core.registry import registry
 from governance.core.tools import Isolation, Tool
 from governance.mcp import runtime as mcp_servers
@@ -24,7 +23,7 @@ from governance.private_files import make_directory, restrict
 from governance.site_limits import log_limits
 from governance.toolbox.workspace import workspace_at
 
-_executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
+_executors: PerLoop[ToolExecutor] = PerLoop()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +37,11 @@ class CallLoad:
 
 async def get_executor() -> ToolExecutor:
     """Return the executor of the running loop; it loads the administrators' limits before its first use."""
-    loop = asyncio.get_running_loop()
-    executor = _executors.get(loop)
-    if executor is None:
+    if _executors.get() is None:
         await _policies.aload()
         log_limits(_policies.policies)
         await toolbox.prepare(registry)
-        executor = _executors.setdefault(loop, _make())
-    return executor
+    return _executors.get_or_make(_make)
 
 
 def disabled_reason(tool: Tool) -> str:
@@ -57,7 +53,7 @@ def disabled_reason(tool: Tool) -> str:
 
 def load() -> CallLoad:
     """Return the number of calls in this process, over all its loops; safe in any thread."""
-    executors = [executor for _, executor in list(_executors.items())]
+    executors = _executors.values()
     return CallLoad(
         running=sum(executor.limiter.running for executor in executors),
         queued=sum(executor.limiter.queued for executor in executors),
@@ -78,7 +74,7 @@ async def prepare_tools(*, token: CancellationToken | None = None) -> None:
 
 async def close_executor() -> None:
     """Close the executor of the running loop, with its worker processes, the browser and MCP servers."""
-    executor = _executors.pop(asyncio.get_running_loop(), None)
+    executor = _executors.pop()
     try:
         if executor is not None:
             await executor.aclose()
@@ -141,9 +137,7 @@ def _make() -> ToolExecutor:
 
 def _apply() -> None:
     """Apply the current limits to the running calls of every loop; call it from any thread."""
-    for loop, executor in list(_executors.items()):
-        if loop.is_running():
-            loop.call_soon_threadsafe(executor.apply_policies)
+    _executors.call_soon(ToolExecutor.apply_policies)
 
 
 _policies = DatabasePolicySource()

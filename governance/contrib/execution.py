@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 from governance import (
     Cancellation,
@@ -21,10 +20,11 @@ from governance import (
     registry,
 )
 from governance.core.invokers.thread import ThreadInvoker
+from governance.core.per_loop import PerLoop
 
 ExecutorSource: TypeAlias = ToolExecutor | Callable[[], Awaitable[ToolExecutor]] | None
 
-_executors: "WeakKeyDictionary[asyncio.AbstractEventLoop, ToolExecutor]" = WeakKeyDictionary()
+_executors: PerLoop[ToolExecutor] = PerLoop()
 _context: ContextVar[ToolContext] = ContextVar("context of the governed call")
 
 
@@ -35,8 +35,7 @@ async def executor_for(source: ExecutorSource) -> ToolExecutor:
     limits. It uses threads and no worker processes, so nothing has to be closed.
     """
     if source is None:
-        loop = asyncio.get_running_loop()
-        return _executors.get(loop) or _executors.setdefault(loop, _make())
+        return _executors.get_or_make(_make)
     return source if isinstance(source, ToolExecutor) else await source()
 
 

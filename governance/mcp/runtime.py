@@ -3,16 +3,15 @@
 import asyncio
 import logging
 import time
-from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 
 from governance.conf import app_settings
 from governance.core.cancellation import CancellationToken
+from governance.core.per_loop import PerLoop
 from governance.core.registry import registry
 from governance.db import run_in_db_thread
 from governance.mcp.server_store import RowHealth, read_specs
@@ -35,7 +34,7 @@ class _Servers:
     edits: set["asyncio.Task[None]"] = field(default_factory=set)
 
 
-_servers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Servers]" = WeakKeyDictionary()
+_servers: PerLoop[_Servers] = PerLoop()
 
 
 async def prepare(*, token: CancellationToken | None = None) -> None:
@@ -43,7 +42,7 @@ async def prepare(*, token: CancellationToken | None = None) -> None:
 
     A turn begins without them rather than not at all.
     """
-    servers = _get()
+    servers = _servers.get_or_make(_make)
     try:
         await _follow(servers)
         await servers.tools.ready(token=token)
@@ -53,14 +52,14 @@ async def prepare(*, token: CancellationToken | None = None) -> None:
 
 async def follow() -> None:
     """Poll for rows edited in another process; does nothing before the first turn."""
-    servers = _servers.get(asyncio.get_running_loop())
+    servers = _servers.get()
     if servers is not None and time.monotonic() - servers.looked_at >= _LOOK_EVERY:
         await _follow(servers)
 
 
 async def close() -> None:
     """Disconnect the servers of the running loop. Return when their processes are gone."""
-    servers = _servers.pop(asyncio.get_running_loop(), None)
+    servers = _servers.pop()
     if servers is None:
         return
     if servers.edits:
@@ -69,17 +68,14 @@ async def close() -> None:
     await servers.health.written()
 
 
-def _get() -> _Servers:
-    loop = asyncio.get_running_loop()
-    if loop not in _servers:
-        health = RowHealth()
-        tools = McpTools(
-            registry=registry,
-            health=health,
-            allow_private=lambda: bool(app_settings.WEB_ALLOW_PRIVATE),
-        )
-        _servers[loop] = _Servers(tools=tools, health=health)
-    return _servers[loop]
+def _make() -> _Servers:
+    health = RowHealth()
+    tools = McpTools(
+        registry=registry,
+        health=health,
+        allow_private=lambda: bool(app_settings.WEB_ALLOW_PRIVATE),
+    )
+    return _Servers(tools=tools, health=health)
 
 
 async def _follow(servers: _Servers) -> None:
@@ -90,14 +86,7 @@ async def _follow(servers: _Servers) -> None:
 
 def _edited(**_: Any) -> None:
     """Notify every loop of this process of an edit, after its commit."""
-    transaction.on_commit(_tell_loops, robust=True)
-
-
-def _tell_loops() -> None:
-    for loop, servers in list(_servers.items()):
-        if loop.is_running():
-            # In a context of its own: what starts there must not inherit this thread's marks of asgiref.
-            Context().run(loop.call_soon_threadsafe, _follow_soon, servers)
+    transaction.on_commit(lambda: _servers.call_soon(_follow_soon), robust=True)
 
 
 def _follow_soon(servers: _Servers) -> None:

@@ -9,12 +9,12 @@ import re
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
-from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import spaced
+from governance.core.per_loop import PerLoop
 from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
@@ -62,9 +62,7 @@ class Browser:
 
     def __init__(self, settings: SettingsSource) -> None:
         self._settings = settings
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, BrowserProcess] = (
-            WeakKeyDictionary()
-        )
+        self._processes: PerLoop[BrowserProcess] = PerLoop()
 
     async def browser(
         self,
@@ -110,17 +108,15 @@ class Browser:
 
     async def aclose(self) -> None:
         """Close the pages and the browser of the running loop."""
-        browsing = self._by_loop.pop(asyncio.get_running_loop(), None)
+        browsing = self._processes.pop()
         if browsing is not None:
             await browsing.aclose()
 
     async def _browsing(self) -> BrowserProcess:
         playwright = await load_playwright()
-        loop = asyncio.get_running_loop()
-        browsing = self._by_loop.get(loop)
-        if browsing is None:
-            browsing = self._by_loop[loop] = BrowserProcess(playwright, settings=self._settings)
-        return browsing
+        return self._processes.get_or_make(
+            lambda: BrowserProcess(playwright, settings=self._settings)
+        )
 
     async def _act(
         self,
