@@ -49,11 +49,11 @@ FULL = Effort(
     finished=(1_000, 1_000_000),
 )
 QUICK = Effort(
-    rounds=2,
-    warm_ups=1,
-    turns=3,
-    cancels=2,
-    deadlines=50,
+    rounds=1,
+    warm_ups=0,
+    turns=2,
+    cancels=1,
+    deadlines=20,
     deadline_rounds=1,
     clicks=2,
     lost=1,

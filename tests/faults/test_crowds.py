@@ -7,10 +7,9 @@ import pytest
 
 from tests.faults.client import Client
 from tests.faults.conftest import MakeSite
-from turns.conf import TurnsSettings
 
-RUNNING = TurnsSettings.MAX_LIVE
-QUEUED = 40
+RUNNING = 20
+QUEUED = 15
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -20,7 +19,7 @@ def test_a_full_process_is_cancelled_as_honestly_as_one_turn(
     request: pytest.FixtureRequest, mode: str
 ):
     make: MakeSite = request.getfixturevalue(mode)
-    site = make()
+    site = make(TURNS_MAX_LIVE=RUNNING)
     process = site.serve()
     client = site.client()
     turns = [client.say(client.converse(), "wait 600") for _ in range(RUNNING + QUEUED)]

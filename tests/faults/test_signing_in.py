@@ -55,8 +55,9 @@ def assert_no_lease_was_lost(site: Site, processes: int) -> None:
     assert rows == [None] * processes
 
 
-@pytest.mark.parametrize("page", ["/login/", "/admin/login/"])
-@pytest.mark.parametrize("server", ["serve", "serve_uvicorn"])
+@pytest.mark.parametrize(
+    ("server", "page"), [("serve", "/login/"), ("serve_uvicorn", "/admin/login/")]
+)
 def test_while_dozens_sign_in_a_cancel_is_answered_and_the_lease_is_kept(
     embedded: MakeSite, page: str, server: str
 ):

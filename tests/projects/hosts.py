@@ -65,7 +65,12 @@ class HostProject:
             file.write_bytes(_MIGRATED[self.name])
         else:
             self.manage("migrate", "--verbosity", "0")
-            _MIGRATED[self.name] = file.read_bytes()
+            self.keep_migrated()
+
+    def keep_migrated(self) -> None:
+        """Remember the file for the next test of the same project."""
+        file = Path(self.environment["HOST_PROJECT_DATABASE"])
+        _MIGRATED.setdefault(self.name, file.read_bytes())
 
     def complaints(self) -> list[str]:
         """Return the ids of what `manage.py check` says."""

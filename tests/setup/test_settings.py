@@ -11,6 +11,7 @@ from stat import S_IMODE
 from typing import get_origin
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 
 from config import environment, secret_key
@@ -174,16 +175,7 @@ def test_every_type_of_a_setting_can_be_written_in_the_environment():
     ("name", "text", "told"),
     [
         ("TURNS_STEP_LIMIT", "many", "whole number"),
-        ("TURNS_TURN_TIMEOUT", "30 min", "a number"),
-        ("GOVERNANCE_EXEC_ENABLED", "perhaps", "true or false"),
-        ("GOVERNANCE_TOOL_TIMEOUTS", "{exec: 30}", "JSON"),
-        ("GOVERNANCE_TOOL_TIMEOUTS", "exec", "JSON"),
-        ("GOVERNANCE_TOOL_TIMEOUTS", "exec=soon", "JSON"),
-        ("GOVERNANCE_TOOL_TIMEOUTS", "[1]", "JSON"),
-        ("GOVERNANCE_EXEC_READABLE", "[1", "a list in JSON"),
-        ("AGENT_TOOL_TIMEOUT", "2 min", "a number"),
         ("HTTPS", "ture", "true or false"),
-        ("PORT", "web", "a whole number"),
     ],
 )
 def test_a_value_that_cannot_be_read_stops_the_start_in_words(tmp_path, name, text, told):
@@ -193,6 +185,43 @@ def test_a_value_that_cannot_be_read_stops_the_start_in_words(tmp_path, name, te
     assert name in last
     assert repr(text) in last
     assert told in last
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("TURNS_TURN_TIMEOUT", "30 min", "a number"),
+        ("GOVERNANCE_EXEC_ENABLED", "perhaps", "true or false"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "{exec: 30}", "JSON"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "exec", "JSON"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "exec=soon", "JSON"),
+        ("GOVERNANCE_TOOL_TIMEOUTS", "[1]", "JSON"),
+        ("GOVERNANCE_EXEC_READABLE", "[1", "a list in JSON"),
+    ],
+)
+def test_what_a_setting_of_an_app_takes_is_said_where_the_environment_says_something_else(
+    name, text, told
+):
+    with pytest.raises(ImproperlyConfigured) as refused:
+        environment.read({name: text}, GovernanceSettings, TurnsSettings)
+    assert str(refused.value).startswith(f"{name} is {text!r}")
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text", "told"),
+    [
+        ("AGENT_TOOL_TIMEOUT", float, "2 min", "a number"),
+        ("PORT", int, "web", "a whole number"),
+    ],
+)
+def test_what_a_setting_of_the_site_takes_is_said_where_the_environment_says_something_else(
+    monkeypatch, name, kind, text, told
+):
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ImproperlyConfigured, match=told) as refused:
+        environment.Environment().get_value(name, kind)
+    assert str(refused.value).startswith(f"{name} is {text!r}")
 
 
 def test_an_empty_value_is_as_if_it_were_not_there(tmp_path):
