@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -20,27 +20,13 @@ from governance.policies import read_policies
 from governance.signals import policy_changed
 
 
-class LimitValues(TypedDict, total=False):
-    """The fields of the default limits; what is left out stays as it is."""
-
-    timeout_ms: int | None
-    idle_timeout_ms: int | None
-    ceiling_ms: int | None
-    max_running: int | None
-    approval: str
-    approval_timeout_ms: int | None
-    note: str
+def _edited_fields(model: type[Limits]) -> tuple[str, ...]:
+    fields = (field for field in model._meta.concrete_fields if not field.primary_key)
+    kept = ("tool_name", "revision")
+    return tuple(field.name for field in fields if field.editable and field.name not in kept)
 
 
-class ToolLimitValues(LimitValues, total=False):
-    """The fields of one tool's limits; what is left out stays as it is."""
-
-    is_active: bool
-    tool_enabled: bool
-
-
-DEFAULT_FIELDS = tuple(LimitValues.__annotations__)
-TOOL_FIELDS = tuple(ToolLimitValues.__annotations__)
+DEFAULT_FIELDS, TOOL_FIELDS = _edited_fields(DefaultPolicy), _edited_fields(ToolPolicy)
 
 
 class PolicyConflict(GovernanceError):
@@ -57,7 +43,7 @@ class PolicyConflict(GovernanceError):
 
 @transaction.atomic
 def save_default_policy(
-    *, values: LimitValues, by: Editor, revision: int | None = None
+    *, values: Mapping[str, Any], by: Editor, revision: int | None = None
 ) -> PolicyChange | None:
     """Change the default limits; return the audit entry, or None if nothing changes.
 
@@ -81,7 +67,7 @@ def save_default_policy(
 
 @transaction.atomic
 def save_tool_policy(
-    *, tool_name: str, values: ToolLimitValues, by: Editor, revision: int | None = None
+    *, tool_name: str, values: Mapping[str, Any], by: Editor, revision: int | None = None
 ) -> PolicyChange | None:
     """Add or change the limits of one tool; return the audit entry, or None if nothing changes.
 

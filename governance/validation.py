@@ -1,23 +1,27 @@
 """Rules for an administrator's limits; each problem is a sentence for forms, actions and API."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
 from governance.conf import app_settings
+from governance.core.policy import LIMITS
 from governance.durations import UNITS_MS, format_duration, limit_ms
 
 WEEK_MS = 7 * UNITS_MS["d"]
-_DURATIONS = ("timeout_ms", "idle_timeout_ms", "ceiling_ms")
-_SPANS = (*_DURATIONS, "approval_timeout_ms")
 
 
-def check_limits(values: Mapping[str, int | None]) -> None:
+def check_limits(values: Mapping[str, Any]) -> None:
     """Raise `ValidationError` by field for limits in milliseconds that are negative or absurdly large."""
-    errors = {name: problem for name in _SPANS if (problem := span_problem(values[name]))}
-    for name in _DURATIONS:
-        if name not in errors and (problem := _ceiling_problem(values[name])):
+    errors = {}
+    for name, value in values.items():
+        if not name.endswith("_ms"):
+            continue
+        if (problem := span_problem(value)) or (
+            LIMITS[name.removesuffix("_ms")].is_capped and (problem := _ceiling_problem(value))
+        ):
             errors[name] = problem
     if errors:
         raise ValidationError({name: [problem] for name, problem in errors.items()})

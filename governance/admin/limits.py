@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from governance.admin.forms import LimitsForm
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin
+from governance.core.policy import LIMITS
 from governance.models import Limits, PolicyChange, ToolPolicy
 from governance.services import PolicyConflict
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 else:
     LimitsModelAdmin = admin.ModelAdmin
 
-_OBEYED_WHILE_RUNNING = {"timeout_ms", "idle_timeout_ms", "ceiling_ms", "is_active"}
+_OBEYED_WHILE_RUNNING = {f"{name}_ms" for name, limit in LIMITS.items() if limit.is_live} | {
+    "is_active"
+}
 
 
 class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin):

@@ -10,12 +10,11 @@ project's settings say, or what the tool declares, and never less strict than th
 Whoever hosts the call (an agent) can make the rule stricter, never weaker.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TypeVar
-
-Value = TypeVar("Value")
+from typing import Annotated, Any, get_args
 
 BUILT_IN_TIMEOUT = 120.0
 BUILT_IN_CEILING = 3600.0
@@ -60,18 +59,75 @@ class ApprovalRule(StrEnum):
 _STRICTNESS = {rule: place for place, rule in enumerate(ApprovalRule)}
 
 
+@dataclass(frozen=True, slots=True)
+class LimitField:
+    """How a call's policy gets one limit from the words of the levels, of which None says nothing.
+
+    `merge` takes these words, strongest first, and the `default`. Running calls obey an edit of a limit that `is_live`.
+    An administrator may not set one that `is_capped` above the site's ceiling.
+    """
+
+    merge: Callable[[Sequence[Any], Any], Any]
+    default: Any = None
+    is_live: bool = False
+    is_capped: bool = False
+
+
+def _first(words: Sequence[Any], default: Any = None) -> Any:
+    return next((word for word in words if word is not None), default)
+
+
+def _first_span(words: Sequence[Any], default: Any) -> float | None:
+    """0 = no limit, which is None in a policy."""
+    return max(_first(words, default) or 0.0, 0.0) or None
+
+
+def _ceiling(words: Sequence[Any], default: Any) -> Any:
+    """A tool does not raise its own."""
+    override, tool_setting, _declared, *weaker = words
+    return _first((override, tool_setting, *weaker), default)
+
+
+def _unanimous(words: Sequence[Any], _default: Any) -> bool:
+    return all(words)
+
+
+def _approval(words: Sequence[Any], _default: Any) -> ApprovalRule:
+    override, tool_setting, declared, default, setting = words
+    if override is not None:
+        return ApprovalRule(override)
+    return stricter(_first((tool_setting, setting, declared)), default)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLimits:
-    """What one level says of a tool; None where it says nothing. Seconds."""
+    """What one level says of a tool; None where it says nothing. Seconds.
 
-    timeout: float | None = None
-    idle_timeout: float | None = None
-    ceiling: float | None = None
-    max_running: int | None = None
-    enabled: bool = True
-    approval: ApprovalRule | None = None
-    approval_timeout: float | None = None
-    error_text: bool | None = None
+    A limit is declared here, and as a column of `governance.models.Limits` if administrators may edit it. What a tool
+    may declare is a field of `Tool` of the same name.
+    """
+
+    timeout: Annotated[
+        float | None, LimitField(_first_span, BUILT_IN_TIMEOUT, is_live=True, is_capped=True)
+    ] = None
+    idle_timeout: Annotated[float | None, LimitField(_first_span, is_live=True, is_capped=True)] = (
+        None
+    )
+    ceiling: Annotated[
+        float | None, LimitField(_ceiling, BUILT_IN_CEILING, is_live=True, is_capped=True)
+    ] = None
+    max_running: Annotated[int | None, LimitField(_first)] = None
+    enabled: Annotated[bool, LimitField(_unanimous)] = True
+    approval: Annotated[ApprovalRule | None, LimitField(_approval)] = None
+    approval_timeout: Annotated[
+        float | None, LimitField(_first_span, BUILT_IN_APPROVAL_TIMEOUT)
+    ] = None
+    error_text: Annotated[bool | None, LimitField(_first, default=False)] = None
+
+
+LIMITS: Mapping[str, LimitField] = {
+    name: get_args(annotation)[1] for name, annotation in ToolLimits.__annotations__.items()
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +152,16 @@ class PolicyLevels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """The limits that apply to one call.
+class Policy(ToolLimits):
+    """The limits that apply to one call, found among all levels.
 
     `timeout` None = no framework limit; `capped_from` = the hint asked for; `approval_timeout` None = a person may take
     any time; `changed_by` = who edited the administrators' limits of the tool last; `error_text` = the model and the
     person may read what an exception of the tool says (invariant 12).
     """
 
-    timeout: float | None
     timeout_source: TimeoutSource
-    idle_timeout: float | None = None
     ceiling: float = BUILT_IN_CEILING
-    max_running: int | None = None
-    enabled: bool = True
     capped_from: float | None = None
     approval: ApprovalRule = ApprovalRule.NEVER
     approval_timeout: float | None = BUILT_IN_APPROVAL_TIMEOUT
@@ -133,24 +185,15 @@ def resolve(
 ) -> Policy:
     """Return the policy of a call (T2, A3); its approval rule is `at_least` as strict as that (D1)."""
     ordered = levels.ordered
-    ceiling = _first(*(level.ceiling for level in ordered if level is not levels.declared))
-    ceiling = BUILT_IN_CEILING if ceiling is None else ceiling
-    timeout, source, capped_from = _timeout(levels, hint=hint, ceiling=ceiling)
-    approval_timeout = _first(*(level.approval_timeout for level in ordered))
-    if approval_timeout is None:
-        approval_timeout = BUILT_IN_APPROVAL_TIMEOUT
+    found = {
+        name: limit.merge([getattr(level, name) for level in ordered], limit.default)
+        for name, limit in LIMITS.items()
+    }
+    timeout, source, capped_from = _timeout(levels, hint=hint, ceiling=found["ceiling"])
+    found["timeout"] = timeout or None
+    found["approval"] = stricter(found["approval"], at_least)
     return Policy(
-        timeout=timeout or None,
-        timeout_source=source,
-        idle_timeout=max(_first(*(level.idle_timeout for level in ordered)) or 0.0, 0.0) or None,
-        ceiling=ceiling,
-        max_running=_first(*(level.max_running for level in ordered)),
-        enabled=all(level.enabled for level in ordered),
-        capped_from=capped_from,
-        approval=stricter(_approval(levels), at_least),
-        approval_timeout=max(approval_timeout, 0.0) or None,
-        changed_by=levels.changed_by,
-        error_text=bool(_first(*(level.error_text for level in ordered))),
+        **found, timeout_source=source, capped_from=capped_from, changed_by=levels.changed_by
     )
 
 
@@ -177,16 +220,3 @@ def _timeout(
         if level.timeout is not None:
             return max(level.timeout, 0.0), source, None
     return BUILT_IN_TIMEOUT, TimeoutSource.BUILT_IN, None
-
-
-def _approval(levels: PolicyLevels) -> ApprovalRule:
-    if levels.override.approval is not None:
-        return levels.override.approval
-    own = _first(
-        *(level.approval for level in (levels.tool_setting, levels.setting, levels.declared))
-    )
-    return stricter(own, levels.default.approval)
-
-
-def _first(*values: Value | None) -> Value | None:
-    return next((value for value in values if value is not None), None)

@@ -18,7 +18,7 @@ from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
 from governance.core.containment import contained
 from governance.core.exceptions import InvalidToolInput
-from governance.core.policy import ApprovalRule, Hint, TimeoutSource, ToolLimits
+from governance.core.policy import LIMITS, ApprovalRule, Hint, TimeoutSource, ToolLimits
 
 logger = logging.getLogger(__name__)
 
@@ -125,12 +125,8 @@ class Tool:
         timeout = self.timeout
         if not timeout and self._default_argument is not None:
             timeout = self._default_argument
-        return ToolLimits(
-            timeout=timeout,
-            idle_timeout=self.idle_timeout,
-            max_running=self.max_running,
-            approval=self.approval,
-        )
+        declared = {name: getattr(self, name) for name in LIMITS if hasattr(self, name)}
+        return ToolLimits(**{**declared, "timeout": timeout})
 
     @cached_property
     def tokens(self) -> int:

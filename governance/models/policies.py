@@ -1,6 +1,7 @@
 """The administrators' limits: one default row, one override for each tool, and every edit of them."""
 
 from dataclasses import replace
+from typing import Any
 
 from django.db import models
 from django.forms import model_to_dict
@@ -8,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from governance import validation
 from governance.audit import Change
-from governance.core.policy import ApprovalRule, ToolLimits
+from governance.core.policy import LIMITS, ApprovalRule, ToolLimits
 from governance.durations import to_seconds
 from governance.model_fields import calls_at_once, span
 
@@ -55,14 +56,14 @@ class Limits(models.Model):
 
     def as_limits(self) -> ToolLimits:
         """Return the row as one level of the policy."""
-        return ToolLimits(
-            timeout=to_seconds(self.timeout_ms),
-            idle_timeout=to_seconds(self.idle_timeout_ms),
-            ceiling=to_seconds(self.ceiling_ms),
-            max_running=self.max_running,
-            approval=ApprovalRule(self.approval) if self.approval else None,
-            approval_timeout=to_seconds(self.approval_timeout_ms),
-        )
+        said: dict[str, Any] = {}
+        for name in LIMITS:
+            if hasattr(self, f"{name}_ms"):
+                said[name] = to_seconds(getattr(self, f"{name}_ms"))
+            elif hasattr(self, name):
+                said[name] = getattr(self, name)
+        said["approval"] = ApprovalRule(self.approval) if self.approval else None
+        return ToolLimits(**said)
 
     def clean(self) -> None:
         """Refuse limits that make no sense, in words."""

@@ -105,7 +105,7 @@ async def test_the_receivers_hear_of_an_edit_and_of_a_cancel(site, load, caplog)
         with caplog.at_level(logging.INFO, receivers.__name__):
             await run_in_db_thread(governance_services.save_tool_policy)(
                 tool_name="order_status",
-                values=governance_services.ToolLimitValues(timeout_ms=5_000),
+                values={"timeout_ms": 5_000},
                 by=site,
             )
             begun = await services.create_conversation(user=site)
