@@ -85,7 +85,7 @@ def lock(rows: QuerySet[ToolCall]) -> list[ToolCall]:
     return list(rows.select_for_update().order_by("step", "position"))
 
 
-def start(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> None:
+def write_start(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> None:
     """Write that these calls are about to run, with the limits they run under."""
     at = timezone.now()
     for row in rows:
@@ -98,7 +98,7 @@ def may_end(row: ToolCall, outcome: ToolOutcome) -> bool:
     return outcome.status in ALLOWED_TRANSITIONS.get(CallStatus(row.status), ())
 
 
-def end(rows: Sequence[ToolCall], outcomes: Mapping[str, ToolOutcome]) -> None:
+def write_end(rows: Sequence[ToolCall], outcomes: Mapping[str, ToolOutcome]) -> None:
     """Write the outcomes of these calls. Raise `IllegalTransition`, and write nothing, if one status is not terminal."""
     at = timezone.now()
     for row in rows:

@@ -141,7 +141,7 @@ class DatabasePolicySource:
             policies = read_policies()
             known, self._policies = self._policies, policies
         if known is not None and policies != known:
-            self._tell()
+            self._notify_listeners()
 
     def refresh(self) -> bool:
         """Look at the version and read the limits anew if it moved; return whether it did."""
@@ -168,7 +168,7 @@ class DatabasePolicySource:
         if self._policies is not None:
             self.reload()
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in self._listeners:
             try:
                 # In a context of its own: what a listener starts on an event loop must not inherit this thread's

@@ -84,11 +84,11 @@ def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[Tool
     return rows
 
 
-def start(*calls: LiveCall, group: str) -> list[ToolCall]:
+def record_start(*calls: LiveCall, group: str) -> list[ToolCall]:
     """Record that calls are about to run, with their limits. Return their rows, without calls that were closed."""
     wanted = {call.id: call for call in calls}
     rows = call_store.lock(call_store.eligible_for(CallStatus.RUNNING, *wanted, group=group))
-    call_store.start(rows, wanted)
+    call_store.write_start(rows, wanted)
     return rows
 
 
@@ -111,7 +111,7 @@ def record_progress(progress: Mapping[CallKey, Mapping[str, Any]]) -> set[CallKe
     return {(row.group, row.call_id) for row in rows}
 
 
-def move_deadline(
+def record_deadline(
     *,
     group: str,
     call_id: str,
@@ -136,17 +136,17 @@ def move_deadline(
     return moved == 1
 
 
-def end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
+def record_end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
     """Give calls their one outcome, by id. Return the rows that were open and accepted it."""
     wanted = call_store.open_in(group).filter(call_id__in=list(outcomes))
     rows = [
         row for row in call_store.lock(wanted) if call_store.may_end(row, outcomes[row.call_id])
     ]
-    call_store.end(rows, outcomes)
+    call_store.write_end(rows, outcomes)
     return rows
 
 
-def settle_late(*, group: str, call_id: str, late: LateSettlement) -> bool:
+def record_late_settlement(*, group: str, call_id: str, late: LateSettlement) -> bool:
     """Record, once, how the body of an abandoned call ended (T11); the result does not change."""
     ended = ToolCall.objects.filter(
         group=group, call_id=call_id, status__in=_GIVEN_UP, late_kind__in=("", UNWATCHED)
@@ -187,7 +187,7 @@ def close_open(
         outcomes[row.call_id] = closing = close(row)
         core_calls.check_transition(CallStatus(row.status), closing.status)
         row.is_synthetic = True
-    call_store.end(rows, outcomes)
+    call_store.write_end(rows, outcomes)
     return rows
 
 
@@ -231,7 +231,7 @@ class Recorder:
         self._step = step
         self._start = run_in_db_thread(transaction.atomic(self._insert_and_start))
         self._end = run_in_db_thread(transaction.atomic(self._insert_and_end))
-        self._move_deadline = run_in_db_thread(transaction.atomic(move_deadline))
+        self._move_deadline = run_in_db_thread(transaction.atomic(record_deadline))
 
     async def call_queued(self, call: LiveCall) -> None:
         """Keep what the call waits for, if it has a row by now."""
@@ -271,16 +271,16 @@ class Recorder:
 
     def _insert_and_start(self, call: LiveCall) -> None:
         self._insert(call)
-        if not start(call, group=self._group):
+        if not record_start(call, group=self._group):
             raise IllegalTransition(f"The tool call {call.id!r} is not waiting to start.")
 
     def _insert_and_end(self, call: LiveCall, outcome: ToolOutcome) -> None:
         if outcome.status in (CallStatus.DENIED, CallStatus.EXPIRED):
             self._insert(call)
             record_question(group=self._group, call_id=call.id)
-        if not end({call.id: outcome}, group=self._group):
+        if not record_end({call.id: outcome}, group=self._group):
             self._insert(call)
-            end({call.id: outcome}, group=self._group)
+            record_end({call.id: outcome}, group=self._group)
 
     def _insert(self, call: LiveCall) -> None:
         rows = call_store.pending_rows(
@@ -292,4 +292,4 @@ class Recorder:
 _note_queued = run_in_db_thread(transaction.atomic(record_queued))
 _note_progress = run_in_db_thread(transaction.atomic(record_progress))
 _note_cancelling = run_in_db_thread(record_cancelling)
-_settle_late = run_in_db_thread(settle_late)
+_settle_late = run_in_db_thread(record_late_settlement)

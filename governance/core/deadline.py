@@ -147,7 +147,7 @@ class Deadline:
         self._disarm()
         is_running = self._paused_at is None and not self._is_closed
         if is_running and (due := self._next()) is not None:
-            self._timer = self._loop.call_at(due[0], self._look)
+            self._timer = self._loop.call_at(due[0], self._check)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -169,7 +169,7 @@ class Deadline:
             return total or idle
         return idle if idle[0] < total[0] else total
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         due = self._next()
         assert due is not None  # noqa: S101 - there is no timer without a limit

@@ -48,7 +48,7 @@ _RANDOM = re.compile(r"(?<![A-Za-z0-9+/=])(?=[A-Za-z+=]*\d)(?=[0-9+=]*[A-Za-z])[
 def mask(text: str, *, known: Iterable[str] = ()) -> str:
     """Return the text with its possible secrets masked; `known` are secret values. Very long texts are cut."""
     text = text[:_LONGEST]
-    values = {value for value in (*known, *_of_the_environment()) if len(value) >= SHORTEST}
+    values = {value for value in (*known, *_environment_secrets()) if len(value) >= SHORTEST}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
     for form in _FORMS:
@@ -58,7 +58,7 @@ def mask(text: str, *, known: Iterable[str] = ()) -> str:
     return _RANDOM.sub(MASK, text)
 
 
-def _of_the_environment() -> Iterator[str]:
+def _environment_secrets() -> Iterator[str]:
     for name, value in os.environ.items():
         if _SECRET_NAME.search(name) and not value.startswith("/"):  # a path, as PWD
             yield value

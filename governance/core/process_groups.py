@@ -49,7 +49,7 @@ async def terminate_group(
     if not group.is_ours:
         return GroupEnding.NOT_OURS
     try:
-        ending = await group.end(grace=grace, proof_timeout=proof_timeout)
+        ending = await group.terminate(grace=grace, proof_timeout=proof_timeout)
         if sweep_tag is not None and await kill_tagged_processes(sweep_tag):
             return GroupEnding.KILLED if ending is not GroupEnding.SURVIVED else ending
     except asyncio.CancelledError:
@@ -132,7 +132,7 @@ class _Group:
         ):  # reaped; its group may still have members, which keep the number taken
             return True
 
-    async def end(self, *, grace: float, proof_timeout: float) -> GroupEnding:
+    async def terminate(self, *, grace: float, proof_timeout: float) -> GroupEnding:
         """Send SIGTERM, wait for the grace, then send SIGKILL if needed."""
         if not await self._runs():
             return GroupEnding.ALREADY_GONE

@@ -20,13 +20,13 @@ class Backoff:
         """Seconds until the next try; 0.0 = now."""
         return max(0.0, self._until - self._clock())
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """Count a failure."""
         pause = self._timing.first_backoff * 2 ** min(self._failures, 30)
         self._failures += 1
         self._until = self._clock() + min(pause, self._timing.longest_backoff)
 
-    def held(self, seconds: float) -> None:
+    def record_uptime(self, seconds: float) -> None:
         """Forget the failures if the server has now been well for long enough."""
         if seconds >= self._timing.steady_after:
             self._failures = 0

@@ -182,13 +182,13 @@ class ServerConnection:
                 return
             self._drop(session, ended.result())
             if ended.result() != FORGOTTEN:  # after that, a new session is all that it takes
-                self._backoff.held(loop.time() - began_at)
+                self._backoff.record_uptime(loop.time() - began_at)
                 self._failed(ended.result())
 
         def stuck(why: "asyncio.Future[str]") -> None:
             if self._session is session:
                 self._replace(session)
-                self._backoff.held(loop.time() - began_at)
+                self._backoff.record_uptime(loop.time() - began_at)
                 self._failed(why.result())
 
         session.ended.add_done_callback(over)
@@ -234,7 +234,7 @@ class ServerConnection:
 
     def _failed(self, reason: str) -> None:
         self._reason = reason
-        self._backoff.failed()
+        self._backoff.record_failure()
         if not self._is_closed:
             facts = {"server": self.spec.name, "reason": reason}
             logger.warning("An MCP server cannot be used: %s", reason, extra=facts)

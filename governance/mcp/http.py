@@ -81,8 +81,8 @@ class HttpServer:
                 tls=tls,
                 timing=self._timing,
                 request_states=self._request_states,
-                on_error=self._note,
-                on_stuck=self._note_stuck,
+                on_error=self._record_status,
+                on_stuck=self._record_stuck,
             ),
             headers=headers,
             # An answer takes as long as its tool does, and that is the executor's business.
@@ -108,14 +108,14 @@ class HttpServer:
             found[header] = value
         return found
 
-    def _note(self, request: httpx2.Request, status: int) -> None:
+    def _record_status(self, request: httpx2.Request, status: int) -> None:
         self.status = status
         if _SESSION in request.headers and request.method == "POST" and status in _LOST:
             self.abort(FORGOTTEN)
         elif status == _UNAUTHORISED:  # accepted calls may still be answered
-            self._note_stuck(status_clause(status))
+            self._record_stuck(status_clause(status))
 
-    def _note_stuck(self, reason: str) -> None:
+    def _record_stuck(self, reason: str) -> None:
         if not self.stuck.done():
             self.stuck.set_result(reason)
 
@@ -128,7 +128,7 @@ class OpenCall:
         self.waiting = asyncio.timeout(None)
         self.answer: ResponseStream | None = None
 
-    async def going_out(self, event: str, _: Mapping[str, Any]) -> None:
+    async def on_send(self, event: str, _: Mapping[str, Any]) -> None:
         """Note the moment from which the server may know of it."""
         if event.endswith("send_request_headers.started") and not self.request_state.send():
             raise RequestNotSent
@@ -193,7 +193,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             read = None if is_listening else self._timing.request_timeout
             return self._read(await self._answered(request, read=read))
         if request.method == "POST":
-            return await self._tell(request) or httpx2.Response(202)
+            return await self._notify(request) or httpx2.Response(202)
         return self._read(await self._answered(request, read=None))
 
     async def aclose(self) -> None:
@@ -209,13 +209,13 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         request_state = self._request_states.pop(request_id, RequestState())
         call = OpenCall(request_state)
         self._calls[request_id] = call
-        request.extensions = {**request.extensions, "trace": call.going_out}
+        request.extensions = {**request.extensions, "trace": call.on_send}
         try:
             async with call.waiting:
                 response = await self._answered(request, read=None)
         except (TimeoutError, RequestNotSent, ServerUnavailable, httpx2.TransportError) as error:
             del self._calls[request_id]
-            self._note_failure(request_state, error)
+            self._record_failure(request_state, error)
             return httpx2.Response(200, headers=_EVENTS, content=last_event(request_id))
         except BaseException:
             del self._calls[request_id]
@@ -225,7 +225,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         forget = partial(self._calls.pop, request_id, None)
         return self._read(response, request_id=request_id, on_close=forget, call=call)
 
-    def _note_failure(self, request_state: RequestState, error: Exception) -> None:
+    def _record_failure(self, request_state: RequestState, error: Exception) -> None:
         """Note why a call gets no response. It alone is lost, since others may be answered; a server without a route
         gets no new calls.
         """
@@ -247,7 +247,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         answer = ResponseStream(response, longest=longest, request_id=request_id, on_close=on_close)
         if call is not None:
             call.answer = answer
-            answer.on_break = partial(self._note_failure, call.request_state)
+            answer.on_break = partial(self._record_failure, call.request_state)
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
@@ -261,16 +261,16 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         request_state = call.request_state if call else self._request_states.get(request_id)
         try:
             if request_state is None or not request_state.is_withdrawn:
-                moved = await self._told(request)
+                moved = await self._send_or_redirect(request)
                 if moved is not None:
-                    await self._told(moved)
+                    await self._send_or_redirect(moved)
         finally:
             if call is not None:
                 call.abort()
 
-    async def _told(self, request: httpx2.Request) -> httpx2.Request | None:
+    async def _send_or_redirect(self, request: httpx2.Request) -> httpx2.Request | None:
         """Send it. Return the request to send instead if the server redirects within its origin."""
-        response = await self._tell(request)
+        response = await self._notify(request)
         if response is None:
             return None
         await response.aclose()
@@ -281,7 +281,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return None
         return httpx2.Request("POST", url, headers=request.headers, content=request.content)
 
-    async def _tell(self, request: httpx2.Request) -> httpx2.Response | None:
+    async def _notify(self, request: httpx2.Request) -> httpx2.Response | None:
         """Send what has no answer but a status. None: the server did not take it."""
         try:
             async with asyncio.timeout(self._timing.notice_timeout):

@@ -81,19 +81,21 @@ class RowHealth:
             for tool in tools
         ]
         error = sanitize_text(problem, limit=_LONGEST)
-        self._note(server_id, last_ok_at=timezone.now(), last_error=error, tools_found=found)
+        self._queue_update(
+            server_id, last_ok_at=timezone.now(), last_error=error, tools_found=found
+        )
 
     def failed(self, server_id: int, *, reason: str) -> None:
         """Note that the server cannot be used."""
         error = sanitize_text(reason, limit=_LONGEST)
-        self._note(server_id, last_error=error, last_error_at=timezone.now())
+        self._queue_update(server_id, last_error=error, last_error_at=timezone.now())
 
     async def written(self) -> None:
         """Wait until everything noted so far is in the database."""
         if self._writing is not None:
             await asyncio.wait({self._writing})
 
-    def _note(self, server_id: int, **values: Any) -> None:
+    def _queue_update(self, server_id: int, **values: Any) -> None:
         self._pending.setdefault(server_id, {}).update(values)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="health of MCP servers")

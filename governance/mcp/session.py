@@ -98,7 +98,7 @@ class McpSession:
         """Start the task that owns the session."""
         # An empty context: the session must not hang on the request that came first.
         self._owner = asyncio.get_running_loop().create_task(
-            self._own(), name=f"MCP server {self._spec.name}", context=contextvars.Context()
+            self._run(), name=f"MCP server {self._spec.name}", context=contextvars.Context()
         )
 
     def close(self, reason: str) -> None:
@@ -131,7 +131,7 @@ class McpSession:
             )
         return await self._calls.send(self._client, tool_name, arguments, report=report)
 
-    async def _own(self) -> None:
+    async def _run(self) -> None:
         reason = "it closed the connection"
         try:
             async with Client(
@@ -139,7 +139,7 @@ class McpSession:
                 mode="legacy" if self._is_cautious else "auto",
                 cache=None,
                 read_timeout_seconds=self._timing.request_timeout,
-                message_handler=self._hear,
+                message_handler=self._on_message,
                 client_info=types.Implementation(name="django-turnkeeper", version="1"),
             ) as client:
                 try:
@@ -200,7 +200,7 @@ class McpSession:
         usable = await asyncio.to_thread(lambda: list(map(_found, found.values())))
         return [*usable, *refused][:most]
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._wake.set()
 

@@ -55,7 +55,7 @@ class StdioServer:
         self._timing = timing
         self._tag = f"{TAG_NAME}={uuid.uuid4()}"
         self._garbage = 0  # lines in a row
-        self._has_babbled = False
+        self._has_logged_garbage = False
         self._is_closing = False  # from then on, its end is our doing and no reason for anything
         self._tasks: list[asyncio.Task[Any]] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -162,7 +162,7 @@ class StdioServer:
                     line = bytes(buffer[:end])
                     del buffer[: end + 1]
                     searched = 0
-                    await self._take(line)
+                    await self._handle_line(line)
                 if len(buffer) > self._timing.longest_message:
                     self.abort("it sent a message that is too long")
                     return
@@ -171,14 +171,14 @@ class StdioServer:
         if await self._exit_status(within=_LAST_WORDS) is None:
             self.abort("it closed its output")
 
-    async def _take(self, line: bytes) -> None:
+    async def _handle_line(self, line: bytes) -> None:
         if not line.strip():
             return
         message = _read_message(line)
         if message is None:
             self._garbage += 1
-            if not self._has_babbled:
-                self._has_babbled = True
+            if not self._has_logged_garbage:
+                self._has_logged_garbage = True
                 facts = {"server": self._spec.name}
                 logger.warning("An MCP server writes other things than messages", extra=facts)
             if self._garbage > self._timing.most_garbage:

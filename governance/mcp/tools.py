@@ -57,7 +57,7 @@ class McpTools:
         self._timing = timing or McpTiming()
         self._connections: dict[int, ServerConnection] = {}
         self._registered: dict[int, dict[str, Tool]] = {}
-        self._crowded_out: set[int] = set()  # servers with a tool whose name was taken
+        self._name_conflicts: set[int] = set()  # servers with a tool whose name was taken
         self._first_marked: dict[int, frozenset[str]] = {}  # what each said of its tools first
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -75,13 +75,13 @@ class McpTools:
         for server_id, connection in list(self._connections.items()):
             spec = wanted.get(server_id)
             if spec is None or spec != connection.spec:
-                self._take_out(server_id)
+                self._remove_server(server_id)
             elif spec.read_only_tools != connection.spec.read_only_tools:
                 connection.spec = spec
                 self._offer(connection, connection.tools)
         for server_id, spec in wanted.items():
             if server_id not in self._connections:
-                self._put_in(spec)
+                self._add_server(spec)
 
     async def ready(self, *, token: CancellationToken | None = None) -> None:
         """Begin to connect what is not connected, and wait for it a moment: a slow server comes in later.
@@ -112,7 +112,7 @@ class McpTools:
         """Disconnect every server. Return when their processes are gone."""
         self._is_closed = True
         for server_id in list(self._connections):
-            self._take_out(server_id)
+            self._remove_server(server_id)
         if self._closing:
             await asyncio.wait(self._closing)
 
@@ -139,7 +139,7 @@ class McpTools:
             else:
                 made[tool.name] = tool
         taken = self._register(server_id, made)
-        (self._crowded_out.add if taken else self._crowded_out.discard)(server_id)
+        (self._name_conflicts.add if taken else self._name_conflicts.discard)(server_id)
         left_out |= dict.fromkeys(taken, _TAKEN)
         return _sentence(left_out)
 
@@ -147,7 +147,7 @@ class McpTools:
         """Note it. The tools stay: a call says clearly what is wrong, and the server may be back by then."""
         self._health.failed(connection.spec.id, reason=reason)
 
-    def _put_in(self, spec: ServerSpec) -> None:
+    def _add_server(self, spec: ServerSpec) -> None:
         if not is_installed():
             self._health.failed(spec.id, reason=NOT_INSTALLED)
             return
@@ -155,12 +155,12 @@ class McpTools:
             spec, timing=self._timing, allow_private=self._allow_private, observer=self
         )
 
-    def _take_out(self, server_id: int) -> None:
+    def _remove_server(self, server_id: int) -> None:
         connection = self._connections.pop(server_id)
         self._first_marked.pop(server_id, None)
         self._register(server_id, {})
-        self._crowded_out.discard(server_id)
-        for other in [self._connections[other_id] for other_id in self._crowded_out]:
+        self._name_conflicts.discard(server_id)
+        for other in [self._connections[other_id] for other_id in self._name_conflicts]:
             self.tools_found(other, other.tools)  # its names may be free now
         task = asyncio.create_task(
             connection.aclose(), name=f"closing MCP server {connection.spec.name}"

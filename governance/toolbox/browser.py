@@ -178,7 +178,7 @@ class Browser:
         if page.url != _BLANK and not page.url.startswith(("http://", "https://")):
             problems = list(tab.proxy.problems.values())
             raise ToolFailed(problems[-1] if problems else "The page could not be loaded.")
-        title = await self._look(tab)
+        title = await self._read_title(tab)
         said = await page.aria_snapshot(mode="ai")
         lines = [
             f"{shown(page.url, limit=2000)} · {shown(title, limit=300) or 'no title'}",
@@ -191,11 +191,11 @@ class Browser:
             lines.append(f"… {spaced(left_out)} characters left out …")
         return "\n".join(lines).replace("\0", "\ufffd")
 
-    async def _look(self, tab: BrowserPage) -> str:
+    async def _read_title(self, tab: BrowserPage) -> str:
         """Return the page's title. Raise `ToolFailed` for a page that cannot be read."""
         try:
             async with asyncio.timeout(self._settings().browser_action_timeout):
-                return await tab.look()
+                return await tab.read_title()
         except TimeoutError:
             raise ToolFailed(
                 "The page does not respond: a script keeps it busy. Open another one, or use web_fetch."

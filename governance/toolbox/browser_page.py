@@ -40,7 +40,9 @@ class BrowserPage:
         context = page.context
         context.on("page", self._refuse_window)
         page.on("dialog", self._dismiss)
-        page.on("download", lambda _: self._note("The page offered a download; it was refused."))
+        page.on(
+            "download", lambda _: self._add_note("The page offered a download; it was refused.")
+        )
 
     @property
     def is_usable(self) -> bool:
@@ -61,7 +63,7 @@ class BrowserPage:
             asking.exception()  # a page that is just leaving fails to answer, and is well
         return bool(done)
 
-    async def look(self) -> str:
+    async def read_title(self) -> str:
         """Return the page's title. Raise `ToolFailed` for a page that is too long to read.
 
         It runs in an isolated world: the page's scripts can neither forge its answers nor make them endless.
@@ -74,7 +76,7 @@ class BrowserPage:
             asked = {"expression": _LOOK, "contextId": world["executionContextId"]}
             answer = await session.send("Runtime.evaluate", {**asked, "returnByValue": True})
         finally:
-            self._do(session.detach())
+            self._start_task(session.detach())
         title, size = json.loads(answer["result"].get("value", _TOO_LONG))
         if size > _LONGEST:
             raise ToolFailed(
@@ -102,7 +104,7 @@ class BrowserPage:
     async def aclose(self, *, within: float) -> None:
         """Close the page and cut its connections. What the browser does not do in time ends with the browser."""
         await self.proxy.aclose()
-        closing = self._do(self.page.context.close())
+        closing = self._start_task(self.page.context.close())
         await asyncio.wait({closing}, timeout=within)
 
     def _refuse_window(self, page: "Page") -> None:
@@ -110,22 +112,24 @@ class BrowserPage:
             return
         url = page.url
         where = f" for {shown(url, limit=_WORDS)}" if url.startswith(("http:", "https:")) else ""
-        self._note(f"The page opened a new window{where}; it was closed. Open the address instead.")
-        self._do(page.close())
+        self._add_note(
+            f"The page opened a new window{where}; it was closed. Open the address instead."
+        )
+        self._start_task(page.close())
 
     def _dismiss(self, dialog: "Dialog") -> None:
         if dialog.type == "beforeunload":  # to dismiss this one would be to stay on the page
-            self._do(dialog.accept())
+            self._start_task(dialog.accept())
             return
         said = shown(dialog.message, limit=_WORDS)
-        self._note(f"The page showed a dialog, which was dismissed: {said!r}")
-        self._do(dialog.dismiss())
+        self._add_note(f"The page showed a dialog, which was dismissed: {said!r}")
+        self._start_task(dialog.dismiss())
 
-    def _note(self, sentence: str) -> None:
+    def _add_note(self, sentence: str) -> None:
         if len(self._notes) < _NOTES:
             self._notes.append(sentence)
 
-    def _do(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start_task(self, chore: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(chore, name="chore of a web page")
         self._chores.add(task)
         task.add_done_callback(self._forget)

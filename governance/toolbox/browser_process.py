@@ -115,32 +115,32 @@ class BrowserProcess:
             raise ToolFailed("The server is shutting down.")
         if self._browser is None:
             self._browser = asyncio.get_running_loop().create_future()
-            owner = asyncio.create_task(self._own(self._browser), name="owner of the browser")
+            owner = asyncio.create_task(self._run(self._browser), name="owner of the browser")
             self._owners.add(owner)
             owner.add_done_callback(self._owners.discard)
         return await asyncio.shield(self._browser)
 
-    async def _own(self, ready: "asyncio.Future[Browser]") -> None:
+    async def _run(self, ready: "asyncio.Future[Browser]") -> None:
         """Start the browser, keep it while it is used, end it."""
         try:
             async with launched(self.playwright, self._settings()) as browser:
                 browser.on("disconnected", lambda _: self._changed.set())
                 self._used_at = asyncio.get_running_loop().time()
                 ready.set_result(browser)
-                await self._rest(browser)
-                self._leave(ready)
+                await self._run_until_idle(browser)
+                self._forget_browser(ready)
         except (ToolFailed, self.playwright.Error, OSError) as error:
-            self._leave(ready)
+            self._forget_browser(ready)
             logger.warning("The browser has failed", exc_info=error)
             if not ready.done():
                 failed = error if isinstance(error, ToolFailed) else ToolFailed(_BROKEN)
                 ready.set_exception(failed)
                 ready.exception()  # retrieved: perhaps no call waits
         finally:
-            self._leave(ready)
+            self._forget_browser(ready)
             ready.cancel()
 
-    async def _rest(self, browser: "Browser") -> None:
+    async def _run_until_idle(self, browser: "Browser") -> None:
         """Wait until the browser was idle for a while, or is gone; close idle pages meanwhile."""
         loop = asyncio.get_running_loop()
         while not self._ends and browser.is_connected():
@@ -156,16 +156,16 @@ class BrowserProcess:
             wait = (
                 min([*ends, *([] if in_use else [self._used_at])], default=now) + idle_after - now
             )
-            await self._news(within=wait)
+            await self._wait_for_change(within=wait)
 
-    async def _news(self, *, within: float) -> None:
+    async def _wait_for_change(self, *, within: float) -> None:
         try:
             async with asyncio.timeout(max(within, 0.0)):
                 await self._changed.wait()
         except TimeoutError:
             return
 
-    def _leave(self, ready: "asyncio.Future[Browser]") -> None:
+    def _forget_browser(self, ready: "asyncio.Future[Browser]") -> None:
         """Let the next page start a new browser; the pages of this one are gone."""
         if self._browser is ready:
             self._browser = None

@@ -31,7 +31,7 @@ def find_group() -> str:
     Prepares it, once in a process: call it in a thread.
     """
     try:
-        own = _own()
+        own = _own_group()
         if own is None or os.getxattr(own, _MARK) != b"1":
             return ""
     except OSError:  # it has no such mark
@@ -92,7 +92,7 @@ class CommandGroup:
         return met
 
 
-def _own() -> Path | None:
+def _own_group() -> Path | None:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         if line.startswith("0::/"):
             place = _MOUNT / line.removeprefix("0::/")

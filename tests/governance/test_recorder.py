@@ -82,7 +82,7 @@ def live(proposed):
 
 def test_a_start_stores_the_limits_and_their_source(live, django_assert_num_queries):
     with django_assert_num_queries(2):
-        assert recorder.start(live, group="turn")
+        assert recorder.record_start(live, group="turn")
     stored = row()
     assert stored.status == "running"
     assert stored.started_at is not None
@@ -96,23 +96,23 @@ def test_a_start_stores_the_limits_and_their_source(live, django_assert_num_quer
 
 def test_no_limit_is_stored_as_zero(live):
     live.limits.set_policy(Policy(timeout=None, timeout_source=TimeoutSource.TOOL))
-    recorder.start(live, group="turn")
+    recorder.record_start(live, group="turn")
     assert (row().timeout_ms, row().idle_timeout_ms, row().asked_timeout_ms) == (0, 0, None)
 
 
 def test_a_call_starts_once_and_never_after_its_end(live):
-    assert recorder.start(live, group="turn")
-    assert not recorder.start(live, group="turn")
-    assert recorder.end({"a": DONE}, group="turn")
-    assert not recorder.start(live, group="turn")
+    assert recorder.record_start(live, group="turn")
+    assert not recorder.record_start(live, group="turn")
+    assert recorder.record_end({"a": DONE}, group="turn")
+    assert not recorder.record_start(live, group="turn")
     assert row().status == "succeeded"
 
 
 def test_of_two_ends_the_first_wins(live, django_assert_num_queries):
-    recorder.start(live, group="turn")
+    recorder.record_start(live, group="turn")
     with django_assert_num_queries(2):
-        assert recorder.end({"a": CANCELLED}, group="turn")
-    assert not recorder.end({"a": DONE}, group="turn")
+        assert recorder.record_end({"a": CANCELLED}, group="turn")
+    assert not recorder.record_end({"a": DONE}, group="turn")
     stored = row()
     assert (stored.status, stored.result, stored.error_type) == (
         "cancelled",
@@ -132,23 +132,23 @@ def test_many_calls_start_and_end_with_as_few_queries_as_one(db, probe, django_a
     recorder.insert_pending(calls, group="turn", step=1)
     live = [asyncio.run(_live(call)) for call in calls]
     with django_assert_num_queries(2):
-        assert len(recorder.start(*live, group="turn")) == 300
+        assert len(recorder.record_start(*live, group="turn")) == 300
     outcomes = {
         call.id: replace(DONE if call.position % 2 else CANCELLED, result=f"of {call.id}")
         for call in calls
     }
     with django_assert_num_queries(2):
-        ended = recorder.end(outcomes, group="turn")
+        ended = recorder.record_end(outcomes, group="turn")
     assert [row.call_id for row in ended] == [call.id for call in calls]
     for row in ToolCall.objects.all():
         assert row.result == f"of {row.call_id}"
         assert row.status == ("succeeded" if row.position % 2 else "cancelled")
-    assert recorder.end(outcomes, group="turn") == []
+    assert recorder.record_end(outcomes, group="turn") == []
 
 
 def test_an_end_stores_what_the_outcome_says(live):
-    recorder.start(live, group="turn")
-    recorder.end({"a": DONE}, group="turn")
+    recorder.record_start(live, group="turn")
+    recorder.record_end({"a": DONE}, group="turn")
     stored = row()
     assert (stored.duration_ms, stored.queued_ms, stored.is_error) == (1_500, 250, False)
     assert (stored.timeout_ms, stored.timeout_source) == (30_000, "hint")
@@ -159,7 +159,7 @@ def test_a_call_that_never_ran_has_no_duration(proposed):
     outcome = ToolOutcome(
         status=CallStatus.NOT_STARTED, result="no", disposition=Disposition.NOT_STARTED
     )
-    assert recorder.end({"a": outcome}, group="turn")
+    assert recorder.record_end({"a": outcome}, group="turn")
     assert row().duration_ms is None
     assert row().timeout_ms is None
 
@@ -168,23 +168,23 @@ def test_a_call_that_never_ran_has_no_duration(proposed):
 @pytest.mark.parametrize("after", [status for status in CallStatus if status.is_terminal])
 def test_an_end_happens_exactly_where_the_table_of_moves_has_an_arrow(make_call, before, after):
     make_call(call_id="a", status=before)
-    moved = recorder.end({"a": ToolOutcome(status=after, result="")}, group="turn")
+    moved = recorder.record_end({"a": ToolOutcome(status=after, result="")}, group="turn")
     assert bool(moved) == (after in ALLOWED_TRANSITIONS.get(before, ()))
     assert row().status == (after if moved else before)
 
 
 def test_an_open_status_is_no_end(proposed):
     with pytest.raises(IllegalTransition):
-        recorder.end({"a": ToolOutcome(status=CallStatus.RUNNING, result="")}, group="turn")
+        recorder.record_end({"a": ToolOutcome(status=CallStatus.RUNNING, result="")}, group="turn")
 
 
 def test_only_a_running_call_is_cancelling(live):
     assert not recorder.record_cancelling("a", group="turn")
-    recorder.start(live, group="turn")
+    recorder.record_start(live, group="turn")
     assert recorder.record_cancelling("a", group="turn")
     assert not recorder.record_cancelling("a", group="turn")
     assert row().status == "cancelling"
-    recorder.end({"a": DONE}, group="turn")
+    recorder.record_end({"a": DONE}, group="turn")
     assert not recorder.record_cancelling("a", group="turn")
 
 
@@ -193,9 +193,9 @@ def test_progress_is_kept_while_the_call_runs(live):
         core_calls.Progress(message="half", progress=1, total=2, output="ignored")
     )
     assert not recorder.record_progress({("turn", "a"): progress})
-    recorder.start(live, group="turn")
+    recorder.record_start(live, group="turn")
     assert recorder.record_progress({("turn", "a"): progress})
-    recorder.end({"a": DONE}, group="turn")
+    recorder.record_end({"a": DONE}, group="turn")
     assert not recorder.record_progress({("turn", "a"): {}})
     assert row().progress == {"message": "half", "progress": 1, "total": 2}
     assert recorder.progress_fields(None) == {}
@@ -215,13 +215,13 @@ def test_changes_of_a_limit_are_listed_with_both_values(live, django_assert_num_
         "timeout_source": "override",
         "idle_timeout_ms": 5_000,
     }
-    assert not recorder.move_deadline(**HERE, **moved)
-    recorder.start(live, group="turn")
+    assert not recorder.record_deadline(**HERE, **moved)
+    recorder.record_start(live, group="turn")
     with django_assert_num_queries(2):
-        assert recorder.move_deadline(**HERE, **moved)
+        assert recorder.record_deadline(**HERE, **moved)
     assert row().idle_timeout_ms == 5_000
     last = {"change": change | {"to_ms": 0}, "timeout_ms": 0, "timeout_source": "manual"}
-    assert recorder.move_deadline(**HERE, **(moved | last))
+    assert recorder.record_deadline(**HERE, **(moved | last))
     stored = row()
     assert [c["to_ms"] for c in stored.deadline_changes] == [60_000, 0]
     assert (stored.timeout_ms, stored.timeout_source) == (0, "manual")
@@ -229,11 +229,13 @@ def test_changes_of_a_limit_are_listed_with_both_values(live, django_assert_num_
 
 def test_a_late_settlement_is_recorded_once_and_never_becomes_the_result(live):
     late = LateSettlement(kind="returned", text="too late", after=2.5)
-    recorder.start(live, group="turn")
-    assert not recorder.settle_late(**HERE, late=late)
-    recorder.end({"a": CANCELLED}, group="turn")
-    assert recorder.settle_late(**HERE, late=late)
-    assert not recorder.settle_late(**HERE, late=LateSettlement(kind="raised", text="", after=9))
+    recorder.record_start(live, group="turn")
+    assert not recorder.record_late_settlement(**HERE, late=late)
+    recorder.record_end({"a": CANCELLED}, group="turn")
+    assert recorder.record_late_settlement(**HERE, late=late)
+    assert not recorder.record_late_settlement(
+        **HERE, late=LateSettlement(kind="raised", text="", after=9)
+    )
     stored = row()
     assert (stored.late_kind, stored.late_text, stored.late_after_ms) == (
         "returned",
@@ -292,7 +294,9 @@ def test_text_that_a_database_would_refuse_is_stored_with_replacements(db, probe
         id="a", tool_name="x" * 300, input={"text": bad, "n": [float("nan"), 1.5]}
     )
     recorder.insert_pending([call], group="turn", step=0)
-    recorder.end({"a": ToolOutcome(status=CallStatus.FAILED, result=bad, detail=bad)}, group="turn")
+    recorder.record_end(
+        {"a": ToolOutcome(status=CallStatus.FAILED, result=bad, detail=bad)}, group="turn"
+    )
     stored = row()
     assert stored.result == stored.detail == stored.input["text"] == "nul \ufffd, half a pair ?"
     assert stored.input["n"] == ["nan", 1.5]

@@ -64,7 +64,7 @@ class Conversation:
             if outcome is not None:
                 row = ToolCallRow.objects.filter(group=group, call_id=id)
                 row.update(status=CallStatus.RUNNING, timeout_ms=5_000)
-                recorder.end({id: outcome}, group=group)
+                recorder.record_end({id: outcome}, group=group)
 
     async def status(self, **metadata):
         context = ToolContext(

@@ -29,7 +29,7 @@ def settle(turn_id: UUID, call_id: str, late: LateSettlement) -> log.Batch | Non
         if conversation is None:
             return None
         group = str(turn_id)
-        if not recorder.settle_late(group=group, call_id=call_id, late=late):
+        if not recorder.record_late_settlement(group=group, call_id=call_id, late=late):
             return None
         event = _settled_event(selectors.call(group, call_id))
         return conversation.pk, log.append(conversation, turn_id, event)

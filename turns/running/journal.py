@@ -265,7 +265,7 @@ def _start_calls(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
     wished = cancel_requests.stored_of_calls(turn, list(calls))
     for tool_id, wish in wished.items():
         calls.pop(tool_id).cancel(wish)
-    rows = recorder.start(*calls.values(), group=str(turn.pk))
+    rows = recorder.record_start(*calls.values(), group=str(turn.pk))
     if closed := calls.keys() - {row.call_id for row in rows}:
         raise Fenced(f"tool calls {sorted(closed)} were closed before they started")
     return [start_event(row) for row in rows]
@@ -273,7 +273,7 @@ def _start_calls(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
 
 def _move_deadline(turn: Turn, call: LiveCall, change: DeadlineChange) -> Events:
     timeout_ms, idle_timeout_ms = limit_ms(change.to_timeout), limit_ms(change.to_idle_timeout)
-    moved = recorder.move_deadline(
+    moved = recorder.record_deadline(
         group=str(turn.pk),
         call_id=call.id,
         change=recorder.deadline_change(change),
@@ -298,6 +298,6 @@ def _note_cancelling(turn: Turn, items: Sequence[tuple[LiveCall]]) -> Events:
 
 def _end_calls(turn: Turn, items: Sequence[tuple[LiveCall, ToolOutcome]]) -> Events:
     outcomes = {call.id: outcome for call, outcome in items}
-    rows = recorder.end(outcomes, group=str(turn.pk))
+    rows = recorder.record_end(outcomes, group=str(turn.pk))
     cancel_requests.settle_calls(turn.pk, {row.call_id: row.status for row in rows})
     return [event for row in rows for event in result_events(row)]

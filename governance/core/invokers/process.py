@@ -160,7 +160,7 @@ class ProcessInvoker:
             raise
         except asyncio.CancelledError:
             if worker is not None:
-                await asyncio.wait({self._pool.end(worker)})
+                await asyncio.wait({self._pool.terminate(worker)})
             raise
         finally:
             if worker is not None:

@@ -140,13 +140,13 @@ class WorkerConnection:
             self.is_in_call = False
             return frame
 
-    def end(self) -> "asyncio.Task[GroupEnding]":
+    def terminate(self) -> "asyncio.Task[GroupEnding]":
         """Start to end the worker's group; every caller gets the same task."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end(), name=f"end worker {self.pid}")
+            self._ending = asyncio.create_task(self._terminate(), name=f"end worker {self.pid}")
         return self._ending
 
-    async def _end(self) -> GroupEnding:
+    async def _terminate(self) -> GroupEnding:
         try:
             return await terminate_group(
                 self._process,

@@ -81,15 +81,15 @@ class WorkerPool:
         if worker not in self._busy:
             return
         if self._is_closed or worker.is_in_call or worker.is_spent or not worker.is_alive:
-            self.end(worker)
+            self.terminate(worker)
         else:
             self._busy.discard(worker)
             self._idle.append(worker)
 
-    def end(self, worker: WorkerConnection) -> "asyncio.Task[GroupEnding]":
+    def terminate(self, worker: WorkerConnection) -> "asyncio.Task[GroupEnding]":
         """Begin to end the worker. It holds no place from now on: the next call need not wait for its end."""
         self._busy.discard(worker)
-        task = worker.end()
+        task = worker.terminate()
         if task not in self._ending and not task.done():
             self._ending.add(task)
             task.add_done_callback(lambda ended: self._ended(ended, worker.pid))
@@ -103,7 +103,7 @@ class WorkerPool:
         self._budget.record(function)
         facts = {"call_id": death.call_id, "function": function, "description": death.description}
         logger.error("A worker process died during a call", extra=facts)
-        self.end(worker)
+        self.terminate(worker)
 
     async def warm(self) -> None:
         """Start the spare workers now instead of at the first call."""
@@ -119,7 +119,7 @@ class WorkerPool:
         if self._starting:
             await asyncio.wait(self._starting)
         for worker in [*self._idle, *self._busy]:
-            self.end(worker)
+            self.terminate(worker)
         self._idle.clear()
         if self._ending:
             await asyncio.wait(self._ending)
@@ -136,7 +136,7 @@ class WorkerPool:
             if worker.is_alive:
                 return worker
             self._budget.record(None)
-            self.end(worker)
+            self.terminate(worker)
         return None
 
     async def _await_start(self) -> None:
@@ -160,7 +160,7 @@ class WorkerPool:
         try:
             await worker.start()
         except BaseException:
-            self.end(worker)
+            self.terminate(worker)
             raise
         if (task := asyncio.current_task()) is not None:
             self._starting.discard(task)  # now, not in its callback: a worker counts once

@@ -199,10 +199,10 @@ def test_the_longest_pause_bounds_the_backoff():
     backoff = Backoff(McpTiming(), clock=lambda: now[0])
     waits = []
     for _ in range(9):
-        backoff.failed()
+        backoff.record_failure()
         waits.append(backoff.wait)
         now[0] += backoff.wait
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    backoff.held(1_000)
-    backoff.failed()
+    backoff.record_uptime(1_000)
+    backoff.record_failure()
     assert backoff.wait == 1

@@ -60,7 +60,7 @@ def test_a_group_that_was_not_handed_over_is_left_alone(monkeypatch, tmp_path):
     """As root could write it everywhere: only systemd's word counts, and it is not given for this directory."""
     find_group.cache_clear()
     (tmp_path / "cgroup.procs").write_text("1\n")
-    monkeypatch.setattr(cgroups, "_own", lambda: tmp_path)
+    monkeypatch.setattr(cgroups, "_own_group", lambda: tmp_path)
     try:
         assert find_group() == ""
     finally:
