@@ -39,7 +39,7 @@ def test_module_names_use_words_of_the_field(app):
         for path in modules(app)
         if (words := {word for word in words_of(path) if not singulars(word) & WORDS})
     }
-    assert not unknown
+    assert not unknown, f"each word needs a row in {PAGE.relative_to(ROOT)}"
 
 
 def test_every_word_of_the_list_is_used():
