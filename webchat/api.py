@@ -3,11 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import include, path, re_path
 from django.utils.translation import gettext as _
-from ninja import NinjaAPI, Swagger
+from ninja import NinjaAPI, Path, Schema, Swagger
 from ninja.params import QueryEx
+from pydantic import ValidationError, create_model
 
 from governance import CancelSource
 from turns import selectors, services, wire
@@ -18,6 +19,8 @@ from webchat.api_parsing import SEQ, JsonParser, conversation_uuid, turn_uuid, u
 from webchat.authentication import SessionAuth, TokenAuth
 from webchat.exceptions import Refused
 from webchat.markdown import with_html
+from webchat.operations import message_answer, with_ids
+from webchat.protocol.operation import OPERATIONS, Operation, Requester
 
 api = NinjaAPI(
     title="Turnkeeper",
@@ -62,73 +65,6 @@ async def turn_events(
     return JsonResponse({"events": events, "last_seq": last_seq})
 
 
-@api.post(
-    "/turns/{turn_id}/abort", response={200: api_schemas.CancelAnswer, **ERRORS}, tags=["turns"]
-)
-async def cancel_turn(
-    request: HttpRequest, turn_id: str, body: api_schemas.CancelTurnBody | None = None
-) -> JsonResponse:
-    """Cancel a turn; answered as soon as the request is stored (C2)."""
-    asked = body or api_schemas.CancelTurnBody()
-    receipt = await services.request_cancel(
-        turn_id=turn_uuid(turn_id),
-        user=user_of(request),
-        source=CancelSource.API,
-        note=asked.reason,
-        mode=asked.mode,
-        op_id=asked.op_id,
-    )
-    check(receipt.outcome, missing=TurnNotFound())
-    return JsonResponse({"ok": True, "turn_id": str(receipt.turn_id), "status": receipt.status})
-
-
-@api.post(
-    "/turns/{turn_id}/abort-tool/{tool_id}",
-    response={200: api_schemas.CancelToolAnswer, **ERRORS},
-    tags=["turns"],
-)
-async def cancel_tool(
-    request: HttpRequest, turn_id: str, tool_id: str, body: api_schemas.CancelBody | None = None
-) -> JsonResponse:
-    """Cancel one tool call; the turn goes on (C3)."""
-    asked = body or api_schemas.CancelBody()
-    receipt = await services.request_tool_cancel(
-        turn_id=turn_uuid(turn_id),
-        tool_id=tool_id,
-        user=user_of(request),
-        source=CancelSource.API,
-        note=asked.reason,
-        op_id=asked.op_id,
-    )
-    check(receipt.outcome, missing=ToolCallNotFound())
-    return JsonResponse(
-        {"ok": True, "turn_id": str(receipt.turn_id), "tool_id": tool_id, "status": receipt.status}
-    )
-
-
-@api.post(
-    "/turns/{turn_id}/tools/{tool_id}/deadline",
-    response={200: api_schemas.DeadlineAnswer, **ERRORS},
-    tags=["turns"],
-)
-async def set_deadline(
-    request: HttpRequest, turn_id: str, tool_id: str, body: api_schemas.DeadlineBody
-) -> JsonResponse:
-    """Give a running call another limit, up to the administrator's ceiling (T9)."""
-    receipt = await services.set_deadline(
-        turn_id=turn_uuid(turn_id),
-        tool_id=tool_id,
-        user=user_of(request),
-        timeout_ms=body.timeout_ms,
-        extend_ms=body.extend_ms,
-        op_id=body.op_id,
-    )
-    check(receipt.outcome, missing=ToolCallNotFound())
-    return JsonResponse(
-        {"ok": True, "timeout_ms": receipt.timeout_ms, "timeout_source": receipt.timeout_source}
-    )
-
-
 @api.get(
     "/agents",
     response={200: api_schemas.AgentsAnswer, 401: api_schemas.ErrorAnswer},
@@ -138,41 +74,6 @@ async def agents(request: HttpRequest) -> JsonResponse:
     """List the agents that a conversation may begin with, the default one first."""
     found = await selectors.list_agents(user=user_of(request))
     return JsonResponse({"agents": [asdict(agent) for agent in found]})
-
-
-@api.post(
-    "/turns/{turn_id}/tools/{tool_id}/decision",
-    response={200: api_schemas.DecisionAnswer, 409: api_schemas.DecidedAnswer, **ERRORS},
-    tags=["turns"],
-)
-async def decide_tool(
-    request: HttpRequest, turn_id: str, tool_id: str, body: api_schemas.DecisionBody
-) -> JsonResponse:
-    """Approve or deny a call that waits for a person; it is decided once (D4)."""
-    receipt = await services.decide_tool(
-        turn_id=turn_uuid(turn_id),
-        tool_id=tool_id,
-        user=user_of(request),
-        decision=body.decision,
-        remember=body.remember,
-        reason=body.reason,
-        op_id=body.op_id,
-    )
-    if receipt.outcome is OpOutcome.ALREADY_FINISHED:
-        return api_errors.decided(receipt.status)
-    check(receipt.outcome, missing=ToolCallNotFound())
-    return JsonResponse({"ok": True, "status": receipt.status})
-
-
-@api.post(
-    "/turns/{turn_id}/continue",
-    response={202: api_schemas.MessageAnswer, 409: api_schemas.ErrorAnswer, **ERRORS},
-    tags=["turns"],
-)
-async def continue_turn(request: HttpRequest, turn_id: str) -> JsonResponse:
-    """Let the agent go on after its last turn, which was interrupted: the new turn, the same one if asked again (H4)."""
-    received = await services.continue_turn(turn_id=turn_uuid(turn_id), user=user_of(request))
-    return accepted(received)
 
 
 @api.get(
@@ -217,19 +118,7 @@ async def send_message(
         text=body.text,
         client_id=body.client_id,
     )
-    return accepted(received)
-
-
-@api.post(
-    "/conversations/{conversation_id}/resume",
-    response={200: api_schemas.ResumeAnswer, **ERRORS},
-    tags=["conversations"],
-)
-async def resume_conversation(request: HttpRequest, conversation_id: str) -> JsonResponse:
-    """Let a parked conversation go on; `resumed` is false where it was not parked (H4)."""
-    found = conversation_uuid(conversation_id)
-    resumed = await services.resume_conversation(conversation_id=found, user=user_of(request))
-    return JsonResponse({"ok": True, "conversation_id": str(found), "resumed": resumed})
+    return JsonResponse(message_answer(received), status=202)
 
 
 @api.get(
@@ -260,27 +149,52 @@ async def history(request: HttpRequest, conversation_id: str) -> JsonResponse:
     return JsonResponse(found)
 
 
-def accepted(received: services.Received) -> JsonResponse:
-    """Answer a message: the turn that it began, or ended."""
-    answer = {
-        "turn_id": str(received.turn_id),
-        "conversation_id": str(received.conversation_id),
-        "cancelled": received.cancelled,
-    }
-    return JsonResponse(answer, status=202)
+def add_operation(target: NinjaAPI, operation: type[Operation]) -> None:
+    """Add the endpoint of an operation that clients may also ask for by a frame."""
+    fields: dict[str, Any] = dict.fromkeys(operation.path_ids(), (str, ...))
+    path_model = create_model(f"{operation.__name__}Path", __base__=Schema, **fields)
+    status, *_others = operation.answers
+
+    async def endpoint(request: HttpRequest, ids: Any, body: Any = None) -> HttpResponse:
+        requester = Requester(user=user_of(request), source=CancelSource.API)
+        asked = operation() if body is None else body
+        result = await asked.perform(with_ids(requester, **ids.model_dump()))
+        is_late = result.outcome == OpOutcome.ALREADY_FINISHED
+        if is_late and operation.answers.get(409) is api_schemas.DecidedAnswer:
+            return api_errors.decided(result.answer["status"])
+        check(result.outcome, missing=ToolCallNotFound() if "tool_id" in fields else TurnNotFound())
+        return JsonResponse(result.answer, status=status)
+
+    endpoint.__name__, endpoint.__doc__ = operation.name, operation.__doc__
+    body = operation | None if _may_be_empty(operation) else operation
+    ids: Any = Path[path_model]  # type: ignore[misc, valid-type]  # known only when it runs
+    endpoint.__annotations__ |= {"ids": ids, "body": body}
+    endpoint.__defaults__ = (None,) if _may_be_empty(operation) else None
+    responses = {**operation.answers, **ERRORS}
+    tag = operation.path.split("/")[1]
+    target.post(operation.path, response=responses, tags=[tag])(endpoint)
 
 
-def check(outcome: OpOutcome, *, missing: TurnsError) -> None:
+def _may_be_empty(operation: type[Operation]) -> bool:
+    """Whether a request may leave out its body."""
+    try:
+        operation()
+    except ValidationError:
+        return False
+    return True
+
+
+def check(outcome: str, *, missing: TurnsError) -> None:
     """Go on only if the request was accepted."""
-    if outcome is OpOutcome.DENIED:
+    if outcome == OpOutcome.DENIED:
         raise Refused(403, "denied", _("You may see this turn, but not cancel or change it."))
-    if outcome is OpOutcome.NOT_CANCELLABLE:
+    if outcome == OpOutcome.NOT_CANCELLABLE:
         raise Refused(
             409,
             "not_cancellable",
             _("This tool call cannot be cancelled; cancel the turn instead."),
         )
-    if outcome is not OpOutcome.ACCEPTED:
+    if outcome != OpOutcome.ACCEPTED:
         raise missing
 
 
@@ -302,6 +216,8 @@ async def unknown(request: HttpRequest, **_path: Any) -> JsonResponse:
     return api_errors.not_found()
 
 
+for _operation in OPERATIONS.values():
+    add_operation(api, _operation)
 _views, _app_name, _namespace = api.urls
 urlpatterns = [
     path("", include((api_errors.with_json_errors(_views), _app_name), namespace=_namespace)),

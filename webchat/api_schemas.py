@@ -1,62 +1,19 @@
 """Bodies of the HTTP API: what requests must have, and what answers look like in its OpenAPI description."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any
 
 from ninja import Schema
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
 
 from turns import wire
-from webchat.protocol.client_frames import (
-    ClientKey,
-    Decision,
-    LimitMs,
-    Mode,
-    Reason,
-    Remember,
-    Text,
-    check_one_limit,
-)
+from webchat.protocol.fields import ClientKey, Text
 
 
 class Request(Schema):
     """A JSON body; wrong types are refused, not converted, and unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
-
-
-class CancelBody(Request):
-    """Why, and a key that makes a repeated request the same request."""
-
-    reason: Annotated[Text, Field(max_length=500)] = ""
-    op_id: ClientKey | None = None
-
-
-class CancelTurnBody(CancelBody):
-    """Also when: now, or after the step that runs."""
-
-    mode: Mode = "now"
-
-
-class DeadlineBody(Request):
-    """Another limit: `timeout_ms` in all, or `extend_ms` more; exactly one of them."""
-
-    timeout_ms: LimitMs | None = None
-    extend_ms: LimitMs | None = None
-    op_id: ClientKey | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        check_one_limit(self.timeout_ms, self.extend_ms)
-        return self
-
-
-class DecisionBody(Request):
-    """A decision on a call that waits for one; `remember` lets the tool's later calls of the conversation through."""
-
-    decision: Decision
-    remember: Remember | None = None
-    reason: Reason = ""
-    op_id: ClientKey | None = None
 
 
 class NewConversationBody(Request):
@@ -78,35 +35,6 @@ class ErrorAnswer(Schema):
 
     error: str
     code: str
-
-
-class CancelAnswer(Schema):
-    """The request is stored; again while it is cancelling: the same answer."""
-
-    ok: Literal[True]
-    turn_id: str
-    status: str
-
-
-class CancelToolAnswer(CancelAnswer):
-    """The same for one call."""
-
-    tool_id: str
-
-
-class DeadlineAnswer(Schema):
-    """The limit that is in force now; `timeout_ms` null = none."""
-
-    ok: Literal[True]
-    timeout_ms: int | None
-    timeout_source: str
-
-
-class DecisionAnswer(Schema):
-    """The decision is stored: `status` is `approved` or `denied`."""
-
-    ok: Literal[True]
-    status: str
 
 
 class DecidedAnswer(ErrorAnswer):
@@ -161,17 +89,9 @@ class ConversationsAnswer(Schema):
     conversations: list[ConversationAnswer]
 
 
-class MessageAnswer(Schema):
+class MessageAnswer(TypedDict):
     """The turn that answers; `cancelled`: it was a cancel word, and this is the turn that it ended."""
 
     turn_id: str
     conversation_id: str
     cancelled: bool
-
-
-class ResumeAnswer(Schema):
-    """The conversation goes on; `resumed` false = it was not parked."""
-
-    ok: Literal[True]
-    conversation_id: str
-    resumed: bool

@@ -17,6 +17,7 @@ class WebchatConfig(AppConfig):
         from turns.processes import wakeups
         from turns.running import draining
         from webchat import checks, open_sockets, project_checks, revocations
+        from webchat import operations as _declared  # noqa: F401 - its classes register themselves
         from webchat.broadcast import ChannelLayerSink
         from webchat.log_poller import log_poller
         from webchat.wakeups import ChannelLayerWakeups

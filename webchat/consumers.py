@@ -28,10 +28,10 @@ from webchat.feed import Feed, encode
 from webchat.identity import current_user, session_fingerprint
 from webchat.log_poller import log_poller
 from webchat.markdown import with_html
-from webchat.operations import Requester
 from webchat.overview_tracker import OverviewTracker
 from webchat.protocol.client_frames import ClientFrame, Hello, Message, Ping, Resync, parse
 from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
+from webchat.protocol.operation import Requester
 from webchat.protocol.server_frames import Frame, Heartbeat, Welcome
 from webchat.rate_limits import TOO_MANY_FRAMES, TOO_MANY_SOCKETS, may_open_socket, may_send_frame
 from webchat.send_queue import TRY_AGAIN, SendQueue

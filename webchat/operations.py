@@ -1,12 +1,14 @@
-"""What a client asks for: each frame is one call of a service and one answer. Nothing here waits for a turn."""
+"""What a client asks for: each operation is one class, for sockets and for the API. Nothing here waits for a turn."""
 
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import ClassVar, Literal, Self
 from uuid import UUID
 
-from django.contrib.auth.models import AbstractBaseUser
 from django.utils.translation import gettext as _
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
 
-from governance import CancelSource
 from turns import selectors, services
 from turns.exceptions import (
     ConversationNotFound,
@@ -16,28 +18,189 @@ from turns.exceptions import (
     TurnsError,
 )
 from turns.services import OpOutcome
-from webchat.protocol.client_frames import (
-    CancelTool,
-    CancelTurn,
-    ContinueTurn,
-    DecideTool,
-    Message,
-    ResumeConversation,
-    SetDeadline,
-)
+from webchat.api_schemas import DecidedAnswer, ErrorAnswer, MessageAnswer
+from webchat.protocol.client_frames import Message
+from webchat.protocol.fields import Decision, LimitMs, Mode, Reason, Remember
+from webchat.protocol.operation import Operation, Requester, Result
 from webchat.protocol.server_frames import Frame, MessageResult, OpResult, Problem
 
-OnTurn = CancelTurn | CancelTool | SetDeadline | DecideTool | ContinueTurn
-Operation = OnTurn | ResumeConversation
+
+class CancelAnswer(TypedDict):
+    """The request is stored; again while it is cancelling: the same answer."""
+
+    ok: Literal[True]
+    turn_id: str
+    status: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requester:
-    """Who asks, where, and by what means."""
+class CancelTurn(Operation):
+    """Cancel a turn, at once or when its running step has ended; answered as soon as the request is stored (C2)."""
 
-    user: AbstractBaseUser
-    conversation_id: UUID
-    source: CancelSource
+    name: ClassVar = "cancel_turn"
+    path: ClassVar = "/turns/{turn_id}/abort"
+    answers: ClassVar = {200: CancelAnswer}
+    is_cancel: ClassVar = True
+
+    mode: Mode = "now"
+    reason: Reason = ""
+
+    async def perform(self, requester: Requester) -> Result:
+        """Store the request."""
+        receipt = await services.request_cancel(
+            turn_id=requester.turn_id,
+            user=requester.user,
+            source=requester.source,
+            note=self.reason,
+            mode=self.mode,
+            op_id=self.op_id,
+        )
+        answer = {"ok": True, "turn_id": str(receipt.turn_id), "status": receipt.status}
+        return Result(receipt.outcome, answer)
+
+
+class CancelToolAnswer(CancelAnswer):
+    """The same for one call."""
+
+    tool_id: str
+
+
+class CancelTool(Operation):
+    """Cancel one tool call; the turn goes on (C3)."""
+
+    name: ClassVar = "cancel_tool"
+    path: ClassVar = "/turns/{turn_id}/abort-tool/{tool_id}"
+    answers: ClassVar = {200: CancelToolAnswer}
+    is_cancel: ClassVar = True
+
+    reason: Reason = ""
+
+    async def perform(self, requester: Requester) -> Result:
+        """Store the request."""
+        receipt = await services.request_tool_cancel(
+            turn_id=requester.turn_id,
+            tool_id=requester.tool_id,
+            user=requester.user,
+            source=requester.source,
+            note=self.reason,
+            op_id=self.op_id,
+        )
+        answer = {
+            "ok": True,
+            "turn_id": str(receipt.turn_id),
+            "tool_id": requester.tool_id,
+            "status": receipt.status,
+        }
+        return Result(receipt.outcome, answer)
+
+
+class DeadlineAnswer(TypedDict):
+    """The limit that is in force now; `timeout_ms` null = none."""
+
+    ok: Literal[True]
+    timeout_ms: int | None
+    timeout_source: str
+
+
+class SetDeadline(Operation):
+    """Give a running call another limit, up to the ceiling: `timeout_ms` in all, or `extend_ms` more; exactly one of them (T9)."""
+
+    name: ClassVar = "set_deadline"
+    path: ClassVar = "/turns/{turn_id}/tools/{tool_id}/deadline"
+    answers: ClassVar = {200: DeadlineAnswer}
+
+    timeout_ms: LimitMs | None = None
+    extend_ms: LimitMs | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.timeout_ms is None) == (self.extend_ms is None):
+            raise PydanticCustomError("one_limit", "give either timeout_ms or extend_ms")
+        return self
+
+    async def perform(self, requester: Requester) -> Result:
+        """Store the limit, or pass it to the owner of the turn."""
+        receipt = await services.set_deadline(
+            turn_id=requester.turn_id,
+            tool_id=requester.tool_id,
+            user=requester.user,
+            timeout_ms=self.timeout_ms,
+            extend_ms=self.extend_ms,
+            op_id=self.op_id,
+        )
+        answer = {
+            "ok": True,
+            "timeout_ms": receipt.timeout_ms,
+            "timeout_source": receipt.timeout_source,
+        }
+        return Result(receipt.outcome, answer)
+
+
+class DecisionAnswer(TypedDict):
+    """The decision is stored: `status` is `approved` or `denied`."""
+
+    ok: Literal[True]
+    status: str
+
+
+class DecideTool(Operation):
+    """Let a call run that waits for a person, or refuse it with a reason that the agent reads; it is decided once (D2, D4)."""
+
+    name: ClassVar = "decide_tool"
+    path: ClassVar = "/turns/{turn_id}/tools/{tool_id}/decision"
+    answers: ClassVar = {200: DecisionAnswer, 409: DecidedAnswer}
+
+    decision: Decision
+    remember: Remember | None = None
+    reason: Reason = ""
+
+    async def perform(self, requester: Requester) -> Result:
+        """Store the decision."""
+        receipt = await services.decide_tool(
+            turn_id=requester.turn_id,
+            tool_id=requester.tool_id,
+            user=requester.user,
+            decision=self.decision,
+            remember=self.remember,
+            reason=self.reason,
+            op_id=self.op_id,
+        )
+        return Result(receipt.outcome, {"ok": True, "status": receipt.status})
+
+
+class ContinueTurn(Operation):
+    """Let the agent go on after its last turn, which was interrupted: begins a new turn, once (H4)."""
+
+    name: ClassVar = "continue_turn"
+    path: ClassVar = "/turns/{turn_id}/continue"
+    answers: ClassVar = {202: MessageAnswer, 409: ErrorAnswer}
+
+    async def perform(self, requester: Requester) -> Result:
+        """Begin the turn, or find the one that was begun."""
+        received = await services.continue_turn(turn_id=requester.turn_id, user=requester.user)
+        return Result(OpOutcome.ACCEPTED, message_answer(received))
+
+
+class ResumeAnswer(TypedDict):
+    """The conversation goes on; `resumed` false = it was not parked."""
+
+    ok: Literal[True]
+    conversation_id: str
+    resumed: bool
+
+
+class ResumeConversation(Operation):
+    """Let a parked conversation go on (H4)."""
+
+    name: ClassVar = "resume_conversation"
+    path: ClassVar = "/conversations/{conversation_id}/resume"
+    answers: ClassVar = {200: ResumeAnswer}
+
+    async def perform(self, requester: Requester) -> Result:
+        """Let turns begin again."""
+        found = requester.conversation_id
+        resumed = await services.resume_conversation(conversation_id=found, user=requester.user)
+        answer = {"ok": True, "conversation_id": str(found), "resumed": resumed}
+        return Result(OpOutcome.ACCEPTED, answer)
 
 
 async def submit_message(frame: Message, *, requester: Requester) -> Frame | None:
@@ -64,24 +227,45 @@ async def submit_message(frame: Message, *, requester: Requester) -> Frame | Non
 
 
 async def run_operation(frame: Operation, *, requester: Requester) -> Frame:
-    """Ask for a cancel or another limit, decide on a call, go on; the answer is the same for a repeated `op_id`."""
+    """Perform what a frame asks for; the answer is the same for a repeated `op_id`."""
+    ids = {name: getattr(frame, name) for name in frame.frame_ids()}
     try:
-        if isinstance(frame, ResumeConversation):
-            await services.resume_conversation(
-                conversation_id=requester.conversation_id, user=requester.user
-            )
-            outcome = OpOutcome.ACCEPTED
-        elif (turn_id := uuid_of(frame.turn_id)) is None:
-            outcome = OpOutcome.NOT_FOUND
-        else:
-            outcome = await _call_service(frame, turn_id=turn_id, requester=requester)
+        result = await frame.perform(with_ids(requester, **ids))
+        outcome = result.outcome
     except (ConversationNotFound, TurnNotFound, ToolCallNotFound):
         outcome = OpOutcome.NOT_FOUND
     except NotAllowed:
         raise
     except TurnsError as error:
         return refusal(error.code, error.sentence, about=frame)
-    return OpResult(op_id=frame.op_id, outcome=outcome.value)
+    return OpResult.model_validate({"op_id": frame.op_id, "outcome": str(outcome)})
+
+
+def with_ids(
+    requester: Requester,
+    *,
+    conversation_id: str | None = None,
+    turn_id: str | None = None,
+    tool_id: str = "",
+) -> Requester:
+    """Return who asks about these ids, as clients write them. Raise `TurnNotFound`."""
+    if conversation_id is not None:
+        found = uuid_of(conversation_id) or requester.conversation_id
+        requester = replace(requester, conversation_id=found)
+    if turn_id is not None:
+        if (turn := uuid_of(turn_id)) is None:
+            raise TurnNotFound
+        requester = replace(requester, turn_id=turn)
+    return replace(requester, tool_id=tool_id)
+
+
+def message_answer(received: services.Received) -> MessageAnswer:
+    """Return the turn that a message began, or ended."""
+    return {
+        "turn_id": str(received.turn_id),
+        "conversation_id": str(received.conversation_id),
+        "cancelled": received.cancelled,
+    }
 
 
 def refusal(code: str, sentence: object, *, about: object = None) -> Problem:
@@ -113,49 +297,3 @@ async def _refuse_watcher(frame: Message, *, requester: Requester) -> Problem:
     await selectors.get_conversation(conversation_id=requester.conversation_id, user=requester.user)
     sentence = _("This is somebody else’s conversation: you may watch it, but not write in it.")
     return refusal("not_yours", sentence, about=frame)
-
-
-async def _call_service(frame: OnTurn, *, turn_id: UUID, requester: Requester) -> OpOutcome:
-    match frame:
-        case CancelTurn():
-            turn = await services.request_cancel(
-                turn_id=turn_id,
-                user=requester.user,
-                source=requester.source,
-                mode=frame.mode,
-                op_id=frame.op_id,
-            )
-            return turn.outcome
-        case CancelTool():
-            call = await services.request_tool_cancel(
-                turn_id=turn_id,
-                tool_id=frame.tool_id,
-                user=requester.user,
-                source=requester.source,
-                op_id=frame.op_id,
-            )
-            return call.outcome
-        case SetDeadline():
-            limit = await services.set_deadline(
-                turn_id=turn_id,
-                tool_id=frame.tool_id,
-                user=requester.user,
-                timeout_ms=frame.timeout_ms,
-                extend_ms=frame.extend_ms,
-                op_id=frame.op_id,
-            )
-            return limit.outcome
-        case DecideTool():
-            decided = await services.decide_tool(
-                turn_id=turn_id,
-                tool_id=frame.tool_id,
-                user=requester.user,
-                decision=frame.decision,
-                remember=frame.remember,
-                reason=frame.reason,
-                op_id=frame.op_id,
-            )
-            return decided.outcome
-        case ContinueTurn():
-            await services.continue_turn(turn_id=turn_id, user=requester.user)
-            return OpOutcome.ACCEPTED

@@ -14,7 +14,8 @@ from django.utils.translation import gettext_lazy
 from webchat import open_sockets
 from webchat.conf import app_settings
 from webchat.exceptions import Refused
-from webchat.protocol.client_frames import CancelTool, CancelTurn, ClientFrame
+from webchat.protocol.client_frames import ClientFrame
+from webchat.protocol.operation import Operation
 from webchat.sliding_window import user_rate_limits
 
 TOO_MANY_FRAMES = gettext_lazy("Too many frames in a minute. Wait a moment, then connect again.")
@@ -25,7 +26,7 @@ TOO_MANY_SOCKETS = gettext_lazy(
 
 def may_send_frame(user_id: Any, frame: ClientFrame) -> bool:
     """Count a frame of a user's socket; return False if all of his sockets have sent too many."""
-    if isinstance(frame, CancelTurn | CancelTool):
+    if isinstance(frame, Operation) and frame.is_cancel:
         return True
     return user_rate_limits.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
 

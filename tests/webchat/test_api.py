@@ -20,7 +20,7 @@ from turns import wire
 from turns.models import Agent, Conversation, Turn
 from turns.running import runtime
 from turns.services import ConversationSummary
-from webchat import api, api_schemas, api_tokens, health
+from webchat import api, api_schemas, api_tokens, health, operations
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("site")
@@ -190,7 +190,7 @@ async def test_a_turn_can_be_watched_and_cancelled(user_client: AsyncClient, run
     assert [call["status"] for call in shown["calls"]] == ["running"]
     first = await post(user_client, f"{turn}/abort", {"op_id": "a"})
     assert first[0] == 200
-    fits(api_schemas.CancelAnswer, first[1])
+    fits(operations.CancelAnswer, first[1])
     assert first[1] == {"ok": True, "turn_id": running["turn_id"], "status": "cancelling"}
     end = await eventually(lambda: _event(user_client, running["turn_id"], "turn_end"))
     assert end["status"] == "cancelled"
@@ -224,7 +224,7 @@ async def test_one_call_is_cancelled_and_the_turn_goes_on(user_client: AsyncClie
     ] == "tool_call_not_found"
     status, body = await post(user_client, f"{turn}/abort-tool/{tool}", {"reason": "too slow"})
     assert status == 200
-    fits(api_schemas.CancelToolAnswer, body)
+    fits(operations.CancelToolAnswer, body)
     result = await eventually(lambda: _event(user_client, running["turn_id"], "tool_result"))
     assert (result["status"], result["ended_by"]["reason"], result["ended_by"]["by"]) == (
         "cancelled",
@@ -245,7 +245,7 @@ async def test_the_limit_of_a_running_call_is_moved_and_capped(
     )
     status, body = await post(user_client, path, {"timeout_ms": 90_000})
     assert (status, body["timeout_ms"]) == (200, 90_000)
-    fits(api_schemas.DeadlineAnswer, body)
+    fits(operations.DeadlineAnswer, body)
     assert (await post(user_client, path, {"extend_ms": 30_000}))[1]["timeout_ms"] == 120_000
     assert (await post(user_client, path, {"timeout_ms": 999_000_000}))[1][
         "timeout_ms"
@@ -587,6 +587,6 @@ async def test_a_parked_conversation_says_so_until_a_person_lets_it_go_on(
         conversation_id=conversation.id, number=1, user_message="x", queued_at=timezone.now()
     )
     status, body = await post(user_client, f"{path}/resume")
-    assert (status, fits(api_schemas.ResumeAnswer, body)["resumed"]) == (200, True)
+    assert (status, fits(operations.ResumeAnswer, body)["resumed"]) == (200, True)
     assert (await post(user_client, f"{path}/resume"))[1]["resumed"] is False
     assert (await get(user_client, f"{path}/messages"))[1]["parked"] is None

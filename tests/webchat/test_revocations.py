@@ -1,7 +1,7 @@
 """Rights that end while a socket is open: by signal at once, by the next frame or heartbeat where none is sent."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
@@ -14,12 +14,14 @@ from turns.models import Turn
 from turns.services import ConversationSummary
 from webchat import api_tokens
 from webchat.models import ApiToken
-from webchat.protocol.client_frames import CLIENT_FRAMES
+from webchat.protocol.client_frames import client_frames
+from webchat.protocol.json_schema import schema_of, type_of
 
 pytestmark = pytest.mark.usefixtures("site")
 
 Connect = Callable[..., Socket]
-TYPES = [get_args(frame.__annotations__["type"])[0] for frame in CLIENT_FRAMES]
+SCHEMAS = {type_of(frame): schema_of(frame) for frame in client_frames()}
+TYPES = list(SCHEMAS)
 FIELDS = {
     "protocol": 1,
     "client_id": "c",
@@ -33,8 +35,7 @@ FIELDS = {
 
 
 def frame_of(kind: str) -> Frame:
-    shape = next(frame for frame, name in zip(CLIENT_FRAMES, TYPES, strict=True) if name == kind)
-    names = set(shape.__dataclass_fields__) & set(FIELDS)
+    names = set(SCHEMAS[kind]["properties"]) & set(FIELDS)
     return {"type": kind, **{name: FIELDS[name] for name in names}}
 
 

@@ -1,42 +1,19 @@
-"""Frames that a client sends: their shapes, and the one function that turns text into one of them.
+"""Frames that a client sends: their fields, and the one function that turns text into one of them.
 
-Pure: no socket, no database. The shapes are also the source of the JSON Schemas in `docs/protocol.md`.
+Pure: no socket, no database. Operations are declared in `webchat.operations`.
 """
 
-from typing import Annotated, Literal, Self
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args
 
 from django.utils.translation import gettext as _
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
 from webchat.exceptions import ProtocolError
+from webchat.protocol.fields import ClientKey, Id, Text
+from webchat.protocol.operation import OPERATIONS, Operation, frame_of
 from webchat.validation_messages import validation_message
-
-MAX_LIMIT_MS = 31_536_000_000  # a year: enough for everything, small enough for every database
-
-
-def _without_nul(text: str) -> str:
-    if "\x00" in text:  # PostgreSQL cannot store it
-        raise PydanticCustomError("nul_character", "must not contain the character NUL")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_without_nul)]
-Id = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_without_nul)]
-ClientKey = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_without_nul)]
-Mode = Literal["now", "after_step"]
-Decision = Literal["approve", "deny"]
-Remember = Literal["conversation"]
-Reason = Annotated[str, Field(max_length=500), AfterValidator(_without_nul)]
-LimitMs = Annotated[int, Field(ge=1, le=MAX_LIMIT_MS)]
 
 _CONFIG = ConfigDict(extra="ignore", strict=True, use_attribute_docstrings=True)
 
@@ -62,73 +39,6 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
-class CancelTurn:
-    """Cancel a turn, at once or when its running step has ended (C2)."""
-
-    type: Literal["cancel_turn"]
-    op_id: ClientKey
-    turn_id: Id
-    mode: Mode = "now"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
-class CancelTool:
-    """Cancel one tool call; the turn goes on (C3)."""
-
-    type: Literal["cancel_tool"]
-    op_id: ClientKey
-    turn_id: Id
-    tool_id: Id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
-class SetDeadline:
-    """Give a running call another limit: `timeout_ms` in all, or `extend_ms` more; exactly one of them (T9)."""
-
-    type: Literal["set_deadline"]
-    op_id: ClientKey
-    turn_id: Id
-    tool_id: Id
-    timeout_ms: LimitMs | None = None
-    extend_ms: LimitMs | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        check_one_limit(self.timeout_ms, self.extend_ms)
-        return self
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
-class DecideTool:
-    """Let a call run that waits for a person, or refuse it with a reason that the agent reads (D2)."""
-
-    type: Literal["decide_tool"]
-    op_id: ClientKey
-    turn_id: Id
-    tool_id: Id
-    decision: Decision
-    remember: Remember | None = None
-    reason: Reason = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
-class ContinueTurn:
-    """Let the agent go on after its last turn, which was interrupted: begins a new turn, once (H4)."""
-
-    type: Literal["continue_turn"]
-    op_id: ClientKey
-    turn_id: Id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
-class ResumeConversation:
-    """Let a parked conversation go on (H4)."""
-
-    type: Literal["resume_conversation"]
-    op_id: ClientKey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Resync:
     """Ask for the whole text so far of a running turn: a gap in `offset` was seen."""
 
@@ -143,40 +53,24 @@ class Ping:
     type: Literal["ping"]
 
 
-ClientFrame = (
-    Hello
-    | Message
-    | CancelTurn
-    | CancelTool
-    | SetDeadline
-    | DecideTool
-    | ContinueTurn
-    | ResumeConversation
-    | Resync
-    | Ping
-)
-CLIENT_FRAMES = (
-    Hello,
-    Message,
-    CancelTurn,
-    CancelTool,
-    SetDeadline,
-    DecideTool,
-    ContinueTurn,
-    ResumeConversation,
-    Resync,
-    Ping,
-)
-_TYPES = tuple(frame.__dataclass_fields__["type"].type.__args__[0] for frame in CLIENT_FRAMES)
-_ADAPTER: TypeAdapter[ClientFrame] = TypeAdapter(
-    Annotated[ClientFrame, Field(discriminator="type")]
-)
+ClientFrame = Hello | Message | Operation | Resync | Ping
 
 
-def check_one_limit(timeout_ms: int | None, extend_ms: int | None) -> None:
-    """Refuse both limits at once, and neither."""
-    if (timeout_ms is None) == (extend_ms is None):
-        raise PydanticCustomError("one_limit", "give either timeout_ms or extend_ms")
+def client_frames() -> tuple[type, ...]:
+    """Return all frames that a client may send."""
+    operations = (frame_of(operation) for operation in OPERATIONS.values())
+    return (Hello, Message, *operations, Resync, Ping)
+
+
+@cache
+def _adapter(frames: tuple[type, ...]) -> TypeAdapter[Any]:
+    frame: Any = Union[frames]  # noqa: UP007 - of a tuple
+    return TypeAdapter(Annotated[frame, Field(discriminator="type")])
+
+
+def _types() -> list[str]:
+    """The types of all frames."""
+    return [get_args(frame.__annotations__["type"])[0] for frame in client_frames()]
 
 
 def parse(text: str | bytes, *, max_bytes: int) -> ClientFrame:
@@ -188,9 +82,10 @@ def parse(text: str | bytes, *, max_bytes: int) -> ClientFrame:
             "frame_too_large", _("A frame may have %(max)s bytes at most.") % {"max": max_bytes}
         )
     try:
-        return _ADAPTER.validate_json(text)
+        frame: ClientFrame = _adapter(client_frames()).validate_json(text)
     except ValidationError as error:
         raise _explain(error) from None
+    return frame
 
 
 def _explain(error: ValidationError) -> ProtocolError:
@@ -201,8 +96,8 @@ def _explain(error: ValidationError) -> ProtocolError:
     if kind in {"union_tag_not_found", "union_tag_invalid"}:
         return ProtocolError(
             "unknown_type",
-            _("The frame needs a known “type”: %(types)s.") % {"types": ", ".join(_TYPES)},
+            _("The frame needs a known “type”: %(types)s.") % {"types": ", ".join(_types())},
         )
     if kind in {"dict_type", "dataclass_type"}:
         return ProtocolError("invalid_frame", _("The frame must be a JSON object."))
-    return ProtocolError("invalid_field", validation_message(errors, leave_out=_TYPES))
+    return ProtocolError("invalid_field", validation_message(errors, leave_out=_types()))

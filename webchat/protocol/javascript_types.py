@@ -10,7 +10,7 @@ from typing import Any
 
 from governance import CallStatus, CancelReason
 from turns import EVENTS, MAIN_ARGUMENTS, TurnStatus
-from webchat.protocol.client_frames import CLIENT_FRAMES
+from webchat.protocol.client_frames import client_frames
 from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
 from webchat.protocol.json_schema import name_in, objects_of, schema_of, text_of
 from webchat.protocol.server_frames import ANSWERS, event_frames
@@ -46,7 +46,7 @@ def render() -> str:
                 "EVENTS_AFTER_END", (name for name, event in EVENTS.items() if event.follows_end)
             ),
             *_objects((*ANSWERS, *event_frames())),
-            *_frames("ClientFrame", "Frame", CLIENT_FRAMES),
+            *_frames("ClientFrame", "Frame", client_frames()),
             *_frames("AnswerFrame", "Frame", ANSWERS),
             *_frames("EventFrame", "Event", event_frames()),
             '/** @typedef {AnswerFrame|EventFrame} ServerFrame */\n/** @typedef {EventFrame["type"]} EventType */\n',

@@ -13,7 +13,8 @@ def schema_of(frame: type) -> Schema:
     """Return the JSON Schema of one frame, without what its name and text say already."""
     schema = TypeAdapter(frame).json_schema()
     required = ["type", *(name for name in schema.get("required", []) if name != "type")]
-    return {"type": "object", "properties": _fields(schema["properties"]), "required": required}
+    fields = {"type": schema["properties"]["type"], **schema["properties"]}
+    return {"type": "object", "properties": _fields(fields), "required": required}
 
 
 def objects_of(frames: Iterable[type]) -> dict[str, Schema]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from webchat.protocol.client_frames import CLIENT_FRAMES
+from webchat.protocol.client_frames import client_frames
 from webchat.protocol.json_schema import Schema, objects_of, schema_of, text_of, type_of
 from webchat.protocol.server_frames import ANSWERS, event_frames
 
@@ -22,7 +22,7 @@ def render() -> str:
     return "\n".join(
         (
             BEGIN,
-            *_frames("Client → server", CLIENT_FRAMES),
+            *_frames("Client → server", client_frames()),
             *_frames("Server → client", ANSWERS),
             *_frames("Events", events),
             *_objects((*ANSWERS, *events)),

@@ -188,27 +188,27 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
  */
 
 /**
- * Cancel a turn, at once or when its running step has ended (C2).
+ * Cancel a turn, at once or when its running step has ended; answered as soon as the request is stored (C2).
  *
- * @typedef {Readonly<{type: "cancel_turn", op_id: string, turn_id: string, mode?: "now"|"after_step"}>} CancelTurnFrame
+ * @typedef {Readonly<{type: "cancel_turn", op_id: string, mode?: "now"|"after_step", reason?: string, turn_id: string}>} CancelTurnFrame
  */
 
 /**
  * Cancel one tool call; the turn goes on (C3).
  *
- * @typedef {Readonly<{type: "cancel_tool", op_id: string, turn_id: string, tool_id: string}>} CancelToolFrame
+ * @typedef {Readonly<{type: "cancel_tool", op_id: string, reason?: string, turn_id: string, tool_id: string}>} CancelToolFrame
  */
 
 /**
- * Give a running call another limit: `timeout_ms` in all, or `extend_ms` more; exactly one of them (T9).
+ * Give a running call another limit, up to the ceiling: `timeout_ms` in all, or `extend_ms` more; exactly one of them (T9).
  *
- * @typedef {Readonly<{type: "set_deadline", op_id: string, turn_id: string, tool_id: string, timeout_ms?: number|null, extend_ms?: number|null}>} SetDeadlineFrame
+ * @typedef {Readonly<{type: "set_deadline", op_id: string, timeout_ms?: number|null, extend_ms?: number|null, turn_id: string, tool_id: string}>} SetDeadlineFrame
  */
 
 /**
- * Let a call run that waits for a person, or refuse it with a reason that the agent reads (D2).
+ * Let a call run that waits for a person, or refuse it with a reason that the agent reads; it is decided once (D2, D4).
  *
- * @typedef {Readonly<{type: "decide_tool", op_id: string, turn_id: string, tool_id: string, decision: "approve"|"deny", remember?: "conversation"|null, reason?: string}>} DecideToolFrame
+ * @typedef {Readonly<{type: "decide_tool", op_id: string, decision: "approve"|"deny", remember?: "conversation"|null, reason?: string, turn_id: string, tool_id: string}>} DecideToolFrame
  */
 
 /**
@@ -290,121 +290,121 @@ export const EVENTS_AFTER_END = Object.freeze(["tool_settled", "cancel_acknowled
 /**
  * A message was taken and waits for its turn.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_queued", user_message: string, client_id: string|null, source: string}>} TurnQueuedEvent
+ * @typedef {Readonly<{type: "turn_queued", seq: number, turn_id: string, at: string, user_message: string, client_id: string|null, source: string}>} TurnQueuedEvent
  */
 
 /**
  * A turn begins to run; `reports` are those of sub-agents that its agent gets with the message.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_start", user_message: string, client_id: string|null, agent: string, parent_turn_id: string|null, turn_timeout_ms: number|null, source: string, reports: ReadonlyArray<SubAgentReport>}>} TurnStartEvent
+ * @typedef {Readonly<{type: "turn_start", seq: number, turn_id: string, at: string, user_message: string, client_id: string|null, agent: string, parent_turn_id: string|null, turn_timeout_ms: number|null, source: string, reports: ReadonlyArray<SubAgentReport>}>} TurnStartEvent
  */
 
 /**
  * A finished message; `html` is sanitised, and added where it is sent. One that is `interrupted` was cut off.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "message", id: number, step: number, interrupted: boolean, role: "user"|"assistant", content: ReadonlyArray<TextContent|ToolUseContent>, html: string}>} MessageEvent
+ * @typedef {Readonly<{type: "message", seq: number, turn_id: string, at: string, id: number, step: number, interrupted: boolean, role: "user"|"assistant", content: ReadonlyArray<TextContent|ToolUseContent>, html: string}>} MessageEvent
  */
 
 /**
  * A call waits for a person's decision; `input` is whole, `expires_at` null = it may take any time.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_approval", tool_id: string, tool_name: string, input: unknown, expires_at: string|null, expires_in_ms: number|null, rule: "once_per_conversation"|"always", can_remember: boolean, host: string, description: string, requested_at: string, position: number}>} ToolApprovalEvent
+ * @typedef {Readonly<{type: "tool_approval", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, input: unknown, expires_at: string|null, expires_in_ms: number|null, rule: "once_per_conversation"|"always", can_remember: boolean, host: string, description: string, requested_at: string, position: number}>} ToolApprovalEvent
  */
 
 /**
  * A question was decided; `remember` = it lets the tool's later calls of this conversation through, too.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_decision", tool_id: string, decision: "approved"|"denied"|"expired", by: string, reason: string, remember: boolean}>} ToolDecisionEvent
+ * @typedef {Readonly<{type: "tool_decision", seq: number, turn_id: string, at: string, tool_id: string, decision: "approved"|"denied"|"expired", by: string, reason: string, remember: boolean}>} ToolDecisionEvent
  */
 
 /**
  * A call has waited for half a second, and for what; again when it waits for something else. Empty names name no call. An exclusive call runs alone in its conversation: it waits for the others, and they wait for it.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_queued", tool_id: string, tool_name: string, waits_for: WaitsFor, concurrency: string}>} ToolQueuedEvent
+ * @typedef {Readonly<{type: "tool_queued", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, waits_for: WaitsFor, concurrency: string}>} ToolQueuedEvent
  */
 
 /**
  * A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time. `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit. Every call is `cancellable`; where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_start", tool_id: string, tool_name: string, input: unknown, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, cancellable: boolean, concurrency: string, position: number, expected_ms: number|null, asked_timeout_ms: number|null, interruptible: boolean}>} ToolStartEvent
+ * @typedef {Readonly<{type: "tool_start", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, input: unknown, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, cancellable: boolean, concurrency: string, position: number, expected_ms: number|null, asked_timeout_ms: number|null, interruptible: boolean}>} ToolStartEvent
  */
 
 /**
  * A call is alive: every 5 s, and when the tool itself says so.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_progress", tool_id: string, tool_name: string, elapsed_ms: number, status: "running", progress?: number|null, total?: number|null, message?: string|null}>} ToolProgressEvent
+ * @typedef {Readonly<{type: "tool_progress", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, elapsed_ms: number, status: "running", progress?: number|null, total?: number|null, message?: string|null}>} ToolProgressEvent
  */
 
 /**
  * A running call got another limit, idle limit, or both: both as they are now.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_deadline", tool_id: string, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, changed_by: string}>} ToolDeadlineEvent
+ * @typedef {Readonly<{type: "tool_deadline", seq: number, turn_id: string, at: string, tool_id: string, timeout_ms: number|null, timeout_source: string, idle_timeout_ms: number|null, changed_by: string}>} ToolDeadlineEvent
  */
 
 /**
  * A call reached a limit of its own; its `tool_result` follows. `timeout_ms` is the one that `limit_reached` names.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_timeout", tool_id: string, tool_name: string, timeout_ms: number|null, limit_reached: "total"|"idle"|null}>} ToolTimeoutEvent
+ * @typedef {Readonly<{type: "tool_timeout", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, timeout_ms: number|null, limit_reached: "total"|"idle"|null}>} ToolTimeoutEvent
  */
 
 /**
  * A call is over: exactly one for every call that started; `limit_reached` is the limit that has ended it, if one did.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_result", tool_id: string, tool_name: string, step: number, position: number, result: string, is_error: boolean, error_type: string|null, status: string, limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: EndedBy|null, disposition: string, late: Late|null}>} ToolResultEvent
+ * @typedef {Readonly<{type: "tool_result", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, step: number, position: number, result: string, is_error: boolean, error_type: string|null, status: string, limit_reached: "total"|"idle"|"turn"|"approval"|null, duration_ms: number|null, ended_by: EndedBy|null, disposition: string, late: Late|null}>} ToolResultEvent
  */
 
 /**
  * A call that was given up, and might still have been running, has ended after all; its result stays as it was. `kind`: `returned`, `raised`, `cancelled`, or `process_ended`, with the process that ran it. It may come after `turn_end`.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "tool_settled", tool_id: string, tool_name: string, status: string, kind: string, after_ms: number|null}>} ToolSettledEvent
+ * @typedef {Readonly<{type: "tool_settled", seq: number, turn_id: string, at: string, tool_id: string, tool_name: string, status: string, kind: string, after_ms: number|null}>} ToolSettledEvent
  */
 
 /**
  * A call has set a sub-agent to work, in a turn and a conversation of its own; a detached one is not waited for.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "sub_agent", tool_id: string, agent: string, child_turn_id: string, child_conversation_id: string, is_detached: boolean}>} SubAgentEvent
+ * @typedef {Readonly<{type: "sub_agent", seq: number, turn_id: string, at: string, tool_id: string, agent: string, child_turn_id: string, child_conversation_id: string, is_detached: boolean}>} SubAgentEvent
  */
 
 /**
  * The turn is being ended before its time; `turn_end` follows. `descendants` turns of sub-agents end with it.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_abort", reason: string, source: string, by: string|null, descendants?: number}>} TurnAbortEvent
+ * @typedef {Readonly<{type: "turn_abort", seq: number, turn_id: string, at: string, reason: string, source: string, by: string|null, descendants?: number}>} TurnAbortEvent
  */
 
 /**
  * The turn is over; no event of it follows.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "turn_end", status: "completed"|"cancelled"|"failed"|"timed_out"|"interrupted", duration_ms: number|null, usage: Readonly<Record<string, any>>, error_code: string|null}>} TurnEndEvent
+ * @typedef {Readonly<{type: "turn_end", seq: number, turn_id: string, at: string, status: "completed"|"cancelled"|"failed"|"timed_out"|"interrupted", duration_ms: number|null, usage: Readonly<Record<string, any>>, error_code: string|null}>} TurnEndEvent
  */
 
 /**
  * Comes after the `turn_end` of what a cancel word has ended: `said` is the word, `text` the answer to it. It is shown in the conversation and is no message: no model reads it. A snapshot has it with its turn.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "cancel_acknowledged", text: string, said: string, source: "typed"|"voice"}>} CancelAcknowledgedEvent
+ * @typedef {Readonly<{type: "cancel_acknowledged", seq: number, turn_id: string, at: string, text: string, said: string, source: "typed"|"voice"}>} CancelAcknowledgedEvent
  */
 
 /**
  * The history had calls without a result, or results without a call; it was put right.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "history_repaired", repairs: ReadonlyArray<RepairedCall>}>} HistoryRepairedEvent
+ * @typedef {Readonly<{type: "history_repaired", seq: number, turn_id: string, at: string, repairs: ReadonlyArray<RepairedCall>}>} HistoryRepairedEvent
  */
 
 /**
  * Too many turns have ended with their process: no turn begins until a person lets the conversation go on.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "conversation_parked", reason: string}>} ConversationParkedEvent
+ * @typedef {Readonly<{type: "conversation_parked", seq: number, turn_id: string, at: string, reason: string}>} ConversationParkedEvent
  */
 
 /**
  * A person has let a parked conversation go on.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "conversation_resumed", by: string}>} ConversationResumedEvent
+ * @typedef {Readonly<{type: "conversation_resumed", seq: number, turn_id: string, at: string, by: string}>} ConversationResumedEvent
  */
 
 /**
  * Something went wrong in a turn: a stable code and a sentence; with `wait_ms` the turn tries again after that, and goes on. `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn: of a live turn as long as nothing else has happened in it, of one that is over the last one that did not end it.
  *
- * @typedef {Readonly<{seq: number, turn_id: string, at: string, type: "error", code: string, message: string, reason?: string, wait_ms?: number|null}>} TurnErrorEvent
+ * @typedef {Readonly<{type: "error", seq: number, turn_id: string, at: string, code: string, message: string, reason?: string, wait_ms?: number|null}>} TurnErrorEvent
  */
 
 /** @typedef {TurnQueuedEvent|TurnStartEvent|MessageEvent|ToolApprovalEvent|ToolDecisionEvent|ToolQueuedEvent|ToolStartEvent|ToolProgressEvent|ToolDeadlineEvent|ToolTimeoutEvent|ToolResultEvent|ToolSettledEvent|SubAgentEvent|TurnAbortEvent|TurnEndEvent|CancelAcknowledgedEvent|HistoryRepairedEvent|ConversationParkedEvent|ConversationResumedEvent|TurnErrorEvent} EventFrame */
