@@ -1,6 +1,5 @@
 """The browser tool as its tests use it: one browser for many tests, each of them a conversation of its own."""
 
-import asyncio
 import os
 import uuid
 from contextlib import suppress
@@ -43,7 +42,7 @@ class BrowserHarness:
 
     @property
     def browsing(self):
-        return self.tool.function.__self__._by_loop.get(asyncio.get_running_loop())
+        return self.tool.function.__self__._processes.get()
 
     def call(self, action, *, scope=None, **arguments):
         context = ToolContext(
