@@ -86,7 +86,7 @@ class DeclaredSetting:
 class AppSettings:
     """Base of an app's settings: fields whose type is `Annotated` with a `Setting`; their values are the defaults.
 
-    Nothing is cached, so `override_settings` and a changed setting simply work.
+    Nothing is cached, so `override_settings` and later changes work.
     """
 
     PREFIX: ClassVar[str] = ""

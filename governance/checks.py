@@ -1,4 +1,4 @@
-"""System checks of every setting: an id that is never reused, what is wrong, and a hint what to write instead."""
+"""System checks of every setting: an id that is never reused, the problem, and a hint what to write instead."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -24,7 +24,7 @@ def check_values(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_names(**_: Any) -> list[checks.CheckMessage]:
-    """No setting is misspelled: it would be ignored without a word."""
+    """Warn of unknown settings: Django would ignore them silently."""
     return setting_rules.check_names(app_settings, check_id="governance.W001")
 
 
@@ -130,7 +130,7 @@ def check_together(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_exposure(**_: Any) -> list[checks.CheckMessage]:
-    """Tools that reach the host or its network are on only where somebody meant it."""
+    """Check that tools which reach the host or its network were enabled on purpose."""
     found: list[checks.CheckMessage] = []
     if app_settings.EXEC_ENABLED and not str(app_settings.WORKSPACE_ROOT):
         found.append(

@@ -122,7 +122,7 @@ def tool_setting_limits(tool_name: str) -> ToolLimits:
 
 
 def known_secrets() -> Iterator[str]:
-    """Yield what the project's settings hold that nobody may read."""
+    """Yield the secrets in the project's settings."""
     for name in filter(_SECRET_SETTING.search, dir(settings)):
         value = getattr(settings, name)
         yield from map(str, value if isinstance(value, list | tuple) else [value])
@@ -140,7 +140,7 @@ def setting_limits() -> ToolLimits:
 
 
 def toolbox_settings() -> ToolboxSettings:
-    """Return what the built-in tools may do, as the settings are now.
+    """Return the settings of the built-in tools, as they are now.
 
     Raises:
         ValueError: a setting has another type than it must have; the system checks say which.

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class PoliciesNotLoaded(GovernanceError):
-    """A limit was asked for on an event loop before `aload()`: a limit that may be wrong is never handed out."""
+    """A limit was read on an event loop before `aload()`; a limit that may be wrong is never returned."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """Every administrator's limit at one version; version 0 = nothing was ever edited."""
+    """Every administrator's limit at one version; version 0 = no edit yet."""
 
     version: int = 0
     default: ToolLimits = _SILENT
@@ -55,7 +55,7 @@ class Policies:
         return self.default.enabled and self.overrides.get(name, _SILENT).enabled
 
     def levels(self, tool: Tool) -> PolicyLevels:
-        """Return every level's word on a tool (T2)."""
+        """Return the limits of every level for a tool (T2)."""
         return self.levels_of(tool.name, declared=tool.limits)
 
     def levels_of(self, name: str, *, declared: ToolLimits = _SILENT) -> PolicyLevels:
@@ -77,7 +77,7 @@ class Policies:
 
 def read_policies() -> Policies:
     """Read the limits and who edited them last, in three queries."""
-    # The version first: an edit between the two queries is then found again by the next look at the version.
+    # The version first: the next refresh then finds an edit between the two queries.
     row = DefaultPolicy.objects.first()
     overrides = {policy.tool_name: policy.as_limits() for policy in ToolPolicy.objects.all()}
     if row is None:
@@ -88,7 +88,7 @@ def read_policies() -> Policies:
 
 
 def _last_edits() -> dict[str, Edit]:
-    """The last edit of each tool's limits; "" = of the default ones."""
+    """Return the last edit of each tool's limits; "" = the default limits."""
     last = PolicyChange.objects.order_by().values("tool_name").annotate(last=Max("version"))
     changes = PolicyChange.objects.filter(version__in=last.values("last"))
     return {
@@ -98,11 +98,11 @@ def _last_edits() -> dict[str, Edit]:
 
 
 class DatabasePolicySource:
-    """The executor's `PolicySource`: answers from memory, follows the database.
+    """The executor's `PolicySource`: answers from memory and follows the database.
 
-    Whoever owns the process awaits `aload()` once and `arefresh()` every second or so; an edit made in this process is
-    seen at once. Functions given to `on_change` are called after every change, in the thread
-    that noticed it: to reach an event loop they use `call_soon_threadsafe`.
+    The owner of the process awaits `aload()` once and `arefresh()` about every second. An edit in this process
+    applies at once. Functions passed to `on_change` are called after every change, in the thread that noticed it. To
+    reach an event loop they use `call_soon_threadsafe`.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class DatabasePolicySource:
         self._listeners: list[Callable[[], None]] = []
         policy_changed.connect(
             self._policy_changed
-        )  # weakly: a source that nobody keeps is forgotten
+        )  # weak references: a source without an owner is dropped
 
     @property
     def version(self) -> int:
@@ -124,7 +124,7 @@ class DatabasePolicySource:
         return self._policies or Policies()
 
     def levels(self, tool: Tool) -> PolicyLevels:
-        """Return every level's word on a tool, from memory. Off the event loop, the first question loads."""
+        """Return the limits of every level for a tool, from memory. Off the event loop, the first call loads them."""
         policies = self._policies
         if policies is None:
             if _on_event_loop():
@@ -134,7 +134,7 @@ class DatabasePolicySource:
         return policies.levels(tool)
 
     def reload(self) -> None:
-        """Read the limits anew."""
+        """Load the limits."""
         with (
             self._lock
         ):  # one reader at a time, so that an older reading never replaces a newer one
@@ -144,7 +144,7 @@ class DatabasePolicySource:
             self._notify_listeners()
 
     def refresh(self) -> bool:
-        """Look at the version and read the limits anew if it moved; return whether it did."""
+        """Load the limits if their version moved. Return whether it did."""
         known = self._policies
         version = DefaultPolicy.objects.values_list("version", flat=True).first() or 0
         if known is not None and known.version == version:
@@ -157,7 +157,7 @@ class DatabasePolicySource:
         await run_in_db_thread(self.reload)()
 
     async def arefresh(self) -> bool:
-        """Follow the database, from a coroutine; return whether the version moved."""
+        """`refresh` for coroutines."""
         return await run_in_db_thread(self.refresh)()
 
     def on_change(self, listener: Callable[[], None]) -> None:

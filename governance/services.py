@@ -30,7 +30,7 @@ DEFAULT_FIELDS, TOOL_FIELDS = _edited_fields(DefaultPolicy), _edited_fields(Tool
 
 
 class PolicyConflict(GovernanceError):
-    """Somebody else has edited the same limits meanwhile; nothing was saved."""
+    """The same limits were edited in the meantime; nothing was saved."""
 
     def __init__(self, tool_name: str = "") -> None:
         super().__init__(
@@ -45,9 +45,9 @@ class PolicyConflict(GovernanceError):
 def save_default_policy(
     *, values: Mapping[str, Any], by: Editor, revision: int | None = None
 ) -> PolicyChange | None:
-    """Change the default limits; return the audit entry, or None if nothing changes.
+    """Change the default limits; return the audit entry, or None if nothing changed.
 
-    With the `revision` that the editor has seen, somebody else's later edit is never overwritten.
+    With the `revision` that the editor has seen, a later edit is never overwritten.
 
     Raises:
         PolicyConflict: the row was edited since `revision`.
@@ -69,9 +69,9 @@ def save_default_policy(
 def save_tool_policy(
     *, tool_name: str, values: Mapping[str, Any], by: Editor, revision: int | None = None
 ) -> PolicyChange | None:
-    """Add or change the limits of one tool; return the audit entry, or None if nothing changes.
+    """Add or change the limits of one tool; return the audit entry, or None if nothing changed.
 
-    `revision` is the one that the editor has seen; 0 = there were no limits of this tool.
+    `revision` is the one that the editor has seen; 0 = the tool had no limits.
 
     Raises:
         PolicyConflict: the row was added, edited or deleted since `revision`.
@@ -152,7 +152,7 @@ def _check_revision(policy: Limits, revision: int | None) -> None:
 
 
 def _check_tool_name(tool_name: str) -> None:
-    """An MCP server's tool is known where its row names it, also to a process that is not connected to the server."""
+    """A tool of an MCP server is known by the server's row, even without a connection."""
     if selectors.find_tool(tool_name) is None:
         known = ", ".join(tool.name for tool in selectors.offered_tools()) or _("none")
         problem = _("There is no tool named “%(name)s”. The tools of this site: %(known)s.")

@@ -24,7 +24,7 @@ def check_values(settings: AppSettings) -> list[checks.CheckMessage]:
 
 
 def check_names(settings: AppSettings, *, check_id: str) -> list[checks.CheckMessage]:
-    """Return a warning for every name that is no setting: it would be ignored without a word."""
+    """Return a warning for every unknown name: Django would ignore it silently."""
     prefix = settings.PREFIX
     known = sorted(settings.DECLARED)
     found: list[checks.CheckMessage] = []
@@ -57,9 +57,9 @@ def check_apps(app: str, *needed: str, check_id: str) -> list[checks.CheckMessag
 
 
 def check_path(path: str, *, what: str, otherwise: str, check_id: str) -> list[checks.CheckMessage]:
-    """Return an error, with its cause, if what a dotted path names cannot be imported and called.
+    """Return an error with its cause if a dotted path cannot be imported and called.
 
-    `what` begins the sentence; `otherwise` says what else may be written.
+    `what` begins the sentence; `otherwise` names the alternatives.
     """
     dotted = path.replace(":", ".", 1)
     hint = otherwise

@@ -1,4 +1,4 @@
-"""Forms of the limits: units, choices in words, and no edit that overwrites somebody else's."""
+"""Forms of the limits: units, labels of choices, and conflict checks."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +21,7 @@ else:
 
 
 class LimitsForm(LimitsModelForm):
-    """The limits of one row; an edit on top of a newer one is refused with both values (nothing is saved)."""
+    """The limits of one row; an edit of a stale row is refused, with both values."""
 
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
@@ -40,7 +40,7 @@ class LimitsForm(LimitsModelForm):
         return cleaned
 
     def _post_clean(self) -> None:
-        """Check the row against the levels below it, too; the model knows only itself."""
+        """Check the row against the levels below it too; the model knows only itself."""
         super()._post_clean()  # type: ignore[misc]  # the stubs leave it out
         if not self.errors:
             try:
@@ -104,7 +104,7 @@ class ToolPolicyForm(LimitsForm):
 
 
 class ToolPolicyRowForm(LimitsForm):
-    """One row of the list. The values that were shown travel along, so that a row nobody touched is never saved."""
+    """One row of the list. It carries the shown values, so that an unchanged row is never saved."""
 
     revision = forms.IntegerField(required=False, widget=RevisionInput)
 

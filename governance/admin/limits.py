@@ -37,14 +37,14 @@ class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin
     def refused(
         self, request: HttpRequest, refusal: PolicyConflict | ValidationError
     ) -> HttpResponse:
-        """Say in words why nothing was saved, and show the page anew."""
+        """Show the page again, with the reason why nothing was saved."""
         words = refusal.messages if isinstance(refusal, ValidationError) else [str(refusal)]
         for sentence in words:
             self.message_user(request, sentence, messages.ERROR)
         return HttpResponseRedirect(request.get_full_path())
 
     def say_saved(self, request: HttpRequest, change: PolicyChange | None) -> None:
-        """Say what was saved, and for which calls it counts; when other processes see it is not known here."""
+        """Say what was saved, and which calls it covers; other processes follow later."""
         if change is None:
             return
         words = {
@@ -85,4 +85,4 @@ def values_of(form: Any) -> Any:
 
 def editor_of(request: HttpRequest) -> AbstractBaseUser:
     """Return who edits."""
-    return cast(AbstractBaseUser, request.user)  # the admin lets nobody else in
+    return cast(AbstractBaseUser, request.user)  # the admin admits only users

@@ -58,7 +58,7 @@ class ToolPolicyAdmin(LimitsAdmin):
         "updated_at",
     ]
     readonly_fields = ["about_tool", "in_force", "updated_at"]
-    # The limits that are edited most, in a row that fits beside the menu and the filters; actions switch, the form has all.
+    # The fields that are edited most, in a row beside menu and filters; the form has all, actions switch.
     list_display = ["tool_name", "in_force", "timeout_ms", "idle_timeout_ms", "changed", "revision"]
     list_editable = ["timeout_ms", "idle_timeout_ms", "revision"]
     list_filter = ["is_active", "tool_enabled"]
@@ -90,7 +90,7 @@ class ToolPolicyAdmin(LimitsAdmin):
         return changelist
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show every tool of the site beside the rows; answer a lost race with words."""
+        """Show every tool of the site beside the rows; explain an edit conflict."""
         tools = [
             (tool, _limits_in_words(tool.policy, disabled_reason=tool.tool.disabled_reason))
             for tool in selectors.tools_in_force()
@@ -133,7 +133,7 @@ class ToolPolicyAdmin(LimitsAdmin):
 
     @admin.action(permissions=["change"], description=gettext_lazy("Put in force"))
     def put_in_force(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
-        """Let the selected rows count."""
+        """Activate the selected rows."""
         self._save_each(request, queryset, values={"is_active": True})
 
     @admin.action(
@@ -145,7 +145,7 @@ class ToolPolicyAdmin(LimitsAdmin):
 
     @admin.action(permissions=["change"], description=gettext_lazy("Allow these tools"))
     def allow_tools(self, request: HttpRequest, queryset: QuerySet[ToolPolicy]) -> None:
-        """Let the tools be used."""
+        """Enable the tools."""
         self._save_each(request, queryset, values={"tool_enabled": True})
 
     @admin.action(permissions=["change"], description=gettext_lazy("Forbid these tools"))
@@ -171,7 +171,7 @@ class ToolPolicyAdmin(LimitsAdmin):
 
     @admin.display(description=gettext_lazy("about the tool"))
     def about_tool(self, obj: ToolPolicy) -> str:
-        """What the tool declares; or that it is not installed."""
+        """The tool's declared limits; or that it is not installed."""
         if obj._state.adding:
             return NOTHING
         if obj.tool_name not in registry and (found := selectors.find_tool(obj.tool_name)):

@@ -58,7 +58,7 @@ class TimeFilter(admin.SimpleListFilter):
         return list(self._names)
 
     def choices(self, changelist: "ChangeList") -> Iterator[Any]:
-        """Offer the spans; a span and a range replace each other."""
+        """Offer the spans; a span and a range exclude each other."""
         has_range = any(self.range)
         for key, words in [(None, _("Any time")), *self.lookup_choices]:
             chosen = {self.parameter_name: key} if key else {}

@@ -1,4 +1,4 @@
-"""The limits of one call: those of its policy, then those of its deadline, which may move while it runs (T2, T9)."""
+"""The limits of one call: first those of its policy, then those of its deadline, which may move (T2, T9)."""
 
 from governance.core.deadline import Deadline, DeadlineChange, Limit
 from governance.core.endings import Ending, EndingKind
@@ -26,7 +26,7 @@ class CallLimits:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the total limit; None without one, and before the start."""
+        """Seconds until the total limit; None before the start, or without a limit."""
         return self.deadline.time_left if self.deadline else None
 
     @property
@@ -56,7 +56,7 @@ class CallLimits:
         self._source = policy.timeout_source
 
     def start(self) -> Deadline:
-        """Let the clock run."""
+        """Start the clock."""
         assert self.policy is not None  # noqa: S101 - a call without a policy never runs
         self.deadline = Deadline(
             timeout=self.policy.timeout,
@@ -77,11 +77,11 @@ class CallLimits:
         return self.set_timeout(timeout, by=by)
 
     def set_timeout(self, timeout: float, *, by: str) -> DeadlineChange | None:
-        """Give the running call another total limit, no higher than its ceiling; None if it does not run any more."""
+        """Set another total limit for the running call, capped by its ceiling; None if it no longer runs."""
         return self._move(self._capped(timeout), self.idle_timeout, TimeoutSource.MANUAL, by=by)
 
     def follow(self, policy: Policy) -> DeadlineChange | None:
-        """Put an edited policy in force for the running call; a limit set by hand stays unless the edit is about it."""
+        """Apply an edited policy to the running call; a limit set by hand stays unless the edit concerns it."""
         before, self.policy = self.policy, policy
         if before is None or before is policy:
             return None

@@ -1,4 +1,4 @@
-"""What a running tool says of itself: that it is alive, how far it is, what it has put out (T6, V1)."""
+"""The progress that a running tool reports: signs of life, its share of work, its output (T6, V1)."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ OUTPUT_TAIL = 12_000
 
 
 class CallProgress:
-    """The progress of one call; `last` and `has_pending_progress` are for its observer, which heard of it at `last_notified_at`."""
+    """The progress of one call; its observer gets `last` and `has_pending_progress`, and got them at `last_notified_at`."""
 
     __slots__ = (
         "_ending",
@@ -41,7 +41,7 @@ class CallProgress:
 
     @property
     def output(self) -> str:
-        """What the tool has put out so far, its middle left out if it is long."""
+        """The output so far, without its middle if it is long."""
         return "" if self._output is None else str(self._output)
 
     def close(self) -> None:

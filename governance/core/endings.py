@@ -1,4 +1,4 @@
-"""Why the wait for a call's body ends: decided once, whoever says it first (invariant 4)."""
+"""Why the wait for a call's body ends; the first decision counts (invariant 4)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,7 @@ class EndingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The decision: the body has ended, a limit ran out, or somebody asked to stop."""
+    """The decision: the body ended, a limit ran out, or a cancel was requested."""
 
     kind: EndingKind
     cancellation: Cancellation | None = None

@@ -48,7 +48,7 @@ class Excerpt:
 
 
 def excerpt(text: str, *, limit: int) -> str:
-    """Return the text, its middle left out if it is longer than `limit`; more of its beginning is kept."""
+    """Return the text; if it is longer than `limit`, without its middle, and with more of its beginning."""
     if len(text) <= limit:
         return text
     tail = limit // 4

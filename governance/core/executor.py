@@ -1,8 +1,8 @@
 """Runs tool calls under a deadline and a cancellation token, and gives each exactly one outcome (T1, C3, C4).
 
-The ladder of every ending that the body does not choose itself: *signal* (its token is cancelled) → *one task
-cancel* → a *bounded grace* → either proof that it has ended, or a declared *abandon*. The executor never waits for
-its victim longer than that; a result that comes later is recorded as late (T11) and never becomes the result.
+If the body does not end by itself, the steps are: *signal* (its token is cancelled) → *one task cancel* → a *bounded
+grace* → either proof that it has ended, or *abandon*. The executor never waits longer for a body. A later result is
+recorded as late (T11) and never becomes the result.
 """
 
 import asyncio
@@ -31,18 +31,16 @@ from governance.core.registry import ToolRegistry
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
 
-NOTIFY_AFTER = (
-    0.05  # seconds that a body may take to end before anybody is told that it was asked to
-)
+NOTIFY_AFTER = 0.05  # seconds for a body to end before its observer is notified of the cancel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The executor's own spans, in seconds.
+    """The executor's own times, in seconds.
 
-    `cancel_grace` is how long a body may take to end after it was asked to; `progress_interval` the rhythm of signs of
-    life for calls older than it; `notice_interval` the shortest time between two reports of a chatty tool. A call that has
-    waited for `queue_notice` says what it waits for.
+    `cancel_grace` is how long a body may take to end after a cancel. `progress_interval` is the period of progress
+    events for calls older than it. `notice_interval` is the shortest time between two events of a chatty tool. A call
+    that has waited for `queue_notice` reports its obstacle.
     """
 
     cancel_grace: float = 0.6
@@ -54,8 +52,8 @@ class Timing:
 class ToolExecutor:
     """Governs tool calls on one event loop.
 
-    `invokers` says where each isolation's bodies run; without an entry for an isolation its tools are refused. `mask`
-    takes secrets out of the text of an exception, where the policy lets that be read at all.
+    `invokers` maps an isolation to the invoker of its bodies; tools of other isolations are refused. `mask` masks
+    secrets in the text of an exception, if the policy lets it be read.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class ToolExecutor:
 
     @property
     def abandoned(self) -> int:
-        """How many bodies go on although their calls have their outcome."""
+        """How many bodies outlive their calls."""
         return len(self._abandoned)
 
     @property
@@ -128,13 +126,13 @@ class ToolExecutor:
         return await self.execute(self.prepare(call, token=token), host=host)
 
     async def execute(self, live: LiveCall, *, host: Host | None = None) -> ToolOutcome:
-        """Govern the call and return its one outcome; whatever the tool does, this returns in bounded time.
+        """Govern the call and return its one outcome, in bounded time, whatever the tool does.
 
         Raises:
-            asyncio.CancelledError: the surrounding task was cancelled; the body was asked to stop, no outcome is recorded.
+            asyncio.CancelledError: the surrounding task was cancelled. The body was cancelled too; no outcome is recorded.
             Exception: whatever the observer raised; the body does not run, or was ended.
 
-        In both cases the observer is told of what the body does in the end, as of one that outlives its call.
+        In both cases the observer is notified of the body's end as of one that outlives its call.
         """
         host = host or Host()
         self._live[live] = host
@@ -162,7 +160,7 @@ class ToolExecutor:
         return self._scopes.has(scope)
 
     def cancel_scope(self, scope: str, cancellation: Cancellation) -> int:
-        """Cancel the calls of a scope; return how many were reached. What is prepared, but does not run, never will (C7)."""
+        """Cancel the calls of a scope, and those that are prepared (C7). Return how many were reached."""
         return self._scopes.cancel_all(scope, cancellation)
 
     def apply_policies(self) -> None:
@@ -172,7 +170,7 @@ class ToolExecutor:
                 self._follow_policy(live, live.tool, host)
 
     def set_deadline(self, live: LiveCall, timeout: float, *, by: str = "") -> bool:
-        """Give a call another total limit (T9); one that waits gets it as it starts. Return False if it has ended."""
+        """Set another total limit (T9); a waiting call gets it at its start. Return False if the call has ended."""
         if live.status.is_terminal:
             return False
         if live.limits.deadline is None:
@@ -191,7 +189,7 @@ class ToolExecutor:
                 await close()
 
     async def _govern(self, live: LiveCall, host: Host) -> ToolOutcome:
-        """Let the call in, let it wait for a slot, run it; it begins anew if it may not start as it was let in."""
+        """Check the call, queue it, run it; start over if its policy changed while it waited."""
         while not live.token.is_cancelled:
             checked = await self._preflight.check(live, host)
             if isinstance(checked, ToolOutcome):
@@ -212,7 +210,7 @@ class ToolExecutor:
         return outcomes.not_started(live)
 
     async def _queue(self, live: LiveCall, tool: Tool, host: Host) -> Ticket | None:
-        """Wait for a slot; None if the call was cancelled meanwhile."""
+        """Wait for a slot; None if the call was cancelled."""
         ticket = Ticket(
             scope=live.call.scope,
             tool_name=tool.name,
@@ -279,7 +277,7 @@ class ToolExecutor:
         return body
 
     async def _watch(self, live: LiveCall, body: Body) -> Ending:
-        """Wait until the body has ended, a limit has run out, or somebody asked to stop: whichever is first."""
+        """Wait for the first of: the end of the body, a limit, a cancel."""
         body.task.add_done_callback(lambda _: live.ending.resolve(BODY_ENDED))
         self._notifier.watch()
         try:
@@ -327,12 +325,12 @@ class ToolExecutor:
         return outcomes.settled(live, body.task, result_limit=self._result_limit, mask=self._mask)
 
     def _follow_policy(self, live: LiveCall, tool: Tool, host: Host) -> None:
-        """Put the policy as it is now in force for a running call."""
+        """Apply the present policy to a running call."""
         change = live.limits.follow(self._preflight.policy_for(live, tool, host))
         self._tell_moved(live, host, change)
 
     def _tell_moved(self, live: LiveCall, host: Host, change: DeadlineChange | None) -> bool:
-        """Tell of a change of a limit, if there is one."""
+        """Notify of a change of a limit, if there is one."""
         if change is not None:
             self._notifier.send(live, host.observer.deadline_moved(live, change))
         return change is not None

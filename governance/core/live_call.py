@@ -16,8 +16,8 @@ from governance.core.tools import Tool
 class LiveCall:
     """One governed call from proposal to outcome. Made by `ToolExecutor.prepare`; lives on one event loop.
 
-    `own_tool` is run instead of the registered one. `prepared_at` is a stamp of the executor's scopes. `queued` is how many seconds the call has waited for a slot,
-    `waits_for` what it waits for now. `cancel` may be called from any thread.
+    `own_tool` replaces the registered one. `prepared_at` is a stamp of the executor's scopes. `queued` is the seconds
+    of waiting for a slot, `waits_for` its present obstacle. `cancel` may be called from any thread.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LiveCall:
 
     @property
     def partial_output(self) -> str:
-        """What the tool has reported as output so far, its middle left out if it is long."""
+        """The output that the tool has reported so far, without its middle if it is long."""
         return self.progress.output
 
     @property
@@ -100,7 +100,7 @@ class LiveCall:
         return not has_ended and self.token.cancel(cancellation)
 
     def end_on_cancel(self) -> None:
-        """Let a request to stop end the wait for the body, from now on."""
+        """From now on, a cancel ends the wait for the body."""
         self.token.on_cancel(
             lambda request: self.ending.resolve(
                 Ending(kind=EndingKind.CANCEL, cancellation=request)
@@ -108,6 +108,6 @@ class LiveCall:
         )
 
     def answer(self, decision: Decision) -> None:
-        """Pass a person's decision on to the open question of the call; one that is late or about another is ignored."""
+        """Pass a person's decision to the call's open question; a late or foreign one is ignored."""
         if self.question is not None:
             self.question.answer(decision)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """At most one thing for each event loop; it is forgotten with its loop."""
+    """At most one value for each event loop, dropped with the loop."""
 
     def __init__(self) -> None:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
@@ -31,12 +31,12 @@ class PerLoop(Generic[T]):
         return self._by_loop.pop(asyncio.get_running_loop(), None)
 
     def call_soon(self, function: Callable[[T], object]) -> None:
-        """Let each running loop call the function with what it has; from any thread."""
+        """Call the function with the value of each running loop; from any thread."""
         for loop, found in list(self._by_loop.items()):
             if loop.is_running():
                 # In a context of its own: what starts there must not inherit what is bound to this thread.
                 Context().run(loop.call_soon_threadsafe, function, found)
 
     def values(self) -> list[T]:
-        """Return what all loops have; from any thread."""
+        """Return the values of all loops; from any thread."""
         return list(self._by_loop.values())

@@ -1,13 +1,13 @@
-"""The limits one call runs under, and where each came from (T2).
+"""The limits of one call, and where each came from (T2).
 
-The first limit that is set wins: the call's own hint (capped by the ceiling) → an administrator's override for
-the tool → the project's setting for the tool → the tool's declared timeout → the administrator's default → the
-project's setting for every tool → the built-in default. `0` or less means "no framework limit" at every level. The
-other limits follow the same order, as far as a level has a word on them.
+The first limit that is set wins: the call's own hint (capped by the ceiling) → an administrator's override for the
+tool → the project's setting for the tool → the tool's declared timeout → the administrator's default → the project's
+setting for every tool → the built-in default. `0` or less means "no framework limit" at every level. The other limits
+follow the same order.
 
-The approval rule is found otherwise (D1): an administrator's override for the tool always counts. Else it is what the
-project's settings say, or what the tool declares, and never less strict than the administrator's default.
-Whoever hosts the call (an agent) can make the rule stricter, never weaker.
+The approval rule differs (D1): an administrator's override for the tool always counts. Else it is the project's
+setting or the tool's declaration, and never less strict than the administrator's default. The host of the call (an
+agent) can make the rule stricter, never weaker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,10 +61,10 @@ _STRICTNESS = {rule: place for place, rule in enumerate(ApprovalRule)}
 
 @dataclass(frozen=True, slots=True)
 class LimitField:
-    """How a call's policy gets one limit from the words of the levels, of which None says nothing.
+    """How the levels' values of one limit become that of a call; None = not set.
 
-    `merge` takes these words, strongest first, and the `default`. Running calls obey an edit of a limit that `is_live`.
-    An administrator may not set one that `is_capped` above the site's ceiling.
+    `merge` takes these values, strongest first, and the `default`. Edits of a limit that `is_live` apply to running
+    calls. An administrator may not set one that `is_capped` above the site's ceiling.
     """
 
     merge: Callable[[Sequence[Any], Any], Any]
@@ -101,10 +101,10 @@ def _approval(words: Sequence[Any], _default: Any) -> ApprovalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLimits:
-    """What one level says of a tool; None where it says nothing. Seconds.
+    """The limits that one level sets for a tool; None = not set. Seconds.
 
-    A limit is declared here, and as a column of `governance.models.Limits` if administrators may edit it. What a tool
-    may declare is a field of `Tool` of the same name.
+    A limit is declared here, and as a column of `governance.models.Limits` if administrators may edit it. A limit
+    that a tool may declare is a field of `Tool` with the same name.
     """
 
     timeout: Annotated[
@@ -132,9 +132,9 @@ LIMITS: Mapping[str, LimitField] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLevels:
-    """Every level's word on one tool, strongest first; `tool_setting` is about this tool, `setting` about every one.
+    """The limits of every level for one tool, strongest first; `tool_setting` is for this tool, `setting` for all.
 
-    `version` counts the administrators' edits; `changed_by` made the last one that is about this tool.
+    `version` counts the administrators' edits; `changed_by` made the last edit of this tool's limits.
     """
 
     override: ToolLimits = ToolLimits()
@@ -153,11 +153,11 @@ class PolicyLevels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(ToolLimits):
-    """The limits that apply to one call, found among all levels.
+    """The limits of one call, resolved from all levels.
 
-    `timeout` None = no framework limit; `capped_from` = the hint asked for; `approval_timeout` None = a person may take
-    any time; `changed_by` = who edited the administrators' limits of the tool last; `error_text` = the model and the
-    person may read what an exception of the tool says (invariant 12).
+    `timeout` None = no framework limit. `capped_from` = the hint before the cap. `approval_timeout` None = no limit.
+    `changed_by` = the last editor of the tool's limits. `error_text` = the model and the person may read the text of
+    the tool's exceptions (invariant 12).
     """
 
     timeout_source: TimeoutSource
@@ -198,13 +198,13 @@ def resolve(
 
 
 def stricter(*rules: ApprovalRule | None) -> ApprovalRule:
-    """Return the strictest of the rules; None says nothing."""
+    """Return the strictest of the rules; None = no rule."""
     said = [rule for rule in rules if rule is not None]
     return max(said, key=lambda rule: rule.strictness, default=ApprovalRule.NEVER)
 
 
 def cap(timeout: float, *, ceiling: float) -> float:
-    """Return `timeout` no higher than `ceiling`; an unlimited wish becomes the ceiling. A ceiling of 0 caps nothing."""
+    """Return `timeout` capped by `ceiling`; no limit becomes the ceiling. A ceiling of 0 caps nothing."""
     if ceiling <= 0:
         return max(timeout, 0.0)
     return ceiling if timeout <= 0 else min(timeout, ceiling)

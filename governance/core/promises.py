@@ -1,4 +1,4 @@
-"""A future that anybody may resolve, once, from any thread."""
+"""A future that any thread may resolve, once."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ class Promise(asyncio.Future[T]):
     def resolve(self, value: T) -> None:
         """Set the result, from any thread."""
         if threading.get_ident() != self._thread:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: there is no waiter
                 self.get_loop().call_soon_threadsafe(self.resolve, value)
         elif not self.done():
             self.set_result(value)

@@ -17,7 +17,7 @@ NANOSECONDS = 1_000_000_000
 
 
 class ScopeKind(StrEnum):
-    """What a piece of active work is; a closed set."""
+    """The kind of active work; a closed set."""
 
     TEXT_REPLY = "text_reply"
     VOICE = "voice"
@@ -29,7 +29,7 @@ class Cancellable(Protocol):
     """What the registry needs of a piece of work, or of its cancellation token."""
 
     def cancel(self, cancellation: Cancellation, /) -> bool:
-        """Make the request; return whether it was the first."""
+        """Request the cancel; return whether it was the first."""
         ...
 
 
@@ -45,10 +45,10 @@ class _Cutoff:
 
 
 class ScopeRegistry(Generic[W]):
-    """Active work by scope, and the cut-off that each cancel leaves; usable from any thread.
+    """Active work by scope, and the cut-off of each cancel; usable from any thread.
 
-    Work is active from `begin` to `clear`. The cut-off of a scope is forgotten after `retention` seconds: work is on its
-    way into a scope for a far shorter time.
+    Work is active from `begin` to `clear`. A scope's cut-off is kept for `retention` seconds, far longer than work is
+    on its way into a scope.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ScopeRegistry(Generic[W]):
             return self._next_stamp()
 
     def begin(self, scope: str, kind: ScopeKind, work: W, *, queued_at: int | None = None) -> None:
-        """Register work that starts now; it starts cancelled if a cancel came after `queued_at`, the stamp of its queueing."""
+        """Register work that starts now; it starts cancelled if a cancel came after `queued_at`, its queueing stamp."""
         with self._lock:
             self._active.setdefault(scope, {})[work] = kind
             cutoff = self._cutoff_since(scope, queued_at)
@@ -95,7 +95,7 @@ class ScopeRegistry(Generic[W]):
         return sum(_cancel(scope, works, cancellation) for scope, works in reached.items())
 
     def clear(self, scope: str, work: W) -> None:
-        """Take ended work out; clearing twice does nothing."""
+        """Remove ended work; a second `clear` does nothing."""
         with self._lock:
             works = self._active.get(scope)
             if works is None:
@@ -138,7 +138,7 @@ class ScopeRegistry(Generic[W]):
 
 
 def _cancel(scope: str, works: dict[W, ScopeKind], cancellation: Cancellation) -> int:
-    """Cancel work and count it; one that fails never keeps its siblings from being cancelled."""
+    """Cancel work and count it; an exception never stops the cancel of its siblings."""
     count = 0
     for work, kind in works.items():
         try:

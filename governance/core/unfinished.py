@@ -1,4 +1,4 @@
-"""The outcome of a call that comes to no result of its own: the same live, when its turn ends, and by a repair."""
+"""The outcome of a call without a result of its own: while live, at the end of its turn, and by a repair."""
 
 from governance.core import model_messages
 from governance.core.approvals import Decision, Verdict
@@ -16,10 +16,10 @@ def unfinished_outcome(
     waited: float = 0.0,
     lost: str = "",
 ) -> ToolOutcome:
-    """Return the outcome of a call that is left in `status`, which is no end.
+    """Return the outcome of a call that is left in the open `status`.
 
-    `by` asked for its end. Without it nobody did, and `lost` says in a clause how its process was lost; empty = it was
-    not. `decision` ends the question that the call waits with, which was open for `waited` seconds.
+    `by` is the request that ended it. Without one, `lost` is a clause on how its process was lost; empty = it was
+    not. `decision` ends its question, which was open for `waited` seconds.
     """
     if status in (CallStatus.RUNNING, CallStatus.CANCELLING):
         return cancelled_outcome(tool_name, by) if by else _interrupted(tool_name, lost)
@@ -57,7 +57,7 @@ def cancelled_outcome(
     side_effects: bool = True,
     partial: str = "",
 ) -> ToolOutcome:
-    """Return the outcome of a call that was cancelled after its start was written down; `disposition` is what is known."""
+    """Return the outcome of a call that was cancelled after its start was recorded; `disposition` is what is known of it."""
     is_settled = disposition is not Disposition.INDETERMINATE
     text = model_messages.cancelled_text(
         tool_name,

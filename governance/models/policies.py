@@ -15,10 +15,10 @@ from governance.model_fields import calls_at_once, span
 
 
 class Limits(models.Model):
-    """The limits that an administrator may set on a level; blank = this level says nothing (T2).
+    """The limits that an administrator may set on a level; blank = not set here (T2).
 
-    Edit them through `governance.services`: a row saved directly is not noticed until the version moves. `revision`
-    counts the edits of this row and tells two editors apart.
+    Edit them through `governance.services`: a row saved directly takes effect only when the version moves. `revision`
+    counts the edits of this row and detects conflicting ones.
     """
 
     timeout_ms = span(_("total limit"), _("0 = no limit. Blank = not set here."))
@@ -66,7 +66,7 @@ class Limits(models.Model):
         return ToolLimits(**said)
 
     def clean(self) -> None:
-        """Refuse limits that make no sense, in words."""
+        """Refuse invalid limits."""
         validation.check_limits(model_to_dict(self))
 
 
@@ -115,7 +115,7 @@ class ToolPolicy(Limits):
         return self.tool_name
 
     def as_limits(self) -> ToolLimits:
-        """Return the row as one level of the policy; an override that is not in force says nothing."""
+        """Return the row as one level of the policy; an inactive override sets nothing."""
         if not self.is_active:
             return ToolLimits()
         return replace(super().as_limits(), enabled=self.tool_enabled)

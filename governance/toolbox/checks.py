@@ -71,7 +71,7 @@ def _weaknesses(found: Sandbox) -> list[checks.CheckMessage]:
 
 
 def _exposed() -> str:
-    """Return in words which programs run where people of the chat can write; empty if none does."""
+    """Return phrases for the programs that run where chat users can write; empty if none does."""
     has_git = bool(app_settings.WORKSPACE_ROOT) and shutil.which("git", path=SEARCH_PATH)
     return " and ".join(
         word

@@ -68,7 +68,7 @@ class WebClient:
 
         Raises:
             ServerRefused: the server answered with an error status.
-            Unreachable: nobody answers there, or nothing that can be read.
+            Unreachable: the address does not answer, or its answer cannot be read.
             ToolFailed: the address is not allowed, or what it gives is no text.
         """
         settings = self._settings if limit is None else replace(self._settings, web_max_bytes=limit)

@@ -99,7 +99,7 @@ class Repository:
         """Write a file of `.git` as git does: under git's lock, and in one step at the end of the block.
 
         Raises:
-            ToolFailed: somebody else is writing it.
+            ToolFailed: another process is writing it.
         """
         *above, last = (*self.store, *name.split("/"))
         path = "/".join((*above, last))

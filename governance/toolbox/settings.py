@@ -1,4 +1,4 @@
-"""What the built-in tools may do, and how much of it: a value that the host builds from its own settings."""
+"""The settings of the built-in tools: a value that the host builds from its own settings."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence

@@ -18,14 +18,9 @@ MADE_FOR_THE_REPOSITORY = {
 
 
 def texts_of(module: Path) -> list[str]:
-    """Return the module's texts without its docstrings."""
+    """Return the module's texts without its docstrings, those of settings included."""
     tree = ast.parse(module.read_text("utf-8"))
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
-    }
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     return [
         node.value
         for node in ast.walk(tree)

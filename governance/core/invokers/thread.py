@@ -100,7 +100,7 @@ class ThreadInvoker:
         error: BaseException | None = None
         try:
             result = body()
-        except BaseException as raised:  # noqa: BLE001 - handed over to whoever waits
+        except BaseException as raised:  # noqa: BLE001 - handed to the waiter
             error = raised
         returned()
         self._leave()
