@@ -6,11 +6,20 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
+from governance.mcp.specs import McpTiming
 from tests.governance.mcp.support import EVERYTHING, HAS_EVERYTHING, HERE, McpHarness
 from tests.support import PATIENCE, eventually_sync
+
+
+@pytest.fixture(autouse=True)
+def _slow_servers_are_waited_for(monkeypatch):
+    """A slow machine makes no server late, but where a test names its times itself."""
+    patient = partial(McpTiming, ready_timeout=PATIENCE)
+    monkeypatch.setattr("governance.mcp.tools.McpTiming", patient)
 
 
 @pytest.fixture
