@@ -211,7 +211,7 @@ async def test_a_departure_that_cannot_be_written_is_made_good_by_the_sweep(
     page = await connect().open()
     await begin(page)
     with monkeypatch.context() as patch:
-        patch.setattr(tracker, "_depart", lost)
+        patch.setattr(tracker, "_leave", lost)
         await page.leave()
     assert not await is_unattended(conversation)
     await (await runtime.ensure_started()).presence.sweep()

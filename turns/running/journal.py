@@ -46,9 +46,9 @@ from turns.models import Message as MessageRow
 from turns.models import Turn
 from turns.processes.leases import Lease
 from turns.queueing.turn_tree import SharedUsage
-from turns.running import progress
+from turns.running.progress import ProgressWriter
 from turns.running.writes import Change, Writer, one_by_one
-from turns.storage.priority_lock import Urgency
+from turns.storage.priority_lock import PriorityLock, Urgency
 from turns.storage.retries import until_done
 
 logger = logging.getLogger(__name__)
@@ -65,11 +65,19 @@ class DatabaseJournal:
     """
 
     def __init__(
-        self, turn: ClaimedTurn, *, token: CancellationToken, lease: Lease | None = None
+        self,
+        turn: ClaimedTurn,
+        *,
+        token: CancellationToken,
+        lease: Lease | None = None,
+        lock: PriorityLock | None = None,
+        progress: ProgressWriter | None = None,
     ) -> None:
+        lock = lock or PriorityLock()
         self._turn = turn
         self._lease = lease
-        self._writer = Writer(turn, token=token, lease=lease)
+        self._writer = Writer(turn, token=token, lock=lock, lease=lease)
+        self._progress = progress or ProgressWriter(lock)
         self._group = str(turn.id)
 
     async def prompt(self) -> Prompt:
@@ -150,7 +158,7 @@ class DatabaseJournal:
 
     async def call_progressed(self, call: LiveCall) -> None:
         """Let the last progress be stored and told, as soon as nothing else is in the way."""
-        progress.board().note(self._turn, call, lease=self._lease)
+        self._progress.note(self._turn, call, lease=self._lease)
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
         """Store and tell the new limit (T9)."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from django.db import transaction
 
@@ -22,7 +21,7 @@ from turns.core.turns import LIVE_STATUSES
 from turns.events import log, sinks
 from turns.models import Conversation, Turn
 from turns.processes.leases import Lease
-from turns.storage.priority_lock import Urgency, write_lock
+from turns.storage.priority_lock import PriorityLock, Urgency
 
 logger = logging.getLogger(__name__)
 
@@ -69,38 +68,39 @@ class Report:
         )
 
 
-class Board:
-    """Holds which calls of one event loop have news, until they are written."""
+class ProgressWriter:
+    """Writes the newest progress of the calls of one event loop, behind all other writes."""
 
-    def __init__(self) -> None:
-        self._news: dict[LiveCall, tuple[ClaimedTurn, Lease | None]] = {}
+    def __init__(self, lock: PriorityLock) -> None:
+        self._lock = lock
+        self._pending: dict[LiveCall, tuple[ClaimedTurn, Lease | None]] = {}
         self._writing: asyncio.Task[None] | None = None
 
     @property
-    def has_news(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something waits to be written."""
-        return bool(self._news)
+        return bool(self._pending)
 
     def note(self, turn: ClaimedTurn, call: LiveCall, *, lease: Lease | None) -> None:
         """Let the progress of a call be written soon, as it is then."""
-        self._news[call] = turn, lease
+        self._pending[call] = turn, lease
         if self._writing is None or self._writing.done():
             loop = asyncio.get_running_loop()
             self._writing = loop.create_task(self._write(), name="writes of progress")
 
     async def close(self) -> None:
         """Write no more."""
-        self._news.clear()
+        self._pending.clear()
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait({self._writing})
 
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._news:
+        while self._pending:
             began_at = loop.time()
             try:
-                async with write_lock().acquired(Urgency.PROGRESS):
+                async with self._lock.acquired(Urgency.PROGRESS):
                     batches = await _store(self._take())
             except Exception as failure:  # noqa: BLE001 - the next one says more
                 logger.warning("The progress of calls was not stored: %s", type(failure).__name__)
@@ -110,25 +110,12 @@ class Board:
             await asyncio.sleep(max(PAUSE, SHARE * (loop.time() - began_at)))
 
     def _take(self) -> list[Report]:
-        news, self._news = self._news, {}
+        pending, self._pending = self._pending, {}
         return [
             Report.of(turn, call)
-            for call, (turn, lease) in news.items()
+            for call, (turn, lease) in pending.items()
             if call.status is CallStatus.RUNNING and (lease is None or lease.is_held)
         ]
-
-
-_boards: "WeakKeyDictionary[asyncio.AbstractEventLoop, Board]" = WeakKeyDictionary()
-
-
-def board() -> Board:
-    """Return the board of the running loop."""
-    return _boards.setdefault(asyncio.get_running_loop(), Board())
-
-
-async def close() -> None:
-    """Close the board of the running loop."""
-    await board().close()
 
 
 def store(reports: Sequence[Report]) -> list[log.Batch]:

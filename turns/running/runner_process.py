@@ -31,7 +31,7 @@ class RunnerProcess:
         listening = asyncio.create_task(
             get_dispatcher().listen(running.supervisor, name=self._name), name="fetching of turns"
         )
-        runtime.on_draining(listening.cancel)
+        running.on_draining(listening.cancel)
         self._say(f"{self._name} runs up to {self._max_live} turns at once (Ctrl-C to stop)")
         await drained.wait()
         await asyncio.wait({listening}, timeout=LISTENER_GRACE)

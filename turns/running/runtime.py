@@ -1,59 +1,20 @@
-"""The supervisor of this process: one for each event loop, started at its first use or with the server."""
+"""The runtime of this process: one for each event loop, started at its first use or with the server."""
 
 import asyncio
 import contextvars
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from django.db import connections
 
-from governance import CancellationToken, LiveCall, LoopDetector
+from governance import LiveCall
 from governance.db import run_in_db_thread
-from governance.runtime import close_executor, get_executor, refresh_policies
-from turns.calls import timeout_changes
-from turns.chat_models.catalog import close_connections, warm
 from turns.conf import app_settings
-from turns.core.ports import ClaimedTurn
-from turns.core.runner import TurnRunner
 from turns.core.running_turn import RunningTurn
-from turns.core.supervisor import TurnSupervisor
 from turns.endings import recovery
-from turns.events.notifications import notify
-from turns.models import Process
-from turns.presence.tracker import PresenceTracker
-from turns.processes import background, process_registry, wakeups
-from turns.processes.wakeups import WakeupListener
+from turns.processes import process_registry, wakeups
 from turns.queueing import dispatchers
-from turns.running import progress
-from turns.running.journal import DatabaseJournal
-from turns.running.ownership import Ownership
-from turns.running.store import DatabaseStore
-from turns.running.turn_config import turn_config_of
-from turns.storage.retries import until_done
-
-logger = logging.getLogger(__name__)
-
-TELL_BOUND = 2.0  # seconds
-
-
-@dataclass(slots=True, kw_only=True)
-class Runtime:
-    """What runs turns on one event loop, until it `is_over`."""
-
-    supervisor: TurnSupervisor
-    ownership: Ownership
-    presence: PresenceTracker
-    wakeups_heard: WakeupListener
-    is_over: bool = False
-
-    @property
-    def process(self) -> Process:
-        """The row of this process: another one after it has lost its lease."""
-        return self.ownership.process
+from turns.running.loop_runtime import Runtime
 
 
 class _Role:
@@ -72,10 +33,6 @@ class _Role:
 
 
 _starting: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Runtime]]" = (
-    WeakKeyDictionary()
-)
-
-_on_draining: "WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], object]]]" = (
     WeakKeyDictionary()
 )
 
@@ -103,7 +60,7 @@ async def ensure_started() -> Runtime:
     if starting is None or (starting.done() and (starting.cancelled() or starting.exception())):
         # an empty context: what lives as long as the process must not hang on the request that came first
         starting = _starting[loop] = loop.create_task(
-            _start(), name="start of the turn supervisor", context=contextvars.Context()
+            _begin(), name="start of the turn supervisor", context=contextvars.Context()
         )
     return await asyncio.shield(starting)
 
@@ -126,7 +83,7 @@ async def check_requests(owner_id: UUID | None = None) -> None:
     """
     runtime = _running()
     if runtime is not None and owner_id in (None, runtime.process.pk):
-        await _obey(runtime.supervisor)
+        await runtime.apply_requests()
     elif owner_id is not None:
         await wakeups.send(owner_id)
 
@@ -134,14 +91,14 @@ async def check_requests(owner_id: UUID | None = None) -> None:
 async def live_turns() -> int:
     """Return how many turns this loop runs now."""
     runtime = _running()
-    return len(tuple(runtime.supervisor.live_turns)) if runtime else 0
+    return runtime.live_count if runtime else 0
 
 
 def live_count() -> int:
     """Return how many turns this process runs now, over all of its loops; safe in any thread."""
     starting = [task for _, task in list(_starting.items())]
     started = [task.result() for task in starting if _has_started(task)]
-    return sum(len(tuple(runtime.supervisor.live_turns)) for runtime in started)
+    return sum(runtime.live_count for runtime in started)
 
 
 async def is_draining() -> bool:
@@ -168,11 +125,6 @@ async def find_call(turn_id: UUID, tool_id: str) -> LiveCall | None:
     return runtime.supervisor.find_call(turn_id, tool_id) if runtime else None
 
 
-def on_draining(told: Callable[[], object]) -> None:
-    """Call `told` once, when this loop begins to drain."""
-    _on_draining.setdefault(asyncio.get_running_loop(), []).append(told)
-
-
 def cut_grace() -> None:
     """Take what is left of the grace from the turns of this loop that is being drained."""
     runtime = _running()
@@ -192,25 +144,8 @@ async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
     runtime = await asyncio.shield(starting)
     if runtime.is_over:
         return
-    dispatchers.detach()
-    runtime.supervisor.close()
-    for told in _on_draining.pop(loop, ()):
-        told()
-    await _tell_draining(runtime.process)
-    await runtime.supervisor.drain(grace=app_settings.DRAIN_GRACE if grace is None else grace)
-    runtime.is_over = True
-    for step in (
-        background.join,
-        progress.close,
-        close_executor,
-        close_connections,
-        runtime.wakeups_heard.close,
-        runtime.ownership.end,
-    ):
-        try:
-            await step()
-        except Exception:
-            logger.exception("A part of the runtime could not be closed")
+    await runtime.drain(grace=app_settings.DRAIN_GRACE if grace is None else grace)
+    await runtime.close()
     if not for_good:
         _starting.pop(loop, None)
 
@@ -238,85 +173,6 @@ def _has_started(starting: "asyncio.Task[Runtime]") -> bool:
     return starting.done() and not starting.cancelled() and starting.exception() is None
 
 
-async def _tell_draining(process: Process) -> None:
-    """Let others see that this process starts nothing more; it drains whether they do or not."""
-    try:
-        async with asyncio.timeout(TELL_BOUND):
-            await run_in_db_thread(process_registry.note_draining)(process)
-    except Exception:
-        logger.exception("It could not be noted that the process drains")
-
-
-async def _start() -> Runtime:
-    await get_executor()
+async def _begin() -> Runtime:
     role, max_live = _Role.of_this_process()
-    if max_live:
-        warm(app_settings.CHAT_MODEL)
-    register = partial(process_registry.register, role=role, turn_limit=max_live)
-    ownership = Ownership(lambda: run_in_db_thread(register)(has_shared_layer=wakeups.are_shared()))
-    await ownership.begin()
-    presence = PresenceTracker(ownership.process, check_requests=check_requests)
-
-    async def on_poll() -> None:
-        await timeout_changes.obey(supervisor)
-        await refresh_policies()
-        await presence.poll()
-
-    supervisor = TurnSupervisor(
-        store=DatabaseStore(ownership),
-        make_runner=partial(_make_runner, ownership),
-        poll_interval=app_settings.POLL_INTERVAL,
-        cancel_bound=app_settings.CANCEL_BOUND,
-        sweep_interval=app_settings.SWEEP_INTERVAL,
-        on_poll=on_poll,
-        max_live=max_live,
-    )
-    wakeups_heard = WakeupListener(partial(_obey, supervisor))
-
-    def moved(process: Process) -> None:
-        presence.move(process)
-        wakeups_heard.listen_for(process.pk)
-
-    ownership.cover(supervisor, moved=moved)
-    recovered, waiting = await run_in_db_thread(recovery.recover)()
-    if await run_in_db_thread(process_registry.lack_shared_layer)():
-        logger.error("Several processes are alive that do not hear each other: set REDIS_URL")
-    await notify(recovered, check_requests=wakeups.send)
-    supervisor.start()
-    for conversation_id in waiting:
-        supervisor.wake(conversation_id)
-    dispatchers.attach(supervisor.wake)
-    wakeups_heard.listen_for(ownership.process.pk)
-    return Runtime(
-        supervisor=supervisor, ownership=ownership, presence=presence, wakeups_heard=wakeups_heard
-    )
-
-
-async def _obey(supervisor: TurnSupervisor) -> None:
-    """Read what is stored for the turns that run here, and do it."""
-    await supervisor.check_requests()
-    await timeout_changes.obey(supervisor)
-
-
-async def _make_runner(
-    ownership: Ownership, turn: ClaimedTurn, token: CancellationToken
-) -> TurnRunner:
-    lease = ownership.lease
-    return TurnRunner(
-        turn,
-        config=await until_done(partial(turn_config_of, turn, token=token), lease=lease),
-        executor=await get_executor(),
-        journal=DatabaseJournal(turn, token=token, lease=lease),
-        loops=_loop_detector(),
-        token=token,
-    )
-
-
-def _loop_detector() -> LoopDetector:
-    if app_settings.LOOP_WARN_AFTER is None:
-        return LoopDetector.off()
-    return LoopDetector(
-        window=app_settings.LOOP_WINDOW,
-        warn_after=app_settings.LOOP_WARN_AFTER,
-        halt_after=app_settings.LOOP_HALT_AFTER,
-    )
+    return await Runtime.begin(role=role, max_live=max_live, check_requests=check_requests)

@@ -14,7 +14,7 @@ from turns.events.notifications import notify
 from turns.processes import wakeups
 from turns.queueing import scheduling
 from turns.running.ownership import Ownership
-from turns.storage.priority_lock import Urgency, write_lock
+from turns.storage.priority_lock import PriorityLock, Urgency
 
 _claim_next = run_in_db_thread(scheduling.claim_next)
 # A cancel waits behind nothing (C12); nor does what is read in the same round, or it would hold up the next one.
@@ -30,8 +30,9 @@ _waiting_conversations = run_in_db_thread(scheduling.waiting_conversations)
 class DatabaseStore:
     """Keeps turns in the database; publishes what it has persisted."""
 
-    def __init__(self, ownership: Ownership) -> None:
+    def __init__(self, ownership: Ownership, *, lock: PriorityLock) -> None:
         self._ownership = ownership
+        self._lock = lock
 
     async def claim_next(self) -> ClaimedTurn | None:
         """Make the queued turn ours that is next."""
@@ -63,7 +64,7 @@ class DatabaseStore:
     ) -> bool:
         """End the turn if it is still ours; that goes before whatever else waits to be written."""
         checkpoint("before_end")
-        async with write_lock().acquired(Urgency.ENDING):
+        async with self._lock.acquired(Urgency.ENDING):
             ended = await _end_turn(
                 turn.id, ending, epoch=turn.epoch, steps=steps, usage=usage, outcomes=outcomes
             )

@@ -21,7 +21,7 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log, sinks
 from turns.models import Turn
 from turns.processes.leases import Lease
-from turns.storage.priority_lock import Urgency, write_lock
+from turns.storage.priority_lock import PriorityLock, Urgency
 from turns.storage.retries import until_done
 
 Change = Callable[[Turn, Sequence[Any]], list[TurnEvent]]
@@ -89,10 +89,16 @@ class Writer:
     """
 
     def __init__(
-        self, turn: ClaimedTurn, *, token: CancellationToken, lease: Lease | None = None
+        self,
+        turn: ClaimedTurn,
+        *,
+        token: CancellationToken,
+        lock: PriorityLock,
+        lease: Lease | None = None,
     ) -> None:
         self._turn = turn
         self._token = token
+        self._lock = lock
         self._lease = lease
         self._waiting: list[_Entry] = []
         self._writing: asyncio.Task[None] | None = None
@@ -114,7 +120,7 @@ class Writer:
 
     async def _write(self) -> None:
         while self._waiting:
-            batch = _Batch(self._turn, self._waiting)
+            batch = _Batch(self._turn, self._waiting, lock=self._lock)
             try:
                 cancellation = await until_done(batch.trigger, lease=self._lease)
             except Exception as error:  # noqa: BLE001 - raised where it is waited for
@@ -127,10 +133,11 @@ class Writer:
 
 
 class _Batch:
-    """What waits when the lane is free for the first time: from then on it is that which is repeated."""
+    """What waits when the lock is free for the first time; a repetition writes the same again."""
 
-    def __init__(self, turn: ClaimedTurn, waiting: list[_Entry]) -> None:
+    def __init__(self, turn: ClaimedTurn, waiting: list[_Entry], *, lock: PriorityLock) -> None:
         self._turn = turn
+        self._lock = lock
         self._waiting = waiting
         self._entries: list[_Entry] = []
         self._write = Write(turn, ())
@@ -143,7 +150,7 @@ class _Batch:
     async def trigger(self) -> Cancellation | None:
         """Pass the lane and write."""
         urgency = min(entry.urgency for entry in self._entries or self._waiting)
-        async with write_lock().acquired(urgency):
+        async with self._lock.acquired(urgency):
             self._take()
             return await _carry_out(self._write)
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import IntEnum
 from itertools import count
-from weakref import WeakKeyDictionary
 
 
 class Urgency(IntEnum):
@@ -58,11 +57,3 @@ class PriorityLock:
                 let_in.set_result(None)
                 return
         self._is_taken = False
-
-
-_locks: "WeakKeyDictionary[asyncio.AbstractEventLoop, PriorityLock]" = WeakKeyDictionary()
-
-
-def write_lock() -> PriorityLock:
-    """Return the lane of the running loop."""
-    return _locks.setdefault(asyncio.get_running_loop(), PriorityLock())

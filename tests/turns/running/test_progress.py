@@ -13,9 +13,9 @@ from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns.core.ports import ClaimedTurn
 from turns.events import log
-from turns.running import progress
+from turns.running import progress, runtime
 from turns.running.progress import Report
-from turns.storage.priority_lock import Urgency, write_lock
+from turns.storage.priority_lock import Urgency
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -128,12 +128,13 @@ async def test_does_not_keep_a_call_or_a_turn_from_its_end(chat: ChatDriver, fak
         chat.use_script([call("a", "chatty")], [text("Done.")])
         turn_id = await chat.say()
         await asyncio.wait_for(reported.wait(), 10)
-        async with write_lock().acquired(Urgency.WORK):
-            await eventually(lambda: progress.board().has_news)
+        running = await runtime.ensure_started()
+        async with running.lock.acquired(Urgency.WORK):
+            await eventually(lambda: running.progress.has_pending)
             receipt = await chat.cancel(turn_id)
             assert receipt.status == "cancelling"
         assert (await chat.ended(turn_id)).status == "cancelled"
-        await eventually(lambda: not progress.board().has_news)
+        await eventually(lambda: not running.progress.has_pending)
         await chat.check()
     finally:
         registry.unregister(tool.name)

@@ -1,0 +1,180 @@
+"""What runs turns on one event loop: its parts are made, started and closed here."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from uuid import UUID
+
+from governance import CancellationToken, LoopDetector
+from governance.db import run_in_db_thread
+from governance.runtime import close_executor, get_executor, refresh_policies
+from turns.calls import timeout_changes
+from turns.chat_models.catalog import close_connections, warm
+from turns.conf import app_settings
+from turns.core.ports import ClaimedTurn
+from turns.core.runner import TurnRunner
+from turns.core.supervisor import TurnSupervisor
+from turns.endings import recovery
+from turns.events.notifications import notify
+from turns.models import Process
+from turns.presence.tracker import PresenceTracker
+from turns.processes import background, process_registry, wakeups
+from turns.processes.wakeups import WakeupListener
+from turns.queueing import dispatchers
+from turns.running.journal import DatabaseJournal
+from turns.running.ownership import Ownership
+from turns.running.progress import ProgressWriter
+from turns.running.store import DatabaseStore
+from turns.running.turn_config import turn_config_of
+from turns.storage.priority_lock import PriorityLock
+from turns.storage.retries import until_done
+
+logger = logging.getLogger(__name__)
+
+NOTE_LIMIT = 2.0  # seconds
+
+
+class Runtime:
+    """Runs turns on one event loop, until it `is_over`; up to `max_live` of them may be busy at once."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        *,
+        max_live: int,
+        check_requests: Callable[[UUID], Awaitable[None]],
+    ) -> None:
+        self.is_over = False
+        self.ownership = ownership
+        self.lock = PriorityLock()
+        self.progress = ProgressWriter(self.lock)
+        self.presence = PresenceTracker(ownership.process, check_requests=check_requests)
+        self.supervisor = TurnSupervisor(
+            store=DatabaseStore(ownership, lock=self.lock),
+            make_runner=self._make_runner,
+            poll_interval=app_settings.POLL_INTERVAL,
+            cancel_bound=app_settings.CANCEL_BOUND,
+            sweep_interval=app_settings.SWEEP_INTERVAL,
+            on_poll=self._poll,
+            max_live=max_live,
+        )
+        self._listener = WakeupListener(self.apply_requests)
+        self._callbacks: list[Callable[[], object]] = []
+
+    @classmethod
+    async def begin(
+        cls, *, role: str, max_live: int, check_requests: Callable[[UUID], Awaitable[None]]
+    ) -> "Runtime":
+        """Register this process, end what a dead one left behind, then let turns begin (H4).
+
+        `check_requests` lets the owner of a turn, in whatever process it is, apply what is stored for it.
+        """
+        await get_executor()
+        if max_live:
+            warm(app_settings.CHAT_MODEL)
+        register = partial(process_registry.register, role=role, turn_limit=max_live)
+        ownership = Ownership(
+            lambda: run_in_db_thread(register)(has_shared_layer=wakeups.are_shared())
+        )
+        await ownership.begin()
+        runtime = cls(ownership, max_live=max_live, check_requests=check_requests)
+        await runtime._start()
+        return runtime
+
+    @property
+    def process(self) -> Process:
+        """The row of this process: another one after it has lost its lease."""
+        return self.ownership.process
+
+    @property
+    def live_count(self) -> int:
+        """How many turns run here now."""
+        return len(tuple(self.supervisor.live_turns))
+
+    async def apply_requests(self) -> None:
+        """Read what is stored for the turns that run here, and apply it."""
+        await self.supervisor.check_requests()
+        await timeout_changes.obey(self.supervisor)
+
+    def on_draining(self, callback: Callable[[], object]) -> None:
+        """Call this once, when the runtime begins to drain."""
+        self._callbacks.append(callback)
+
+    async def drain(self, *, grace: float) -> None:
+        """Start nothing more, let live turns end within `grace` seconds, and cancel the rest."""
+        dispatchers.detach()
+        self.supervisor.close()
+        for callback in self._callbacks:
+            callback()
+        await self._note_draining()
+        await self.supervisor.drain(grace=grace)
+        self.is_over = True
+
+    async def close(self) -> None:
+        """Close all that was begun here; what fails keeps nothing else open."""
+        for step in (
+            background.join,
+            self.progress.close,
+            close_executor,
+            close_connections,
+            self._listener.close,
+            self.ownership.end,
+        ):
+            try:
+                await step()
+            except Exception:
+                logger.exception("A part of the runtime could not be closed")
+
+    async def _start(self) -> None:
+        self.ownership.cover(self.supervisor, moved=self._move)
+        recovered, waiting = await run_in_db_thread(recovery.recover)()
+        if await run_in_db_thread(process_registry.lack_shared_layer)():
+            logger.error("Several processes are alive that do not hear each other: set REDIS_URL")
+        await notify(recovered, check_requests=wakeups.send)
+        self.supervisor.start()
+        for conversation_id in waiting:
+            self.supervisor.wake(conversation_id)
+        dispatchers.attach(self.supervisor.wake)
+        self._listener.listen_for(self.process.pk)
+
+    def _move(self, process: Process) -> None:
+        """Go on under another row, since the lease of the last one was lost."""
+        self.presence.move(process)
+        self._listener.listen_for(process.pk)
+
+    async def _poll(self) -> None:
+        await timeout_changes.obey(self.supervisor)
+        await refresh_policies()
+        await self.presence.poll()
+
+    async def _make_runner(self, turn: ClaimedTurn, token: CancellationToken) -> TurnRunner:
+        lease = self.ownership.lease
+        return TurnRunner(
+            turn,
+            config=await until_done(partial(turn_config_of, turn, token=token), lease=lease),
+            executor=await get_executor(),
+            journal=DatabaseJournal(
+                turn, token=token, lease=lease, lock=self.lock, progress=self.progress
+            ),
+            loops=_loop_detector(),
+            token=token,
+        )
+
+    async def _note_draining(self) -> None:
+        """Let others see that this process starts nothing more; it drains whether they do or not."""
+        try:
+            async with asyncio.timeout(NOTE_LIMIT):
+                await run_in_db_thread(process_registry.note_draining)(self.process)
+        except Exception:
+            logger.exception("It could not be noted that the process drains")
+
+
+def _loop_detector() -> LoopDetector:
+    if app_settings.LOOP_WARN_AFTER is None:
+        return LoopDetector.off()
+    return LoopDetector(
+        window=app_settings.LOOP_WINDOW,
+        warn_after=app_settings.LOOP_WARN_AFTER,
+        halt_after=app_settings.LOOP_HALT_AFTER,
+    )
