@@ -26,9 +26,57 @@ export const EMPTY_SNAPSHOT = {
   parked: null,
 };
 
+const QUESTION = { can_remember: false, host: "", description: "", expires_in_ms: null };
+const ENDED = { status: "completed", started: true, source: "typed", user_message: "", acknowledgements: [] };
+const LIVE = { status: "running", elapsed_ms: 0, source: "typed", user_message: "", calls: [], partial_text: "" };
+
+/** What a frame says where the test leaves it out, by its type. @type {Record<string, object>} */
+const UNSAID = {
+  turn_queued: { user_message: "", client_id: null, source: "typed" },
+  turn_start: { user_message: "", client_id: null, turn_timeout_ms: null, source: "typed", reports: [] },
+  message: { content: [], interrupted: false },
+  tool_approval: QUESTION,
+  tool_decision: { by: "", reason: "", remember: false },
+  tool_deadline: { timeout_ms: null, idle_timeout_ms: null, timeout_source: "" },
+  tool_progress: { elapsed_ms: 0 },
+  tool_result: {
+    result: "",
+    is_error: false,
+    error_type: null,
+    limit_reached: null,
+    duration_ms: null,
+    ended_by: null,
+  },
+  turn_end: { error_code: null },
+  history_repaired: { repairs: [] },
+  snapshot: EMPTY_SNAPSHOT,
+  overview: { conversations: [], questions: [], latest: null },
+};
+
+/** The frame that a test has sketched, whole. @param {Record<string, any>} sketch @returns {any} */
+export function whole(sketch) {
+  const frame = { ...UNSAID[sketch.type], ...sketch };
+  /** @param {object} unsaid @param {ReadonlyArray<object>} [parts] */
+  const filled = (unsaid, parts = []) => parts.map((part) => ({ ...unsaid, ...part }));
+  switch (sketch.type) {
+    case "local_earlier":
+      return { ...frame, frame: whole(sketch.frame) };
+    case "snapshot":
+      return { ...frame, turns: filled(ENDED, frame.turns), active_turns: filled(LIVE, frame.active_turns) };
+    case "overview":
+      return {
+        ...frame,
+        conversations: filled({ asked_in: [] }, frame.conversations),
+        questions: filled(QUESTION, frame.questions),
+      };
+    default:
+      return frame;
+  }
+}
+
 /** @param {State} state @param {ReadonlyArray<Sketch>} events @param {import("../../static/webchat/js/state/types.js").Clock} [clock] */
 export const play = (state, events, clock = CLOCK) =>
-  events.reduce((known, event) => reduce(known, /** @type {Frame|LocalEvent} */ (event), clock), state);
+  events.reduce((known, event) => reduce(known, whole(event), clock), state);
 
 /** @param {...(Sketch)} events */
 export const opened = (...events) => play(INITIAL_STATE, [{ type: "welcome", user: "ada" }, EMPTY_SNAPSHOT, ...events]);

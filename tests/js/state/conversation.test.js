@@ -3,6 +3,7 @@ import { mock, test } from "node:test";
 
 import { Conversation } from "../../../static/webchat/js/state/conversation.js";
 import { GRACE_MS } from "../../../static/webchat/js/state/heartbeat.js";
+import { whole } from "../fixtures.js";
 
 const TURN = "t1";
 const START = { type: "turn_start", seq: 1, turn_id: TURN, user_message: "hi", agent: "", client_id: "c" };
@@ -41,7 +42,7 @@ class Line {
 
   /** @param {object} frame */
   bring(frame) {
-    this.onmessage({ data: JSON.stringify(frame) });
+    this.onmessage({ data: JSON.stringify(whole(frame)) });
   }
 
   static get last() {
@@ -215,7 +216,13 @@ const page = (messages, hasEarlier) => ({
   has_earlier: hasEarlier,
 });
 /** @param {number} position */
-const line = (position) => ({ id: position, turn_id: `t${position}`, position, role: "user", content: "hi" });
+const line = (position) => ({
+  id: position,
+  turn_id: `t${position}`,
+  position,
+  role: "user",
+  content: [{ type: "text", text: "hi" }],
+});
 
 /** @param {() => Promise<object>} answer @returns {Array<string>} */
 function answering(answer) {

@@ -7,7 +7,12 @@ import { visible } from "./hidden_characters.js";
 /** @typedef {import("./types.js").Clock} Clock */
 
 /**
- * @param {Record<string, any>|null|undefined} wire
+ * @typedef {Pick<import("../net/wire.js").Question, "can_remember"|"host"|"description"|"expires_in_ms">
+ *   & Partial<import("../net/wire.js").Question>} WireQuestion A question with its decision, or before it has one.
+ */
+
+/**
+ * @param {Readonly<WireQuestion>|null|undefined} wire
  * @param {number} ageMs how long ago the server wrote it
  * @param {Clock} clock
  * @returns {Approval|null}
@@ -16,28 +21,22 @@ export function approvalFromWire(wire, ageMs, clock) {
   if (!wire) return null;
   const left = wire.expires_in_ms ?? null;
   return {
-    canRemember: Boolean(wire.can_remember),
-    host: visible(String(wire.host ?? "")),
-    description: visible(String(wire.description ?? "")),
-    expiresAt: left === null ? null : clock.now + Number(left) - ageMs,
-    decision: String(wire.decision ?? ""),
-    by: String(wire.by ?? ""),
-    reason: String(wire.reason ?? ""),
-    remember: Boolean(wire.remember),
+    canRemember: wire.can_remember,
+    host: visible(wire.host),
+    description: visible(wire.description),
+    expiresAt: left === null ? null : clock.now + left - ageMs,
+    decision: wire.decision ?? "",
+    by: wire.by ?? "",
+    reason: wire.reason ?? "",
+    remember: wire.remember ?? false,
   };
 }
 
 /** @param {Call} call @param {import("../net/wire.js").ToolDecisionEvent} frame @returns {Call} */
 export function withDecision(call, frame) {
-  const decision = String(frame.decision ?? "");
+  const { decision, by, reason, remember } = frame;
   const known = call.approval ?? { canRemember: false, host: "", description: "", expiresAt: null };
-  const approval = {
-    ...known,
-    decision,
-    by: String(frame.by ?? ""),
-    reason: String(frame.reason ?? ""),
-    remember: Boolean(frame.remember),
-  };
+  const approval = { ...known, decision, by, reason, remember };
   const goesOn = call.status === "awaiting_approval" && decision === "approved";
   return { ...call, approval, isDeciding: false, status: goesOn ? "pending" : call.status };
 }

@@ -9,8 +9,7 @@ import { inOrder, numbersOf, turnsFromSnapshot } from "./snapshot.js";
 
 /** Where the first message of a snapshot, or of a page of earlier messages, stands. @param {EarlierMessages} frame @returns {number|null} */
 export const firstPosition = (frame) => {
-  const position = frame.messages?.[0]?.position;
-  return typeof position === "number" ? position : null;
+  return frame.messages[0]?.position ?? null;
 };
 
 /**
@@ -39,7 +38,7 @@ export function withEarlier(state, { before, frame }, clock) {
     // What has begun since the page was opened has no number here, and comes last.
     turns: [...inOrder(turns.filter(isNumbered), numbers), ...turns.filter((turn) => !isNumbered(turn))],
     earliest: firstPosition(frame) ?? state.earliest,
-    hasEarlier: Boolean(frame.has_earlier) && firstPosition(frame) !== null,
+    hasEarlier: frame.has_earlier && firstPosition(frame) !== null,
   };
 }
 
@@ -62,7 +61,6 @@ function joinedWith(earlier, shown, asked) {
 
 /** @param {EarlierMessages} frame @returns {Set<string>} */
 function askedFor(frame) {
-  const blocks = (frame.messages ?? []).flatMap((/** @type {any} */ message) => message.content ?? []);
-  const calls = blocks.filter((/** @type {any} */ block) => block.type === "tool_use");
-  return new Set(calls.map((/** @type {any} */ call) => call.id));
+  const blocks = frame.messages.flatMap((message) => message.content);
+  return new Set(blocks.flatMap((block) => (block.type === "tool_use" ? block.id : [])));
 }

@@ -1,7 +1,7 @@
 /** What the person asked for and the server has not answered yet: messages on their way, cancels, longer limits. */
 
 import { changeQuestion } from "./overview.js";
-import { addMessage, mapTurn, updateCall, userMessageFrom } from "./turns.js";
+import { addMessage, mapTurn, updateCall, userMessage } from "./turns.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Turn} Turn */
@@ -28,9 +28,8 @@ export function settlePending(state, frame) {
   const found = state.pendingMessages.find((message) => message.turnId === frame.turn_id) ?? sentHere(state, frame);
   if (!found) return state;
   const pendingMessages = state.pendingMessages.filter((message) => message !== found);
-  const source = { text: found.text };
   const turns = mapTurn(state.turns, frame.turn_id, (turn) =>
-    turn.items.some((item) => item.kind === "user") ? turn : addMessage(turn, userMessageFrom(source, frame.at), "u"),
+    turn.items.some((item) => item.kind === "user") ? turn : addMessage(turn, userMessage(found.text, frame.at), "u"),
   );
   return { ...state, pendingMessages, turns };
 }
@@ -39,13 +38,15 @@ export function settlePending(state, frame) {
 function sentHere(state, frame) {
   const isBegin = frame.type === "turn_queued" || frame.type === "turn_start";
   if (!isBegin && !(frame.type === "message" && frame.role === "user")) return undefined;
-  const { content } = userMessageFrom(isBegin ? frame.user_message : frame, frame.at);
-  const text = content.map((block) => block.text ?? "").join("");
+  const text = isBegin ? frame.user_message : textOf(frame.content);
   const clientId = "client_id" in frame ? frame.client_id : null;
   return state.pendingMessages.find((message) =>
     clientId ? message.clientId === clientId : message.turnId === null && message.text === text,
   );
 }
+
+/** @param {import("../net/wire.js").MessageEvent["content"]} content */
+const textOf = (content) => content.map((block) => (block.type === "text" ? block.text : "")).join("");
 
 /** The server answers again. @param {State} state @returns {State} */
 export const answered = (state) => (isTryingAgain(state) ? { ...state, notice: null } : state);

@@ -10,14 +10,14 @@ import { callFromQuestion } from "./calls.js";
 
 /** @param {State} state @param {import("../net/wire.js").OverviewFrame} frame @param {Clock} clock @returns {State} */
 export function withOverview(state, frame, clock) {
-  const otherConversations = (frame.conversations ?? []).map((/** @type {any} */ wire) => ({
-    conversationId: String(wire.conversation_id),
-    standing: String(wire.standing),
-    askedIn: (wire.asked_in ?? []).map(String),
+  const otherConversations = frame.conversations.map((wire) => ({
+    conversationId: wire.conversation_id,
+    standing: wire.standing,
+    askedIn: wire.asked_in,
   }));
-  const questions = (frame.questions ?? []).map((/** @type {any} */ wire) => questionFrom(wire, state, clock));
+  const questions = frame.questions.map((wire) => questionFrom(wire, state, clock));
   const { latest: last } = frame;
-  const latest = last ? { conversationId: String(last.conversation_id), title: String(last.title) } : null;
+  const latest = last ? { conversationId: last.conversation_id, title: last.title } : null;
   return { ...state, otherConversations, latest, questions };
 }
 
@@ -34,10 +34,10 @@ export function listedConversations({ otherConversations, latest }) {
   return listed.map((each) => (each === place ? { ...each, title: latest.title } : each));
 }
 
-/** What was asked for on this page and is not answered yet stays. @param {any} wire @param {State} state @param {Clock} clock @returns {Question} */
+/** What was asked for on this page and is not answered yet stays. @param {import("../net/wire.js").SubAgentQuestion} wire @param {State} state @param {Clock} clock @returns {Question} */
 function questionFrom(wire, state, clock) {
   const call = callFromQuestion({ ...wire, sub_agent: wire }, 0, clock);
-  const turnId = String(wire.turn_id);
+  const turnId = wire.turn_id;
   const known = state.questions.find((question) => isOf(question, turnId, call.toolId))?.call;
   const kept = known ? { isDeciding: known.isDeciding, stoppingAt: known.stoppingAt, approval: known.approval } : {};
   return { turnId, call: { ...call, ...kept } };

@@ -3,7 +3,6 @@
  * replayed ones, for a snapshot and for what the person does here (V3).
  */
 
-import { nameOf } from "./calls.js";
 import { firstPosition, withEarlier } from "./earlier_messages.js";
 import { answered, askFor, notify, refuse, settleMessage, settleOperation, settlePending } from "./operations.js";
 import { withOverview } from "./overview.js";
@@ -94,7 +93,7 @@ function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
       // what was missing has been asked for: only a new gap is one; an overview comes if there is something to tell
-      return { ...state, viewer: nameOf(frame.user), gap: false, otherConversations: [], latest: null, questions: [] };
+      return { ...state, viewer: frame.user, gap: false, otherConversations: [], latest: null, questions: [] };
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":

@@ -10,12 +10,14 @@ import {
   closeOpenCalls,
   newTurn,
   updateCall,
-  userMessageFrom,
+  userMessage,
   withNotice,
 } from "./turns.js";
 
 /** @typedef {import("./types.js").Turn} Turn */
 /** @typedef {import("./types.js").Clock} Clock */
+/** @typedef {import("../net/wire.js").EndedTurn} EndedTurn */
+/** @typedef {import("../net/wire.js").LiveTurn} LiveTurn */
 
 /**
  * @param {import("../net/wire.js").SnapshotFrame} frame
@@ -27,59 +29,52 @@ export function turnsFromSnapshot(frame, clock) {
   const turns = new Map();
   /** @param {string} id @param {(turn: Turn) => Turn} change */
   const change = (id, change) => turns.set(id, change(turns.get(id) ?? newTurn(id, clock, "completed")));
-  for (const message of frame.messages ?? []) {
-    change(String(message.turn_id ?? ""), (turn) => addMessage(turn, message, `m${message.id}`, clock));
+  for (const message of frame.messages) {
+    change(message.turn_id, (turn) => addMessage(turn, message, `m${message.id}`, clock));
   }
-  for (const ended of frame.turns ?? []) change(String(ended.turn_id), (turn) => withEnding(turn, ended));
-  for (const call of frame.calls ?? []) change(String(call.turn_id), (turn) => withCall(turn, call, clock));
-  for (const active of frame.active_turns ?? []) {
-    change(String(active.turn_id), (turn) => withActivity(turn, active, clock));
-  }
+  for (const ended of frame.turns) change(ended.turn_id, (turn) => withEnding(turn, ended));
+  for (const call of frame.calls) change(call.turn_id, (turn) => withCall(turn, call, clock));
+  for (const active of frame.active_turns) change(active.turn_id, (turn) => withActivity(turn, active, clock));
   const numbers = numbersOf(frame);
   return inOrder([...turns.values()], numbers).map((turn) => (isTurnOver(turn.status) ? closeOpenCalls(turn) : turn));
 }
 
 /** Where the turns of a snapshot stand in their conversation, by id. @param {import("../net/wire.js").SnapshotFrame} frame @returns {Record<string, number>} */
 export function numbersOf(frame) {
-  const described = [...(frame.turns ?? []), ...(frame.active_turns ?? [])];
-  return Object.fromEntries(described.map((turn) => [String(turn.turn_id), Number(turn.number ?? 0)]));
+  return Object.fromEntries([...frame.turns, ...frame.active_turns].map((turn) => [turn.turn_id, turn.number]));
 }
 
 /** A turn that was cancelled before it began has no message; its number says where it belongs. @param {Array<Turn>} turns @param {Record<string, number>} numbers */
 export const inOrder = (turns, numbers) =>
   turns.sort((one, other) => (numbers[one.id] ?? 0) - (numbers[other.id] ?? 0));
 
-/** @param {Turn} turn @param {Record<string, any>} ended @returns {Turn} */
+/** @param {Turn} turn @param {EndedTurn} ended @returns {Turn} */
 function withEnding(turn, ended) {
-  const answered = (ended.acknowledgements ?? []).reduce(addAcknowledgement, withUserMessage(turn, ended));
+  const answered = ended.acknowledgements.reduce(addAcknowledgement, withUserMessage(turn, ended));
   const told = ended.notice ?? { code: ended.error_code, message: ended.error_message };
   return {
     ...answered,
-    source: String(ended.source ?? ""),
-    status: String(ended.status ?? turn.status),
-    isBegun: ended.started !== false,
+    source: ended.source,
+    status: ended.status,
+    isBegun: ended.started,
     endedBy: endedByFrom(ended.ended_by),
-    errorCode: String(told.code ?? ""),
-    errorMessage: String(told.message ?? ""),
-    repairs: Number(ended.repairs ?? 0),
+    errorCode: told.code ?? "",
+    errorMessage: told.message ?? "",
   };
 }
 
-/** What the user said, where the message itself is not shown. @param {Turn} turn @param {Record<string, any>} described @returns {Turn} */
+/** What the user said, where the message itself is not shown. @param {Turn} turn @param {EndedTurn|LiveTurn} described @returns {Turn} */
 function withUserMessage(turn, described) {
   if (!described.user_message || turn.items.some((item) => item.kind === "user")) return turn;
   if (described.source === "sub_agent") return turn;
-  const [first, ...rest] = addMessage(
-    { ...turn, items: [] },
-    userMessageFrom(described.user_message, described.started_at),
-    "u",
-  ).items;
-  return first ? { ...turn, items: [first, ...rest, ...turn.items] } : turn;
+  const startedAt = "started_at" in described ? (described.started_at ?? "") : "";
+  const { items } = addMessage({ ...turn, items: [] }, userMessage(described.user_message, startedAt), "u");
+  return { ...turn, items: [...items, ...turn.items] };
 }
 
-/** @param {Turn} turn @param {Record<string, any>} wire @param {Clock} clock @returns {Turn} */
+/** @param {Turn} turn @param {import("../net/wire.js").Call} wire @param {Clock} clock @returns {Turn} */
 function withCall(turn, wire, clock) {
-  const id = String(wire.tool_id);
+  const id = wire.tool_id;
   const call = callFromWire(wire, clock);
   if (!turn.calls[id]) return addCall(turn, call);
   return updateCall(turn, id, (known) => ({
@@ -89,22 +84,22 @@ function withCall(turn, wire, clock) {
   }));
 }
 
-/** @param {Turn} turn @param {Record<string, any>} active @param {Clock} clock @returns {Turn} */
+/** @param {Turn} turn @param {LiveTurn} active @param {Clock} clock @returns {Turn} */
 function withActivity(turn, active, clock) {
-  const status = String(active.status ?? "running");
+  const { status, partial_text: text } = active;
+  /** @type {Turn} */
   let next = {
     ...withUserMessage(turn, active),
-    source: String(active.source ?? ""),
+    source: active.source,
     status,
     isBegun: status !== "queued",
-    elapsedMs: Number(active.elapsed_ms ?? 0),
+    elapsedMs: active.elapsed_ms,
     elapsedAt: clock.now,
-    timeoutMs: active.turn_timeout_ms ?? null,
+    timeoutMs: active.turn_timeout_ms,
     stoppingAt: status === "cancelling" ? clock.now : null,
   };
-  for (const call of active.calls ?? []) next = withCall(next, call, clock);
+  for (const call of active.calls) next = withCall(next, call, clock);
   if (active.notice) next = withNotice(next, active.notice, clock.now);
-  const text = String(active.partial_text ?? "");
   return text && isStreaming(status) ? addDelta(next, { text, offset: 0 }) : next;
 }
 

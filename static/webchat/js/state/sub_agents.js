@@ -5,24 +5,22 @@ import { visible } from "./hidden_characters.js";
 /** @typedef {import("./types.js").SubAgent} SubAgent */
 /** @typedef {import("./types.js").ReportItem} ReportItem */
 
-/** Who works for a call, from a snapshot's `sub_agent` or an event of that name. @param {any} wire @returns {SubAgent|null} */
+/** @typedef {Readonly<{agent: string, conversation_id?: string, child_conversation_id?: string}>} WireSubAgent */
+
+/** Who works for a call, from a snapshot's `sub_agent` or an event of that name. @param {WireSubAgent|null|undefined} wire @returns {SubAgent|null} */
 export function subAgentFrom(wire) {
-  if (!wire) return null;
-  const conversationId = String(wire.child_conversation_id ?? wire.conversation_id ?? "");
-  return conversationId ? { agent: visible(String(wire.agent ?? "")), conversationId } : null;
+  const conversationId = wire?.child_conversation_id ?? wire?.conversation_id;
+  return wire && conversationId ? { agent: visible(wire.agent), conversationId } : null;
 }
 
-/** Whether a text block is a report, which nobody has typed. @param {any} block */
-export const isReport = (block) => Boolean(block?.sub_agent);
-
-/** @param {any} wire a report of `turn_start`, or the `sub_agent` of a block @returns {ReportItem} */
+/** @param {import("../net/wire.js").SubAgentReport} wire @returns {ReportItem} */
 export function reportFrom(wire) {
   return {
     kind: "report",
     key: `r${wire.turn_id}`,
-    text: String(wire.text ?? ""),
-    html: String(wire.html ?? ""),
-    status: String(wire.status ?? ""),
-    subAgent: subAgentFrom(wire) ?? { agent: visible(String(wire.agent ?? "")), conversationId: "" },
+    text: wire.text,
+    html: wire.html ?? "",
+    status: wire.status,
+    subAgent: { agent: visible(wire.agent), conversationId: wire.conversation_id },
   };
 }

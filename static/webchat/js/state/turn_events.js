@@ -23,7 +23,7 @@ import {
   closeOpenCalls,
   stopOpenCalls,
   updateCall,
-  userMessageFrom,
+  userMessage,
   withNotice,
   withoutRetry,
 } from "./turns.js";
@@ -48,31 +48,32 @@ export const AFTER_END = new Set(EVENTS_AFTER_END);
 /** @type {{[Type in EventType]?: Change<Extract<EventFrame, {type: Type}>>}} */
 export const TURN_CHANGES = {
   turn_queued: (turn, frame) =>
-    addMessage(
-      { ...turn, status: "queued", isBegun: false, source: String(frame.source ?? "") },
-      saidIn(frame),
-      `u${frame.seq}`,
-    ),
+    addMessage({ ...turn, status: "queued", isBegun: false, source: frame.source }, saidIn(frame), `u${frame.seq}`),
   turn_start: (turn, frame, clock, state) => {
     const elapsedMs = ageOf(frame, clock, state);
-    const timeoutMs = frame.turn_timeout_ms ?? null;
-    const started = { ...turn, status: "running", isBegun: true, elapsedMs, elapsedAt: clock.now, timeoutMs };
+    const timeoutMs = frame.turn_timeout_ms;
+    const times = { elapsedMs, elapsedAt: clock.now, timeoutMs };
+    const started = { ...turn, ...times, status: "running", isBegun: true, source: frame.source };
     return addMessage(addReports(started, frame.reports), saidIn(frame), `u${frame.seq}`);
   },
   message: (turn, frame, clock) => addMessage(withoutRetry(turn), frame, `m${frame.id}`, clock),
   tool_approval: (turn, frame, clock, state) =>
     addCall(turn, callFromQuestion(frame, ageOf(frame, clock, state), clock)),
   tool_decision: (turn, frame) => updateCall(turn, frame.tool_id, (call) => withDecision(call, frame)),
-  tool_queued: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, waitsFor: waitsForFrom(frame) })),
+  tool_queued: (turn, frame) =>
+    updateCall(turn, frame.tool_id, (call) => ({
+      ...call,
+      waitsFor: waitsForFrom(frame.waits_for, frame.concurrency),
+    })),
   tool_start: (turn, frame, clock, state) => addCall(turn, callFromStart(frame, ageOf(frame, clock, state), clock)),
   tool_progress: (turn, frame, clock, state) =>
     updateCall(turn, frame.tool_id, (call) => ({
       ...call,
-      elapsedMs: Number(frame.elapsed_ms ?? 0) + ageOf(frame, clock, state),
+      elapsedMs: frame.elapsed_ms + ageOf(frame, clock, state),
       elapsedAt: clock.now,
       progress: frame.progress == null ? call.progress : Math.max(call.progress ?? 0, frame.progress),
       total: frame.total ?? call.total,
-      message: frame.message ? visible(String(frame.message)) : call.message,
+      message: frame.message ? visible(frame.message) : call.message,
     })),
   tool_deadline: (turn, frame) => updateCall(turn, frame.tool_id, (call) => moveLimits(call, frame)),
   sub_agent: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, subAgent: subAgentFrom(frame) })),
@@ -82,7 +83,7 @@ export const TURN_CHANGES = {
       status: "cancelling",
       stoppingAt: clock.now,
       errorType: "timeout",
-      limitReached: String(frame.limit_reached ?? ""),
+      limitReached: frame.limit_reached ?? "",
     })),
   tool_result: (turn, frame, clock) => {
     const known = turn.calls[frame.tool_id] ? turn : addCall(turn, callFromWire(frame, clock));
@@ -96,15 +97,14 @@ export const TURN_CHANGES = {
   }),
   turn_end: (turn, frame) => ({
     ...closeOpenCalls(withoutRetry(turn)),
-    status: String(frame.status),
-    endedBy: endedByFrom(frame) ?? turn.endedBy,
-    errorCode: String(frame.error_code ?? turn.errorCode),
+    status: frame.status,
+    errorCode: frame.error_code ?? turn.errorCode,
     stoppingAt: null,
   }),
   tool_settled: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, late: lateFrom(frame) })),
   cancel_acknowledged: addAcknowledgement,
   history_repaired: (turn, frame) => {
-    const repairs = frame.repairs ?? [];
+    const { repairs } = frame;
     const marked = repairs.reduce(
       (known, repair) =>
         updateCall(known, repair.tool_id, (call) =>
@@ -118,11 +118,11 @@ export const TURN_CHANGES = {
 };
 
 /** What the person said; nothing where a turn only carries reports. @param {import("../net/wire.js").TurnQueuedEvent|import("../net/wire.js").TurnStartEvent} frame */
-const saidIn = (frame) => userMessageFrom(frame.source === CARRIER ? "" : frame.user_message, frame.at);
+const saidIn = (frame) => userMessage(frame.source === CARRIER ? "" : frame.user_message, frame.at);
 
 /** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {EventFrame} frame @param {Clock} clock @param {State} state */
 function ageOf(frame, clock, state) {
-  const at = Date.parse(frame.at ?? "");
+  const at = Date.parse(frame.at);
   if (Number.isNaN(at) || state.skewMs === null) return 0;
   return Math.max(0, clock.wall - at - state.skewMs);
 }

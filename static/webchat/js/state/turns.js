@@ -2,13 +2,18 @@
 
 import { callFromWire } from "./calls.js";
 import { CLOSED, isCallOver } from "./status.js";
-import { isReport, reportFrom } from "./sub_agents.js";
+import { reportFrom } from "./sub_agents.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Clock} Clock */
 /** @typedef {import("./types.js").Item} Item */
 /** @typedef {import("./types.js").TextItem} TextItem */
 /** @typedef {import("./types.js").Turn} Turn */
+/** @typedef {import("../net/wire.js").StoredMessage} StoredMessage */
+/** @typedef {import("../net/wire.js").TextContent} TextContent */
+/** @typedef {import("../net/wire.js").ToolUseContent} ToolUseContent */
+
+/** @typedef {Readonly<Pick<StoredMessage, "role"|"content"|"html"> & {at?: string, interrupted?: boolean}>} Message */
 
 /** @param {string} id @param {Clock} clock @param {string} [status] @returns {Turn} */
 export function newTurn(id, clock, status = "running") {
@@ -35,75 +40,60 @@ export function newTurn(id, clock, status = "running") {
   };
 }
 
-/**
- * A user's message in one shape, whether the wire gives a string, `{text}` or `{content}`.
- * @param {any} source
- * @param {string|undefined} at
- * @returns {{role: "user", content: Array<any>, at: string|undefined, command: boolean}}
- */
-export function userMessageFrom(source, at) {
-  // A string, too, has an `at` of its own.
-  const given = typeof source === "string" ? { text: source } : (source ?? {});
-  const text = given.text ?? given.content ?? "";
-  const content = Array.isArray(text) ? text : [{ type: "text", text: String(text) }];
-  return { role: "user", content, at: given.at ?? at, command: Boolean(given.command) };
-}
+/** @param {string} text @param {string} [at] @returns {Message} */
+export const userMessage = (text, at) => ({ role: "user", content: [{ type: "text", text }], at });
 
 /**
  * Add a message's text and its calls, in the order of its blocks. Messages that only carry results add nothing:
  * results arrive with their calls.
  * @param {Turn} turn
- * @param {any} message
+ * @param {Message} message
  * @param {string} key
  * @param {Clock} [clock]
  * @returns {Turn}
  */
 export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
-  const blocks = Array.isArray(message.content)
-    ? message.content
-    : [{ type: "text", text: String(message.content ?? "") }];
-  const said = blocks.filter((/** @type {any} */ block) => block.type === "text" && !isReport(block));
-  const text = said.map((/** @type {any} */ block) => block.text).join("");
+  const texts = message.content.filter((block) => block.type === "text");
+  const text = texts.map((block) => (block.sub_agent ? "" : block.text)).join("");
   const isUser = message.role === "user";
-  const reports = blocks.filter(isReport).map((/** @type {any} */ block) => block.sub_agent);
+  const reports = texts.flatMap((block) => block.sub_agent ?? []);
   let next = isUser ? addReports(turn, reports) : { ...turn, partial: "", partialLength: 0, needsResync: false };
   if (text.trim() && !(isUser && isShown(turn, text))) {
     next = { ...next, items: [...next.items, textItem(isUser ? "user" : "agent", key, text, message)] };
   }
-  for (const block of blocks) {
-    if (block.type === "tool_use" && !next.calls[block.id]) next = addCall(next, callFromWire(block, clock));
+  for (const block of message.content) {
+    if (block.type !== "tool_use" || next.calls[block.id]) continue;
+    const { id, name, input } = block;
+    next = addCall(next, callFromWire({ tool_id: id, tool_name: name, input }, clock));
   }
   return next;
 }
 
-/** Add what sub-agents have reported, each once. @param {Turn} turn @param {ReadonlyArray<any>|undefined} wires @returns {Turn} */
+/** Add what sub-agents have reported, each once. @param {Turn} turn @param {ReadonlyArray<import("../net/wire.js").SubAgentReport>} wires @returns {Turn} */
 export function addReports(turn, wires) {
-  const reports = new Map((wires ?? []).map((wire) => [`r${wire.turn_id}`, reportFrom(wire)]));
+  const reports = new Map(wires.map((wire) => [`r${wire.turn_id}`, reportFrom(wire)]));
   for (const item of turn.items) reports.delete(item.key);
   return reports.size ? { ...turn, items: [...turn.items, ...reports.values()] } : turn;
 }
 
-/** Add the answer to a cancel word. @param {Turn} turn @param {Record<string, any>} wire @returns {Turn} */
-export function addAcknowledgement(turn, wire) {
-  const { said = "", text = "", source = "" } = wire;
-  const answer = { said: String(said), text: String(text), source: String(source) };
-  return { ...turn, acknowledgements: [...turn.acknowledgements, answer] };
+/** Add the answer to a cancel word. @param {Turn} turn @param {import("../net/wire.js").SaidAndAnswered} wire @returns {Turn} */
+export function addAcknowledgement(turn, { said, text, source }) {
+  return { ...turn, acknowledgements: [...turn.acknowledgements, { said, text, source }] };
 }
 
 /** Whether a user's text is in the turn already: `turn_start` and `message` may both bring it. @param {Turn} turn @param {string} text */
 const isShown = (turn, text) => turn.items.some((item) => item.kind === "user" && item.text === text);
 
-/** @param {"user"|"agent"} kind @param {string} key @param {string} text @param {any} message @returns {TextItem} */
+/** @param {"user"|"agent"} kind @param {string} key @param {string} text @param {Partial<Message>} message @returns {TextItem} */
 function textItem(kind, key, text, message) {
   return {
     kind,
     key,
     text,
-    html: kind === "agent" ? String(message.html ?? "") : "",
-    at: String(message.at ?? ""),
-    interrupted: Boolean(message.interrupted),
+    html: (kind === "agent" && message.html) || "",
+    at: message.at ?? "",
+    interrupted: message.interrupted ?? false,
     streaming: false,
-    command: Boolean(message.command),
   };
 }
 
@@ -160,14 +150,14 @@ function keepPartial(turn) {
  * Put a piece of streamed text where it belongs. Offsets count code points; a piece that is known already is
  * dropped, a piece beyond the end marks the turn for a resync.
  * @param {Turn} known
- * @param {{text?: string, offset?: number} & Record<string, any>} delta
+ * @param {Pick<import("../net/wire.js").TextDeltaFrame, "text"|"offset">} delta
  * @returns {Turn}
  */
 export function addDelta(known, delta) {
   if (known.status !== "running" && known.status !== "cancelling") return known;
   const turn = withoutRetry(known);
-  const points = Array.from(String(delta.text ?? ""));
-  const offset = delta.offset ?? turn.partialLength;
+  const points = Array.from(delta.text);
+  const { offset } = delta;
   if (offset === 0) return { ...turn, partial: points.join(""), partialLength: points.length, needsResync: false };
   if (offset > turn.partialLength) return turn.needsResync ? turn : { ...turn, needsResync: true };
   const fresh = points.slice(turn.partialLength - offset);
@@ -175,11 +165,11 @@ export function addDelta(known, delta) {
   return { ...turn, partial: turn.partial + fresh.join(""), partialLength: turn.partialLength + fresh.length };
 }
 
-/** What went wrong, and when it is tried again. @param {Turn} turn @param {Record<string, any>} told @param {number} saidAt monotonic ms @returns {Turn} */
+/** What went wrong, and when it is tried again. @param {Turn} turn @param {Readonly<{code: string, message: string, reason?: string, wait_ms?: number|null}>} told @param {number} saidAt monotonic ms @returns {Turn} */
 export function withNotice(turn, told, saidAt) {
   const { code, message, reason, wait_ms: wait } = told;
-  const retry = wait == null ? null : { reason: String(reason ?? ""), at: saidAt + Number(wait) };
-  return { ...turn, errorCode: String(code ?? ""), errorMessage: String(message ?? ""), retry };
+  const retry = wait == null ? null : { reason: reason ?? "", at: saidAt + wait };
+  return { ...turn, errorCode: code, errorMessage: message, retry };
 }
 
 /** The note that a request is repeated is over with the answer, and with the turn. @param {Turn} turn @returns {Turn} */

@@ -69,7 +69,7 @@
  * @typedef {Readonly<{agent: string, conversationId: string}>} SubAgent Who was set to work by a call, and where.
  *
  * @typedef {Readonly<{kind: "user"|"agent", key: string, text: string, html: string, at: string,
- *   interrupted: boolean, streaming: boolean, command: boolean}>} TextItem
+ *   interrupted: boolean, streaming: boolean}>} TextItem
  * @typedef {Readonly<{kind: "call", key: string, toolId: string}>} CallItem
  * @typedef {Readonly<{kind: "report", key: string, text: string, html: string, status: string, subAgent: SubAgent}>} ReportItem
  * @typedef {TextItem|CallItem|ReportItem} Item
