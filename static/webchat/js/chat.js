@@ -5,12 +5,17 @@ import { listedConversations, openQuestions } from "./state/overview.js";
 import { activeTurn } from "./state/reducer.js";
 import { announcementsOf, TierWatch } from "./view/announcements.js";
 import { Announcer } from "./view/announcer.js";
+import { Attention } from "./view/attention.js";
+import { badgesOf, showBadges } from "./view/badges.js";
 import { Composer } from "./view/composer.js";
+import { ConnectionIndicator } from "./view/connection_indicator.js";
 import { ConversationList } from "./view/conversation_list.js";
 import { byId, setText } from "./view/dom.js";
 import { I18n } from "./view/i18n.js";
 import { listenToKeys } from "./view/keyboard.js";
-import { PageChrome } from "./view/page_chrome.js";
+import { Notice } from "./view/notice.js";
+import { PageLayout } from "./view/page_layout.js";
+import { RunningBar } from "./view/running_bar.js";
 import { ChatTranscriptElement } from "./view/transcript.js";
 
 /** @typedef {import("./state/types.js").State} State */
@@ -27,7 +32,12 @@ class ChatPage {
   #help = byId("help", HTMLDialogElement);
   #i18n = new I18n(JSON.parse(byId("webchat-texts", HTMLScriptElement).text), document.documentElement.lang || "en");
   #announcer = new Announcer(byId("status", HTMLElement), byId("alert", HTMLElement));
-  #chrome = new PageChrome();
+  #conversationId = this.#app.dataset.conversationId ?? "";
+  #layout = new PageLayout();
+  #notice = new Notice();
+  #attention = new Attention(this.#conversationId);
+  #connection = new ConnectionIndicator();
+  #bar = new RunningBar();
   #conversationList = new ConversationList(byId("conversations", HTMLElement));
   #tiers = new TierWatch();
   #conversation = new Conversation(
@@ -40,7 +50,7 @@ class ChatPage {
     form: byId("composer", HTMLFormElement),
     input: byId("composer-input", HTMLTextAreaElement),
     send: byId("send", HTMLButtonElement),
-    storageKey: `draft:${this.#app.dataset.conversationId}`,
+    storageKey: `draft:${this.#conversationId}`,
     onSend: (text) => this.#send(text),
     onEarly: () => this.#announcer.say({ text: this.#i18n.text("not_ready"), urgent: false }),
     signal: this.#closing.signal,
@@ -161,7 +171,7 @@ class ChatPage {
   }
 
   #showQuestion() {
-    this.#transcript.show(this.#chrome.nextQuestion(this.#conversation.state));
+    this.#transcript.show(this.#bar.nextQuestion(this.#conversation.state));
     this.#schedule();
   }
 
@@ -202,7 +212,12 @@ class ChatPage {
     const view = this.#view();
     this.#showTitle(state);
     this.#transcript.render(state, view);
-    this.#chrome.render(state, view);
+    if (state.phase === "ready") showBadges(badgesOf(state, this.#conversationId), this.#i18n);
+    this.#layout.render(state);
+    this.#notice.render(state, view);
+    this.#attention.render(state, view);
+    this.#connection.render(state, view);
+    this.#bar.render(state, view);
     this.#composer.label(this.#i18n.text(activeTurn(state) ? "queue" : "send"));
     this.#showLatest();
   }
@@ -211,7 +226,8 @@ class ChatPage {
     if (document.visibilityState !== "visible") return;
     const { state } = this.#conversation;
     const view = this.#view();
-    this.#chrome.tick(state, view);
+    this.#connection.render(state, view);
+    this.#bar.render(state, view);
     this.#sayLoss(state, view.now);
     if (activeTurn(state) === null) return;
     this.#transcript.tick(view);
@@ -241,7 +257,7 @@ class ChatPage {
     if (first?.kind !== "user") return;
     const line = first.text.split(/\s+/).join(" ").trim();
     const title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
-    this.#chrome.name(title);
+    this.#attention.name(title);
     setText(byId("title", HTMLElement), title);
     const listed = document.querySelector(".sidebar-link[aria-current] .conversation-title");
     if (listed) setText(listed, title);

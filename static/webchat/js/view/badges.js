@@ -8,7 +8,7 @@ import { setText } from "./dom.js";
 /** @typedef {import("./i18n.js").I18n} I18n */
 
 /** @param {Element} link @param {string} standing empty = at rest @param {number} asked @param {I18n} i18n */
-export function showBadge(link, standing, asked, i18n) {
+function showBadge(link, standing, asked, i18n) {
   const mark = /** @type {HTMLElement|null} */ (link.querySelector(".mark"));
   if (!mark) return;
   mark.hidden = standing === "";
@@ -34,4 +34,12 @@ export function standingHere(state) {
   if (state.parked) return { standing: "parked", asked };
   if (activeTurn(state) !== null) return { standing: "working", asked };
   return { standing: state.turns.at(-1)?.status === "interrupted" ? "interrupted" : "", asked };
+}
+
+/** The badges that a chat page shows. @param {State} state @param {string} conversationId the conversation of the page */
+export function badgesOf(state, conversationId) {
+  const others = state.otherConversations.map(
+    ({ conversationId: id, standing, askedIn }) => /** @type {const} */ ([id, { standing, asked: askedIn.length }]),
+  );
+  return new Map([...others, [conversationId, standingHere(state)]]);
 }
