@@ -102,11 +102,8 @@ class ToolCall(models.Model):
             models.Index(fields=["-requested_at", "-id"], name="governance_call_recent"),
             models.Index(fields=["scope", "-requested_at"], name="governance_call_scope"),
             models.Index(fields=["call_id"], name="governance_call_id"),
-            models.Index(
-                fields=["error_type", "-requested_at"],
-                condition=~models.Q(error_type=""),
-                name="governance_call_error",
-            ),
+            # Not partial: SQLite cannot use a partial index for a value that is bound to the statement.
+            models.Index(fields=["error_type", "-requested_at"], name="governance_call_error"),
         ]
 
     def __str__(self) -> str:
