@@ -1,9 +1,9 @@
-"""Wishes: that a turn, or one of its calls, is to end. One row for each, whoever wishes it (C2, C5; sync ORM).
+"""Requests to end a turn, or one of its calls: one row for each, written here, whoever asks for it (C2, C5; sync ORM).
 
-A wish is written down before anything is done about it, obeyed by who owns the turn, and settled when it has come true.
+A request is written down before anything is done about it, obeyed by who owns the turn, and settled when it has come true.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -13,56 +13,83 @@ from django.db import transaction
 
 from governance import Cancellation, CancelReason, CancelSource, selectors
 from governance.db_clock import database_now
+from turns.core.events import TurnAbort, TurnEnd
 from turns.core.ports import PendingCancel
-from turns.events import log_lines
-from turns.models import CancelRequest, Turn
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.events import log, log_lines
+from turns.events.notifications import Notifications
+from turns.models import CancelRequest, Conversation, Turn
 from turns.signals import cancel_settled
 
 
-def write(
-    turn: Turn,
+def cancel_turns(
+    turns: Sequence[Turn],
     cancellation: Cancellation,
     *,
-    by_id: Any = None,
+    conversations: Iterable[Conversation],
     mode: str = "now",
-    tool_id: str = "",
-    running: Sequence[str] | None = None,
-) -> CancelRequest:
-    """Store a wish and return it. Who wished first stays on the row; a repeated wish changes nothing, but `now` overtakes what is later."""
-    request, is_new = CancelRequest.objects.get_or_create(
-        turn=turn,
+    by_id: Any = None,
+) -> Notifications:
+    """Store that turns are to end, whoever asks for it, and return what is to be told (C2).
+
+    The caller holds the locks of their conversations. Each turn is read anew and gets its new status: one that is over
+    is left alone, one that waits ends here, one that runs is ended by its owner.
+    """
+    at = database_now()
+    active = _active(turns)
+    _write(active, cancellation, at=at, mode=mode, by_id=by_id, running=_running_tools(active))
+    notifications = Notifications(cancelled=len(active))
+    queued = [turn for turn in active if turn.status == TurnStatus.QUEUED]
+    running = [turn for turn in active if turn.status != TurnStatus.QUEUED]
+    if running:
+        _mark(running, mode)
+        notifications.owner_ids |= {turn.owner_id for turn in running if turn.owner_id is not None}
+    locked = {conversation.pk: conversation for conversation in conversations}
+    for turn in queued:
+        conversation = locked[turn.conversation_id]
+        events = end_queued(conversation, [turn], cancellation, at=at)
+        notifications.batches.append((conversation.pk, events))
+        settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+    return notifications
+
+
+def cancel_call(
+    turn: Turn, tool_id: str, cancellation: Cancellation, *, tool_name: str, mode: str, by_id: Any
+) -> None:
+    """Store that one call of a turn is to end; the caller holds the lock of its conversation."""
+    _write(
+        [turn],
+        cancellation,
+        at=database_now(),
         tool_id=tool_id,
-        defaults={
-            **_fields(cancellation),
-            "mode": mode,
-            "by_id": by_id,
-            "requested_at": database_now(),
-            "running_tools": _running_tools([turn])[turn.pk] if running is None else list(running),
-        },
+        mode=mode,
+        by_id=by_id,
+        running={turn.pk: [tool_name]},
     )
-    if is_new:
-        log_lines.cancel_accepted(request)
-    elif request.mode != mode == "now" and request.settled_at is None:
-        CancelRequest.objects.filter(pk=request.pk).update(mode="now")
-    return request
 
 
-def write_all(turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime) -> None:
-    """Store the wish to end several turns of locked conversations now, in a few statements for all of them."""
-    requests = CancelRequest.objects.filter(turn__in=turns, tool_id="")
-    known = set(requests.values_list("turn_id", flat=True))
-    new = [turn for turn in turns if turn.pk not in known]
-    running = _running_tools(new)
-    made = [
-        CancelRequest(
-            turn=turn, requested_at=at, running_tools=running[turn.pk], **_fields(cancellation)
+def end_queued(
+    conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
+) -> list[log.WireEvent]:
+    """End turns of a locked conversation that have not begun: nothing of them runs (C7). Return their events."""
+    events: list[log.WireEvent] = []
+    cut = TurnStatus.CANCELLED
+    for turn in turns:
+        ended = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
+            status=cut,
+            ended_at=at,
+            duration_ms=0,
+            ended_by_reason=cancellation.reason.value,
+            ended_by_source=cancellation.source.value,
+            ended_by_name=cancellation.by,
         )
-        for turn in new
-    ]
-    for request in CancelRequest.objects.bulk_create(made):
-        log_lines.cancel_accepted(request)
-    if known:
-        requests.filter(settled_at=None).exclude(mode="now").update(mode="now")
+        if ended:
+            turn.status = cut
+            reason = cancellation.reason
+            log_lines.turn_ended(conversation, turn, status=cut, duration_ms=0, reason=reason)
+            end = TurnEnd(status=cut.value, duration_ms=0, usage={}, error_code=None)
+            events += log.append(conversation, turn.pk, TurnAbort.of(cancellation), end, at=at)
+    return events
 
 
 def pending_cancels(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
@@ -137,13 +164,59 @@ def _tell_settled(request: CancelRequest) -> None:
     )
 
 
-def _fields(cancellation: Cancellation) -> dict[str, Any]:
-    return {
-        "reason": cancellation.reason.value,
-        "source": cancellation.source.value,
-        "by_name": cancellation.by,
-        "note": cancellation.note,
-    }
+def _active(turns: Sequence[Turn]) -> list[Turn]:
+    """Give turns the status and the owner that they have now; return those that are not over."""
+    stored = Turn.objects.in_bulk([turn.pk for turn in turns])
+    present = [turn for turn in turns if turn.pk in stored]
+    for turn in present:
+        turn.status, turn.owner_id = stored[turn.pk].status, stored[turn.pk].owner_id
+    return [turn for turn in present if turn.status in ACTIVE_STATUSES]
+
+
+def _write(
+    turns: Sequence[Turn],
+    cancellation: Cancellation,
+    *,
+    at: datetime,
+    mode: str,
+    by_id: Any,
+    running: Mapping[UUID, list[str]],
+    tool_id: str = "",
+) -> None:
+    """Make one row for each turn that has none. Who asked first stays on it; but `now` overtakes what is later."""
+    requests = CancelRequest.objects.filter(turn__in=turns, tool_id=tool_id)
+    known = set(requests.values_list("turn_id", flat=True))
+    made = [
+        CancelRequest(
+            turn=turn,
+            tool_id=tool_id,
+            reason=cancellation.reason.value,
+            source=cancellation.source.value,
+            by_name=cancellation.by,
+            note=cancellation.note,
+            mode=mode,
+            by_id=by_id,
+            requested_at=at,
+            running_tools=running[turn.pk],
+        )
+        for turn in turns
+        if turn.pk not in known
+    ]
+    for request in CancelRequest.objects.bulk_create(made):
+        log_lines.cancel_accepted(request)
+    if known and mode == "now":
+        requests.filter(settled_at=None).exclude(mode="now").update(mode="now")
+
+
+def _mark(turns: Sequence[Turn], mode: str) -> None:
+    """Show on running turns what they are asked for: to end now, or to report to whom it may concern."""
+    rows = Turn.objects.filter(pk__in=[turn.pk for turn in turns])
+    if mode == "now":
+        rows.filter(status=TurnStatus.RUNNING).update(status=TurnStatus.CANCELLING)
+        for turn in turns:
+            turn.status = TurnStatus.CANCELLING
+    elif mode == "report":
+        rows.update(is_detached=True)
 
 
 def _running_tools(turns: Sequence[Turn]) -> dict[UUID, list[str]]:

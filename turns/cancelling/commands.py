@@ -1,8 +1,9 @@
 """Stores requests to cancel: the row is the truth, whatever carries the news is a hint (C2, C12; sync ORM)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -11,13 +12,13 @@ from governance import CallStatus, Cancellation, CancelReason, CancelSource, sel
 from governance.db_clock import database_now, now_minus
 from governance.sanitize import sanitize_text
 from turns.cancelling import cancel_requests
-from turns.cancelling.descendants import DescendantsCancelled, cancel_descendants
+from turns.cancelling.descendants import cancel_descendants
 from turns.core.turns import ACTIVE_STATUSES, BY_PEOPLE, LIVE_STATUSES, TurnStatus
 from turns.events import acknowledgements, log
 from turns.events.notifications import Notifications
 from turns.exceptions import TurnNotFound
 from turns.models import CancelRequest, Conversation, Turn
-from turns.queueing.queue import REPORT_SOURCE, cancel_queued
+from turns.queueing.queue import REPORT_SOURCE
 from turns.storage import operations
 from turns.storage.access import User, reload, turn_for
 from turns.storage.operations import OpOutcome
@@ -29,15 +30,14 @@ SAID_AGAIN_WITHIN = timedelta(seconds=5)
 class CancelReceipt:
     """The answer to a request to cancel: what became of it, and the status of the turn (or call) now.
 
-    `descendants` is how many turns of sub-agents were asked to stop with it; where some were left out, `cancel_left_out`
-    asks them, too. `notifications` is what is to be told of all that.
+    `descendants` is how many turns of sub-agents were asked to stop with it. `notifications` is what is to be told of all that;
+    where some were left out, `cancel_left_out` asks them, too.
     """
 
     outcome: OpOutcome
     turn_id: UUID
     status: str = ""
     descendants: int = 0
-    has_left_out: bool = False
     notifications: Notifications = field(default_factory=Notifications)
 
 
@@ -56,79 +56,24 @@ class CancelCommand:
 def request_turn_cancel(turn_id: UUID, command: CancelCommand) -> CancelReceipt:
     """Store the wish to end a turn, and empty the queue behind it in the same transaction (C5, C7).
 
-    What is queued is ended first, so that nothing of it can start in between. A queued turn itself is ended at once.
+    What is queued is ended with it, so that nothing of it can start in between. A queued turn itself is ended at once.
     """
-    try:
-        turn = turn_for(command.user, turn_id, permission="turns.cancel_any")
-    except TurnNotFound:
-        return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
-    with transaction.atomic():
-        if (known := operations.known(turn, command.op_id)) is not None:
-            return _receipt(turn, known)
-        conversation = log.locked(turn.conversation_id)
-        turn.refresh_from_db(fields=["status", "owner"])
-        receipt = _cancel_turn(conversation, turn, command)
-        operations.remember(conversation.pk, turn.pk, command.op_id, receipt.outcome)
-    return receipt
+    return _once(turn_id, command, partial(_cancel_turn, command=command))
 
 
-def cancel_left_out(turn_id: UUID) -> DescendantsCancelled:
+def cancel_left_out(turn_id: UUID) -> Notifications:
     """Ask the sub-agents to stop whose conversations were being written when the cancel of this turn was stored.
 
     Each by itself, and outside of the transaction that has accepted the cancel: nobody waits for them.
     """
     turn = Turn.objects.filter(pk=turn_id).first()
     cancellation = None if turn is None else cancel_requests.stored(turn)
-    if cancellation is None:
-        return DescendantsCancelled()
-    return cancel_descendants(turn_id, cancellation)
+    return Notifications() if cancellation is None else cancel_descendants(turn_id, cancellation)
 
 
 def request_call_cancel(turn_id: UUID, tool_id: str, command: CancelCommand) -> CancelReceipt:
-    """Store the wish to end one call; the others and the turn go on (C3)."""
-    try:
-        turn = turn_for(command.user, turn_id, permission="turns.cancel_any")
-    except TurnNotFound:
-        return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
-    with transaction.atomic():
-        if (known := operations.known(turn, command.op_id)) is not None:
-            return _receipt(turn, known)
-        log.locked(turn.conversation_id)
-        turn.refresh_from_db(fields=["status", "owner"])
-        outcome, status = _cancel_call(turn, tool_id, command)
-        cascade = (
-            _cancel_started_by(turn, tool_id, command) if outcome is OpOutcome.ACCEPTED else None
-        )
-        operations.remember(turn.conversation_id, turn.pk, command.op_id, outcome)
-    turn.status = status
-    return _receipt(turn, outcome, cascade=cascade)
-
-
-def cancel_by_rule(
-    conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation
-) -> Notifications:
-    """Store that these turns of a locked conversation end, which no person has asked for: once for each.
-
-    Those that wait are ended here, the live one by its owner, which is to be told.
-    """
-    at = database_now()
-    events: list[log.WireEvent] = []
-    owner_ids: set[UUID] = set()
-    for turn in turns:
-        turn.refresh_from_db(fields=["status", "owner"])  # it may have begun, or ended, by now
-        if turn.status not in ACTIVE_STATUSES:
-            continue
-        cancel_requests.write(turn, cancellation)
-        if turn.status == TurnStatus.QUEUED:
-            events += cancel_queued(conversation, [turn], cancellation, at=at)
-            cancel_requests.settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
-            continue
-        Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(
-            status=TurnStatus.CANCELLING
-        )
-        if turn.owner_id is not None:
-            owner_ids.add(turn.owner_id)
-    return Notifications(batches=[(conversation.pk, events)], owner_ids=owner_ids)
+    """Store the wish to end one call; the others and the turn go on (C3). What it has started goes with it."""
+    return _once(turn_id, command, partial(_cancel_call, tool_id=tool_id, command=command))
 
 
 def request_detached_cancel(conversation_id: UUID, command: CancelCommand) -> list[CancelReceipt]:
@@ -204,78 +149,93 @@ def cancellation_by(command: CancelCommand, *, owner_id: object) -> Cancellation
     )
 
 
+def _once(
+    turn_id: UUID, command: CancelCommand, cancel: Callable[[Conversation, Turn], CancelReceipt]
+) -> CancelReceipt:
+    """Let a person cancel under the lock of the conversation; the same operation again has the same answer."""
+    try:
+        turn = turn_for(command.user, turn_id, permission="turns.cancel_any")
+    except TurnNotFound:
+        return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
+    with transaction.atomic():
+        if (known := operations.known(turn, command.op_id)) is not None:
+            return _receipt(turn, known)
+        receipt = cancel(log.locked(turn.conversation_id), turn)
+        operations.remember(turn.conversation_id, turn.pk, command.op_id, receipt.outcome)
+        return receipt
+
+
 def _cancel_turn(conversation: Conversation, turn: Turn, command: CancelCommand) -> CancelReceipt:
-    if turn.status not in ACTIVE_STATUSES:
-        return _receipt(turn, OpOutcome.ALREADY_FINISHED)
-    at = database_now()
     cancellation = cancellation_by(command, owner_id=conversation.owner_id)
-    queued = Turn.objects.filter(conversation_id=turn.conversation_id, status=TurnStatus.QUEUED)
-    if turn.status == TurnStatus.QUEUED:
-        queued = queued.filter(number__gte=turn.number)
-    waiting = list(queued.order_by("number"))
-    request = cancel_requests.write(turn, cancellation, by_id=command.user.pk, mode=command.mode)
-    if command.said:
-        acknowledgements.note(request, turn, said=command.said, source=command.source)
-    cascade = DescendantsCancelled()
-    events = cancel_queued(conversation, waiting, cancellation, at=at)
-    if turn.status == TurnStatus.QUEUED:
-        cancel_requests.settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
-        turn.status = TurnStatus.CANCELLED
-    elif command.mode == "now":
-        Turn.objects.filter(pk=turn.pk, status=TurnStatus.RUNNING).update(
-            status=TurnStatus.CANCELLING
-        )
-        turn.status = TurnStatus.CANCELLING
-        cascade = cancel_descendants(turn.pk, cancellation, waits=False)
-    receipt = _receipt(turn, OpOutcome.ACCEPTED, events=events, cascade=cascade)
-    if turn.status == TurnStatus.CANCELLED:
-        receipt.notifications.answers += acknowledgements.after(turn)
-    return receipt
-
-
-def _cancel_started_by(turn: Turn, tool_id: str, command: CancelCommand) -> DescendantsCancelled:
-    """What the call has started goes with it."""
-    cancellation = cancellation_by(command, owner_id=turn.conversation.owner_id)
-    return cancel_descendants(turn.pk, cancellation, tool_id=tool_id)
-
-
-def _cancel_call(turn: Turn, tool_id: str, command: CancelCommand) -> tuple[OpOutcome, str]:
-    row = next(
-        (call for call in selectors.calls_of_group(str(turn.pk)) if call.call_id == tool_id), None
-    )
-    if row is None:
-        return OpOutcome.NOT_FOUND, ""
-    if CallStatus(row.status).is_terminal or turn.status not in LIVE_STATUSES:
-        return OpOutcome.ALREADY_FINISHED, row.status
-    cancellation = cancellation_by(command, owner_id=turn.conversation.owner_id)
-    cancel_requests.write(
-        turn,
+    notifications = cancel_requests.cancel_turns(
+        [turn],
         cancellation,
-        by_id=command.user.pk,
+        conversations=[conversation],
         mode=command.mode,
-        tool_id=tool_id,
-        running=[row.tool_name],
+        by_id=command.user.pk,
     )
-    return OpOutcome.ACCEPTED, CallStatus.CANCELLING.value
+    if not notifications.cancelled:
+        return _receipt(turn, OpOutcome.ALREADY_FINISHED)
+    if command.said:
+        request = CancelRequest.objects.get(turn=turn, tool_id="")
+        acknowledgements.note(request, turn, said=command.said, source=command.source)
+    behind = conversation.turns.filter(status=TurnStatus.QUEUED, number__gt=turn.number)
+    events = cancel_requests.end_queued(
+        conversation, list(behind.order_by("number")), cancellation, at=database_now()
+    )
+    notifications.batches.append((conversation.pk, events))
+    if turn.status == TurnStatus.CANCELLED:
+        notifications.answers += acknowledgements.after(turn)
+    elif command.mode == "now":
+        descendants = cancel_descendants(turn.pk, cancellation, waits=False)
+        return _receipt(
+            turn, OpOutcome.ACCEPTED, notifications=notifications, descendants=descendants
+        )
+    return _receipt(turn, OpOutcome.ACCEPTED, notifications=notifications)
+
+
+def _cancel_call(
+    conversation: Conversation, turn: Turn, *, tool_id: str, command: CancelCommand
+) -> CancelReceipt:
+    turn.refresh_from_db(fields=["status", "owner"])
+    calls = {call.call_id: call for call in selectors.calls_of_group(str(turn.pk))}
+    call = calls.get(tool_id)
+    if call is None:
+        return _receipt(turn, OpOutcome.NOT_FOUND, status="")
+    if CallStatus(call.status).is_terminal or turn.status not in LIVE_STATUSES:
+        return _receipt(turn, OpOutcome.ALREADY_FINISHED, status=call.status)
+    cancellation = cancellation_by(command, owner_id=conversation.owner_id)
+    cancel_requests.cancel_call(
+        turn,
+        tool_id,
+        cancellation,
+        tool_name=call.tool_name,
+        mode=command.mode,
+        by_id=command.user.pk,
+    )
+    return _receipt(
+        turn,
+        OpOutcome.ACCEPTED,
+        status=CallStatus.CANCELLING.value,
+        notifications=Notifications(owner_ids={turn.owner_id} if turn.owner_id else set()),
+        descendants=cancel_descendants(turn.pk, cancellation, tool_id=tool_id),
+    )
 
 
 def _receipt(
     turn: Turn,
     outcome: OpOutcome,
     *,
-    events: list[log.WireEvent] | None = None,
-    cascade: DescendantsCancelled | None = None,
+    status: str | None = None,
+    notifications: Notifications | None = None,
+    descendants: Notifications | None = None,
 ) -> CancelReceipt:
-    cascade = cascade or DescendantsCancelled()
-    notifications = Notifications(batches=[(turn.conversation_id, events)] if events else [])
-    notifications.add(cascade)
-    if outcome is OpOutcome.ACCEPTED and turn.owner_id is not None:
-        notifications.owner_ids.add(turn.owner_id)
+    notifications, descendants = notifications or Notifications(), descendants or Notifications()
+    notifications.add(descendants)
     return CancelReceipt(
         outcome=outcome,
         turn_id=turn.pk,
-        status=turn.status,
-        descendants=cascade.count,
-        has_left_out=cascade.has_left_out,
+        status=turn.status if status is None else status,
+        descendants=descendants.cancelled,
         notifications=notifications,
     )

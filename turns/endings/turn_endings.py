@@ -80,7 +80,7 @@ def end_turn(
         return Notifications(batches=batches, owner_ids=cascade.owner_ids, answers=answers)
 
 
-def _end_descendants(turn: Turn, ending: TurnEnding) -> descendants.DescendantsCancelled:
+def _end_descendants(turn: Turn, ending: TurnEnding) -> Notifications:
     if ending.status is TurnStatus.COMPLETED:
         return descendants.cancel_waited_for(turn.pk)
     cause = ending.cancellation or Cancellation(reason=CancelReason.ERROR)

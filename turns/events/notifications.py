@@ -14,17 +14,25 @@ from turns.events import acknowledgements, log, sinks
 
 @dataclass(slots=True)
 class Notifications:
-    """Events to publish by conversation, the processes for whose turns something is stored, answers that may be due."""
+    """Events to publish by conversation, the processes for whose turns something is stored, answers that may be due.
+
+    `cancelled` is how many turns were asked to stop; `has_left_out` says that some were not, since somebody was writing
+    their conversations.
+    """
 
     batches: list[log.Batch] = field(default_factory=list)
     owner_ids: set[UUID] = field(default_factory=set)
     answers: list[int] = field(default_factory=list)
+    cancelled: int = 0
+    has_left_out: bool = False
 
     def add(self, other: "Notifications") -> None:
         """Take in what there is to tell of others."""
         self.batches += other.batches
         self.owner_ids |= other.owner_ids
         self.answers += other.answers
+        self.cancelled += other.cancelled
+        self.has_left_out |= other.has_left_out
 
 
 async def notify(

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from governance import Cancellation, CancelReason, CancelSource
-from turns.cancelling.commands import cancel_by_rule
+from turns.cancelling import cancel_requests
 from turns.core.turns import ACTIVE_STATUSES
 from turns.events import log
 from turns.events.notifications import Notifications
@@ -152,12 +152,9 @@ def _cancel(top: Conversation) -> Notifications:
     Conversation.objects.filter(pk=top.pk).update(unattended_since=None)
     family = _family(top.pk)
     left = [turn for turn in _active(family).order_by("number") if _had_viewer(turn, top)]
-    notifications = Notifications()
-    for pk in family:
-        turns = [turn for turn in left if turn.conversation_id == pk]
-        if turns:
-            notifications.add(cancel_by_rule(log.locked(pk), turns, LEFT))
-    return notifications
+    conversation_ids = {turn.conversation_id for turn in left}
+    conversations = [log.locked(pk) for pk in family if pk in conversation_ids]
+    return cancel_requests.cancel_turns(left, LEFT, conversations=conversations)
 
 
 def _had_viewer(turn: Turn, top: Conversation) -> bool:

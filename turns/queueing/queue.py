@@ -3,9 +3,7 @@
 A change of status is a compare-and-set. Which conversation is next is for `scheduling` to say.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,15 +12,15 @@ from django.db.models import Exists, F
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
-from governance import Cancellation, CancelSource, ScopeKind, checkpoint
+from governance import CancelSource, ScopeKind, checkpoint
 from governance.db_clock import database_now
 from governance.durations import limit_ms
 from turns.agents.lookup import find_agent
 from turns.conf import app_settings
-from turns.core.events import TurnAbort, TurnEnd, TurnQueued, TurnStart
+from turns.core.events import TurnQueued, TurnStart
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import LIVE_STATUSES, TurnStatus
-from turns.events import log, log_lines
+from turns.events import log
 from turns.exceptions import ConversationParked, MessageRejected, QueueIsFull
 from turns.history import messages
 from turns.history.reports import take
@@ -111,34 +109,6 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
             return _begin(conversation, turn, process=process)
     except (IntegrityError, Conversation.DoesNotExist):
         return None
-
-
-def cancel_queued(
-    conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
-) -> list[log.WireEvent]:
-    """End turns of a locked conversation that have not begun: nothing of them runs (C7). Return their events."""
-    events: list[log.WireEvent] = []
-    for turn in turns:
-        ended = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
-            status=TurnStatus.CANCELLED,
-            ended_at=at,
-            duration_ms=0,
-            ended_by_reason=cancellation.reason.value,
-            ended_by_source=cancellation.source.value,
-            ended_by_name=cancellation.by,
-        )
-        if ended:
-            cut = TurnStatus.CANCELLED
-            reason = cancellation.reason
-            log_lines.turn_ended(conversation, turn, status=cut, duration_ms=0, reason=reason)
-            events += log.append(
-                conversation,
-                turn.pk,
-                TurnAbort.of(cancellation),
-                TurnEnd(status=cut.value, duration_ms=0, usage={}, error_code=None),
-                at=at,
-            )
-    return events
 
 
 def _sent_before(conversation: Conversation, client_id: str | None) -> Turn | None:

@@ -188,11 +188,11 @@ async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
     if receipt.outcome is OpOutcome.ACCEPTED:
         checkpoint("after_cancel_stored")
     await notify(receipt.notifications, check_requests=runtime.check_requests)
-    if not receipt.has_left_out:
+    if not receipt.notifications.has_left_out:
         return receipt
     cascade = await _cancel_left_out(receipt.turn_id)
     await notify(cascade, check_requests=runtime.check_requests)
-    return replace(receipt, descendants=max(receipt.descendants, cascade.count))
+    return replace(receipt, descendants=max(receipt.descendants, cascade.cancelled))
 
 
 _continue = run_in_db_thread(continuations.continue_turn)

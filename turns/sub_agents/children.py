@@ -14,16 +14,12 @@ from governance import Cancellation, CancelReason
 from governance.db_clock import database_now
 from governance.sanitize import sanitize_text
 from turns.agents.lookup import enabled_agents, find_agent
-from turns.cancelling.descendants import (
-    DescendantsCancelled,
-    ask_for_report,
-    cancel_descendants,
-    cancel_with_descendants,
-)
+from turns.cancelling.descendants import ask_for_report, cancel_descendants, cancel_with_descendants
 from turns.conf import app_settings
 from turns.core.events import SubAgent
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
+from turns.events.notifications import Notifications
 from turns.exceptions import AgentUnavailable
 from turns.models import Agent, CancelRequest, Conversation, Turn
 from turns.queueing import queue, turn_tree
@@ -114,34 +110,34 @@ def _started_before(origin: Origin) -> Child | None:
     )
 
 
-def cancel_started_by(
-    turn_id: UUID, tool_id: str, cancellation: Cancellation
-) -> DescendantsCancelled:
+def cancel_started_by(turn_id: UUID, tool_id: str, cancellation: Cancellation) -> Notifications:
     """End what a call has started: it does not wait for it any more."""
     with transaction.atomic():
         if log.locked_of(turn_id) is None:
-            return DescendantsCancelled()
+            return Notifications()
         return cancel_descendants(turn_id, cancellation, tool_id=tool_id)
 
 
-def cancel_session(conversation_id: UUID, turn_id: UUID) -> DescendantsCancelled:
+def cancel_session(conversation_id: UUID, turn_id: UUID) -> Notifications:
     """End a sub-agent of a conversation and what it has started; whoever asked for that gets no report."""
     with transaction.atomic():
         log.locked(conversation_id)
         turn = Turn.objects.filter(pk=turn_id, parent__conversation=conversation_id).first()
         if turn is None or turn.status not in ACTIVE_STATUSES:
-            return DescendantsCancelled()
+            return Notifications()
         cascade = cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))
-        if cascade.count:  # its row only after its conversation's lock: its owner may be writing it
+        if (
+            cascade.cancelled
+        ):  # its row only after its conversation's lock: its owner may be writing it
             Turn.objects.filter(pk=turn.pk, delivered_at=None).update(delivered_at=database_now())
         return cascade
 
 
-def request_reports_of(turn_id: UUID, tool_id: str) -> DescendantsCancelled:
+def request_reports_of(turn_id: UUID, tool_id: str) -> Notifications:
     """Let what a call has started report what it has: the call is out of time. The report is delivered (17)."""
     with transaction.atomic():
         if log.locked_of(turn_id) is None:
-            return DescendantsCancelled()
+            return Notifications()
         out_of_time = Cancellation(reason=CancelReason.TIMEOUT)
         started = Turn.objects.filter(parent=turn_id, parent_tool_id=tool_id)
         return ask_for_report(started, out_of_time)

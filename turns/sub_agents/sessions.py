@@ -19,11 +19,10 @@ from governance import (
     tool,
 )
 from governance.db import run_in_db_thread
-from turns.cancelling.descendants import DescendantsCancelled
 from turns.core.clock import TurnClock
 from turns.core.turns import TurnStatus
 from turns.events import sinks
-from turns.events.notifications import notify
+from turns.events.notifications import Notifications, notify
 from turns.history import reports
 from turns.history.reports import Report
 from turns.models import Turn
@@ -92,9 +91,9 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
         raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
     cascade = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
     await notify(cascade, check_requests=runtime.check_requests)
-    if not cascade.count:
+    if not cascade.cancelled:
         return "There is no such session at work for this conversation: it has ended, or never was."
-    return f"The session was told to end, {cascade.count} sub-agents in all."
+    return f"The session was told to end, {cascade.cancelled} sub-agents in all."
 
 
 async def _start(context: ToolContext, agent: str, message: str, *, is_detached: bool) -> Child:
@@ -153,7 +152,7 @@ def _give_up(context: ToolContext) -> None:
     spawn(_tell_of(end), name=f"end of what {tool_id} has started")
 
 
-async def _tell_of(end: Callable[[], Awaitable[DescendantsCancelled]]) -> None:
+async def _tell_of(end: Callable[[], Awaitable[Notifications]]) -> None:
     await notify(await until_done(end), check_requests=runtime.check_requests)
 
 

@@ -110,22 +110,14 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(
     turn_id = await chat.say()
     first, second = await running("first"), await running("second")
     broken = {first.pk}
-    store_request = cancel_requests.write
+    cancel_turns = cancel_requests.cancel_turns
 
-    def fails_for_one(turn, cancellation, **how):
-        if turn.pk in broken:
-            raise DatabaseError("no")
-        store_request(turn, cancellation, **how)
-
-    store_requests = cancel_requests.write_all
-
-    def fails_for_all(turns, cancellation, **how):
+    def fails_with_the_first(turns, cancellation, **how):
         if broken & {turn.pk for turn in turns}:
             raise DatabaseError("no")
-        store_requests(turns, cancellation, **how)
+        return cancel_turns(turns, cancellation, **how)
 
-    monkeypatch.setattr(cancel_requests, "write", fails_for_one)
-    monkeypatch.setattr(cancel_requests, "write_all", fails_for_all)
+    monkeypatch.setattr(cancel_requests, "cancel_turns", fails_with_the_first)
     receipt = await chat.cancel(turn_id)
     assert receipt.descendants == 1
     assert (await ended(second)).status == "cancelled"
@@ -161,7 +153,7 @@ def test_an_owner_that_writes_its_turn_meanwhile_keeps_no_request_from_it(ada, a
     else:
         cascade = children.cancel_session(above.id, dug.pk)
     writing.join(5)
-    assert cascade.count == 1
+    assert cascade.cancelled == 1
     assert CancelRequest.objects.get(turn=dug).mode == ("report" if asked == "report" else "now")
 
 
@@ -364,7 +356,7 @@ def test_all_are_asked_with_as_many_queries_as_one(ada):
         command = CancelCommand(user=ada, source=CancelSource.BUTTON)
         with CaptureQueriesContext(connection) as queries:
             receipt = commands.request_turn_cancel(parent.pk, command)
-        assert (receipt.descendants, receipt.has_left_out) == (2 * children, False)
+        assert (receipt.descendants, receipt.notifications.has_left_out) == (2 * children, False)
         assert set(Turn.objects.filter(parent__isnull=False).values_list("status", flat=True)) == {
             "cancelling"
         }
@@ -397,9 +389,13 @@ def test_a_cancel_is_accepted_although_a_sub_agent_is_being_written(ada):
     is_held.wait(20)
     command = CancelCommand(user=ada, source=CancelSource.BUTTON)
     receipt = commands.request_turn_cancel(parent.pk, command)
-    assert (receipt.status, receipt.descendants, receipt.has_left_out) == ("cancelling", 0, True)
+    assert (receipt.status, receipt.descendants, receipt.notifications.has_left_out) == (
+        "cancelling",
+        0,
+        True,
+    )
     let_go.set()
     writing.join()
-    assert commands.cancel_left_out(parent.pk).count == 1
+    assert commands.cancel_left_out(parent.pk).cancelled == 1
     dug.refresh_from_db()
     assert dug.status == "cancelling"

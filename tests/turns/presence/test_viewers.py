@@ -11,7 +11,7 @@ from django.db.models import F
 
 from tests.support import PATIENCE
 from tests.turns.row_factory import RowFactory
-from turns.cancelling import commands
+from turns.cancelling import cancel_requests
 from turns.events import log
 from turns.models import CancelRequest, Conversation, Process, Turn, Viewer
 from turns.presence import disconnects, viewers
@@ -87,7 +87,7 @@ def test_after_the_grace_what_was_left_behind_is_cancelled_once(here, factory):
     look(here, factory, "one")
     viewers.leave("one")
     pass_time(factory, seconds=29)
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     pass_time(factory, seconds=1.1)
     [(conversation_id, events)] = viewers.end_overdue().batches
     assert conversation_id == factory.id
@@ -95,7 +95,7 @@ def test_after_the_grace_what_was_left_behind_is_cancelled_once(here, factory):
     assert (status(running), status(queued)) == ("cancelling", "cancelled")
     asked = CancelRequest.objects.get(turn=running)
     assert (asked.reason, asked.source, asked.by_name) == ("disconnect", "policy", "")
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     assert CancelRequest.objects.count() == 2
 
 
@@ -105,13 +105,13 @@ def test_who_comes_back_in_time_keeps_the_turn(here, factory):
     viewers.leave("one")
     pass_time(factory, minutes=5)
     look(here, factory, "two")
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     assert status(turn) == "running"
 
 
 def test_a_turn_that_a_program_began_without_any_viewer_goes_on(here, factory):
     turn = factory.turn("running")
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     look(here, factory, "one")
     viewers.leave("one")
     later = factory.turn("queued")
@@ -125,9 +125,9 @@ def test_a_grace_of_nothing_or_at_once_ends_it_when_the_last_one_leaves(here, fa
     turn = factory.turn("running")
     look(here, factory, "one")
     look(here, factory, "two")
-    assert viewers.leave("one").batches == []
+    assert viewers.leave("one").cancelled == 0
     assert status(turn) == "running"
-    assert [conversation_id for conversation_id, _ in viewers.leave("two").batches] == [factory.id]
+    assert viewers.leave("two").cancelled == 1
     assert status(turn) == "cancelling"
     assert since(factory) is None
 
@@ -138,12 +138,12 @@ def test_a_detached_turn_goes_on_up_to_the_unattended_limit(here, factory):
     look(here, factory, "one")
     viewers.leave("one")
     pass_time(factory, minutes=59)
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     disconnects.save({"unattended_limit_ms": 0})
     pass_time(factory, days=300)
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     disconnects.save({"unattended_limit_ms": 60_000})
-    assert len(viewers.end_overdue().batches) == 1
+    assert viewers.end_overdue().cancelled == 1
     assert status(turn) == "cancelling"
 
 
@@ -152,9 +152,9 @@ def test_an_edit_counts_for_what_is_left_alone_already(here, factory):
     look(here, factory, "one")
     viewers.leave("one")
     pass_time(factory, seconds=20)
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     assert disconnects.save({"grace_ms": 15_000}) == {"grace_ms": (30_000, 15_000)}
-    assert len(viewers.end_overdue().batches) == 1
+    assert viewers.end_overdue().cancelled == 1
     assert status(turn) == "cancelling"
 
 
@@ -166,16 +166,16 @@ def test_viewers_of_a_process_that_ended_do_not_count_and_their_grace_begins_whe
     turn = factory.turn("running")
     look(gone, factory, "one")
     retire(gone)
-    assert viewers.end_overdue().batches == []
+    assert viewers.end_overdue().cancelled == 0
     assert since(factory) is None
     viewers.forget_lost()
     assert not Viewer.objects.exists()
     assert since(factory) is not None
     assert (
-        viewers.end_overdue().batches == []
+        viewers.end_overdue().cancelled == 0
     )  # a page needs a moment to come back, whatever the policy
     pass_time(factory, seconds=11)
-    assert len(viewers.end_overdue().batches) == 1
+    assert viewers.end_overdue().cancelled == 1
     assert status(turn) == "cancelling"
 
 
@@ -237,12 +237,7 @@ def test_who_looks_at_a_conversation_attends_to_its_sub_agents(here, factory):
     assert since(factory) is not None
     assert since(grandchild) is None
     pass_time(factory, minutes=1)
-    ended = viewers.end_overdue().batches
-    assert [conversation_id for conversation_id, _ in ended] == [
-        factory.id,
-        child.id,
-        grandchild.id,
-    ]
+    assert viewers.end_overdue().cancelled == 3
     assert {status(turn), status(work), status(deep)} == {"cancelling"}
 
 
@@ -265,7 +260,7 @@ def test_what_begins_while_the_grace_ends_is_asked_to_stop_all_the_same(here, fa
     turn.refresh_from_db()
     Turn.objects.filter(pk=turn.pk).update(status="running", owner=here)
     with transaction.atomic():
-        commands.cancel_by_rule(log.locked(child.id), [turn], viewers.LEFT)
+        cancel_requests.cancel_turns([turn], viewers.LEFT, conversations=[log.locked(child.id)])
     assert status(turn) == "cancelling"
     assert CancelRequest.objects.get(turn=turn).settled_at is None
 
@@ -279,7 +274,7 @@ def test_who_comes_back_while_the_grace_ends_is_first_or_second_but_never_both(h
 
     def sweep() -> None:
         try:
-            ended.append(viewers.end_overdue().batches)
+            ended.append(viewers.end_overdue())
         finally:
             connection.close()
 
@@ -291,5 +286,5 @@ def test_who_comes_back_while_the_grace_ends_is_first_or_second_but_never_both(h
         assert not ended  # it has found the conversation, and waits for its row
         look(here, factory, "two")
     sweeping.join(timeout=PATIENCE)
-    assert ended == [[]]
+    assert [told.cancelled for told in ended] == [0]
     assert status(turn) == "running"

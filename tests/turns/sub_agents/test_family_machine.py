@@ -125,7 +125,7 @@ class Family:
         assert not Turn.objects.filter(status__in=LIVE_STATUSES).exists()
 
     def sweep(self, _chance: Any) -> None:
-        assert descendants.complete().count == 0  # a cascade leaves nothing to the sweep
+        assert descendants.complete().cancelled == 0  # a cascade leaves nothing to the sweep
         recovery.mend()
 
     # What always holds
