@@ -7,10 +7,8 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import uuid
 from collections.abc import Coroutine
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
+from governance.core import parent_guard
 from governance.core.process_groups import GroupEnding, terminate_group, wait_for_exit
 from governance.mcp.errors import ServerUnavailable
 from governance.mcp.message_filter import Streams
@@ -29,7 +28,6 @@ from governance.sanitize import sanitize_json
 logger = logging.getLogger(__name__)
 
 TAG_NAME = "TURNKEEPER_MCP"  # in the environment of a server and of its children
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 _HARMLESS = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 _CHUNK = 65_536
 _LAST_WORDS = (
@@ -124,8 +122,8 @@ class StdioServer:
             os.close(lifeline)
 
     def _launch(self, program: str, lifeline: int) -> list[str]:
-        tied = [sys.executable, "-I", "-S", str(_LAUNCHER), str(lifeline), str(os.getpid())]
-        return [*tied, program, *self._spec.command[1:]]
+        guarded = parent_guard.script(lifeline, tag=self._tag)
+        return [*guarded, program, *self._spec.command[1:]]
 
     def _environment(self) -> dict[str, str]:
         """Return a few harmless variables of ours and those that the row names, nothing else."""

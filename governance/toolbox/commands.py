@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
+from governance.core.parent_guard import ShellGuard
 from governance.core.process_groups import GroupEnding, terminate_group, wait_for_exit
 from governance.core.tools import ToolContext
 from governance.toolbox.cgroups import CommandGroup
 from governance.toolbox.output import Output
-from governance.toolbox.parent_guard import ParentGuard
 from governance.toolbox.sandbox import Mode, Sandbox, read_child
 from governance.toolbox.settings import ToolboxSettings
 
@@ -52,7 +52,7 @@ class _Running:
         *,
         told: int | None,
         tag: str | None,
-        guard: ParentGuard | None,
+        guard: ShellGuard | None,
     ) -> None:
         self.process = process
         self.tag = tag
@@ -149,7 +149,7 @@ async def _start(launch: Launch, output: Output) -> _Running:
         identities=launch.identities,
     )
     environment, tag = launch.environment, None
-    guard = ParentGuard() if launch.sandbox.mode is Mode.NONE else None
+    guard = ShellGuard() if launch.sandbox.mode is Mode.NONE else None
     if telling is not None:
         arguments = (arguments[0], "--info-fd", str(telling), *arguments[1:])
         if launch.group is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 Frame = dict[str, Any]
 
+TAG_NAME = "TURNKEEPER_WORKER"  # in the environment of a worker and of its children
 HEADER = struct.Struct("!I")
 DEFAULT_RESULT_LIMIT = 4_000_000
 ENVELOPE = 500_000  # room for what surrounds a result, and for a traceback or a piece of output

@@ -19,9 +19,9 @@ from typing import Any
 from governance.core import procfs
 from governance.core.exceptions import ToolFailed
 from governance.core.invokers import frames
-from governance.core.invokers.parent_guard import TAG_NAME, die_with_parent, guard_group
 from governance.core.invokers.worker_context import Reports, WorkerToken, make_context
 from governance.core.invokers.worker_output import BoundedOutput, redirect_output
+from governance.core.parent_guard import die_with_parent, guard_group
 from governance.core.tools import Tool, ToolContext
 
 _LONGEST_MESSAGE = 2_000
@@ -109,7 +109,8 @@ def main() -> None:
     connection_fd, lifeline, parent = (int(argument) for argument in sys.argv[1:4])
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    guard_group(lifeline, connection=connection_fd, tag=f"{TAG_NAME}={os.environ[TAG_NAME]}")
+    tag = f"{frames.TAG_NAME}={os.environ[frames.TAG_NAME]}"
+    guard_group(lifeline, tag=tag, not_for_guard=(connection_fd,))
     die_with_parent(parent)
     connection = socket.socket(fileno=connection_fd)
     connection.set_inheritable(False)

@@ -14,7 +14,6 @@ from typing import Any
 
 from governance.core.calls import Progress
 from governance.core.invokers import frames
-from governance.core.invokers.parent_guard import TAG_NAME
 from governance.core.invokers.worker_errors import WorkerDied
 from governance.core.process_groups import GroupEnding, terminate_group, wait_for_exit
 
@@ -151,7 +150,7 @@ class WorkerConnection:
             return await terminate_group(
                 self._process,
                 grace=self._settings.kill_grace,
-                sweep_tag=f"{TAG_NAME}={self._tag}",
+                sweep_tag=f"{frames.TAG_NAME}={self._tag}",
                 proof_timeout=_PROOF_TIMEOUT,
             )
         finally:
@@ -164,7 +163,7 @@ class WorkerConnection:
         environment = dict(
             os.environ if self._settings.environment is None else self._settings.environment
         )
-        environment[TAG_NAME] = self._tag
+        environment[frames.TAG_NAME] = self._tag
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         arguments = [str(connection), str(lifeline), str(os.getpid())]
         return subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
