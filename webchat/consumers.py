@@ -15,33 +15,26 @@ from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils.translation import gettext as _
 
-from governance import CancelSource
 from turns import selectors
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnsError
-from turns.presence.tracker import Presence
-from turns.running import runtime
 from turns.selectors.conversation_status import Overview
-from webchat import __version__, broadcast, open_sockets, operations
+from webchat import broadcast, open_sockets, operations
 from webchat.conf import app_settings
 from webchat.exceptions import ProtocolError, SignedOut
-from webchat.feed import Feed, encode
+from webchat.feed import encode_frame
 from webchat.identity import current_user, session_fingerprint
 from webchat.log_poller import log_poller
-from webchat.markdown import with_html
-from webchat.overview_tracker import OverviewTracker
-from webchat.protocol.client_frames import ClientFrame, Hello, Message, Ping, Resync, parse
+from webchat.protocol.client_frames import ClientFrame, Hello, parse
 from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
-from webchat.protocol.operation import Requester
-from webchat.protocol.server_frames import Frame, Heartbeat, Welcome
+from webchat.protocol.server_frames import Frame
 from webchat.rate_limits import TOO_MANY_FRAMES, TOO_MANY_SOCKETS, may_open_socket, may_send_frame
 from webchat.send_queue import TRY_AGAIN, SendQueue
 from webchat.sliding_window import RateLimit
+from webchat.subscription import Subscription
 
 logger = logging.getLogger(__name__)
 
 INTERNAL_ERROR = 1011
-HEARTBEAT_ATTEMPTS = 3
-VIEWER_TIMEOUT = 1.0  # seconds
 NO_LAYER = "none"  # no project calls a channel layer so
 
 
@@ -55,10 +48,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.groups_joined: tuple[str, ...] = ()
         self.has_ended = asyncio.Event()
         self.user_id: Any = None
-        self.presence_entry: Presence | None = None
         self.client_close_code: int | None = None
         self.has_layer = False
-        self.postponed_texts: set[UUID] = set()
         try:
             self.has_layer = await broadcast.is_layer_available()
             if not self.has_layer:  # the log has everything but streamed text
@@ -68,7 +59,6 @@ class ChatConsumer(AsyncWebsocketConsumer):
             open_sockets.remove(self)
             await log_poller.unsubscribe(self)
             await self._cancel_tasks()
-            await self._unregister_viewer()
             await self._leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
@@ -117,7 +107,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
     async def conversation_event(self, message: dict[str, Any]) -> None:
         """Pass on an event that was published while this socket looks."""
         if not self.send_queue.is_closing:
-            await self._guarded(self.feed.receive(message))
+            await self._guarded(self.subscription.feed.receive(message))
 
     async def user_signed_out(self, message: dict[str, Any]) -> None:
         """Close if it was this socket's session that ended."""
@@ -127,25 +117,22 @@ class ChatConsumer(AsyncWebsocketConsumer):
     async def user_changed(self, message: dict[str, Any]) -> None:
         """Close if the user may not be here any more."""
         if not self.send_queue.is_closing:
-            await self._guarded(self._check_rights())
+            await self._guarded(self.subscription.check_rights())
 
     async def catch_up_to(self, last_seq: int) -> None:
         """Read on in the log if the channel layer has lost something."""
-        if not self.send_queue.is_closing and last_seq > (self.feed.sent or 0):
-            await self._guarded(self.feed.catch_up())
+        feed = self.subscription.feed
+        if not self.send_queue.is_closing and last_seq > (feed.sent or 0):
+            await self._guarded(feed.catch_up())
 
     def update_overview(self, overview: Overview) -> None:
         """Tell the client how things stand elsewhere, where that is new to it and it reads at all."""
-        if (
-            self.send_queue.has_room
-            and (frame := self.overview_tracker.changes(overview)) is not None
-        ):
-            self._put(frame)
+        self.subscription.update_overview(overview)
 
     async def close_for_restart(self) -> None:
         """Send what the log has, and let the client come back to another process, or to this one's successor."""
         if self.groups_joined:
-            await self._guarded(self.feed.catch_up())
+            await self._guarded(self.subscription.feed.catch_up())
         self.send_queue.close(CloseCode.RESTARTING)
 
     async def _admit(self) -> None:
@@ -159,9 +146,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self.scope["url_route"]["kwargs"]["conversation_id"]
         ) or UUID(int=0)
         await selectors.get_conversation(conversation_id=self.conversation_id, user=user)
-        self.feed = Feed(conversation_id=self.conversation_id, send_queue=self.send_queue)
-        self.overview_tracker = OverviewTracker(
-            user_id=user.pk, conversation_id=self.conversation_id
+        self.subscription = Subscription(
+            self.scope,
+            conversation_id=self.conversation_id,
+            user_id=user.pk,
+            send_queue=self.send_queue,
         )
         self.groups_joined = (
             broadcast.conversation_group(self.conversation_id),
@@ -176,89 +165,17 @@ class ChatConsumer(AsyncWebsocketConsumer):
         )
 
     async def _answer(self, frame: ClientFrame) -> None:
-        if not self.greeted.is_set():
-            await self._on_hello(frame)
-            return
-        requester = await self._requester()
-        match frame:
-            case Hello():
-                self._put(operations.refusal("already_greeted", _("“hello” is sent once, first.")))
-            case Ping():
-                await self._send_heartbeat()
-            case Message():
-                answer = await operations.submit_message(frame, requester=requester)
-                if answer is not None:
-                    self._put(answer)
-            case Resync():
-                await self._resync(operations.uuid_of(frame.turn_id), requester)
-            case _:
-                self._put(await operations.run_operation(frame, requester=requester))
-
-    async def _on_hello(self, frame: ClientFrame) -> None:
-        if not isinstance(frame, Hello) or frame.protocol != PROTOCOL_VERSION:
-            self._put(
-                operations.refusal(
-                    "bad_hello", _("The first frame must be “hello” with protocol 1.")
-                )
-            )
+        if self.greeted.is_set():
+            await self.subscription.answer(frame)
+        elif isinstance(frame, Hello) and frame.protocol == PROTOCOL_VERSION:
+            await self.subscription.start(after=frame.after)
+            self.greeted.set()
+            log_poller.subscribe(self)
+            await self.subscription.feed.catch_up()
+        else:
+            sentence = _("The first frame must be “hello” with protocol 1.")
+            self._put(operations.refusal("bad_hello", sentence))
             self.send_queue.close(CloseCode.BAD_FIRST_FRAME)
-            return
-        requester = await self._requester()
-        self.presence = (await runtime.ensure_started()).presence
-        await self._register_viewer(requester)
-        last_seq = await selectors.last_seq(conversation_id=self.conversation_id)
-        self._put(
-            Welcome(
-                server_version=__version__, last_seq=last_seq, user=requester.user.get_username()
-            )
-        )
-        if (
-            frame.after is not None
-            and frame.after <= last_seq
-            and await self._reaches_back(frame.after)
-        ):
-            self.feed.start_after(frame.after)
-        else:
-            self.feed.start_after(await self._send_snapshot(requester))
-        self.greeted.set()
-        log_poller.subscribe(self)
-        await self.feed.catch_up()
-
-    async def _register_viewer(self, requester: Requester) -> None:
-        """Note who looks. That is a write, and who only wants to read does not wait long for one."""
-        noting = asyncio.create_task(
-            self._write_viewer(requester.user.pk), name=f"arrival in {self.conversation_id}"
-        )
-        await asyncio.wait({noting}, timeout=VIEWER_TIMEOUT)
-        if noting.done():
-            noting.result()
-        else:
-            self.tasks.append(noting)
-            noting.add_done_callback(self._check_viewer)
-
-    async def _write_viewer(self, user_id: Any) -> None:
-        self.presence_entry = await self.presence.join(self.conversation_id, user_id=user_id)
-
-    def _check_viewer(self, noting: asyncio.Task[None]) -> None:
-        if not noting.cancelled() and noting.exception() is not None:
-            self.send_queue.close(TRY_AGAIN)  # who is not on the list would be taken for gone
-
-    async def _reaches_back(self, after: int) -> bool:
-        return await selectors.reaches_back(conversation_id=self.conversation_id, after=after)
-
-    async def _send_snapshot(self, requester: Requester) -> int:
-        snapshot = await selectors.snapshot(
-            conversation_id=self.conversation_id, user=requester.user
-        )
-        self.send_queue.put(encode({**snapshot, "messages": await with_html(snapshot["messages"])}))
-        seq: int = snapshot["seq"]
-        return seq
-
-    async def _resync(self, turn_id: UUID | None, requester: Requester) -> None:
-        if turn_id is None or str(turn_id) not in await self._active_turn_ids():
-            await self.feed.catch_up()  # the log has its text, as a message
-        elif not await self.feed.send_text(turn_id, user=requester.user):
-            self.postponed_texts.add(turn_id)
 
     async def _send_heartbeats(self) -> None:
         try:
@@ -269,42 +186,12 @@ class ChatConsumer(AsyncWebsocketConsumer):
         while not self.send_queue.is_closing:
             await asyncio.sleep(app_settings.HEARTBEAT_INTERVAL)
             await self._join()
-            await self._guarded(self._send_heartbeat())
+            await self._guarded(self.subscription.send_heartbeat())
             if not self.has_layer and await broadcast.is_layer_available():
                 self.send_queue.close(TRY_AGAIN)  # a new socket can hear it
 
-    async def _send_heartbeat(self) -> None:
-        await self._check_rights()
-        for _attempt in range(HEARTBEAT_ATTEMPTS):
-            await self.feed.catch_up()
-            sent = self.feed.sent or 0
-            active = await self._active_turn_ids()
-            if await selectors.last_seq(conversation_id=self.conversation_id) == sent:
-                break  # nothing happened in between: the list and the number belong together
-        self._put(Heartbeat(last_seq=sent, active=active))
-
-    async def _check_rights(self) -> None:
-        requester = await self._requester()  # raises if nobody is signed in any more
-        # … or if who watches as staff may not do so any more
-        await selectors.get_conversation(conversation_id=self.conversation_id, user=requester.user)
-
-    async def _active_turn_ids(self) -> list[str]:
-        return await selectors.active_turn_ids(conversation_id=self.conversation_id)
-
-    async def _requester(self) -> Requester:
-        user = await current_user(self.scope)
-        source = CancelSource.API if "token" in self.scope else CancelSource.BUTTON
-        return Requester(user=user, conversation_id=self.conversation_id, source=source)
-
     async def _on_room(self) -> None:
-        await self._guarded(self._send_postponed())
-
-    async def _send_postponed(self) -> None:
-        """Send what there was no room for: events, and the texts that were asked for."""
-        await self.feed.catch_up()
-        owed, self.postponed_texts = self.postponed_texts, set()
-        for turn_id in owed:
-            await self._resync(turn_id, await self._requester())
+        await self._guarded(self.subscription.send_postponed())
 
     async def _guarded(self, work: Awaitable[None], *, about: ClientFrame | None = None) -> None:
         """Do it; if that fails, say so, with the id of the frame that it was about, and go on."""
@@ -335,7 +222,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.send_queue.close(CloseCode.TOO_MANY)
 
     def _put(self, frame: Frame) -> None:
-        self.send_queue.put(encode(frame.model_dump(mode="json")))
+        self.send_queue.put(encode_frame(frame))
 
     async def _send_text(self, text: str) -> None:
         await self.send(text_data=text)
@@ -345,15 +232,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await broadcast.join(self.channel_name, *self.groups_joined)
 
     async def _leave(self) -> None:
-        if self.groups_joined and self.has_layer:
+        if not self.groups_joined:
+            return  # the client was not let in
+        await self.subscription.end(comes_back=self.client_close_code == CloseCode.COMING_BACK)
+        if self.has_layer:
             await broadcast.leave(self.channel_name, *self.groups_joined)
-
-    async def _unregister_viewer(self) -> None:
-        # who is sent away by a server that restarts is still there: the grace begins when there is one again
-        if self.presence_entry is not None and self.send_queue.close_code != CloseCode.RESTARTING:
-            await self.presence.leave(
-                self.presence_entry, comes_back=self.client_close_code == CloseCode.COMING_BACK
-            )
 
     async def _cancel_tasks(self) -> None:
         for task in self.tasks:

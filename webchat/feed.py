@@ -15,6 +15,7 @@ from django.contrib.auth.models import AbstractBaseUser
 
 from turns import selectors
 from webchat.markdown import with_html, with_report_html
+from webchat.protocol.server_frames import Frame
 from webchat.send_queue import SendQueue
 
 PAGE_SIZE = 200
@@ -127,6 +128,11 @@ async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
     ]
     complete = {event["seq"]: event for event in rendered}
     return [complete.get(event["seq"], event) for event in events]
+
+
+def encode_frame(frame: Frame) -> str:
+    """Return an answer of the server as text."""
+    return encode(frame.model_dump(mode="json"))
 
 
 def encode(frame: Mapping[str, Any]) -> str:
