@@ -1,13 +1,15 @@
 """The audit of edits: which field went from what to what, by whom and when. The same for all that is edited live."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import models, transaction
+from django.dispatch import Signal
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -59,18 +61,7 @@ class Change(models.Model):
     @property
     def summary(self) -> str:
         """The changes in one line, in the order of the fields: "total limit: 2 min → 30 s"."""
-        labels = {
-            field.name: str(field.verbose_name)
-            for field in apps.get_model(self.subject)._meta.fields
-        }
-        last = len(labels)
-        places = {name: place for place, name in enumerate(labels)}
-        return "; ".join(
-            f"{labels.get(name, name)}: {self.describe_value(name, old)} → {self.describe_value(name, new)}"
-            for name, (old, new) in sorted(
-                self.changes.items(), key=lambda change: places.get(change[0], last)
-            )
-        )
+        return summary_of(apps.get_model(self.subject), self.changes, self.describe_value)
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:
@@ -78,11 +69,33 @@ class Change(models.Model):
         return describe_value(name, value)
 
 
-class _Audited(Protocol):
-    action: str
+class EditConflict(ValidationError):
+    """Somebody else has edited the same row meanwhile; nothing was saved."""
 
-    @property
-    def summary(self) -> str: ...
+    def __init__(self, row: models.Model) -> None:
+        problem = _(
+            "“%(row)s” was changed by somebody else meanwhile. Nothing was saved: look again."
+        )
+        super().__init__(problem % {"row": row}, code="conflict")
+
+
+AnyChange = TypeVar("AnyChange", bound=Change)
+
+
+def summary_of(
+    model: type[models.Model],
+    changes: Mapping[str, Sequence[Any]],
+    describe: Callable[[str, Any], str],
+) -> str:
+    """Return changes in one line, in the order of the model's columns; `describe` makes a text of a column's value."""
+    labels = {field.name: str(field.verbose_name) for field in model._meta.fields}
+    places = {name: place for place, name in enumerate(labels)}
+    return "; ".join(
+        f"{labels.get(name, name)}: {describe(name, old)} → {describe(name, new)}"
+        for name, (old, new) in sorted(
+            changes.items(), key=lambda change: places.get(change[0], len(places))
+        )
+    )
 
 
 def describe_value(name: str, value: object) -> str:
@@ -98,12 +111,26 @@ def describe_value(name: str, value: object) -> str:
     return Truncator(str(value)).chars(LONGEST)
 
 
-def apply(row: models.Model, values: Mapping[str, Any]) -> Changes:
-    """Set the values and return the changes: field → [old, new].
+def edit(
+    row: models.Model,
+    values: Mapping[str, Any],
+    *,
+    fields: Collection[str],
+    seen: Any = None,
+    conflict: type[EditConflict] = EditConflict,
+) -> Changes:
+    """Set the values of a locked row and return what they change: field → [old, new]. Nothing is saved yet.
+
+    `fields` may be edited. `seen` is the `revision` that the editor has seen, or the `updated_at` of a row without one.
 
     Raises:
+        EditConflict: the row was edited since `seen`.
         django.core.exceptions.ValidationError: a value is of another type than its field; words by field.
     """
+    if seen is not None and seen != getattr(row, "revision", getattr(row, "updated_at", None)):
+        raise conflict(row)
+    if unknown := values.keys() - set(fields):
+        raise TypeError(f"{row._meta.verbose_name_plural} have no {sorted(unknown)!r}.")
     _check_types(row, values)
     changes = {
         name: [old, value] for name, value in values.items() if (old := getattr(row, name)) != value
@@ -127,13 +154,43 @@ def _check_types(row: models.Model, values: Mapping[str, Any]) -> None:
         raise ValidationError(errors)
 
 
-def signature(by: Editor) -> dict[str, Any]:
-    """Return the fields of a change that say who made it."""
-    return {"by": cast(Any, by), "by_name": by.get_username()[:150] if by else ""}
+def deleted(row: models.Model, fields: Iterable[str]) -> Changes:
+    """Return what goes with a row: field → [old, None]."""
+    values = {name: getattr(row, name) for name in fields}
+    return {name: [value, None] for name, value in values.items() if value not in (None, "")}
 
 
-def log(row: models.Model, change: _Audited, *, by: Editor) -> None:
-    """Write the admin's own history too, with the old and the new values that it would not keep."""
+def record(
+    kind: type[AnyChange],
+    row: models.Model,
+    *,
+    action: str,
+    changes: Changes,
+    by: Editor,
+    where: str = "",
+    signal: Signal | None = None,
+    **subject: Any,
+) -> AnyChange:
+    """Write an edit down as a `kind` of change, and in the admin's history. `where` names an editor without account.
+
+    The `signal` tells the `subject` once the edit is committed.
+    """
+    change = kind._default_manager.create(
+        action=action,
+        changes=changes,
+        by=by,
+        by_name=by.get_username()[:150] if by else where,
+        **subject,
+    )
+    log(row, action=action, summary=change.summary, by=by)
+    if signal is not None:
+        send = partial(signal.send_robust, sender=type(row), **subject)
+        transaction.on_commit(send, robust=True)
+    return change
+
+
+def log(row: models.Model, *, action: str, summary: str, by: Editor) -> None:
+    """Write the admin's own history, with the old and the new values that it would not keep."""
     if by is None or not apps.is_installed("django.contrib.admin"):
         return
     from django.contrib.admin.models import (  # noqa: PLC0415 - importable only where the admin is installed
@@ -143,7 +200,5 @@ def log(row: models.Model, change: _Audited, *, by: Editor) -> None:
         LogEntry,
     )
 
-    flag = {"add": ADDITION, "change": CHANGE, "delete": DELETION}[change.action]
-    LogEntry.objects.log_actions(
-        by.pk, [row], flag, change_message=change.summary, single_object=True
-    )
+    flag = {"add": ADDITION, "change": CHANGE, "delete": DELETION}[action]
+    LogEntry.objects.log_actions(by.pk, [row], flag, change_message=summary, single_object=True)

@@ -1,14 +1,21 @@
 """Form fields: durations with their unit, lists in lines, and the hidden number that tells two editors apart."""
 
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from governance.durations import TooShort, UnitMissing, format_duration, parse_duration
+
+if TYPE_CHECKING:
+    AnyModelForm = forms.ModelForm[Any]
+else:
+    AnyModelForm = forms.ModelForm
 
 UNITS_HELP = _("With a unit: 90 s, 2 min, 1 min 30 s, 500 ms.")
 
@@ -84,3 +91,21 @@ class RevisionInput(forms.HiddenInput):
         """Return the number and the hidden input."""
         hidden = super().render(name, value, attrs, renderer)
         return format_html("{}{}", "" if value is None else value, hidden)
+
+
+class SeenForm(AnyModelForm):
+    """A form of a row with `updated_at`: it carries the edit that the editor has seen."""
+
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["seen"] = self.instance.updated_at.isoformat() if self.instance.pk else ""
+
+    @property
+    def seen_at(self) -> datetime | None:
+        """The moment of the last edit that the editor has seen."""
+        try:
+            return parse_datetime(self.cleaned_data.get("seen") or "")
+        except ValueError:
+            return None

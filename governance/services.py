@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -10,7 +9,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from governance import audit, selectors, validation
-from governance.audit import Changes, Editor
+from governance.audit import Changes, EditConflict, Editor
 from governance.conf import setting_limits
 from governance.core.exceptions import GovernanceError
 from governance.core.policy import PolicyLevels, ToolLimits, resolve
@@ -29,16 +28,8 @@ def _edited_fields(model: type[Limits]) -> tuple[str, ...]:
 DEFAULT_FIELDS, TOOL_FIELDS = _edited_fields(DefaultPolicy), _edited_fields(ToolPolicy)
 
 
-class PolicyConflict(GovernanceError):
+class PolicyConflict(EditConflict, GovernanceError):
     """The same limits were edited in the meantime; nothing was saved."""
-
-    def __init__(self, tool_name: str = "") -> None:
-        super().__init__(
-            _(
-                "These limits were changed by somebody else meanwhile. Nothing was saved: look again."
-            )
-        )
-        self.tool_name = tool_name
 
 
 @transaction.atomic
@@ -54,8 +45,9 @@ def save_default_policy(
         django.core.exceptions.ValidationError: a value makes no sense; words by field.
     """
     policy = _locked_default()
-    _check_revision(policy, revision)
-    changes = _apply(policy, values, fields=DEFAULT_FIELDS)
+    changes = audit.edit(
+        policy, values, fields=DEFAULT_FIELDS, seen=revision, conflict=PolicyConflict
+    )
     if not changes:
         return None
     policy.full_clean()
@@ -82,10 +74,9 @@ def save_tool_policy(
         tool_name=tool_name
     )
     is_new = policy.pk is None
-    _check_revision(policy, revision)
+    changes = audit.edit(policy, values, fields=TOOL_FIELDS, seen=revision, conflict=PolicyConflict)
     if is_new:
         _check_tool_name(tool_name)
-    changes = _apply(policy, values, fields=TOOL_FIELDS)
     if not changes and not is_new:
         return None
     policy.full_clean()
@@ -129,12 +120,8 @@ def delete_tool_policy(
     policy = ToolPolicy.objects.filter(tool_name=tool_name).first()
     if policy is None:
         return None
-    _check_revision(policy, revision)
-    changes = {
-        name: [value, None]
-        for name in TOOL_FIELDS
-        if (value := getattr(policy, name)) not in (None, "")
-    }
+    audit.edit(policy, {}, fields=TOOL_FIELDS, seen=revision, conflict=PolicyConflict)
+    changes = audit.deleted(policy, TOOL_FIELDS)
     change = _publish(policy, default=default, action="delete", changes=changes, by=by)
     policy.delete()
     return change
@@ -146,11 +133,6 @@ def _locked_default() -> DefaultPolicy:
     return DefaultPolicy.objects.select_for_update().get(pk=1)
 
 
-def _check_revision(policy: Limits, revision: int | None) -> None:
-    if revision is not None and revision != policy.revision:
-        raise PolicyConflict(getattr(policy, "tool_name", ""))
-
-
 def _check_tool_name(tool_name: str) -> None:
     """A tool of an MCP server is known by the server's row, even without a connection."""
     if selectors.find_tool(tool_name) is None:
@@ -159,32 +141,19 @@ def _check_tool_name(tool_name: str) -> None:
         raise ValidationError({"tool_name": [problem % {"name": tool_name, "known": known}]})
 
 
-def _apply(policy: Limits, values: Mapping[str, Any], *, fields: tuple[str, ...]) -> Changes:
-    if unknown := values.keys() - set(fields):
-        raise TypeError(f"Limits have no {sorted(unknown)!r}.")
-    return audit.apply(policy, values)
-
-
 def _publish(
     policy: Limits, *, default: DefaultPolicy, action: str, changes: Changes, by: Editor
 ) -> PolicyChange:
     """Move the version, write the audit, and tell this process once the edit is committed."""
     default.version += 1
     DefaultPolicy.objects.filter(pk=default.pk).update(version=default.version)
-    tool_name = getattr(policy, "tool_name", "")
-    change = PolicyChange.objects.create(
-        tool_name=tool_name,
+    return audit.record(
+        PolicyChange,
+        policy,
         action=action,
         changes=changes,
-        version=default.version,
-        **audit.signature(by),
-    )
-    audit.log(policy, change, by=by)
-    send = partial(
-        policy_changed.send_robust,
-        sender=type(policy),
-        tool_name=tool_name,
+        by=by,
+        signal=policy_changed,
+        tool_name=getattr(policy, "tool_name", ""),
         version=default.version,
     )
-    transaction.on_commit(send, robust=True)
-    return change

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from governance.admin.formatting import format_time
+from governance.admin.mixins import AuditedAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from webchat import api_tokens
@@ -41,7 +42,7 @@ class OriginFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(Base):
+class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
     """Tokens stay in the list after they were revoked: who used what, and until when."""
 
     list_display = (
@@ -91,9 +92,6 @@ class ApiTokenAdmin(Base):
         obj.pk, obj.user, obj.start = made.pk, made.user, made.start
         text = _("The token is %(token)s: copy it now, it is not stored and cannot be shown again.")
         messages.warning(request, text % {"token": token})
-
-    def log_addition(self, request: HttpRequest, obj: ApiToken, message: Any) -> Any:
-        """Leave the log to the service."""
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Tell a superuser of tokens that somebody else may hold."""

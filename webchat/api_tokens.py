@@ -104,16 +104,17 @@ def _touch(row: ApiToken) -> None:
 
 
 def _note(row: ApiToken, *, action: str, changes: Changes, by: Editor, where: str) -> None:
-    signature = audit.signature(by)
-    change = ApiTokenChange.objects.create(
+    audit.record(
+        ApiTokenChange,
+        row,
+        action=action,
+        changes=changes,
+        by=by,
+        where=where,
         token=row,
         token_name=str(row),
         whose=row.user.get_username()[:150],
-        action=action,
-        changes=changes,
-        **{**signature, "by_name": signature["by_name"] or where},
     )
-    audit.log(row, change, by=by)
 
 
 def _hash(token: str) -> str:

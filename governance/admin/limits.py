@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.auth.base_user import AbstractBaseUser
-from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from governance.admin.forms import LimitsForm
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin
 from governance.core.policy import LIMITS
 from governance.models import Limits, PolicyChange, ToolPolicy
-from governance.services import PolicyConflict
 
 if TYPE_CHECKING:
     LimitsModelAdmin = admin.ModelAdmin[Limits]
@@ -26,22 +24,6 @@ _OBEYED_WHILE_RUNNING = {f"{name}_ms" for name, limit in LIMITS.items() if limit
 
 class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin):
     """What both kinds of limits share: readable values, honest messages, one audit trail."""
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Answer an edit that came between the form's check and its save with words."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except (PolicyConflict, ValidationError) as refusal:
-            return self.refused(request, refusal)
-
-    def refused(
-        self, request: HttpRequest, refusal: PolicyConflict | ValidationError
-    ) -> HttpResponse:
-        """Show the page again, with the reason why nothing was saved."""
-        words = refusal.messages if isinstance(refusal, ValidationError) else [str(refusal)]
-        for sentence in words:
-            self.message_user(request, sentence, messages.ERROR)
-        return HttpResponseRedirect(request.get_full_path())
 
     def say_saved(self, request: HttpRequest, change: PolicyChange | None) -> None:
         """Say what was saved, and which calls it covers; other processes follow later."""

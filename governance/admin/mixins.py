@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -87,7 +88,20 @@ class OneRowAdmin(ModelAdmin[Row]):
 
 
 class AuditedAdmin(ModelAdmin[Row]):
-    """Leaves the history of a row to the service that saves it: that knows the old and the new values."""
+    """Rows that a service saves, which may refuse an edit, and which logs the old and the new values."""
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Answer an edit that came between the form's check and its save with words."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except ValidationError as refusal:
+            return self.refused(request, refusal)
+
+    def refused(self, request: HttpRequest, refusal: ValidationError) -> HttpResponse:
+        """Say in words why nothing was saved, and show the page anew."""
+        for sentence in refusal.messages:
+            self.message_user(request, sentence, messages.ERROR)
+        return HttpResponseRedirect(request.get_full_path())
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Log nothing."""

@@ -24,7 +24,6 @@ from governance.labels import approval_rules, label_for, timeout_sources
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.policies import Policies, read_policies
 from governance.selectors import OfferedTool
-from governance.services import PolicyConflict
 from governance.toolbox import described
 
 
@@ -100,7 +99,7 @@ class ToolPolicyAdmin(LimitsAdmin):
             return super().changelist_view(
                 request, {**(extra_context or {}), "other_tools": others}
             )
-        except (PolicyConflict, ValidationError) as refusal:
+        except ValidationError as refusal:
             return self.refused(request, refusal)
 
     def save_model(self, request: HttpRequest, obj: Limits, form: Any, change: bool) -> None:  # noqa: FBT001

@@ -1,7 +1,5 @@
 """Edits of MCP servers: saved together with an audit of what was before and what is now."""
 
-from typing import Any
-
 from django.db import transaction
 
 from governance import audit
@@ -73,7 +71,6 @@ def _changes(before: McpServer, after: McpServer) -> Changes:
 
 
 def _record(server: McpServer, action: str, changes: Changes, *, by: Editor) -> McpServerChange:
-    values: dict[str, Any] = {"server": server.name, "action": action, "changes": changes}
-    change = McpServerChange.objects.create(**values, **audit.signature(by))
-    audit.log(server, change, by=by)
-    return change
+    return audit.record(
+        McpServerChange, server, action=action, changes=changes, by=by, server=server.name
+    )

@@ -1,12 +1,10 @@
 """The form of an agent: durations with their unit, tools to tick, and no edit that overwrites somebody else's."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
@@ -14,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from governance import selectors
 from governance.audit import Editor
-from governance.form_fields import LinesField
+from governance.form_fields import LinesField, SeenForm
 from governance.selectors import OfferedTool
 from turns.agents.edits import FIELDS, check_may_name
 from turns.conf import app_settings
@@ -31,7 +29,7 @@ WIDE = {"class": "radiolist"}  # the admin's own style for labels that may have 
 DESCRIPTION_SHOWN = 90
 
 
-class AgentForm(AgentModelForm):
+class AgentForm(SeenForm, AgentModelForm):
     """One agent. Its list of tools is entered in three fields: whether it has one, ticks, and further names."""
 
     editor: Editor = None
@@ -57,7 +55,6 @@ class AgentForm(AgentModelForm):
             "“github_*”."
         ),
     )
-    seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     class Meta:
         model = Agent
@@ -75,7 +72,6 @@ class AgentForm(AgentModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._fill_in_tools()
-        self.initial["seen"] = self.instance.updated_at.isoformat() if self.instance.pk else ""
         if (chat_model := self.fields.get("chat_model")) is not None:
             chat_model.widget.attrs["placeholder"] = app_settings.CHAT_MODEL
 
@@ -84,14 +80,6 @@ class AgentForm(AgentModelForm):
         """The names of the agent's fields that the editor has changed."""
         names = [name for name in self.changed_data if name in FIELDS]
         return [*names, *(["tools"] if self._has_other_tools() else [])]
-
-    @property
-    def seen_at(self) -> datetime | None:
-        """The moment of the last edit that the editor has seen."""
-        try:
-            return parse_datetime(self.cleaned_data.get("seen") or "")
-        except ValueError:
-            return None
 
     def clean_chat_model(self) -> str:
         """Refuse a path before it is imported, if the editor may not name one."""

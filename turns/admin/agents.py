@@ -8,7 +8,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -119,13 +119,6 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
         is_default = obj is not None and obj.is_default
         return not is_default and super().has_delete_permission(request, obj)
 
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Answer an edit that came between the form's check and its save with words."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except ValidationError as refused:
-            return self._refused(request, refused)
-
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Answer a deletion that is refused with words; say which agents have too many tools."""
         if request.method == "GET" and self.has_view_permission(request):
@@ -136,7 +129,7 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
         try:
             return super().changelist_view(request, extra_context)
         except ValidationError as refused:
-            return self._refused(request, refused)
+            return self.refused(request, refused)
 
     def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:  # noqa: FBT001
         """Save what the editor has changed, and only that."""
@@ -176,7 +169,7 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
         try:
             edits.save_agent(name=names[0], values={"is_default": True}, by=_editor(request))
         except ValidationError as refused:
-            self._refused(request, refused)
+            self.refused(request, refused)
         else:
             text = _("“%(name)s” is the default agent now.")
             self.message_user(request, text % {"name": names[0]}, messages.SUCCESS)
@@ -210,11 +203,6 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
     def last_used(self, obj: Agent) -> Any:
         """When it was asked last."""
         return getattr(obj, "used_at", None)
-
-    def _refused(self, request: HttpRequest, refused: ValidationError) -> HttpResponse:
-        for sentence in refused.messages:
-            self.message_user(request, sentence, messages.ERROR)
-        return HttpResponseRedirect(request.get_full_path())
 
 
 @admin.register(AgentChange)

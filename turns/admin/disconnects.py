@@ -1,16 +1,16 @@
 """Admin of the disconnect policy: one row, in words and durations; every edit is audited and counts at once (C11)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.utils import label_for_field
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.mixins import DurationsAdmin, OneRowAdmin
-from governance.durations import format_limit
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin, OneRowAdmin
+from governance.form_fields import SeenForm
 from turns.models import DisconnectPolicy
 from turns.presence import disconnects
 
@@ -24,7 +24,7 @@ else:  # generic for the type checker only
 MAX_MS = 365 * 24 * 3_600_000
 
 
-class DisconnectPolicyForm(PolicyModelForm):
+class DisconnectPolicyForm(SeenForm, PolicyModelForm):
     """What happens, and after how long."""
 
     class Meta:
@@ -54,7 +54,10 @@ class DisconnectPolicyForm(PolicyModelForm):
 
 @admin.register(DisconnectPolicy)
 class DisconnectPolicyAdmin(
-    OneRowAdmin[DisconnectPolicy], DurationsAdmin[DisconnectPolicy], PolicyModelAdmin
+    AuditedAdmin[DisconnectPolicy],
+    OneRowAdmin[DisconnectPolicy],
+    DurationsAdmin[DisconnectPolicy],
+    PolicyModelAdmin,
 ):
     """The one row of it."""
 
@@ -62,38 +65,17 @@ class DisconnectPolicyAdmin(
     fields = (*disconnects.FIELDS, "updated_at")
     readonly_fields = ("updated_at",)
 
+    def get_fields(self, request: HttpRequest, obj: DisconnectPolicy | None = None) -> Any:
+        """Add what tells two editors apart."""
+        fields = super().get_fields(request, obj)
+        return [*fields, "seen"] if self.has_change_permission(request, obj) else fields
+
     def save_model(
         self, request: HttpRequest, obj: DisconnectPolicy, form: Any, change: Any
     ) -> None:
         """Save what the editor has changed, and only that."""
-        changes = disconnects.save({name: form.cleaned_data[name] for name in form.changed_data})
-        form.audit = "; ".join(
-            _("%(field)s: %(old)s → %(new)s")
-            % {
-                "field": label_for_field(name, DisconnectPolicy),
-                "old": _in_words(name, old),
-                "new": _in_words(name, new),
-            }
-            for name, (old, new) in changes.items()
-        )
-        if form.audit:
+        values = {name: form.cleaned_data[name] for name in form.changed_data if name != "seen"}
+        by = cast(AbstractBaseUser, request.user)
+        if changes := disconnects.save(values, by=by, seen=form.seen_at):
             text = _("%(changes)s. It counts now, also for turns that are left alone already.")
-            self.message_user(request, text % {"changes": form.audit}, messages.INFO)
-
-    def construct_change_message(
-        self,
-        request: HttpRequest,
-        form: Any,
-        formsets: Any,
-        add: Any = False,  # noqa: FBT002 - Django's signature
-    ) -> Any:
-        """Keep the old and the new values in the row's history."""
-        return form.audit
-
-
-def _in_words(name: str, value: Any) -> str:
-    if name == "policy":
-        return str(dict(DisconnectPolicy._meta.get_field("policy").flatchoices)[value])
-    if name == "grace_ms" and not value:
-        return _("none")
-    return format_limit(value)
+            self.message_user(request, text % {"changes": changes}, messages.INFO)

@@ -45,11 +45,8 @@ def save_agent(
     """
     agent = _locked().get(name) or Agent(name=name)
     is_new = agent.pk is None
-    _check_seen(agent, seen)
-    if unknown := values.keys() - set(FIELDS):
-        raise TypeError(f"Agents have no {sorted(unknown)!r}.")
     was_default = agent.is_default
-    changes = audit.apply(agent, values)
+    changes = audit.edit(agent, values, fields=FIELDS, seen=seen)
     if not changes and not is_new:
         return None
     if was_default and not agent.is_default:
@@ -81,12 +78,7 @@ def delete_agent(*, name: str, by: Editor) -> AgentChange | None:
             _("“%(name)s” is the default agent. Make another one the default first."),
             params={"name": name},
         )
-    changes: Changes = {
-        field: [value, None]
-        for field in FIELDS
-        if (value := getattr(agent, field)) not in (None, "")
-    }
-    change = _note(agent, action="delete", changes=changes, by=by)
+    change = _note(agent, action="delete", changes=audit.deleted(agent, FIELDS), by=by)
     agent.delete()
     return change
 
@@ -110,14 +102,6 @@ def _locked() -> dict[str, Agent]:
     return {agent.name: agent for agent in Agent.objects.select_for_update().order_by("pk")}
 
 
-def _check_seen(agent: Agent, seen: datetime | None) -> None:
-    if seen is not None and agent.updated_at != seen:
-        raise ValidationError(
-            _("This agent was changed by somebody else meanwhile. Nothing was saved: look again."),
-            code="conflict",
-        )
-
-
 def _take_default(*, by: Editor) -> None:
     """Read anew: while this edit waited for its locks, another one may have added a default agent."""
     for other in Agent.objects.select_for_update().filter(is_default=True):
@@ -126,11 +110,9 @@ def _take_default(*, by: Editor) -> None:
 
 
 def _note(agent: Agent, *, action: str, changes: Changes, by: Editor) -> AgentChange:
-    change = AgentChange.objects.create(
-        agent_name=agent.name, action=action, changes=changes, **audit.signature(by)
+    return audit.record(
+        AgentChange, agent, action=action, changes=changes, by=by, agent_name=agent.name
     )
-    audit.log(agent, change, by=by)
-    return change
 
 
 def _refused(field: str, problem: str) -> ValidationError:

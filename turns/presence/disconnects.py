@@ -1,17 +1,19 @@
 """The administrators' choice of what happens to turns that nobody watches any more (C11; sync ORM)."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
+from governance import audit
+from governance.audit import Editor
+from governance.durations import format_limit
 from turns.models import DisconnectPolicy
 
 FIELDS = ("policy", "grace_ms", "unattended_limit_ms")
 RETURN_GRACE = timedelta(seconds=10)
-
-Changes = dict[str, tuple[Any, Any]]
 
 
 def read() -> DisconnectPolicy:
@@ -20,25 +22,24 @@ def read() -> DisconnectPolicy:
 
 
 @transaction.atomic
-def save(values: Mapping[str, Any]) -> Changes:
-    """Change the policy; return what was changed: field → (old, new). It counts for turns that are left alone already.
+def save(values: Mapping[str, Any], *, by: Editor = None, seen: datetime | None = None) -> str:
+    """Change the policy; return what was changed in words. It counts for turns that are left alone already.
+
+    `seen` is the `updated_at` that the editor has seen.
 
     Raises:
-        django.core.exceptions.ValidationError: a value makes no sense; words by field.
+        django.core.exceptions.ValidationError: a value makes no sense, or somebody else has edited it; words by field.
     """
     DisconnectPolicy.objects.get_or_create(pk=1)
     policy = DisconnectPolicy.objects.select_for_update().get(pk=1)
-    changes = {
-        name: (getattr(policy, name), values[name])
-        for name in FIELDS
-        if name in values and getattr(policy, name) != values[name]
-    }
-    for name, (_old, new) in changes.items():
-        setattr(policy, name, new)
-    if changes:
-        policy.full_clean()
-        policy.save()
-    return changes
+    changes = audit.edit(policy, values, fields=FIELDS, seen=seen)
+    if not changes:
+        return ""
+    policy.full_clean()
+    policy.save()
+    summary = audit.summary_of(DisconnectPolicy, changes, _describe)
+    audit.log(policy, action="change", summary=summary, by=by)
+    return summary
 
 
 def grace_period(policy: DisconnectPolicy, *, is_clean_close: bool = False) -> timedelta | None:
@@ -53,3 +54,11 @@ def grace_period(policy: DisconnectPolicy, *, is_clean_close: bool = False) -> t
         limit = policy.unattended_limit_ms
         return timedelta(milliseconds=limit) if limit else None
     return timedelta(milliseconds=policy.grace_ms)
+
+
+def _describe(name: str, value: Any) -> str:
+    if name == "policy":
+        return str(dict(DisconnectPolicy._meta.get_field("policy").flatchoices)[value])
+    if name == "grace_ms" and not value:
+        return _("none")
+    return format_limit(value)

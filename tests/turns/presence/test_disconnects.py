@@ -59,6 +59,18 @@ def test_nonsense_is_refused_with_words(admin: Client, wrong: str):
     assert disconnects.read().policy == "cancel_after_grace"
 
 
+def test_an_edit_on_top_of_a_newer_one_is_refused_with_words(admin: Client):
+    seen = admin.get(PAGE).context["adminform"].form.initial["seen"]
+    disconnects.save({"grace_ms": 15_000})
+    form = {"policy": "detach", "grace_ms": "20 s", "unattended_limit_ms": "2 h", "seen": seen}
+    answer = admin.post(PAGE, form, follow=True)
+    [message] = answer.context["messages"]
+    assert "was changed by somebody else meanwhile" in str(message)
+    policy = disconnects.read()
+    assert (policy.policy, policy.grace_ms) == ("cancel_after_grace", 15_000)
+    assert not LogEntry.objects.exists()
+
+
 def test_who_may_only_look_sees_durations_and_cannot_edit():
     user = get_user_model().objects.create_user("vera", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_disconnectpolicy"))

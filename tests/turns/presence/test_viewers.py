@@ -153,7 +153,7 @@ def test_an_edit_counts_for_what_is_left_alone_already(here, factory):
     viewers.leave("one")
     pass_time(factory, seconds=20)
     assert viewers.end_overdue().cancelled == 0
-    assert disconnects.save({"grace_ms": 15_000}) == {"grace_ms": (30_000, 15_000)}
+    assert disconnects.save({"grace_ms": 15_000}) == "grace: 30 s → 15 s"
     assert viewers.end_overdue().cancelled == 1
     assert status(turn) == "cancelling"
 
