@@ -1,6 +1,6 @@
 """Tools and the rules they run under: deadlines, cancellation, limits, one outcome for every call.
 
-This facade is the door for other code. It needs no Django, so the executor can govern the tools of any program (B8).
+Other code imports this facade. It needs no Django, so the executor can govern the tools of any program (B8).
 """
 
 from governance.core.approvals import Decision, Question, Verdict

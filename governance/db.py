@@ -1,4 +1,4 @@
-"""The door between coroutines and the database: every crossing goes through `run_in_db_thread`, once."""
+"""Calls ORM code from coroutines: each function here picks the thread, and checks the connections."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor

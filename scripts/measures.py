@@ -16,7 +16,7 @@ MAX_MODULE = 350  # lines
 MAX_FUNCTION = 45
 LONG_FUNCTION = 25
 _WORDS = """
-acquaintance anew arrive attendance became board came carrier carry cascade cascades cast casting approval_grant concluding
+acquaintance anew arrive attendance became board came carrier carry cascade cascades cast casting clearance concluding
 crossing deaf deliveries depart door doors ear elsewhere errand errands families family following goodbye gone heard
 hint hints hurry lane lookout marks means moment moments news nobody nudge obey orders outliving overviews owed pacer
 pacing patience place places props quiet rounds said seen sharing somebody spoken stage standing storable surroundings

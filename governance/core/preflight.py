@@ -34,7 +34,7 @@ CheckedCall: TypeAlias = tuple[Tool, dict[str, Any]]
 
 
 class Preflight:
-    """The door of an executor. Tools of an isolation that is not in `isolations` cannot be run here."""
+    """The checks of one executor. Tools of an isolation that is not in `isolations` cannot run here."""
 
     def __init__(
         self, *, registry: ToolRegistry, policies: PolicySource, isolations: Container[Isolation]
