@@ -1,27 +1,24 @@
 """What clients may read of conversations and turns: lists, snapshots, events, histories; checked for each user."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from governance import CallStatus
 from governance.db import read_snapshot, run_in_pool_thread, run_in_query_thread
 from turns.agents.lookup import AgentSummary, enabled_agents, find_agent
 from turns.calls import serializers
 from turns.conf import app_settings
 from turns.core import wire
-from turns.core.events import TurnError
-from turns.core.turns import ACTIVE_STATUSES, LIVE_STATUSES, TurnStatus
-from turns.events import acknowledgements, log
+from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from turns.events import log
 from turns.history import histories
 from turns.models import Conversation, Event, Message, Repair, Turn
 from turns.processes import process_registry
-from turns.selectors import conversation_status
+from turns.selectors import conversation_status, turn_serializers
 from turns.storage.access import User, conversation_for, reload, sees_all, turn_for
 
 LIST_LENGTH = 200
@@ -91,7 +88,7 @@ def active_turns(*, user: User) -> list[wire.ActiveTurn]:
     rows = list(turns.order_by("queued_at")[:LIST_LENGTH])
     at = timezone.now()
     running = serializers.DescribedCalls((row.pk for row in rows), at=at)
-    return [_active(row, running.of(row.pk), at=at) for row in rows]
+    return [turn_serializers.active_turn(row, running.of(row.pk), at=at) for row in rows]
 
 
 @run_in_query_thread
@@ -101,8 +98,8 @@ def get_turn(*, turn_id: UUID, user: User) -> wire.TurnWithCalls:
     at = timezone.now()
     described = serializers.DescribedCalls([turn.pk], at=at).of(turn.pk)
     return {
-        **_active(turn, described, at=at),
-        **_ended([turn])[0],
+        **turn_serializers.active_turn(turn, described, at=at),
+        **turn_serializers.ended_turns([turn])[0],
         "user_message": turn.user_message,
         "calls": described,
     }
@@ -159,7 +156,7 @@ def partial_text(*, turn_id: UUID, user: User) -> str:
     """Return what the unfinished message of a turn says so far, as stored."""
     turn = turn_for(user, turn_id, permission="turns.view_all")
     message = Message.objects.filter(turn=turn, is_streaming=True).first()
-    return _text(message.content) if message else ""
+    return turn_serializers.text_of(message.content) if message else ""
 
 
 @run_in_query_thread
@@ -216,10 +213,12 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapsho
     return {
         "type": "snapshot",
         "seq": conversation.last_seq,
-        "messages": [_message(row) for row in shown],
+        "messages": [turn_serializers.message(row) for row in shown],
         "calls": [call for turn in ended for call in described.of(turn.pk)],
-        "turns": _ended(ended),
-        "active_turns": [_live(turn, described.of(turn.pk), at=at) for turn in active],
+        "turns": turn_serializers.ended_turns(ended),
+        "active_turns": [
+            turn_serializers.live_turn(turn, described.of(turn.pk), at=at) for turn in active
+        ],
         "has_earlier": len(messages) > limit,
         "parked": {
             "at": conversation.parked_at.isoformat(),
@@ -256,111 +255,3 @@ def _summary(
         standing=mark.standing if mark else "",
         asked=len(mark.asked_in) if mark else 0,
     )
-
-
-def _active(turn: Turn, described: Iterable[wire.Call], *, at: datetime) -> wire.ActiveTurn:
-    running = [call for call in described if not CallStatus(call["status"]).is_terminal]
-    started_at = turn.started_at or turn.queued_at
-    ended_at = turn.ended_at or at
-    return {
-        "turn_id": str(turn.pk),
-        "conversation_id": str(turn.conversation_id),
-        "agent": turn.agent,
-        "started_at": started_at.isoformat(),
-        "elapsed_ms": max(round((ended_at - started_at).total_seconds() * 1000), 0)
-        if turn.started_at
-        else 0,
-        "status": turn.status,
-        "tool_call_count": turn.tool_call_count,
-        "current_tools": [serializers.current(call) for call in running],
-        "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
-        "owner": str(turn.owner) if turn.owner else None,
-    }
-
-
-def _live(turn: Turn, described: list[wire.Call], *, at: datetime) -> wire.LiveTurn:
-    streaming = (
-        Message.objects.filter(turn=turn, is_streaming=True).first()
-        if turn.status in LIVE_STATUSES
-        else None
-    )
-    return {
-        **_active(turn, described, at=at),
-        "user_message": turn.user_message,
-        "source": turn.source,
-        "client_id": turn.client_id,
-        "number": turn.number,
-        "turn_timeout_ms": turn.turn_timeout_ms,
-        "calls": described,
-        "partial_text": _text(streaming.content) if streaming else "",
-        "notice": _notice(turn, at=at) if turn.status in LIVE_STATUSES else None,
-    }
-
-
-def _notice(turn: Turn, *, at: datetime) -> wire.Notice | None:
-    """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
-    events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
-    last = events.order_by("-seq").first()
-    if last is None or last.type != TurnError.type:
-        return None
-    told: wire.Notice = last.payload.copy()
-    if "wait_ms" in told:
-        told["wait_ms"] = max(
-            0, told["wait_ms"] - round((at - last.at) / timedelta(milliseconds=1))
-        )
-    return told
-
-
-def _ended(turns: Sequence[Turn]) -> list[wire.EndedTurn]:
-    """Return turns as those see them who come when they are over."""
-    answers = acknowledgements.of_turns(turn.pk for turn in turns)
-    notes = _notes(turn.pk for turn in turns if not turn.error_code)
-    return [
-        {
-            **_facts(turn),
-            "acknowledgements": answers.get(turn.pk, []),
-            "notice": notes.get(turn.pk),
-        }
-        for turn in turns
-    ]
-
-
-def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, wire.Notice]:
-    """Return the last thing that people were told in each turn, apart from requests that were repeated."""
-    told = Event.objects.filter(turn__in=list(turn_ids), type=TurnError.type).order_by("seq")
-    return {event.turn_id: event.payload for event in told if "wait_ms" not in event.payload}
-
-
-def _facts(turn: Turn) -> wire.TurnFacts:
-    return {
-        "turn_id": str(turn.pk),
-        "number": turn.number,
-        "status": turn.status,
-        "started": turn.started_at is not None,
-        "user_message": turn.user_message,
-        "source": turn.source,
-        "ended_by": serializers.ended_by(turn),
-        "ended_by_reason": turn.ended_by_reason,
-        "ended_by_source": turn.ended_by_source,
-        "error_code": turn.error_code or None,
-        "error_message": turn.error_message or None,
-        "duration_ms": turn.duration_ms,
-        "usage": turn.usage,
-    }
-
-
-def _message(row: Message) -> wire.StoredMessage:
-    return {
-        "id": row.pk,
-        "turn_id": str(row.turn_id),
-        "position": row.position,
-        "step": row.step,
-        "role": row.role,
-        "content": row.content,
-        "interrupted": row.interrupted,
-        "at": row.at.isoformat(),
-    }
-
-
-def _text(content: list[dict[str, Any]]) -> str:
-    return "".join(block.get("text", "") for block in content if block.get("type") == "text")

@@ -1,0 +1,122 @@
+"""Turns and messages as clients see them: rows in the form of the wire."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from governance import CallStatus
+from turns.calls import serializers
+from turns.core import wire
+from turns.core.events import TurnError
+from turns.core.turns import LIVE_STATUSES
+from turns.events import acknowledgements
+from turns.models import Event, Message, Turn
+
+
+def active_turn(turn: Turn, described: Iterable[wire.Call], *, at: datetime) -> wire.ActiveTurn:
+    running = [call for call in described if not CallStatus(call["status"]).is_terminal]
+    started_at = turn.started_at or turn.queued_at
+    ended_at = turn.ended_at or at
+    return {
+        "turn_id": str(turn.pk),
+        "conversation_id": str(turn.conversation_id),
+        "agent": turn.agent,
+        "started_at": started_at.isoformat(),
+        "elapsed_ms": max(round((ended_at - started_at).total_seconds() * 1000), 0)
+        if turn.started_at
+        else 0,
+        "status": turn.status,
+        "tool_call_count": turn.tool_call_count,
+        "current_tools": [serializers.current(call) for call in running],
+        "parent_turn_id": str(turn.parent_id) if turn.parent_id else None,
+        "owner": str(turn.owner) if turn.owner else None,
+    }
+
+
+def live_turn(turn: Turn, described: list[wire.Call], *, at: datetime) -> wire.LiveTurn:
+    streaming = (
+        Message.objects.filter(turn=turn, is_streaming=True).first()
+        if turn.status in LIVE_STATUSES
+        else None
+    )
+    return {
+        **active_turn(turn, described, at=at),
+        "user_message": turn.user_message,
+        "source": turn.source,
+        "client_id": turn.client_id,
+        "number": turn.number,
+        "turn_timeout_ms": turn.turn_timeout_ms,
+        "calls": described,
+        "partial_text": text_of(streaming.content) if streaming else "",
+        "notice": _notice(turn, at=at) if turn.status in LIVE_STATUSES else None,
+    }
+
+
+def _notice(turn: Turn, *, at: datetime) -> wire.Notice | None:
+    """What the person was told last, if nothing has happened in the turn since; what is left of a wait."""
+    events = Event.objects.filter(conversation=turn.conversation_id, turn=turn)
+    last = events.order_by("-seq").first()
+    if last is None or last.type != TurnError.type:
+        return None
+    told: wire.Notice = last.payload.copy()
+    if "wait_ms" in told:
+        told["wait_ms"] = max(
+            0, told["wait_ms"] - round((at - last.at) / timedelta(milliseconds=1))
+        )
+    return told
+
+
+def ended_turns(turns: Sequence[Turn]) -> list[wire.EndedTurn]:
+    """Return turns as those see them who come when they are over."""
+    answers = acknowledgements.of_turns(turn.pk for turn in turns)
+    notes = _notes(turn.pk for turn in turns if not turn.error_code)
+    return [
+        {
+            **_facts(turn),
+            "acknowledgements": answers.get(turn.pk, []),
+            "notice": notes.get(turn.pk),
+        }
+        for turn in turns
+    ]
+
+
+def _notes(turn_ids: Iterable[UUID]) -> dict[UUID, wire.Notice]:
+    """Return the last thing that people were told in each turn, apart from requests that were repeated."""
+    told = Event.objects.filter(turn__in=list(turn_ids), type=TurnError.type).order_by("seq")
+    return {event.turn_id: event.payload for event in told if "wait_ms" not in event.payload}
+
+
+def _facts(turn: Turn) -> wire.TurnFacts:
+    return {
+        "turn_id": str(turn.pk),
+        "number": turn.number,
+        "status": turn.status,
+        "started": turn.started_at is not None,
+        "user_message": turn.user_message,
+        "source": turn.source,
+        "ended_by": serializers.ended_by(turn),
+        "ended_by_reason": turn.ended_by_reason,
+        "ended_by_source": turn.ended_by_source,
+        "error_code": turn.error_code or None,
+        "error_message": turn.error_message or None,
+        "duration_ms": turn.duration_ms,
+        "usage": turn.usage,
+    }
+
+
+def message(row: Message) -> wire.StoredMessage:
+    return {
+        "id": row.pk,
+        "turn_id": str(row.turn_id),
+        "position": row.position,
+        "step": row.step,
+        "role": row.role,
+        "content": row.content,
+        "interrupted": row.interrupted,
+        "at": row.at.isoformat(),
+    }
+
+
+def text_of(content: list[dict[str, Any]]) -> str:
+    return "".join(block.get("text", "") for block in content if block.get("type") == "text")
