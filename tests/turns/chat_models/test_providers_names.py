@@ -104,7 +104,7 @@ def test_nothing_of_a_vendor_is_imported_with_the_site():
     code = (
         "import sys, django; django.setup()\n"
         "import turns, config.asgi\n"
-        "from turns.chat_models import get_chat_model\n"
+        "from turns.chat_models.catalog import get_chat_model\n"
         "get_chat_model('anthropic:claude-sonnet-5-5')\n"
         "vendors = {'pydantic_ai', 'anthropic', 'openai', 'google.genai', 'httpx2'}\n"
         "sys.exit(repr(vendors & set(sys.modules)) if vendors & set(sys.modules) else 0)"
