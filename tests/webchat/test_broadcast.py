@@ -80,7 +80,7 @@ async def test_a_layer_that_hung_is_used_again_when_it_answers(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ):
     settings.WEBCHAT_LAYER_TIMEOUT = 0.02
-    monkeypatch.setattr(broadcast, "QUIET", 0.0)
+    monkeypatch.setattr(broadcast, "RETRY_INTERVAL", 0.0)
     send = InMemoryChannelLayer.group_send
 
     async def hangs(*_: Any) -> None:
@@ -110,7 +110,7 @@ async def test_a_layer_that_hung_is_used_again_when_it_answers(
 async def test_a_layer_that_is_slow_holds_up_nobody_and_what_was_left_meanwhile_is_told_by_number(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(broadcast, "PATIENCE", 0.01)
+    monkeypatch.setattr(broadcast, "SEND_TIMEOUT", 0.01)
     send, answering = InMemoryChannelLayer.group_send, asyncio.Event()
 
     async def slow(*arguments: Any) -> None:
@@ -137,8 +137,8 @@ async def test_a_layer_that_is_slow_holds_up_nobody_and_what_was_left_meanwhile_
 async def test_an_event_that_fails_late_does_not_take_back_how_far_the_log_has_come(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(broadcast, "PATIENCE", 0.01)
-    monkeypatch.setattr(broadcast, "QUIET", 0.0)
+    monkeypatch.setattr(broadcast, "SEND_TIMEOUT", 0.01)
+    monkeypatch.setattr(broadcast, "RETRY_INTERVAL", 0.0)
     send, failing = InMemoryChannelLayer.group_send, asyncio.Event()
 
     async def fails_late(*_: Any) -> None:
