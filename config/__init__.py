@@ -1,1 +1,1 @@
-"""The site that ships as the default: its settings, its addresses and its ASGI application."""
+"""The default site: its settings, URLs and ASGI application."""

@@ -1,4 +1,4 @@
-"""The ASGI application: HTTP to Django, WebSockets to the chat, start and end of the server to the turns."""
+"""The ASGI application: it routes HTTP to Django, WebSockets to the chat, and the lifespan to the turns."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a database needs so that many short writers get along."""
+"""Options that let a database serve many short writers."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -45,7 +45,7 @@ def with_options(database: dict[str, Any], *, pool_size: int) -> dict[str, Any]:
 
 
 def _make_private(name: str) -> None:
-    """SQLite makes the file itself, but readable by everybody, and not the directory that it lies in."""
+    """Create the file and its directory with private rights: SQLite would make the file readable for everybody."""
     if name.startswith((":memory:", "file:")):
         return
     path = Path(name)

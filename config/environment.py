@@ -1,4 +1,4 @@
-"""What the environment says, each setting as its type; those of the apps under their own names."""
+"""Reads settings from environment variables, each as its type."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ NONE = "none"
 
 
 class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not typed
-    """The environment of the site: an empty value is as if it were not there, a wrong one is refused by its name."""
+    """The environment of the site. It ignores empty values, and refuses wrong ones by name."""
 
     def get_value(self, var: str, cast: Any = None, default: Any = None, **options: Any) -> Any:
         """Return what a variable says.
@@ -32,7 +32,7 @@ class Environment(environ.Env):  # type: ignore[misc]  # django-environ is not t
 
 
 def read(environment: Mapping[str, str], *apps: type[AppSettings]) -> dict[str, Any]:
-    """Return the settings of these apps that the environment names; an empty one is as if it were not there.
+    """Return the settings of these apps that the environment sets. Empty values are ignored.
 
     A name that no app declares is returned as it is, so that the app's check finds it.
 

@@ -1,4 +1,4 @@
-"""A secret key for a site that was given none: made once, kept beside the database, readable by its owner only."""
+"""Creates a secret key for a site without one, in a private file beside the database."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ from governance.private_files import make_directory
 
 
 def read_or_create(path: Path) -> str:
-    """Return the key kept in `path`; the first caller makes it, whoever else starts at the same time."""
+    """Return the key in `path`. Create it if needed; of concurrent callers one creates it."""
     if not path.exists():
         _create(path)
     return path.read_text("ascii")

@@ -1,4 +1,4 @@
-"""The addresses of the site: the admin, and the chat with its API."""
+"""URLs of the site: the admin, and the chat with its API."""
 
 from django.conf import settings
 from django.contrib import admin

@@ -1,4 +1,4 @@
-"""Where a request comes from: the address of the client, behind proxies that are known and nowhere else."""
+"""The address of a request's client, read through trusted proxies only."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -13,7 +13,7 @@ Network = IPv4Network | IPv6Network
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """Return the client's address (of IPv6 the network's), or None where the server knows none.
+    """Return the client's address, or None where the server knows none. An IPv6 address becomes its network.
 
     `X-Forwarded-For` is read from its end, as far as `WEBCHAT_TRUSTED_PROXIES` have written it: what stands before
     that may be the client's invention.
@@ -27,7 +27,7 @@ def client_address(request: HttpRequest) -> str | None:
 
 
 def _is_known(peer: Address | None, proxies: list[Network]) -> bool:
-    """A peer without an address has come through a Unix socket, from this machine."""
+    """Whether a peer is a trusted proxy. A peer without an address came through a Unix socket of this machine."""
     return peer is None or any(peer in network for network in proxies)
 
 

@@ -1,4 +1,4 @@
-"""The admin's pages of API tokens: make one (shown once), look, revoke, and see who did. Nothing else can be changed."""
+"""The admin of API tokens: issue one (shown once), list them, revoke them, and read their audit."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,17 +25,15 @@ else:  # generic for the type checker only
 
 
 class OriginFilter(admin.SimpleListFilter):
-    """The tokens to look at after an update: good ones of superusers, made by nobody knows whom."""
+    """Filters the active tokens of superusers whose issuer is unknown: review them after an update."""
 
     title = gettext_lazy("made by")
     parameter_name = "origin"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Name the choice."""
         return [("unknown", gettext_lazy("Nobody knows, and of a superuser"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
-        """Apply it."""
         if self.value() != "unknown":
             return queryset
         return queryset.filter(pk__in=api_tokens.of_unknown_origin().values("pk"))
@@ -43,7 +41,7 @@ class OriginFilter(admin.SimpleListFilter):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
-    """Tokens stay in the list after they were revoked: who used what, and until when."""
+    """Lists tokens. Revoked ones stay, so that their use can be traced."""
 
     list_display = (
         "name",
@@ -61,31 +59,31 @@ class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
     actions = ("revoke",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiToken]:
-        """Add who made each, in the same query."""
+        """Load the issuer of each token in the same query."""
         made = ApiTokenChange.objects.filter(token=OuterRef("pk"), action="add")
         return super().get_queryset(request).annotate(maker=Subquery(made.values("by_name")[:1]))
 
     def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> tuple[str, ...]:
-        """Show the traces of a token once it exists; let superusers alone choose for whom one is made."""
+        """Show the use of an existing token. Only superusers choose whom a new one is for."""
         if obj is not None:
             return ("name", "user", *self.readonly_fields)
         return ("name", "user") if _is_superuser(request) else ("name",)
 
     def get_autocomplete_fields(self, request: HttpRequest) -> tuple[str, ...]:
-        """Find users by typing where the project's own admin can; else they are listed."""
+        """Search for users where the project's user admin has search fields; else list them all."""
         users = self.admin_site._registry.get(get_user_model())
         return ("user",) if users is not None and users.get_search_fields(request) else ()
 
     def has_change_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
-        """Refuse to edit: what a token may do must not change under its holder."""
+        """Refuse edits: the rights of a token must not change under its holder."""
         return obj is None and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
-        """Refuse to delete: a revoked token stays on record."""
+        """Refuse deletion: a revoked token stays on record."""
         return False
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: Any) -> None:
-        """Make the token and show it, this once: for the person at the screen, unless a superuser has chosen."""
+        """Issue the token and show it once. It is for the signed-in user, unless a superuser chose another one."""
         editor = _editor(request)
         user = form.cleaned_data.get("user", editor)
         made, token = api_tokens.issue(user=user, name=obj.name, by=editor)
@@ -94,47 +92,44 @@ class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
         messages.warning(request, text % {"token": token})
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Tell a superuser of tokens that somebody else may hold."""
+        """Warn superusers of tokens whose issuer is unknown."""
         if _is_superuser(request) and request.method == "GET":
             _warn_of_unknown_origin(request)
         return super().changelist_view(request, extra_context)
 
     @admin.action(description=gettext_lazy("Revoke the selected tokens"), permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        """Make the selected tokens useless from now on."""
+        """Revoke the selected tokens."""
         count = api_tokens.revoke(queryset, by=_editor(request))
         text = ngettext("%(count)s token was revoked.", "%(count)s tokens were revoked.", count)
         messages.success(request, text % {"count": count})
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Suggest the person at the screen as the token's user."""
+        """Preselect the signed-in user."""
         return {**super().get_changeform_initial_data(request), "user": str(request.user.pk)}
 
     @admin.display(description=gettext_lazy("created"), ordering="created_at")
     def created(self, obj: ApiToken) -> str:
-        """When it was made."""
         return format_time(obj.created_at)
 
     @admin.display(description=gettext_lazy("last used"), ordering="last_used_at")
     def last_used(self, obj: ApiToken) -> str:
-        """When it was used last, to the minute or so."""
         return format_time(obj.last_used_at)
 
     @admin.display(description=gettext_lazy("revoked"), ordering="revoked_at")
     def revoked(self, obj: ApiToken) -> str:
-        """When it was revoked."""
         return format_time(obj.revoked_at)
 
     @admin.display(description=gettext_lazy("made by"), ordering="maker")
     def made_by(self, obj: ApiToken) -> str:
-        """Who made it; of the first tokens nobody has written that down."""
+        # Nobody recorded the issuers of the first tokens.
         maker: str | None = getattr(obj, "maker", None)
         return _("not known") if maker is None else maker
 
 
 @admin.register(ApiTokenChange)
 class ApiTokenChangeAdmin(ReadOnlyAdmin):
-    """Every token that was made or revoked, newest first."""
+    """Lists every issue and every revocation, newest first."""
 
     list_display = ["when", "token_name", "whose", "what", "by_name"]
     list_filter = [time_filter("at"), "action"]
@@ -145,12 +140,10 @@ class ApiTokenChangeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("at"), ordering="at")
     def when(self, obj: ApiTokenChange) -> str:
-        """When it happened."""
         return format_time(obj.at)
 
     @admin.display(description=gettext_lazy("what"), ordering="action")
     def what(self, obj: ApiTokenChange) -> str:
-        """What happened to it."""
         return _("made") if obj.action == "add" else _("revoked")
 
 

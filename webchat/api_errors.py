@@ -1,4 +1,4 @@
-"""Errors of the HTTP API: always `{"error": sentence, "code": code}` with the right status, never an exception's text."""
+"""Errors of the HTTP API: `{"error": sentence, "code": code}` with a status. They never show an exception's text."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -42,12 +42,12 @@ _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
 
 
 def error(status: int, code: str, sentence: object) -> JsonResponse:
-    """Return an error as the protocol has it."""
+    """Return an error in the form of the protocol."""
     return JsonResponse({"error": str(sentence), "code": code}, status=status)
 
 
 def decided(status: str) -> JsonResponse:
-    """Answer a decision that came too late: somebody, or time, was faster."""
+    """Answer a decision on a question that was decided before."""
     sentence = _("This call does not wait for a decision any more: %(status)s.") % {
         "status": status.replace("_", " ")
     }
@@ -57,14 +57,14 @@ def decided(status: str) -> JsonResponse:
 
 
 def not_found() -> JsonResponse:
-    """Answer an address that the API does not have."""
+    """Answer a request for an unknown path of the API."""
     return error(
         404, "not_found", _("There is nothing at this address; /api/docs lists what there is.")
     )
 
 
 def install(api: NinjaAPI) -> None:
-    """Let every exception of the API end as an error of the protocol."""
+    """Turn every exception of the API into an error of the protocol."""
     _answer(api, Exception, _on_failure)
     _answer(api, Http404, lambda _raised: not_found())
     _answer(api, HttpError, _on_http_error)
@@ -92,7 +92,7 @@ def _answer(api: NinjaAPI, kind: type[Raised], answer: Callable[[Raised], JsonRe
 
 
 def signed_out(code: str) -> JsonResponse:
-    """Answer somebody who is not signed in."""
+    """Answer a request of nobody who is signed in."""
     response = error(
         401, code, _("Sign in, or send “Authorization: Bearer <token>” with a valid token.")
     )
@@ -103,7 +103,7 @@ def signed_out(code: str) -> JsonResponse:
 def with_json_errors(
     patterns: Iterable[URLPattern | URLResolver],
 ) -> list[URLPattern | URLResolver]:
-    """Return the framework's URL patterns with views that say in JSON what is not found or not allowed."""
+    """Wrap the framework's URL patterns, so that 404 and 405 are JSON too."""
     return [
         URLPattern(known.pattern, _in_json(known.callback), known.default_args, known.name)
         if isinstance(known, URLPattern)

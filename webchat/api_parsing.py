@@ -1,4 +1,4 @@
-"""What a request of the HTTP API means: who asks, for which turn, with which body."""
+"""Parsing of API requests: the user, the ids in the path, the JSON body."""
 
 from typing import Any
 from uuid import UUID
@@ -17,10 +17,10 @@ SEQ = P(ge=0, le=2**62)
 
 
 class JsonParser(Parser):
-    """Reads JSON bodies only: a form of another site cannot pose as one."""
+    """Reads JSON bodies only: a form on another site cannot send one."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        """Return the body as it was sent; a form without a field says nothing, as no body does."""
+        """Return the parsed body. A form without fields counts as no body."""
         if request.content_type == "application/json":
             return super().parse_body(request)
         if request.content_type in FORMS and not request.POST and not request.FILES:
@@ -29,12 +29,12 @@ class JsonParser(Parser):
 
 
 def user_of(request: HttpRequest) -> Any:
-    """Return who asks: the user that the session or the token stands for."""
+    """Return the user of the session or the token."""
     return request.auth  # type: ignore[attr-defined]  # set by ninja after authentication
 
 
 def turn_uuid(text: str) -> UUID:
-    """Return a turn's id; an id of another form is a turn that nobody has."""
+    """Return a turn's id. Malformed ids are answered like unknown ones."""
     found = uuid_of(text)
     if found is None:
         raise TurnNotFound
@@ -42,5 +42,5 @@ def turn_uuid(text: str) -> UUID:
 
 
 def conversation_uuid(text: str) -> UUID:
-    """Return a conversation's id; an id of another form is a conversation that nobody has."""
+    """Return a conversation's id. A malformed id becomes one that no conversation has."""
     return uuid_of(text) or UUID(int=0)

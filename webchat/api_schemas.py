@@ -1,4 +1,4 @@
-"""Bodies of the HTTP API: what requests must have, and what answers look like in its OpenAPI description."""
+"""Schemas of the HTTP API: the bodies of its requests and of its answers."""
 
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from webchat.protocol.fields import ClientKey, Text
 
 
 class Request(Schema):
-    """A JSON body; wrong types are refused, not converted, and unknown fields are ignored."""
+    """A JSON body. Wrong types are refused, not converted; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 

@@ -1,4 +1,7 @@
-"""API tokens: made, recognised, revoked, with an audit. A token is 256 random bits, so its plain SHA-256 is enough."""
+"""API tokens: issued, verified and revoked, with an audit.
+
+A token has 256 random bits, so its plain SHA-256 is a safe hash.
+"""
 
 import hashlib
 import secrets
@@ -28,7 +31,7 @@ SHOWN = 8  # characters that tell tokens apart in a list
 def issue(
     *, user: AbstractBaseUser, name: str, by: Editor = None, where: str = ""
 ) -> tuple[ApiToken, str]:
-    """Make a token for the user; return its row and the token, which cannot be shown again.
+    """Issue a token for the user. Return its row and the token, which cannot be shown again.
 
     `by` is who makes it: None is whoever runs code on the server, told by `where`.
 
@@ -46,13 +49,13 @@ def issue(
 
 
 def may_issue_for(user: AbstractBaseUser, *, by: AbstractBaseUser) -> bool:
-    """Return whether somebody may make a token for a user: for oneself, and a superuser for all, who can do no more."""
+    """Return whether somebody may issue a token for a user: for themselves, or as a superuser for everybody."""
     return by.pk == user.pk or bool(getattr(by, "is_superuser", False))
 
 
 @transaction.atomic
 def revoke(tokens: QuerySet[ApiToken], *, by: Editor = None, where: str = "") -> int:
-    """Make tokens useless from now on; return how many were still good."""
+    """Revoke tokens; return how many were active."""
     chosen = ApiToken.objects.filter(pk__in=tokens.values("pk"), revoked_at=None)
     good = list(chosen.select_for_update().order_by("pk"))
     for row in good:  # one by one: a signal of each closes the sockets that it has opened
@@ -64,9 +67,9 @@ def revoke(tokens: QuerySet[ApiToken], *, by: Editor = None, where: str = "") ->
 
 
 def of_unknown_origin() -> QuerySet[ApiToken]:
-    """Return the good tokens of superusers of which nobody has written down who made them.
+    """Return the active tokens of superusers whose issuer is unknown.
 
-    They come from a time when staff could make tokens for everybody.
+    Early versions let staff issue tokens for everybody, and recorded no issuer.
     """
     if not issubclass(get_user_model(), PermissionsMixin):
         return ApiToken.objects.none()
@@ -75,7 +78,7 @@ def of_unknown_origin() -> QuerySet[ApiToken]:
 
 
 def find_user(token: str) -> AbstractBaseUser | None:
-    """Return whom a token stands for, or None if it is unknown, revoked, or its user was switched off."""
+    """Return the user of a token, or None if it is unknown or revoked, or its user is inactive."""
     digest = _hash(token)
     row = ApiToken.objects.select_related("user").filter(sha256=digest, revoked_at=None).first()
     if row is None or not constant_time_compare(row.sha256, digest) or not row.user.is_active:

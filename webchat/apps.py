@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class WebchatConfig(AppConfig):
-    """Registers the checks, the sinks through which events reach the sockets, and the bus of hints."""
+    """Registers the checks, the sinks that feed the sockets, and the wake-ups through the channel layer."""
 
     name = "webchat"
     verbose_name = _("Web chat")

@@ -1,4 +1,4 @@
-"""Who may use the HTTP API: whoever has a session of this site, or a token. Without either: 401, as JSON."""
+"""Authentication of the HTTP API: by a session of this site or by a token; else 401 as JSON."""
 
 from typing import cast
 
@@ -24,7 +24,7 @@ class TokenAuth(AuthBase):
     openapi_scheme = "bearer"
 
     async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
-        """Return whom the token stands for; a wrong one is refused even beside a good session."""
+        """Return the user of the token. A wrong token is refused even if the session is valid."""
         token = api_tokens.bearer_of(request.headers.get("Authorization", ""))
         if token is None:
             return None

@@ -1,7 +1,7 @@
-"""Events on their way from whoever runs a turn to whoever looks at it, through Channels' layer.
+"""Sends events to the sockets of a conversation through the channel layer.
 
-Nothing that matters exists only here: layers lose messages without a word, so a message is a hint that sockets check
-against the log. A layer that fails is logged; it never fails a turn (invariant 2).
+A layer loses messages silently. So a message is only a hint: sockets check it against the log.
+A failing layer is logged, and never fails a turn (invariant 2).
 """
 
 import asyncio
@@ -25,10 +25,10 @@ MAX_SKIPPED = 1_000  # conversations; sockets look into the log every two second
 
 
 class ChannelLayerSink:
-    """Tells all sockets of a conversation what happened: small events whole, large ones by number.
+    """Sends small events whole, and of large ones only the number.
 
-    No turn waits for a broker for longer than `PATIENCE`. While one hangs, one event at a time tries it in a task of its
-    own, and the others are left to the log; when it answers again, sockets hear how far that goes.
+    No turn waits longer than `SEND_TIMEOUT` for a broker. While the broker hangs, one event at a time tries it in a task
+    of its own. The sink skips the others, and sends their numbers once the broker answers again.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class ChannelLayerSink:
             self._skipped[conversation_id] = max(seq, self._skipped.get(conversation_id, seq))
 
     async def _send_with_skipped(self, conversation_id: UUID, message: dict[str, Any]) -> None:
-        """Send a message; if it gets through, then also the numbers that were left to the log before."""
+        """Send a message. If that works, also send the numbers of the events that were skipped before."""
         while await self._send(conversation_id, message) and self._skipped:
             conversation_id, seq = self._skipped.popitem()
             message = {"type": "conversation.event", "seq": seq}
@@ -92,9 +92,9 @@ class ChannelLayerSink:
 
 
 async def send_to_group(group: str, message: dict[str, Any]) -> None:
-    """Send on the loop that the sockets of this process live on, whatever loop this is. Raises what the layer raises.
+    """Send on the event loop of this process's sockets. Raise what the layer raises.
 
-    A layer in memory would keep the message, but would not wake the loop of those that it is for.
+    A layer in memory would keep the message, but would not wake the loop of its receivers.
     """
     loop = _SocketLoop.loop
     if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
@@ -111,13 +111,13 @@ async def _group_send(group: str, message: dict[str, Any]) -> None:
 
 
 class _SocketLoop:
-    """The event loop of this process's sockets: that of the last one that has joined a group."""
+    """The event loop of this process's sockets: the loop of the last one that joined a group."""
 
     loop: asyncio.AbstractEventLoop | None = None
 
 
 async def is_layer_available() -> bool:
-    """Return whether the channel layer takes messages now, in time."""
+    """Return whether the channel layer takes a message in time."""
     if get_channel_layer() is None:
         return False
     try:
@@ -141,7 +141,7 @@ def user_group(user_id: Any) -> str:
 
 
 def message_for(event: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what goes through the layer for an event; None for one that is too large and has no number."""
+    """Return the layer's message for an event, or None if the event is too large and has no number."""
     if (
         len(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace"))
         <= app_settings.MAX_INLINE_EVENT_BYTES
@@ -153,7 +153,7 @@ def message_for(event: dict[str, Any]) -> dict[str, Any] | None:
 
 
 async def join(channel: str, *groups: str) -> None:
-    """Add a socket to groups, or do so again: memberships expire, and a broker may have forgotten them."""
+    """Add a socket to groups. Repeat it: memberships expire, and a broker may forget them."""
     layer = get_channel_layer()
     _SocketLoop.loop = asyncio.get_running_loop()
     if layer is not None:
@@ -162,7 +162,7 @@ async def join(channel: str, *groups: str) -> None:
 
 
 async def leave(channel: str, *groups: str) -> None:
-    """Take a socket out of groups."""
+    """Remove a socket from groups."""
     layer = get_channel_layer()
     if layer is not None:
         for group in groups:
@@ -172,7 +172,7 @@ async def leave(channel: str, *groups: str) -> None:
 
 
 async def send_to_user(user_id: Any, message: dict[str, Any]) -> None:
-    """Tell the sockets of a user something that they act on themselves."""
+    """Send a message to all sockets of a user."""
     await _with_timeout(
         send_to_group(user_group(user_id), message), "The sockets of a user were not told"
     )

@@ -1,4 +1,4 @@
-"""System checks of webchat: what would make the live page deaf, slow or open, said before it happens."""
+"""System checks of webchat: settings that would make the live page silent, slow or insecure."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -87,7 +87,7 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_origin(**_: Any) -> list[checks.CheckMessage]:
-    """No browser that stands on another site reaches the chat with the cookie of this one."""
+    """No page of another site opens a socket with the cookie of this site."""
     path = getattr(settings, "ASGI_APPLICATION", None)
     if not path:
         return []
@@ -107,7 +107,7 @@ def check_origin(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_processes(*, databases: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Processes that live at the same time have a layer that reaches all of them (with `check --database default`)."""
+    """Several live processes share a channel layer (with `check --database default`)."""
     if not databases or not _lack_shared_layer():
         return []
     return [
@@ -121,7 +121,7 @@ def check_processes(*, databases: Any = None, **_: Any) -> list[checks.CheckMess
 
 
 def check_deployment(**_: Any) -> list[checks.CheckMessage]:
-    """The layer knows one process only; the pages have no content security policy."""
+    """The layer is shared, and the pages have a content security policy."""
     found: list[checks.CheckMessage] = []
     layer = _layer()
     if layer is not None and layer["BACKEND"] == MEMORY_LAYER:
@@ -144,7 +144,7 @@ def check_deployment(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
-    """Nobody stalls a process by signing in again and again, or guesses passwords without end."""
+    """Sign-ins are limited: nobody stalls a process with them, or guesses passwords without end."""
     try:
         backends = [import_string(path) for path in settings.AUTHENTICATION_BACKENDS]
     except ImportError:  # Django says so at the first sign-in
@@ -185,7 +185,7 @@ def check_sign_in(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_sign_in_middleware(**_: Any) -> list[checks.CheckMessage]:
-    """Who finds no room to sign in is told so."""
+    """The middleware answers sign-ins that found no room."""
     if (
         SIGN_IN_BACKEND not in settings.AUTHENTICATION_BACKENDS
         or SIGN_IN_MIDDLEWARE in settings.MIDDLEWARE

@@ -1,4 +1,4 @@
-"""The sockets that this process holds open: whose they are, and that they come back when it goes down."""
+"""The open sockets of this process, by user. They are closed for a restart."""
 
 import asyncio
 from collections import Counter
@@ -10,7 +10,7 @@ CLOSE_TIMEOUT = 1.0  # seconds in which what is queued may still leave, and clie
 
 
 class OpenSocket(Protocol):
-    """A socket as seen from its process; `user_id` is None until it is known whose it is."""
+    """An open socket. Its `user_id` is None until it is authenticated."""
 
     has_ended: asyncio.Event
     user_id: Any
@@ -25,12 +25,12 @@ _counts: Counter[str] = Counter()
 
 
 def add(socket: OpenSocket) -> None:
-    """Remember a socket until it is gone."""
+    """Count a socket as open."""
     _open.add(socket)
 
 
 def remove(socket: OpenSocket) -> None:
-    """Forget a socket."""
+    """Count a socket as closed."""
     _open.discard(socket)
     socket.has_ended.set()
 
@@ -41,22 +41,22 @@ def count() -> int:
 
 
 def count_for_user(user_id: Any) -> int:
-    """Return how many of them are a user's."""
+    """Return how many sockets of a user are open in this process."""
     return sum(socket.user_id == user_id for socket in _open)
 
 
 def note_overflow() -> None:
-    """Note that a client reads more slowly than it is written to."""
+    """Count a client that reads too slowly."""
     _counts["overflow"] += 1
 
 
 def overflow_count() -> int:
-    """Return how often that has happened in this process."""
+    """Return how often a client of this process read too slowly."""
     return _counts["overflow"]
 
 
 async def close_all() -> None:
-    """Tell every client that the server restarts (close code 1012); they reconnect and miss nothing."""
+    """Close every socket with code 1012, "the server restarts". Clients reconnect and miss nothing."""
     sockets = tuple(_open)
     with suppress(TimeoutError):
         async with asyncio.timeout(CLOSE_TIMEOUT):

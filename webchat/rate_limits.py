@@ -1,7 +1,7 @@
-"""What a user may ask of this process: frames and requests in a minute, open sockets; with the sentence for who asks more.
+"""Limits for one user in this process: frames and requests in a minute, and open sockets.
 
-They protect the process, so each counts by itself; messages are counted where they are taken, over all processes. A cancel
-is never refused for something else that the same user does: stopping must always be possible.
+They protect the process, so each process counts alone. Messages are counted in the database, over all processes.
+No limit for other things refuses a cancel: stopping must always be possible.
 """
 
 from typing import Any
@@ -25,19 +25,19 @@ TOO_MANY_SOCKETS = gettext_lazy(
 
 
 def may_send_frame(user_id: Any, frame: ClientFrame) -> bool:
-    """Count a frame of a user's socket; return False if all of his sockets have sent too many."""
+    """Count a frame. Return False if the user's sockets together have sent too many."""
     if isinstance(frame, Operation) and frame.is_cancel:
         return True
     return user_rate_limits.allow(user_id, "frames", limit=app_settings.MAX_USER_FRAMES_PER_MINUTE)
 
 
 def may_open_socket(user_id: Any) -> bool:
-    """Return whether a user may have one more socket open here."""
+    """Return whether a user may open one more socket."""
     return open_sockets.count_for_user(user_id) < app_settings.MAX_SOCKETS_PER_USER
 
 
 def check_request_rate(request: HttpRequest, user: AbstractBaseUser) -> None:
-    """Count a request that changes something, for its address alone. Raise `Refused` if there were too many."""
+    """Count a POST request, for each route apart. Raise `Refused` if there were too many."""
     if request.method != "POST":
         return
     address = request.resolver_match.route if request.resolver_match else ""

@@ -1,4 +1,4 @@
-"""Tells open sockets at once that the rights of their user have changed; each then asks the database what is left.
+"""Notifies open sockets that the rights of their user have changed. Each then reads its rights from the database.
 
 Receivers of Django's signals, after the commit, over the channel layer: so they reach the sockets of other processes.
 What sends no signal (`queryset.update`, another program) is found by the heartbeat.
@@ -26,7 +26,7 @@ M2M_CHANGES = {"post_add", "post_remove", "pre_clear"}
 
 
 def connect() -> None:
-    """Listen to whatever may take a right away."""
+    """Connect to all signals that may follow a lost right."""
     user_model = get_user_model()
     _connect(post_save, on_user_saved, sender=user_model)
     _connect(post_delete, on_user_deleted, sender=user_model)
@@ -41,7 +41,7 @@ def connect() -> None:
 
 
 def notify_users(user_ids: Iterable[Any]) -> None:
-    """Let the sockets of these users look again, once the transaction is committed."""
+    """Let the sockets of these users check their rights once the transaction is committed."""
     for user_id in set(user_ids):
         message = {"type": "user.changed"}
         transaction.on_commit(partial(_send, user_id, message), robust=True)
@@ -50,7 +50,7 @@ def notify_users(user_ids: Iterable[Any]) -> None:
 def on_signed_out(
     sender: object, *, request: HttpRequest | None, user: AbstractBaseUser | None, **_: Any
 ) -> None:
-    """Let go the sockets of the session that ends."""
+    """Close the sockets of the session that ends."""
     if request is not None and user is not None:
         session = fingerprint(request.session.session_key)
         _send(user.pk, {"type": "user.signed_out", "session": session})

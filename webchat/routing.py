@@ -1,4 +1,4 @@
-"""Where WebSockets go, and who may open one: browsers of this site with their session, programs with a token."""
+"""Routes of WebSockets, and their authentication: browsers by session, programs by token."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from webchat.protocol.constants import CloseCode
 
 
 class TokenAuthentication:
-    """Recognises `Authorization: Bearer`. A program has no Origin; a browser's Origin is checked all the same."""
+    """Accepts `Authorization: Bearer`. The Origin of a browser is checked all the same."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -23,7 +23,7 @@ class TokenAuthentication:
         self._with_origin = SiteOriginValidator(inner)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Choose the way by what the request carries."""
+        """Choose the authentication by the headers of the request."""
         headers = dict(scope.get("headers", ()))
         token = api_tokens.bearer_of(headers.get(b"authorization", b"").decode("latin1"))
         if token is None:
@@ -38,7 +38,7 @@ class TokenAuthentication:
 
 
 def accepts_every_site(application: Any) -> bool:
-    """Return whether the chat can be reached through an ASGI application without a check of the Origin header."""
+    """Return whether an ASGI application serves the chat without a check of the Origin header."""
     if isinstance(application, (OriginValidator, SiteOriginValidator, TokenAuthentication)):
         return False
     consumer = getattr(application, "consumer_class", None)
@@ -55,7 +55,7 @@ def accepts_every_site(application: Any) -> bool:
 
 
 class Refusal(AsyncWebsocketConsumer):
-    """Accepts a socket and closes it with a code, which a browser would not see otherwise."""
+    """Accepts a socket and closes it with a code: browsers see no code of a socket that was never accepted."""
 
     def __init__(self, *, code: int) -> None:
         super().__init__()

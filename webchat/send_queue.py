@@ -1,7 +1,7 @@
-"""Frames on their way to one socket: one task sends them, so that nothing else ever waits for a slow client.
+"""The bounded queue of frames to one socket. One task sends them, so nothing else waits for a slow client.
 
-What a client asked for is always queued. Events and streamed text are offered: when there is no room, text is lost
-(the client sees the gap and asks for it) and events are read from the log once there is room again.
+Answers are always queued. Events and streamed text are queued only where there is room. Lost text leaves a gap that the
+client sees and asks for. Lost events are read from the log once there is room again.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from webchat.conf import app_settings
 logger = logging.getLogger(__name__)
 
 TRY_AGAIN = 1013
-_HARD_LIMIT = 4  # times the limits: nobody gets there who reads his answers
+_HARD_LIMIT = 4  # times the limit: a client that reads its answers stays below
 
 
 class SendQueue:
@@ -34,17 +34,17 @@ class SendQueue:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the socket is being closed: nothing is queued any more."""
+        """Whether the socket is being closed: the queue takes nothing more."""
         return self._closing is not None
 
     @property
     def close_code(self) -> int | None:
-        """The code with which the socket is being closed from here."""
+        """The close code of the server, if it closes the socket."""
         return self._closing
 
     @property
     def has_room(self) -> bool:
-        """Whether one more frame may be offered; an empty send queue takes a frame of any size."""
+        """Whether the queue takes one more event. An empty queue takes a frame of any size."""
         fits = (
             len(self._frames) < app_settings.OUTBOX_FRAMES
             and self._size < app_settings.OUTBOX_BYTES
@@ -52,7 +52,7 @@ class SendQueue:
         return not self.is_closing and (fits or not self._frames)
 
     def offer(self, frame: str) -> bool:
-        """Queue an event if there is room; otherwise remember that this socket is behind."""
+        """Queue an event if there is room; otherwise mark this socket as behind."""
         if not self.has_room:
             if not self.is_behind:
                 open_sockets.note_overflow()
@@ -62,7 +62,7 @@ class SendQueue:
         return True
 
     def put(self, frame: str) -> None:
-        """Queue a frame that cannot be asked for again; a client that never reads is let go."""
+        """Queue an answer. Close the socket of a client that never reads."""
         if self.is_closing:
             return
         if len(self._frames) >= _HARD_LIMIT * app_settings.OUTBOX_FRAMES:
@@ -75,13 +75,13 @@ class SendQueue:
         self._wake.set()
 
     def close(self, code: int) -> None:
-        """Close the socket when everything that is queued has left."""
+        """Close the socket once all queued frames are sent."""
         if self._closing is None:
             self._closing = code
             self._wake.set()
 
     async def run(self, on_room: Callable[[], Awaitable[None]]) -> None:
-        """Send until closed; call `on_room` when a socket that fell behind has room again."""
+        """Send until closed. Call `on_room` when a socket that was behind has room again."""
         try:
             while not (self.is_closing and not self._frames):
                 await self._wake.wait()

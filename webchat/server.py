@@ -1,4 +1,4 @@
-"""Daphne in this process, with the turn supervisor started before the first request and drained at the end."""
+"""Runs Daphne in this process. The turn supervisor starts before the first request and drains at the end."""
 
 # Daphne installs its reactor when it is imported, so it comes before everything that may import Twisted.
 import daphne.server  # isort: skip
@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
-    """Closes with every code of the registry, such as 1012: "the server restarts"; lets who sends wait for the client.
+    """Closes with any registered code, such as 1012 ("the server restarts"), and lets senders wait for the client.
 
-    Without the second, all that a client does not read would pile up here, and the socket's send queue would never fill.
+    Without that wait, unread frames would pile up here, and the socket's send queue would never fill.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ign
         self.sendCloseFrame(code=1000 if code is None else code)
 
     def onOpen(self) -> None:  # noqa: N802 - Autobahn's name
-        """Be told from now on when the client reads more slowly than it is written to."""
+        """Ask the transport to report when its buffer is full."""
         super().onOpen()
         self.transport.unregisterProducer()  # the HTTP channel's, which would stop reading from the client
         self.transport.registerProducer(self, True)  # noqa: FBT003 - Twisted's signature
@@ -47,7 +47,7 @@ class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ign
         self._writable.set()
 
     def stopProducing(self) -> None:  # noqa: N802 - Twisted's name
-        """The connection is gone: nobody has to wait for it."""
+        """The connection is gone: release the senders."""
         self._writable.set()
 
     async def wait_until_writable(self) -> None:
@@ -90,12 +90,12 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
             await protocol.wait_until_writable()
 
     def listen_success(self, port: Any) -> None:
-        """Tell that the address is ours."""
+        """Say where the server listens."""
         super().listen_success(port)
         self._say(f"Serving on http://{self._address} (Ctrl-C to stop)")
 
     def listen_error(self, failure: Any) -> None:
-        """Tell why the address cannot be ours, and end."""
+        """Say why the server cannot listen, and end."""
         self._exit_code = 1
         self._say(
             f"Cannot listen on {self._address}: {failure.getErrorMessage()} Set PORT to a free one."

@@ -1,4 +1,4 @@
-"""Checking passwords: a few at a time, so that the turns of this process go on meanwhile; who comes too often waits."""
+"""Sign-in: checks few passwords at a time, so that turns keep running, and locks out repeated failures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,11 +24,11 @@ TRY_AGAIN_AFTER = timedelta(seconds=5)  # when too many were at once
 
 
 class TooManySignIns(Exception):
-    """So many passwords wait for their check in this process that it takes no more."""
+    """Too many passwords wait for their check in this process."""
 
 
 class _PasswordCheckQueue:
-    """Lets a few through at a time, and a few more wait."""
+    """Bounds the password checks that run, and those that wait."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -62,7 +62,7 @@ _queue = _PasswordCheckQueue()
 
 
 def password_check() -> Any:
-    """Return a context in which a password may be hashed; waits for its turn in this thread (never use it on a loop).
+    """Return a context in which a password may be hashed. Entering blocks the thread, so never enter it on a loop.
 
     Raises:
         TooManySignIns: on entering, when too many wait already.
@@ -71,7 +71,7 @@ def password_check() -> Any:
 
 
 class SignInBackend(ModelBackend):
-    """Django's own backend, with `password_check` around it: for names that exist and for others alike."""
+    """Django's own backend inside `password_check`, for known and unknown names alike."""
 
     def authenticate(
         self,
@@ -80,7 +80,7 @@ class SignInBackend(ModelBackend):
         password: str | None = None,
         **kwargs: Any,
     ) -> "User | None":
-        """Check a password when it is its turn; credentials without one are not ours."""
+        """Check a password once there is room. Ignore credentials without a password."""
         if password is None:
             return None
         with password_check():
@@ -93,23 +93,23 @@ class SignInBackend(ModelBackend):
         password: str | None = None,
         **kwargs: Any,
     ) -> "User | None":
-        """Do so in a thread of its own: Django would hash on the event loop."""
+        """Authenticate in a thread of its own: Django would hash on the event loop."""
         check = run_in_pool_thread(self.authenticate)
         return await check(request, username=username, password=password, **kwargs)
 
 
 class SignInMiddleware(MiddlewareMixin):
-    """Answers a sign-in that found no room with 429 and a page that says so."""
+    """Answers a sign-in that found no room with a page and status 429."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Leave every other exception to Django."""
+        """Answer `TooManySignIns`; leave every other exception to Django."""
         if not isinstance(exception, TooManySignIns):
             return None
         return _refusal(request, wait=TRY_AGAIN_AFTER, is_locked=False)
 
 
 def locked_out(request: HttpRequest, *_: Any) -> HttpResponse:
-    """Answer a sign-in with a name, or from an address, that has failed too often (`AXES_LOCKOUT_CALLABLE`)."""
+    """Answer a sign-in whose name or address failed too often (`AXES_LOCKOUT_CALLABLE`)."""
     pause = getattr(settings, "AXES_COOLOFF_TIME", None)
     return _refusal(request, wait=pause if isinstance(pause, timedelta) else None, is_locked=True)
 

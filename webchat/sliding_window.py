@@ -1,7 +1,7 @@
-"""How often somebody may do something: sliding minutes, for one socket and for all that a user does in this process.
+"""Rate limits over a sliding minute, for one socket or for one user in this process.
 
-Several processes do not share these counts, which protect the process: with three of them a user may do up to three times
-as much. What a user may have done in all is counted in the database (`turns.queueing.rate_limit`).
+Processes do not share these counts, which protect the process. With three processes a user may do three times as much.
+The limits over all processes are counted in the database (`turns.queueing.rate_limit`).
 """
 
 import time
@@ -36,7 +36,7 @@ class RateLimit:
 
 
 class UserRateLimits:
-    """The rates of many users. Who has done nothing for a minute is forgotten, so it does not grow."""
+    """The rate limits of many users. It drops users who were idle for a minute, so it does not grow."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class UserRateLimits:
         return rate.allow()
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Drop all counts."""
         self._rates.clear()
 
     def _tidy(self) -> None:

@@ -1,4 +1,4 @@
-"""Static files, served without a thread of the database: WhiteNoise's middleware, for coroutines."""
+"""Serves static files with WhiteNoise in a coroutine, outside the database thread."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # WhiteNoise has no types
-    """Answers requests for static files, and hands on the rest without a detour through a thread.
+    """Answers requests for static files. It passes other requests on in the same coroutine.
 
     WhiteNoise's own middleware is not a coroutine. Django would run it, and with it everything behind it, in its one
     thread for the database: each request would hold up the database work of all turns until its view has answered.

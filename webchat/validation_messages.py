@@ -1,4 +1,4 @@
-"""Sentences for fields that do not fit, the same for frames and for HTTP bodies."""
+"""Messages for invalid fields, the same for frames and for HTTP bodies."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ _AROUND = {"body", "query", "path", "payload"}
 def validation_message(
     errors: Iterable[Mapping[str, Any]], *, leave_out: Iterable[str] = ()
 ) -> str:
-    """Say in words which fields are wrong; nothing of what the client sent is repeated."""
+    """Return a sentence that names the invalid fields. It repeats nothing that the client sent."""
     hidden = _AROUND | set(leave_out)
     parts = [_part(error, hidden) for error in errors]
     return _("Please correct: %(problems)s.") % {"problems": "; ".join(dict.fromkeys(parts))}

@@ -22,7 +22,7 @@ RECENT = 30  # conversations in the sidebar of the chat page
 
 
 class SignInView(LoginView):
-    """Django's sign-in; who is signed in already goes to the conversations."""
+    """Django's sign-in. It sends signed-in users to their conversations."""
 
     template_name = "webchat/login.html"
     redirect_authenticated_user = True
@@ -48,7 +48,7 @@ async def conversations(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 async def new_conversation(request: HttpRequest) -> HttpResponse:
-    """Make a conversation and open it; say so if the agent that was chosen is not there any more."""
+    """Create a conversation and open it. Say so if the chosen agent no longer exists."""
     user = await request.auser()
     try:
         made = await services.create_conversation(user=user, agent=request.POST.get("agent", ""))
@@ -98,5 +98,5 @@ async def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -
 async def _page(
     request: HttpRequest, template: str, *, status: int = 200, **context: Any
 ) -> HttpResponse:
-    """Render in a worker thread: reading templates from the disk would hold up the event loop."""
+    """Render in a worker thread: reading templates from disk would block the event loop."""
     return await asyncio.to_thread(render, request, template, context, status=status)

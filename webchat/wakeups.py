@@ -1,4 +1,4 @@
-"""Hints between processes through Channels' layer: each process listens to a group of its own."""
+"""Wake-ups between processes through the channel layer: each process listens to its own group."""
 
 import asyncio
 from contextlib import suppress
@@ -14,16 +14,16 @@ MAX_LISTEN_TIME = 3_600.0  # seconds; a layer forgets a member of a group after 
 
 
 class ChannelLayerWakeups:
-    """Sends a hint to a process's group, and hears those to this one."""
+    """Sends wake-ups to other processes, and receives those for this one."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether the layer knows other processes."""
+        """Whether the layer reaches other processes."""
         layer = get_channel_layer()
         return layer is not None and not isinstance(layer, InMemoryChannelLayer)
 
     async def send(self, process_id: UUID) -> None:
-        """Tell a process to look into the database."""
+        """Tell a process to read the database."""
         await broadcast.send_to_group(process_group(process_id), {"type": "process.hint"})
 
     async def listen(self, process_id: UUID, heard: OnWakeup) -> None:
