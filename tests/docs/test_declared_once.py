@@ -1,15 +1,29 @@
-"""What is declared once: an event and an operation of a client, each one class here, are everywhere by themselves."""
+"""What is declared once is everywhere by itself: an event, an operation of a client, a setting, a limit of tools."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
+from django.test import override_settings
 from ninja import NinjaAPI
 from ninja.testing import TestAsyncClient
 from typing_extensions import TypedDict
 
+from config import environment
+from governance import setting_rules
+from governance.app_settings import AppSettings, Setting
+from scripts import settings_docs
+from tests.docs.pages import ROOT
+from tests.support import LONG_PATIENCE
 from tests.turns.row_factory import RowFactory
 from turns import EVENTS, TurnEvent
 from turns.events import log
@@ -131,3 +145,77 @@ def test_an_operation_is_on_the_page_of_the_protocol_and_in_the_types_of_the_cha
     assert "#### `rate_turn`\n\nSay how good an answer was.\n" in page
     typed = '{type: "rate_turn", op_id: string, stars: number, remark?: string, turn_id: string}'
     assert f"Readonly<{typed}>}} RateTurnFrame" in script
+
+
+class ShopSettings(AppSettings):
+    """The settings of an app that does not exist."""
+
+    PREFIX = "SHOP_"
+
+    MAX_ITEMS: Annotated[int, Setting("shop.E001", 1, 50)] = 10
+    """How many items fit into a basket (P4)."""
+
+
+def test_a_setting_is_checked_read_from_the_environment_and_documented():
+    shop = ShopSettings()
+    assert shop.MAX_ITEMS == 10
+    with override_settings(SHOP_MAX_ITEMS=51, SHOP_MAX_ITEM=1):
+        assert shop.MAX_ITEMS == 51
+        (error,) = setting_rules.check_values(shop)
+        (warning,) = setting_rules.check_names(shop, check_id="shop.W001")
+    assert (error.id, error.msg) == ("shop.E001", "SHOP_MAX_ITEMS is 51.")
+    assert error.hint == "Set it to a whole number from 1 to 50."
+    assert "SHOP_MAX_ITEMS" in str(warning.hint)
+    assert environment.read({"SHOP_MAX_ITEMS": "7"}, ShopSettings) == {"SHOP_MAX_ITEMS": 7}
+    with pytest.raises(ImproperlyConfigured, match=r"SHOP_MAX_ITEMS .* a whole number"):
+        environment.read({"SHOP_MAX_ITEMS": "many"}, ShopSettings)
+    page = "| Setting |\n|---|\n| `SHOP_GONE` | number |\n"
+    line = "| `SHOP_MAX_ITEMS` | number | `10` | How many items fit into a basket | `shop.E001` |"
+    assert settings_docs.refresh(page, ShopSettings) == f"| Setting |\n|---|\n{line}\n"
+
+
+IN_THE_POLICY = "    error_text: Annotated["
+OUR_LIMIT = "    warning_after: Annotated[float | None, LimitField(_first_span, 60.0, is_live=True)] = None\n"
+IN_THE_ROW = "    note = models.TextField("
+OUR_COLUMN = '    warning_after_ms = span(_("warning after"), _("0 = never."))\n'
+
+
+def test_a_limit_is_merged_edited_live_audited_and_in_the_admin(tmp_path: Path):
+    """The change itself: two lines in a copy of the app, and a migration that Django makes."""
+    copy = tmp_path / "governance"
+    shutil.copytree(ROOT / "governance", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, place, line in (
+        (copy / "core" / "policy.py", IN_THE_POLICY, OUR_LIMIT),
+        (copy / "models" / "policies.py", IN_THE_ROW, OUR_COLUMN),
+    ):
+        source = file.read_text("utf-8")
+        assert source.count(place) == 1
+        file.write_text(source.replace(place, line + place), "utf-8")
+    answer = subprocess.run(
+        [sys.executable, ROOT / "tests" / "docs" / "new_limit.py"],
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(map(str, (tmp_path, ROOT))),
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "TEST_DATABASE_URL": f"sqlite:///{tmp_path / 'db.sqlite3'}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=LONG_PATIENCE,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    saved = found.pop("saved")
+    assert saved.startswith("Version 2. wait: warning after: 5 s → 2 min.")
+    assert "Calls that run in this process obey now" in saved
+    assert found == {
+        "built in": 60.0,
+        "edited": 5.0,
+        "audited": "warning after: not set → 5 s",
+        "refused": ["warning_after_ms"],
+        "form": ["Warning after", "5 s"],
+        "in force": 120.0,
+        "viewer": True,
+    }
