@@ -19,7 +19,7 @@ from governance.mcp.message_filter import Streams
 from governance.mcp.request_state import RequestState, RequestStates
 from governance.mcp.response import ResponseStream, last_event
 from governance.mcp.specs import McpTiming, ServerSpec
-from governance.toolbox.addresses import is_public, resolve
+from governance.toolbox.addresses import is_public, resolve, send_pinned
 from governance.toolbox.settings import ToolboxSettings
 
 _CONNECT_TIMEOUT = 10.0
@@ -295,7 +295,13 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         spans = request.extensions.get("timeout", {}) | {"read": read}
         if request.method == "DELETE":  # the end of the session; the server need not confirm it
             spans = dict.fromkeys(("connect", "read", "write", "pool"), _GOODBYE_TIMEOUT)
-        response = await self._send(request, {**request.extensions, "timeout": spans})
+        response = await send_pinned(
+            request,
+            await self._addresses(request.url),
+            self._transport.handle_async_request,
+            extensions={**request.extensions, "timeout": spans},
+            unreachable=(httpx2.ConnectError, httpx2.ConnectTimeout),
+        )
         if response.is_error:
             self._on_error(request, response.status_code)
         if response.headers.get("content-encoding", _PLAIN).lower() != _PLAIN:
@@ -303,24 +309,6 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             raise ServerUnavailable("it sends compressed answers, which are not read")
         return response
-
-    async def _send(self, request: httpx2.Request, extensions: dict[str, Any]) -> httpx2.Response:
-        url = request.url
-        failure: httpx2.TransportError | None = None
-        for address in await self._addresses(url):
-            pinned = httpx2.Request(
-                request.method,
-                url.copy_with(host=address),
-                headers=request.headers,  # with the Host of the original
-                stream=request.stream,
-                extensions={**extensions, "sni_hostname": url.host},
-            )
-            try:
-                return await self._transport.handle_async_request(pinned)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                failure = error
-        assert failure is not None  # noqa: S101 - there is at least one address
-        raise failure
 
     async def _addresses(self, url: httpx2.URL) -> Sequence[str]:
         port = url.port or (443 if url.scheme == "https" else 80)

@@ -7,11 +7,14 @@ no DNS name evades it.
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from governance.core.exceptions import ToolFailed
 from governance.toolbox.settings import ToolboxSettings
 
+R = TypeVar("R")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Python's own `is_global` differs from one patch release to the next, and knows nothing of the last two here.
@@ -84,6 +87,36 @@ async def resolve(host: str, port: int, *, settings: ToolboxSettings) -> Sequenc
             "An administrator can allow it: GOVERNANCE_WEB_ALLOW_PRIVATE."
         )
     return addresses
+
+
+async def send_pinned(
+    request: Any,
+    addresses: Sequence[str],
+    send: Callable[[Any], Awaitable[R]],
+    *,
+    extensions: Mapping[str, Any],
+    unreachable: tuple[type[Exception], ...],
+) -> R:
+    """Send a request of httpx or httpx2 to the first of these addresses that takes a connection.
+
+    Raises:
+        Exception: one of the errors that `unreachable` names, of the last address.
+    """
+
+    def pinned(address: str) -> Any:
+        return type(request)(
+            request.method,
+            request.url.copy_with(host=address),
+            headers=request.headers,  # with the Host of the original
+            stream=request.stream,
+            extensions={**extensions, "sni_hostname": request.url.host},
+        )
+
+    *others, last = addresses
+    for address in others:
+        with suppress(*unreachable):
+            return await send(pinned(address))
+    return await send(pinned(last))
 
 
 async def _ask_system(host: str, port: int) -> Sequence[str]:

@@ -13,7 +13,7 @@ import httpx
 
 from governance.core.exceptions import ToolFailed
 from governance.core.tools import ToolContext
-from governance.toolbox.addresses import Unreachable, resolve
+from governance.toolbox.addresses import Unreachable, resolve, send_pinned
 from governance.toolbox.http_body import HttpBody, read_body
 from governance.toolbox.known_hosts import canonical, host_of, refuse_unknown
 from governance.toolbox.settings import ToolboxSettings
@@ -143,21 +143,13 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         settings = self._settings
         if _origin(url) == self._trusted:
             settings = replace(settings, web_allow_private=True)
-        failure: httpx.ConnectError | httpx.ConnectTimeout | None = None
-        for address in await resolve(*_origin(url), settings=settings):
-            pinned = httpx.Request(
-                request.method,
-                url.copy_with(host=address),
-                headers=request.headers,  # with the Host of the original
-                stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": url.host},
-            )
-            try:
-                return await self._transport.handle_async_request(pinned)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failure = error
-        assert failure is not None  # noqa: S101 - there is at least one address
-        raise failure
+        return await send_pinned(
+            request,
+            await resolve(*_origin(url), settings=settings),
+            self._transport.handle_async_request,
+            extensions=request.extensions,
+            unreachable=(httpx.ConnectError, httpx.ConnectTimeout),
+        )
 
     async def aclose(self) -> None:
         """Close every connection."""
