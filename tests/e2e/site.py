@@ -1,10 +1,14 @@
 """The real site: started as a person starts it, ended as a person ends it, and nothing of it may stay behind."""
 
+import atexit
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -12,6 +16,14 @@ import httpx
 from tests.support import PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
+MAKE_BLANK = """
+import django
+django.setup()
+from django.conf import settings
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
+"""
 
 
 class Site:
@@ -33,11 +45,11 @@ class Site:
         return self._said.read_text()
 
     def start(self) -> None:
-        """Start the server, and wait until it answers."""
+        """Start the server, and wait until it answers. The first start in a directory finds its tables there."""
+        if not (self.var / "db.sqlite3").exists():
+            shutil.copytree(_blank(), self.var, dirs_exist_ok=True)
         environment = {
-            "PATH": os.environ["PATH"],
-            "ENV_FILE": os.devnull,
-            "VAR_DIR": str(self.var),
+            **_environment(self.var),
             "HOST": "127.0.0.1",
             "PORT": str(self.port),
             "GOVERNANCE_APPROVAL": "*=never,list_files=once_per_conversation",
@@ -102,6 +114,21 @@ class Site:
             return httpx.get(f"{self.url}/healthz", trust_env=False, timeout=1).is_success
         except httpx.TransportError:
             return False
+
+
+@cache
+def _blank() -> Path:
+    """Return a directory with a migrated database and the demo users; a fresh one is what tests/setup starts."""
+    var = Path(tempfile.mkdtemp(prefix="turnkeeper-blank-"))
+    atexit.register(shutil.rmtree, var, ignore_errors=True)
+    environment = {**_environment(var), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    command = [sys.executable, "-c", MAKE_BLANK]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return var
+
+
+def _environment(var: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "VAR_DIR": str(var)}
 
 
 def _command(pid: int) -> bytes:
