@@ -104,7 +104,7 @@ class Feed:
             after = events[-1]["seq"]
             if len(events) < PAGE_SIZE:
                 return
-        self._send_queue.is_behind = True
+        self._send_queue.fall_behind()
 
     async def _send(self, events: Sequence[Mapping[str, Any]]) -> bool:
         for event in await complete(events):

@@ -54,12 +54,16 @@ class SendQueue:
     def offer(self, frame: str) -> bool:
         """Queue an event if there is room; otherwise mark this socket as behind."""
         if not self.has_room:
-            if not self.is_behind:
-                open_sockets.note_overflow()
-            self.is_behind = True
+            self.fall_behind()
             return False
         self.put(frame)
         return True
+
+    def fall_behind(self) -> None:
+        """Remember that the client reads more slowly than it is written to, until there is room again."""
+        if not self.is_behind:
+            open_sockets.note_overflow()
+        self.is_behind = True
 
     def put(self, frame: str) -> None:
         """Queue an answer. Close the socket of a client that never reads."""
