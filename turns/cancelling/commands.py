@@ -88,7 +88,7 @@ def request_detached_cancel(conversation_id: UUID, command: CancelCommand) -> li
     accepted = [receipt for receipt in receipts if receipt.outcome is OpOutcome.ACCEPTED]
     if accepted:
         first = accepted[0].turn_id
-        operations.remember(conversation_id, first, command.op_id, OpOutcome.ACCEPTED)
+        operations.remember(conversation_id, first, command.op_id)
         accepted[0].notifications.answers += _note_detached(conversation_id, first, command)
     return accepted
 
@@ -124,7 +124,7 @@ def just_cancelled(conversation_id: UUID, command: CancelCommand) -> UUID | None
     )
     if said_since.exclude(source=REPORT_SOURCE).exists():
         return None
-    operations.remember(conversation_id, request.turn_id, command.op_id, OpOutcome.ACCEPTED)
+    operations.remember(conversation_id, request.turn_id, command.op_id)
     return request.turn_id
 
 
@@ -158,10 +158,12 @@ def _once(
     except TurnNotFound:
         return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
     with transaction.atomic():
-        if (known := operations.known(turn, command.op_id)) is not None:
+        conversation = log.locked(turn.conversation_id)
+        if (known := operations.begin(turn, command.op_id)) is not None:
+            turn.refresh_from_db(fields=["status", "owner"])
             return _receipt(turn, known)
-        receipt = cancel(log.locked(turn.conversation_id), turn)
-        operations.remember(turn.conversation_id, turn.pk, command.op_id, receipt.outcome)
+        receipt = cancel(conversation, turn)
+        operations.end(turn, command.op_id, receipt.outcome)
         return receipt
 
 

@@ -87,7 +87,7 @@ def _decide(
     with transaction.atomic():
         conversation = log.locked(turn.conversation_id)
         turn.refresh_from_db(fields=["status", "owner"])
-        known = None if op_id is None else operations.begin(turn, op_id)
+        known = operations.begin(turn, op_id)
         row = (
             approval_store.latest_question(group=str(turn.pk), call_id=tool_id)
             if known is None
@@ -98,8 +98,8 @@ def _decide(
             outcome, changed = _apply(turn, row, word)
         else:
             outcome = known or _unasked(turn, tool_id)
-        if op_id is not None and known is None and outcome is not OpOutcome.ACCEPTED:
-            operations.end(turn.pk, op_id, outcome)
+        if known is None:
+            operations.end(turn, op_id, outcome)
         events = log.append(conversation, turn.pk, *map(decision_event, changed))
         return DecisionReceipt(
             outcome=outcome,

@@ -45,15 +45,6 @@ class _Asked:
         """The process that has to know; None if none has the turn."""
         return self.turn.owner_id if self.turn.status in LIVE_STATUSES else None
 
-    def begin(self) -> OpOutcome | None:
-        """Take the operation as accepted; return its outcome if it came before."""
-        return None if self.op_id is None else operations.begin(self.turn, self.op_id)
-
-    def end(self, outcome: OpOutcome) -> None:
-        """Keep another outcome than `ACCEPTED`."""
-        if self.op_id is not None:
-            operations.end(self.turn.pk, self.op_id, outcome)
-
 
 @shielded
 async def set_deadline(
@@ -115,14 +106,14 @@ def _store_order(
 ) -> tuple[DeadlineReceipt, bool]:
     """Store the order with the operation, or neither; return the answer, and whether there is a new order."""
     with transaction.atomic():
-        known = asked.begin()
+        known = operations.begin(asked.turn, asked.op_id)
         row = selectors.call(str(asked.turn.pk), asked.tool_id)
         if known is not None:
             return DeadlineReceipt(
                 outcome=known, timeout_ms=row.timeout_ms, timeout_source=row.timeout_source
             ), False
         if row.status not in _OPEN:
-            asked.end(OpOutcome.ALREADY_FINISHED)
+            operations.end(asked.turn, asked.op_id, OpOutcome.ALREADY_FINISHED)
             return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED), False
         DeadlineOrder.objects.create(
             turn=asked.turn,

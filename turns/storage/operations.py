@@ -16,42 +16,27 @@ class OpOutcome(StrEnum):
     NOT_CANCELLABLE = "not_cancellable"
 
 
-def known(turn: Turn, op_id: str | None) -> OpOutcome | None:
-    """Return the outcome that an operation had when it came the first time; None if it did not.
+def begin(turn: Turn, op_id: str | None) -> OpOutcome | None:
+    """Take an operation as accepted before it has its effect; return its outcome if it came before.
 
     An id that was used for another turn says nothing of this one: a cancel is never taken as done without effect.
     """
     if op_id is None:
         return None
-    operation = Operation.objects.filter(turn=turn, op_id=op_id).first()
-    return OpOutcome(operation.outcome) if operation else None
+    operation, is_new = _kept(turn.conversation_id, turn.pk, op_id)
+    return None if is_new or operation.turn_id != turn.pk else OpOutcome(operation.outcome)
 
 
-def remember(conversation_id: UUID, turn_id: UUID, op_id: str | None, outcome: OpOutcome) -> None:
-    """Keep the outcome of an operation; what was kept under its id before stays, also that of another turn."""
+def end(turn: Turn, op_id: str | None, outcome: OpOutcome) -> None:
+    """Keep the outcome of an operation that was begun."""
+    if op_id is not None and outcome is not OpOutcome.ACCEPTED:
+        Operation.objects.filter(turn=turn, op_id=op_id).update(outcome=outcome.value)
+
+
+def remember(conversation_id: UUID, turn_id: UUID, op_id: str | None) -> None:
+    """Keep that an operation was accepted for a turn of another conversation; what was kept under its id before stays."""
     if op_id is not None:
-        Operation.objects.get_or_create(
-            conversation_id=conversation_id,
-            op_id=op_id,
-            defaults={"turn_id": turn_id, "outcome": outcome.value},
-        )
-
-
-def begin(turn: Turn, op_id: str) -> OpOutcome | None:
-    """Take an operation as accepted before it has its effect; return its outcome if it came before."""
-    operation, is_new = Operation.objects.get_or_create(
-        conversation_id=turn.conversation_id,
-        op_id=op_id,
-        defaults={"turn": turn, "outcome": OpOutcome.ACCEPTED.value},
-    )
-    if is_new or operation.turn_id != turn.pk:  # of another turn: it says nothing of this one
-        return None
-    return OpOutcome(operation.outcome)
-
-
-def end(turn_id: UUID, op_id: str, outcome: OpOutcome) -> None:
-    """Keep another outcome of an operation that was begun."""
-    Operation.objects.filter(turn=turn_id, op_id=op_id).update(outcome=outcome.value)
+        _kept(conversation_id, turn_id, op_id)
 
 
 def earlier_turn(conversation_id: UUID, client_id: str) -> tuple[UUID, bool] | None:
@@ -68,3 +53,11 @@ def earlier_turn(conversation_id: UUID, client_id: str) -> tuple[UUID, bool] | N
 def of_message(client_id: str) -> str:
     """Return the id under which a cancel word is remembered; apart from the ids of buttons."""
     return f"message:{client_id}"
+
+
+def _kept(conversation_id: UUID, turn_id: UUID, op_id: str) -> tuple[Operation, bool]:
+    return Operation.objects.get_or_create(
+        conversation_id=conversation_id,
+        op_id=op_id,
+        defaults={"turn_id": turn_id, "outcome": OpOutcome.ACCEPTED.value},
+    )
