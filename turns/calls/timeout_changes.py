@@ -1,4 +1,4 @@
-"""Orders for another limit of a running call, stored for the process that owns its turn (T9, C12)."""
+"""Changes of the limit of a running call, stored for the process that owns its turn (T9, C12)."""
 
 from collections.abc import Sequence
 from typing import TypeGuard
@@ -13,22 +13,22 @@ from governance.runtime import get_executor
 from turns.core.supervisor import TurnSupervisor
 from turns.models import DeadlineOrder
 
-# Call and process live and die together: what a call has obeyed is known here, whether the database could note it or not.
-_obeyed: "WeakKeyDictionary[LiveCall, set[int]]" = WeakKeyDictionary()
+# A call lives as long as its process, so what it has applied is known here even if the database could not store it.
+_applied: "WeakKeyDictionary[LiveCall, set[int]]" = WeakKeyDictionary()
 
 
-async def obey(supervisor: TurnSupervisor) -> None:
-    """Carry out the open orders for the turns that run here, each once.
+async def apply_pending(supervisor: TurnSupervisor) -> None:
+    """Apply the open changes for the turns that run here, each once.
 
-    One for a call that is stored, but not in its runner's hands yet, is left for the next time.
+    A change for a call that its runner does not have yet waits for the next poll.
     """
     live = [live.turn.id for live in supervisor.live_turns]
     for order in await _open(live) if live else ():
         call = supervisor.find_call(order.turn_id, order.tool_id)
         if is_known(call):
-            obeyed = _obeyed.setdefault(call, set())
-            if order.pk not in obeyed:
-                obeyed.add(order.pk)
+            applied = _applied.setdefault(call, set())
+            if order.pk not in applied:
+                applied.add(order.pk)
                 await move(
                     call, timeout_ms=order.timeout_ms, extend_ms=order.extend_ms, by=order.by_name
                 )

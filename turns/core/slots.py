@@ -1,6 +1,6 @@
-"""The places of a process: how many turns may be busy at once, and for whom one is wanted (P4).
+"""The slots of a process: how many turns may be busy at once, and which conversations request one (P4).
 
-Which of the queued turns gets a place is the store's to say: it knows those of all processes, and whose they are.
+The store decides which queued turn gets a slot: it knows the turns of all processes and their users.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ def only_waits(open_calls: Iterable[tuple[CallStatus, bool]]) -> bool:
 
 
 class TurnSlots:
-    """`limit` places, None = as many as there are turns. `busy` says how many turns take one now.
+    """`limit` slots, None = no limit. `busy` returns how many turns take one now.
 
-    A conversation that wants one is a sign that some turn waits, not a right to the next place.
+    A request means that some turn of a conversation waits. It is no right to the next slot.
     """
 
     def __init__(self, limit: int | None, *, busy: Callable[[], int]) -> None:
         self._limit = limit
         self._busy = busy
         self._claims = 0
-        self._wanted: dict[UUID, None] = {}
+        self._requests: dict[UUID, None] = {}
         self._room = asyncio.Event()
 
     @property
@@ -44,29 +44,29 @@ class TurnSlots:
         await self._room.wait()
 
     def request(self, conversation_id: UUID) -> None:
-        """Note that a turn of a conversation waits for a place; where there never is one, nobody waits."""
+        """Note that a turn of a conversation waits for a slot; without any slots nothing is noted."""
         if self._limit != 0:
-            self._wanted.setdefault(conversation_id)
+            self._requests.setdefault(conversation_id)
 
     def forget(self) -> None:
-        """Note that no place is wanted any more."""
-        self._wanted.clear()
+        """Forget all requests."""
+        self._requests.clear()
 
     def acquire(self) -> UUID | None:
-        """Hold a free place for a claim; return for whom it was wanted, None if there is no place or nobody wants one."""
-        wanted = next(iter(self._wanted), None) if self.has_room else None
-        if wanted is not None:
-            del self._wanted[wanted]
+        """Take a free slot for a claim; return the conversation that requested it, None without a slot or a request."""
+        requester = next(iter(self._requests), None) if self.has_room else None
+        if requester is not None:
+            del self._requests[requester]
             self._claims += 1
-        self.look()
-        return wanted
+        self.refresh()
+        return requester
 
     def release(self) -> None:
-        """Let go the place of a claim that is over: its turn takes it now, if it got one."""
+        """Release the slot of a finished claim; a claimed turn counts as busy from now on."""
         self._claims -= 1
 
-    def look(self) -> None:
-        """Let those go on that wait for room, if there is some: a turn may take no place any more."""
+    def refresh(self) -> None:
+        """Wake the waiters for room if there is room: a turn may have freed its slot."""
         if self.has_room:
             self._room.set()
         else:

@@ -1,4 +1,4 @@
-"""Owns the live turns of a process: claims them, hears of cancel requests, and sees each to its one ending.
+"""Owns the live turns of a process: runs them, applies cancel requests, and stores the one ending of each.
 
 A turn runs in a task of ours, outside every connection. Cancelling is bounded twice: the runner and its tools end
 within their graces, and if they do not, the supervisor ends the turn without them (C1).
@@ -49,8 +49,7 @@ class TurnSupervisor:
 
     `cancel_bound` is how many seconds after a cancel a turn is ended whatever its runner does; `poll_interval` how
     often the stored requests are read, in case a nudge was lost (C12). `on_poll` is awaited as often. While
-    `max_live` turns are busy here no other begins; which one is next when a place is free, the store says (P4). 0 = none
-    ever. About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
+    `max_live` turns are busy here no other begins; the store decides which one is next (P4). 0 = none ever. About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
     """
 
     def __init__(
@@ -105,10 +104,12 @@ class TurnSupervisor:
         """Begin to poll and to sweep."""
         self._claimer.fill()
         if not self._watching:
-            # The wishes are read in rounds of their own: nothing else that takes its time makes a cancel late (C12).
+            # Cancel requests have a task of their own: a slow poll must not delay a cancel (C12).
             poll, sweep = self._poll_interval, self._sweep_interval
             self._watching = (
-                run_periodically(self.check_requests, name="turn supervisor wishes", interval=poll),
+                run_periodically(
+                    self.check_requests, name="turn supervisor requests", interval=poll
+                ),
                 run_periodically(self._poll, name="turn supervisor poll", interval=poll),
                 run_periodically(
                     self._sweep, name="turn supervisor sweep", interval=sweep, jitter=SWEEP_JITTER
@@ -132,7 +133,7 @@ class TurnSupervisor:
         return live.find_call(tool_id) if live else None
 
     async def check_requests(self) -> None:
-        """Read the stored cancel requests of the live turns now and obey them."""
+        """Read the stored cancel requests of the live turns and apply them."""
         if self._live:
             for order in await self._store.pending_cancels(list(self._live)):
                 if (live := self._live.get(order.turn_id)) is not None:
@@ -224,10 +225,10 @@ class TurnSupervisor:
         self.wake(turn.conversation_id)
         self._claimer.fill()
         if ending is not None and ending.status is not TurnStatus.COMPLETED:
-            await self._obey_stored()  # for the turns that this one has started
+            await self._apply_stored()  # for the turns that this one has started
 
-    async def _obey_stored(self) -> None:
-        """Obey at once what is stored; the poll would find it, too, and so does every write."""
+    async def _apply_stored(self) -> None:
+        """Apply at once what is stored; the poll and every write would find it, too."""
         try:
             await self.check_requests()
         except Exception:
@@ -245,7 +246,7 @@ class TurnSupervisor:
         bind(**ids)  # the lines of its tools, too
         try:
             live.runner = await self._make_runner(live.turn, live.token)
-            await self._obey_stored()
+            await self._apply_stored()
             return await live.runner.run()
         except Fenced:
             logger.warning("A turn was fenced", extra=ids)

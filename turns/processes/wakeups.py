@@ -1,6 +1,6 @@
-"""Hints: news from one process to another that something is stored for it; registered by the apps above.
+"""Wake-ups: messages to another process that something is stored for it. Apps above register the buses.
 
-A hint may get lost, come twice or late: whoever it is for also looks into the database every second (C12).
+A wake-up may be lost, late or doubled: every process also polls the database each second (C12).
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class WakeupListener:
 
 
 async def _listen(bus: WakeupBus, process_id: UUID, heard: OnWakeup) -> None:
-    async def obey() -> None:
+    async def run_callback() -> None:
         try:
             await heard()
         except Exception:
@@ -101,7 +101,7 @@ async def _listen(bus: WakeupBus, process_id: UUID, heard: OnWakeup) -> None:
     is_deaf = False
     while True:
         try:
-            await bus.listen(process_id, obey)
+            await bus.listen(process_id, run_callback)
         except Exception:
             if not is_deaf:  # told once, not every second
                 logger.exception("Hints cannot be heard; the database is asked every second")

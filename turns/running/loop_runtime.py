@@ -95,7 +95,7 @@ class Runtime:
     async def apply_requests(self) -> None:
         """Read what is stored for the turns that run here, and apply it."""
         await self.supervisor.check_requests()
-        await timeout_changes.obey(self.supervisor)
+        await timeout_changes.apply_pending(self.supervisor)
 
     def on_draining(self, callback: Callable[[], object]) -> None:
         """Call this once, when the runtime begins to drain."""
@@ -144,7 +144,7 @@ class Runtime:
         self._listener.listen_for(process.pk)
 
     async def _poll(self) -> None:
-        await timeout_changes.obey(self.supervisor)
+        await timeout_changes.apply_pending(self.supervisor)
         await refresh_policies()
         await self.presence.poll()
 

@@ -70,9 +70,11 @@ async def receive_message(
     """
     await runtime.ensure_started()
     if is_cancel_intent(text, also=app_settings.CANCEL_WORDS):
-        obeyed = await _obey_word(user, conversation_id, text, source=source, client_id=client_id)
-        if obeyed is not None:
-            return obeyed
+        applied = await _apply_cancel_word(
+            user, conversation_id, text, source=source, client_id=client_id
+        )
+        if applied is not None:
+            return applied
     enqueued = await _enqueue(user, conversation_id, text, source, client_id)
     checkpoint("after_enqueue")
     await sinks.publish(conversation_id, enqueued.events)
@@ -133,7 +135,7 @@ async def request_tool_cancel(
     return await _carry_out(await _request_call_cancel(turn_id, tool_id, command))
 
 
-async def _obey_word(
+async def _apply_cancel_word(
     user: User, conversation_id: UUID, text: str, *, source: str, client_id: str | None
 ) -> Received | None:
     """Cancel what is active; None if nothing is, or was a moment ago. A message that was sent again has no second effect."""
