@@ -1,4 +1,4 @@
-"""The places at which processes are killed, and what has to become of a turn whose process died there."""
+"""The checkpoints at which processes are killed, and the status of a turn whose process died there."""
 
 PLAN = 'slowly one two three\ncall affect {"key": "a"}\ncall affect {"key": "b"}'
 NEVER_BEGAN = ("before_claim", "in_claim")

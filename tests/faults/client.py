@@ -1,4 +1,4 @@
-"""Clients of a site: one that asks over HTTP, one that watches over a WebSocket and comes back when it is cut off."""
+"""Clients of a site: over HTTP, in the admin, and over a WebSocket that reconnects."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""A site's usual processes, spans that are short enough to wait for, and the one way to let time pass."""
+"""Starts the usual processes of a scaled site, with leases short enough to wait for."""
 
 import time
 from typing import Any

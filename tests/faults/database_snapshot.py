@@ -1,4 +1,4 @@
-"""What a site has written down: its tables, read as plain values in one moment."""
+"""A snapshot of the database of a site: all its rows as plain values."""
 
 import threading
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What breaks a site at random: its processes, each by a bad rng of its own, and the servers that it stands on."""
+"""Random faults of a site: of its processes, and of the servers that it needs."""
 
 import random
 import signal
@@ -64,7 +64,7 @@ class Pace:
 
 
 class FaultInjector:
-    """Does one fault after the other, each once before one comes again; which comes when follows from its rng.
+    """Injects one fault after the other. Each comes once before one comes again; the seed decides the order.
 
     A fault is a function that returns whether it has done harm.
     """
@@ -87,7 +87,7 @@ class FaultInjector:
         self._pace = pace
 
     def run(self) -> None:
-        """Break it until it is over; keep the problem if something does not end or begin as it has to."""
+        """Inject faults until the run is over. Keep the problem if a process does not stop or start in time."""
         try:
             self._run()
         except Exception as problem:  # noqa: BLE001 - told by whoever has started this
@@ -107,7 +107,7 @@ class FaultInjector:
 
 
 class ProcessFaults:
-    """A process of a site, with what happens to it; `start` starts it again, as whatever supervises it does."""
+    """The faults of one process; `start` starts it again, as a process manager would."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ProcessFaults:
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """What can happen to it."""
+        """All faults of the process."""
         return (self.kill, self.freeze, self.terminate, self.fall)
 
     def kill(self) -> bool:
@@ -174,7 +174,7 @@ class ProcessFaults:
 
 
 class ServerFaults:
-    """The servers under a site, with what happens to them."""
+    """The faults of the servers of a site."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class ServerFaults:
 
     @property
     def faults(self) -> Sequence[Fault]:
-        """What can happen to them."""
+        """All faults of the servers."""
         return (
             self.cut_database,
             self.crash_database,

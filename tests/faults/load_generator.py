@@ -1,4 +1,4 @@
-"""Those who use a site while it is broken: they talk, cancel, and let go on what was parked."""
+"""Load on a site: users who send messages, cancel turns, and resume parked conversations."""
 
 import itertools
 import random
@@ -30,7 +30,7 @@ MESSAGES = (
 
 @dataclass(slots=True)
 class LoadReport:
-    """What has happened."""
+    """Counts what the load and the faults did."""
 
     accepted: dict[str, str] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class LoadReport:
 
 
 class LoadGenerator:
-    """Several, who talk at the same time."""
+    """Uses several conversations at the same time."""
 
     def __init__(
         self, site: Site, *, conversations: int, rng: random.Random, report: LoadReport
@@ -60,7 +60,7 @@ class LoadGenerator:
         self._report = report
 
     def run(self, pace: Pace) -> None:
-        """Talk until it is over; keep the problem if there is no answer."""
+        """Send messages until the run is over. Keep the problem if no answer comes."""
         try:
             self._talk(pace)
         except Exception as problem:  # noqa: BLE001 - told by the main thread
