@@ -24,7 +24,7 @@ from turns.events import acknowledgements, log, log_lines
 from turns.events.notifications import Notifications
 from turns.history import messages
 from turns.history.histories import record_repairs
-from turns.models import Turn
+from turns.models import Conversation, Turn
 from turns.queueing.parking import park_if_deadly
 
 
@@ -40,10 +40,10 @@ def end_turn(
 ) -> Notifications | None:
     """End a live turn: its calls, its message, its requests, its events. None if it was not live or not ours any more.
 
-    The epoch grows, so whatever its runner still writes is refused. Unless it was completed, all that it has started
-    is asked to stop (C10); else what is not detached. `outcomes` are those of its calls, by id, as far as the owner knows
-    them: stored here where they are not yet. Without `waits` a conversation that somebody works on is left for
-    another time: an owner that stands still in the middle of a write must not hold up who finds that out.
+    The epoch grows, so later writes of its runner are refused. A completed turn stops only the children that it waits
+    for; any other ending stops all its descendants (C10). `outcomes` holds the outcomes of its calls, by id, that the
+    owner knows and may not have stored yet. Without `waits` a locked conversation is skipped: an owner that hangs in the
+    middle of a write must not block the process that finds it.
     """
     with transaction.atomic():
         conversation = log.locked_of(turn_id, waits=waits)
@@ -63,14 +63,7 @@ def end_turn(
         events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
         events += _final_events(row, ending, at=at)
         _write(row, ending, at=at, steps=row.steps if steps is None else steps)
-        log_lines.turn_ended(
-            conversation,
-            row,
-            status=ending.status,
-            duration_ms=_duration_ms(row, at=at),
-            reason=ending.cancellation.reason if ending.cancellation else "",
-            error_code=ending.error_code,
-        )
+        _log(conversation, row, ending, at=at)
         of_calls = {call.call_id: call.status for call in closed}
         cancel_requests.settle(row.pk, outcome=ending.status.value, at=at, of_calls=of_calls)
         checkpoint("in_end")
@@ -157,6 +150,17 @@ def _write(turn: Turn, ending: TurnEnding, *, at: datetime, steps: int) -> None:
         "ended_by_name": cause.by if cause else "",
     }
     Turn.objects.filter(pk=turn.pk).update(**fields)
+
+
+def _log(conversation: Conversation, turn: Turn, ending: TurnEnding, *, at: datetime) -> None:
+    log_lines.turn_ended(
+        conversation,
+        turn,
+        status=ending.status,
+        duration_ms=_duration_ms(turn, at=at),
+        reason=ending.cancellation.reason if ending.cancellation else "",
+        error_code=ending.error_code,
+    )
 
 
 def _duration_ms(turn: Turn, *, at: datetime) -> int:
