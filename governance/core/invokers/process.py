@@ -134,9 +134,8 @@ class ProcessInvoker:
         """Run "module:qualname" with `arguments` in a worker and return its result.
 
         `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. `on_return` gets the
-        `time.monotonic()` at which the function returned in the worker, before its result arrives. Cancelling the
-        surrounding task sends SIGTERM to the worker's group and SIGKILL after `kill_grace`; `CancelledError` follows
-        when the group is gone. A wait for a worker can be cancelled too: nothing is started.
+        `time.monotonic()` at which it returned in the worker. Cancelling the surrounding task sends SIGTERM to the
+        worker's group and SIGKILL after `kill_grace`; `CancelledError` follows when the group is gone.
 
         Raises:
             RemoteToolError, ToolFailed: the tool raised; the second one with a sentence for the model.
