@@ -119,7 +119,7 @@ async def test_an_answer_without_a_word_is_said_live_and_later(serve, dialect, o
 
     told = on.sink.find("error", code="answer_empty")
     seen = await selectors.snapshot(conversation_id=on.id, user=on.user)
-    notice = {"code": "answer_empty", "message": told["message"]}
+    notice = {"code": "answer_empty", "message": told["message"], "reason": ""}
     assert [ended["notice"] for ended in seen["turns"]] == [notice]
     assert (await selectors.get_turn(turn_id=turn.id, user=on.user))["notice"] == notice
 
