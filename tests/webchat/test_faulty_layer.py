@@ -54,6 +54,8 @@ async def test_whatever_the_layer_does_two_tabs_see_the_log_as_it_is(
     use_layer(settings, seed=seed, drop=0.3, duplicate=0.4, late=0.5, delay=0.05)
     settings.WEBCHAT_LOG_CHECK_INTERVAL = 0.05
     tabs = [await connect().open(), await connect().open()]
+    for tab in tabs:
+        await tab.ping()  # its snapshot was taken before anything happens
     await say(tabs[0], "wait 0.02\nwait 0.01\nwait 0.03")
     await say(tabs[0], "help")
     log = await selectors.conversation_events(conversation_id=conversation.id, after=0)
