@@ -10,7 +10,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # Django sets itself up here; the imports below need its apps.
 http_application = get_asgi_application()
 
-from turns.running.lifespan import LifespanApplication  # noqa: E402
+from turns.lifespan import LifespanApplication  # noqa: E402
 from webchat.routing import websocket_application  # noqa: E402
 
 application = ProtocolTypeRouter(

@@ -22,6 +22,6 @@ class TurnsConfig(AppConfig):
         checks.register_all()
         post_migrate.connect(make_first_agent, sender=self)
         if find_spec("prometheus_client") is not None:  # an extra
-            from turns import metrics
+            from turns.running import metrics
 
             metrics.begin()

@@ -29,7 +29,7 @@ async def metrics(request: HttpRequest) -> HttpResponse:
         return api_errors.signed_out("signed_out")
     if not await _may_see(user):
         return api_errors.error(403, "denied", _("This needs the permission turns.view_all."))
-    numbers = import_module("turns.metrics")
+    numbers = import_module("turns.running.metrics")
     await numbers.look()
     return _render(numbers)
 

@@ -31,7 +31,9 @@ pytestmark = pytest.mark.usefixtures("site")
 
 Connect = Callable[..., Socket]
 EVENT_SHAPES = {type_of(frame): TypeAdapter(frame) for frame in event_frames()}
-ANSWER_SHAPES = {type_of(frame): TypeAdapter(frame) for frame in ANSWERS}
+ANSWER_SHAPES: dict[str, TypeAdapter[Any]] = {
+    type_of(frame): TypeAdapter(frame) for frame in ANSWERS
+}
 THREE = "wait 60\nwait 60\nwait 60"
 
 

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from governance.db import run_in_db_thread
 from tests.turns.row_factory import RowFactory
 from tests.webchat.sockets import Socket
-from turns import metrics as numbers
-from turns.metrics import MAX_TOOL_NAMES, ToolNames
 from turns.processes import process_registry
+from turns.running import metrics as numbers
+from turns.running.metrics import MAX_TOOL_NAMES, ToolNames
 from webchat import api_tokens, metrics
 from webchat.send_queue import SendQueue
 

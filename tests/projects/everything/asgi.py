@@ -9,7 +9,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "everything.settings")
 
 http_application = get_asgi_application()  # sets Django up; the imports below need its apps
 
-from turns.running.lifespan import LifespanApplication  # noqa: E402
+from turns.lifespan import LifespanApplication  # noqa: E402
 from webchat.routing import websocket_application  # noqa: E402
 
 application = ProtocolTypeRouter(

@@ -1,5 +1,7 @@
 """The report of a detached sub-agent is delivered once: with the next message, or by a turn of its own (C10, C7)."""
 
+from typing import Any
+
 import pytest
 
 from governance import CancelSource
@@ -67,7 +69,8 @@ async def test_an_idle_conversation_gets_a_turn_that_carries_the_report(
     assert 'The sub-agent "assistant" has completed its work. It reports:\nGold.' in block.text
     assert len(await report_turns(chat.id)) == 1
     snapshot = await selectors.snapshot(conversation_id=chat.id, user=chat.user)
-    [shown] = [m for m in snapshot["messages"] if m["turn_id"] == str(carrier.pk)][:1]
+    messages: Any = snapshot["messages"]
+    [shown] = [m for m in messages if m["turn_id"] == str(carrier.pk)][:1]
     assert shown["content"][0]["sub_agent"]["text"] == "Gold."
     await chat.history()
 

@@ -40,7 +40,7 @@ async def answered(chat: ChatDriver, turn_id: UUID) -> dict[str, Any]:
     return event
 
 
-async def shown(chat: ChatDriver, turn_id: UUID) -> list[dict[str, Any]]:
+async def shown(chat: ChatDriver, turn_id: UUID) -> Any:
     """What a page that is opened now shows under a turn."""
     snapshot = await selectors.snapshot(conversation_id=chat.id, user=chat.user)
     (turn,) = (turn for turn in snapshot["turns"] if turn["turn_id"] == str(turn_id))

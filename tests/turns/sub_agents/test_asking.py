@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -320,7 +321,8 @@ def follow_policy(turn_id: UUID, **limits: float) -> None:
     """Put other limits in force for the call that waits for a sub-agent."""
     call = runtime.find_turn(turn_id).find_call("a1")
     edited = {"timeout_source": TimeoutSource.OVERRIDE, **limits}
-    assert call.limits.follow(replace(call.limits.policy, **edited))
+    policy: Any = call.limits.policy
+    assert call.limits.follow(replace(policy, **edited))
 
 
 def longest_progress(chat: ChatDriver, tool_id: str) -> float:

@@ -71,7 +71,7 @@ class Command(BaseCommand):
         if find_spec("prometheus_client") is None:
             raise CommandError("--metrics-port needs the extra: django-turnkeeper[metrics].")
         try:
-            import_module("turns.metrics").serve(port, host=host)
+            import_module("turns.running.metrics").serve(port, host=host)
         except OSError as error:
             raise CommandError(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
         self._say(f"Metrics on http://{host}:{port}/metrics")

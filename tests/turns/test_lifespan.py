@@ -9,10 +9,10 @@ from tests.support import PATIENCE, eventually
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, in_database, row
 from turns.events import sinks
+from turns.lifespan import LifespanApplication
 from turns.models import Process, Turn
 from turns.queueing import queue
 from turns.running import runtime
-from turns.running.lifespan import LifespanApplication
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,7 +65,7 @@ async def test_a_database_of_a_later_version_is_refused_in_words(chat: ChatDrive
         assert await server.ask("startup") == "lifespan.startup.failed"
     finally:
         await in_database(later.delete)
-    [said] = [record for record in caplog.records if record.name == "turns.running.lifespan"]
+    [said] = [record for record in caplog.records if record.name == "turns.lifespan"]
     assert "was migrated by a later version (turns.9999)" in said.getMessage()
     assert said.exc_info is None
     await server.ask("shutdown")
