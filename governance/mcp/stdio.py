@@ -113,9 +113,11 @@ class StdioServer:
                 start_new_session=True,
             )
             await self._connect(ours, errors)
-        except (OSError, ValueError) as error:
-            ours.close()
-            raise ServerUnavailable("its command could not be started") from error
+        except BaseException as error:
+            ours.close()  # a cancel may come before a transport owns it
+            if isinstance(error, OSError | ValueError):
+                raise ServerUnavailable("its command could not be started") from error
+            raise
         finally:
             theirs.close()
             os.close(their_errors)
