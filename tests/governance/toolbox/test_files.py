@@ -1,4 +1,4 @@
-"""The file tools: what they do, and that no path leads out of the workspace (G1, acceptance of issue A)."""
+"""The file tools: what they do, and that no path leads out of the workspace (G1)."""
 
 import os
 import stat
