@@ -1,5 +1,6 @@
 """System checks of webchat: settings that would make the live page silent, slow or insecure."""
 
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -54,36 +55,31 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
         otherwise=f"Correct CHANNEL_LAYERS: {MEMORY_LAYER!r} is the one for one process.",
         check_id="webchat.E008",
     )
-    if layer["BACKEND"] == CORE_LAYER:
-        found.append(
-            checks.Warning(
-                "The core Redis layer is too slow for streamed text, and closes all sockets when Redis restarts.",
-                hint="Use channels_redis.pubsub.RedisPubSubChannelLayer.",
-                id="webchat.W001",
-            )
+    return [*found, *_problems_of_layer(layer)]
+
+
+def _problems_of_layer(layer: dict[str, Any]) -> Iterator[checks.CheckMessage]:
+    backend = layer["BACKEND"]
+    if backend == CORE_LAYER:
+        yield checks.Warning(
+            "The core Redis layer is too slow for streamed text, and closes all sockets when Redis restarts.",
+            hint="Use channels_redis.pubsub.RedisPubSubChannelLayer.",
+            id="webchat.W001",
         )
-    if layer["BACKEND"] == MEMORY_LAYER and not turns_run_here():
-        found.append(
-            checks.Warning(
-                "Turns run in other processes, and the channel layer is in memory: pages see what happens at each"
-                " heartbeat only.",
-                hint="Set REDIS_URL, or CHANNEL_LAYERS to channels_redis.pubsub.RedisPubSubChannelLayer.",
-                id="webchat.W004",
-            )
+    if backend == MEMORY_LAYER and not turns_run_here():
+        yield checks.Warning(
+            "Turns run in other processes, and the channel layer is in memory: pages see what happens at each"
+            " heartbeat only.",
+            hint="Set REDIS_URL, or CHANNEL_LAYERS to channels_redis.pubsub.RedisPubSubChannelLayer.",
+            id="webchat.W004",
         )
-    if (
-        layer["BACKEND"].startswith("channels_redis.")
-        and _redis_major() >= 8
-        and not _waits_for_ever(layer)
-    ):
-        found.append(
-            checks.Error(
-                "redis-py 8 ends idle connections after seconds, and with them every idle socket.",
-                hint="Install redis<8, or give each of the layer's hosts 'socket_timeout': None and 'max_connections'.",
-                id="webchat.E003",
-            )
+    is_redis_8 = backend.startswith("channels_redis.") and _redis_major() >= 8
+    if is_redis_8 and not _waits_for_ever(layer):
+        yield checks.Error(
+            "redis-py 8 ends idle connections after seconds, and with them every idle socket.",
+            hint="Install redis<8, or give each of the layer's hosts 'socket_timeout': None and 'max_connections'.",
+            id="webchat.E003",
         )
-    return found
 
 
 def check_origin(**_: Any) -> list[checks.CheckMessage]:
