@@ -98,7 +98,7 @@ def contents(conversation: Conversation) -> tuple[Any, ...]:
 
 
 def make_process(*, age: float = 0.0, **fields: Any) -> Process:
-    """A process of another host that renewed its lease `age` seconds now_minus, by the database's clock."""
+    """A process of another host that renewed its lease `age` seconds ago, by the database's clock."""
     process = Process.objects.create(
         **{"host": "elsewhere", "boot_id": "there", "pid_namespace": "pid:[1]", "pid": 1, **fields}
     )

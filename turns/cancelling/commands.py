@@ -109,7 +109,7 @@ def active_turn(conversation_id: UUID) -> Turn | None:
 
 
 def just_cancelled(conversation_id: UUID, command: CancelCommand) -> UUID | None:
-    """Return the turn that a person's cancel has ended a moment now_minus, if nothing was said since; None if there is none.
+    """Return the turn that a person's cancel has ended a moment ago, if nothing was said since; None if there is none.
 
     Who is in a hurry says "stop" twice. The second one has the answer of the first, also when it is sent again.
     """
