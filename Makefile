@@ -1,6 +1,6 @@
 # `make run` starts the site, `make test` runs every test. Nothing has to be installed before.
 .DEFAULT_GOAL := help
-.PHONY: help run run-scaled test test-matrix check bench faults soak coverage screenshot format requirements package clean base dev
+.PHONY: help run run-scaled test test-matrix check bench faults soak coverage screenshot messages format requirements package clean base dev
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-14s%s\n' "$$name" "$$text"; done
@@ -34,6 +34,9 @@ coverage: dev ## Run the Python tests and show the lines that none of them reach
 
 screenshot: dev ## Take the picture in the README anew
 	@SCREENSHOTS=docs/images .venv/bin/python -m pytest tests/e2e/test_screenshot.py
+
+messages: dev ## Bring the translations up to date with the sources (docs/howto/translate.md)
+	@.venv/bin/python -m scripts.messages
 
 format: dev ## Put Python, templates, JavaScript and CSS into shape
 	@.venv/bin/ruff check --fix --quiet . && .venv/bin/ruff format --quiet .

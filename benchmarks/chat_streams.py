@@ -3,13 +3,17 @@ provider's socket. Import it once Django is set up."""
 
 import asyncio
 import os
+from functools import partial
 
 from anthropic import AsyncAnthropic
 from django.test.utils import override_settings
+from pydantic_ai import Agent
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 
 from benchmarks.measurement import Effort, interleave, spread
 from benchmarks.provider_server import CHAT_MODEL, ProviderServer
-from benchmarks.rows import Row, latency, per_call
+from benchmarks.rows import Bar, Row, latency, per_call
 from benchmarks.whole_turns import create_user
 from governance import CancelSource
 from turns import services
@@ -19,6 +23,7 @@ from turns.core.messages import Message, TextBlock
 from turns.running import runtime
 
 CHUNKS = 400
+BAR_AGENT = Bar(most_ratio=1.2)
 NAME = f"anthropic:{CHAT_MODEL}"
 _KEY = "only-for-a-benchmark"
 _ROUNDS = 4  # a stream of 400 chunks is as good as many rounds of the core
@@ -27,24 +32,34 @@ _ROUNDS = 4  # a stream of 400 chunks is as good as many rounds of the core
 async def measure(effort: Effort) -> list[Row]:
     """Return the rows."""
     os.environ["ANTHROPIC_API_KEY"] = _KEY
-    return [await _chunks(effort), await _closing(effort)]
+    return [*await _chunks(effort), await _closing(effort)]
 
 
-async def _chunks(effort: Effort) -> Row:
-    """Stream the same answer by the SDK and by the chat model on top of it, in turn."""
+async def _chunks(effort: Effort) -> list[Row]:
+    """Stream the same answer by the SDK, by the chat model on top of it, and by a library's agent, in turn."""
     async with ProviderServer(chunks=CHUNKS) as server:
         os.environ["ANTHROPIC_BASE_URL"] = server.url
         sdk = AsyncAnthropic(api_key=_KEY, base_url=server.url, max_retries=0)
         chat_model = get_chat_model(NAME)
+        agent = Agent(AnthropicModel(CHAT_MODEL, provider=AnthropicProvider(anthropic_client=sdk)))
         measured = await interleave(
-            {"bare": lambda: _by_sdk(sdk), "ours": lambda: _by_chat_model(chat_model)},
+            {
+                "sdk": lambda: _by_sdk(sdk),
+                "ours": lambda: _by_chat_model(chat_model),
+                "agent": lambda: _by_agent(agent),
+            },
             rounds=max(effort.rounds // _ROUNDS, 1),
             warm_ups=effort.warm_ups,
         )
         await sdk.close()
         await close_connections()
-    what = f"a streamed chunk, {CHUNKS} in an answer; bare: the vendor's SDK"
-    return per_call("chunk", what, measured["ours"], bare=measured["bare"], calls=CHUNKS)
+    row = partial(per_call, calls=CHUNKS)
+    what = f"a streamed chunk, {CHUNKS} in an answer"
+    of_sdk, of_agent = f"{what}; bare: the vendor's SDK", f"{what}; bare: pydantic-ai's own stream"
+    return [
+        row("chunk", of_sdk, measured["ours"], bare=measured["sdk"]),
+        row("chunk_agent", of_agent, measured["ours"], bare=measured["agent"], bar=BAR_AGENT),
+    ]
 
 
 async def _by_sdk(sdk: AsyncAnthropic) -> None:
@@ -63,6 +78,12 @@ async def _by_chat_model(chat_model: ChatModel) -> None:
     request = ChatRequest(instructions="", messages=(said,), tools=())
     pieces = [piece async for piece in chat_model.stream(request) if isinstance(piece, TextDelta)]
     _require(sum(piece.text.count("word") for piece in pieces))
+
+
+async def _by_agent(agent: Agent) -> None:
+    async with agent.run_stream("say many words") as answer:
+        said = [piece async for piece in answer.stream_text(delta=True, debounce_by=None)]
+    _require(sum(piece.count("word") for piece in said))
 
 
 async def _closing(effort: Effort) -> Row:

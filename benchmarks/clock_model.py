@@ -7,13 +7,17 @@ from collections.abc import AsyncIterator
 from turns.core.chat_model import ChatDelta, ChatRequest, TextDelta, ToolCallDelta
 
 END = ";"
-NOW, CALL, HOLD = "now", "call", "hold"
-PAUSE = 0.04  # seconds between two chunks of `stream`: twenty-five in a second
+NOW, CALL, THREE, HOLD, WRITE = "now", "call", "three", "hold", "write"
+_CALLS = {CALL: 1, THREE: 3, HOLD: 1, WRITE: 1}  # how many each word asks for at first
+# What WRITE says at last: an answer as pages have to show them.
+ANSWER = (
+    "Some **bold** words and `code`.\n\n- one\n- two\n\n" + "A paragraph of several words. " * 6
+)
 
 
-def stream(chunks: int) -> str:
-    """Return what makes the model say the time so often."""
-    return f"stream {chunks}"
+def stream(chunks: int, *, per_second: int) -> str:
+    """Return what makes the model say the time so often, so many times a second."""
+    return f"stream {chunks} {per_second}"
 
 
 def moments(text: str) -> list[float]:
@@ -22,22 +26,32 @@ def moments(text: str) -> list[float]:
 
 
 class ClockModel:
-    """Obeys the last words of the user: tells the moment of its request, again and again, or calls a tool first."""
+    """Obeys the last words of the user: tells the moment of its request, again and again, or calls tools first."""
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer."""
         asked_at = time.monotonic()
-        last = request.messages[-1]
-        said = "".join(block.text for block in last.texts).split()
-        if last.role == "user" and said and said[0] in (CALL, HOLD):
-            seconds = 0 if said[0] == CALL else 600
-            arguments = f'{{"seconds": {seconds}}}'
-            yield ToolCallDelta(index=0, id="c1", name="affect", arguments=arguments)
+        word, *how = _last_words(request)
+        has_called = bool(request.messages[-1].tool_results)
+        if word in _CALLS and not has_called:
+            arguments = f'{{"seconds": {600 if word == HOLD else 0}}}'
+            for index in range(_CALLS[word]):
+                yield ToolCallDelta(index=index, id=f"c{index}", name="affect", arguments=arguments)
             return
-        yield TextDelta(f"{asked_at}{END}")
-        for _ in range(int(said[1]) - 1 if len(said) > 1 else 0):
-            await asyncio.sleep(PAUSE)
-            yield TextDelta(f"{time.monotonic()}{END}")
+        yield TextDelta(ANSWER if word == WRITE else f"{asked_at}{END}")
+        if word == "stream":
+            chunks, per_second = map(int, how)
+            for _ in range(chunks - 1):
+                await asyncio.sleep(1 / per_second)
+                yield TextDelta(f"{time.monotonic()}{END}")
+
+
+def _last_words(request: ChatRequest) -> list[str]:
+    """What the user has said last, in words."""
+    for message in reversed(request.messages):
+        if message.role == "user" and (said := "".join(block.text for block in message.texts)):
+            return said.split()
+    return [NOW]
 
 
 def make() -> ClockModel:

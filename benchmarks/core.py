@@ -9,8 +9,12 @@ from benchmarks.measurement import Effort, Spread, Subject, interleave
 from benchmarks.rows import NO_BAR, Bar, Row, per_call
 from governance import ToolExecutor
 
-BAR_8_PARALLEL = Bar(most=300, most_ratio=8)
-BAR_50_STEPS = Bar(most=600, most_ratio=14)
+BARS = {
+    "executor_8": Bar(most=300, most_ratio=2.8),
+    "turn_8": Bar(most=300, most_ratio=8),
+    "executor_50x1": Bar(most=600, most_ratio=14),
+    "turn_50x1": Bar(most=600, most_ratio=4.5),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +25,6 @@ class Shape:
     what: str
     parallel: int
     steps: int
-    bar: Bar = NO_BAR
 
     @property
     def calls(self) -> int:
@@ -30,9 +33,9 @@ class Shape:
 
 
 SHAPES = (
-    Shape(name="8", what="8 calls side by side", parallel=8, steps=1, bar=BAR_8_PARALLEL),
+    Shape(name="8", what="8 calls side by side", parallel=8, steps=1),
     Shape(name="64", what="64 calls side by side", parallel=64, steps=1),
-    Shape(name="50x1", what="50 steps of 1 call", parallel=1, steps=50, bar=BAR_50_STEPS),
+    Shape(name="50x1", what="50 steps of 1 call", parallel=1, steps=50),
 )
 LONG_SHAPES = (
     Shape(name="200x1", what="200 steps of 1 call", parallel=1, steps=200),
@@ -73,5 +76,5 @@ def _row(measured: dict[str, Spread], shape: Shape, subject: str, words: str) ->
         measured[subject],
         bare=measured["bare"],
         calls=shape.calls,
-        bar=shape.bar,
+        bar=BARS.get(f"{subject}_{shape.name}", NO_BAR),
     )

@@ -3,13 +3,15 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from benchmarks.clock_model import CALL, NOW
-from benchmarks.measurement import Effort, Spread, spread
+from benchmarks.measurement import Effort, Spread, Timed, spread_of
 from benchmarks.planting import plant_into
 from benchmarks.progress import say
-from benchmarks.rows import Row, latency
+from benchmarks.rows import NO_BAR, Bar, Row, latency
+from benchmarks.sites import timed_of
 from tests.bulk_history import BulkHistory
 from tests.faults.client import Client, WebSocketClient
 from tests.faults.site import Site
@@ -17,6 +19,7 @@ from tests.faults.site import Site
 MESSAGES_OF_A_TURN = 3  # a question, a call, an answer
 TURNS_EACH = 10
 PATIENCE = 120.0
+BAR_LONG = Bar(most_ratio=1.3)
 _OF_PAST = 100_000_000  # where the ids of the long past begin
 _TURN = "POST of a message → `turn_end`"
 _LOOK = "GET of the list, then the snapshot of one"
@@ -53,11 +56,13 @@ def of_lengths(ground: Ground, effort: Effort) -> list[Row]:
     conversations = {count: str(history.conversation_id()) for count, history in pasts.items()}
     measured = _measure(ground.site, conversations, effort.clicks)
     smallest = measured[effort.messages[0]]
-    return [
-        row
-        for count, times in measured.items()
-        for row in times.rows(f"messages_{count}", f"after {count:,} messages", bare=smallest)
-    ]
+    rows: list[Row] = []
+    for count, times in measured.items():
+        row_id, what = f"messages_{count}", f"after {count:,} messages"
+        rows += times.rows(row_id, what, bare=smallest, bar=BAR_LONG)
+        first = f"{_TURN}, {what}, the first one after a start of the server"
+        rows.append(latency(f"{row_id}_first", first, times.first, bare=smallest.first))
+    return rows
 
 
 def of_pasts(ground: Ground, effort: Effort) -> list[Row]:
@@ -83,10 +88,11 @@ def of_pasts(ground: Ground, effort: Effort) -> list[Row]:
 class _Times:
     turn: Spread
     look: Spread
+    first: Spread  # turn
 
-    def rows(self, row_id: str, what: str, *, bare: "_Times") -> list[Row]:
+    def rows(self, row_id: str, what: str, *, bare: "_Times", bar: Bar = NO_BAR) -> list[Row]:
         return [
-            latency(row_id, f"{_TURN}, {what}", self.turn, bare=bare.turn),
+            latency(row_id, f"{_TURN}, {what}", self.turn, bare=bare.turn, bar=bar),
             latency(f"{row_id}_look", f"{_LOOK}, {what}", self.look, bare=bare.look),
         ]
 
@@ -99,22 +105,37 @@ def _template(site: Site) -> UUID:
 
 
 def _measure(site: Site, conversations: dict[int, str], rounds: int) -> dict[int, _Times]:
-    """Run a turn in each conversation, round by round, and look at each; the first round warms up and does not count."""
+    """Run a turn in each conversation, round by round, and look at each; the first round warms up and counts apart.
+
+    CPU times are those of the site's processes, up to their rest.
+    """
     client = site.client()
-    turns: dict[int, list[float]] = {count: [] for count in conversations}
-    looks: dict[int, list[float]] = {count: [] for count in conversations}
+    turns: dict[int, list[Timed]] = {count: [] for count in conversations}
+    looks: dict[int, list[Timed]] = {count: [] for count in conversations}
     for _ in range(rounds + 1):
         for count, conversation in conversations.items():
-            asked_at = time.monotonic()
-            assert client.get("/api/conversations").is_success
+            looks[count].append(timed_of(site, partial(_look, site, client, conversation)))
             watcher = site.watch(conversation, within=PATIENCE)
-            looks[count].append(time.monotonic() - asked_at)
-            turns[count].append(_turn(client, watcher, conversation))
+            turn = partial(_turn, client, watcher, conversation)
+            turns[count].append(timed_of(site, turn))
             watcher.leave()
     return {
-        count: _Times(turn=spread(turns[count][1:]), look=spread(looks[count][1:]))
+        count: _Times(
+            turn=spread_of(turns[count][1:]),
+            look=spread_of(looks[count][1:]),
+            first=spread_of(turns[count][:1]),
+        )
         for count in conversations
     }
+
+
+def _look(site: Site, client: Client, conversation: str) -> float:
+    asked_at = time.monotonic()
+    assert client.get("/api/conversations").is_success
+    watcher = site.watch(conversation, within=PATIENCE)
+    took = time.monotonic() - asked_at
+    watcher.leave()
+    return took
 
 
 def _turn(client: Client, watcher: WebSocketClient, conversation: str) -> float:

@@ -26,12 +26,10 @@ async def measure(effort: Effort) -> list[Row]:
     executor = ToolExecutor(registry=ToolRegistry())
     governance = Governance(executor)
     for shape in SHAPES:
-        model = FunctionModel(stream_function=partial(_answer, shape))
-        agent = Agent(model, tools=[noop], tool_timeout=_LIMIT)
         subjects: dict[str, Subject] = {
             "bare": partial(run_turn, shape.parallel, shape.steps),
-            "alone": partial(_run, agent),
-            "governed": partial(_run, agent, governance),
+            "alone": turn_of(shape),
+            "governed": turn_of(shape, governance),
         }
         measured = await interleave(
             subjects, rounds=max(effort.rounds // _ROUNDS, 1), warm_ups=effort.warm_ups
@@ -53,6 +51,12 @@ async def measure(effort: Effort) -> list[Row]:
         ]
     await executor.aclose()
     return sorted(rows, key=lambda row: "governed" in row.id)
+
+
+def turn_of(shape: Shape, *governance: Governance) -> Subject:
+    """Return what runs one streamed turn."""
+    model = FunctionModel(stream_function=partial(_answer, shape))
+    return partial(_run, Agent(model, tools=[noop], tool_timeout=_LIMIT), *governance)
 
 
 async def _run(agent: Agent, *governance: Governance) -> None:

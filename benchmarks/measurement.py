@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 Subject = Callable[[], Awaitable[object]]
 
@@ -14,8 +15,9 @@ Subject = Callable[[], Awaitable[object]]
 class Effort:
     """How much is measured: rounds of the core, whole turns, cancels of each kind, calls under one deadline; and of
 
-    real server processes: turns of each kind, streams at once and the chunks of each, sockets and turns in memory,
-    messages of a conversation, finished turns in the database.
+    real server processes: turns of each kind, streams at once and the chunks of each, a crowd of streams, sockets and
+    turns in memory,
+    messages of a conversation and of a page, finished turns in the database.
     """
 
     rounds: int
@@ -28,8 +30,10 @@ class Effort:
     lost: int
     streams: tuple[int, ...]
     chunks: int
+    crowd: int
     held: int
     messages: tuple[int, ...]
+    page_messages: int
     finished: tuple[int, ...]
 
 
@@ -44,8 +48,10 @@ FULL = Effort(
     lost=10,
     streams=(10, 50, 100),
     chunks=250,
+    crowd=200,
     held=200,
     messages=(10, 1_000, 10_000),
+    page_messages=2_000,
     finished=(1_000, 1_000_000),
 )
 QUICK = Effort(
@@ -59,24 +65,36 @@ QUICK = Effort(
     lost=1,
     streams=(1, 2, 3),
     chunks=10,
+    crowd=4,
     held=5,
     messages=(10, 20, 30),
+    page_messages=30,
     finished=(10, 100),
 )
+EFFORTS = {"full": FULL, "quick": QUICK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """What many measurements of one thing came to."""
+    """What many measurements of one thing came to; `cpu` is the median of the CPU time that it took."""
 
     count: int
     best: float
     median: float
     p99: float
     worst: float
+    cpu: float | None = None
 
 
-def spread(values: Sequence[float]) -> Spread:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """How long something took, and how much of it a process has computed, in seconds."""
+
+    wall: float
+    cpu: float
+
+
+def spread(values: Sequence[float], *, cpu: Sequence[float] = ()) -> Spread:
     """Return the spread of at least one value."""
     ordered = sorted(values)
     return Spread(
@@ -85,29 +103,42 @@ def spread(values: Sequence[float]) -> Spread:
         median=statistics.median(ordered),
         p99=ordered[math.ceil(0.99 * len(ordered)) - 1],
         worst=ordered[-1],
+        cpu=statistics.median(cpu) if cpu else None,
     )
+
+
+def spread_of(times: Sequence[Timed]) -> Spread:
+    """Return the spread of at least one time."""
+    return spread([time.wall for time in times], cpu=[time.cpu for time in times])
+
+
+def process_clock(pid: int) -> Callable[[], float]:
+    """Return a clock of the CPU time of another process, its threads included (Linux)."""
+    clock = ~pid << 3 | 2  # as clock_getcpuclockid(3) makes it
+    return partial(time.clock_gettime, clock)
 
 
 async def interleave(
     subjects: Mapping[str, Subject], *, rounds: int, warm_ups: int
 ) -> dict[str, Spread]:
-    """Run every subject once in each round; return the spread of its seconds by name."""
-    seconds: dict[str, list[float]] = {name: [] for name in subjects}
+    """Run every subject once in each round; return the spread of its seconds by name, with the CPU time of this process."""
+    times: dict[str, list[Timed]] = {name: [] for name in subjects}
     for _ in range(warm_ups):
         for run in subjects.values():
             await run()
     for _ in range(rounds):
         for name, run in subjects.items():
-            seconds[name].append(await _timed(run))
-    return {name: spread(values) for name, values in seconds.items()}
+            times[name].append(await timed(run))
+    return {name: spread_of(values) for name, values in times.items()}
 
 
-async def _timed(run: Subject) -> float:
+async def timed(run: Subject, *, cpu_clock: Callable[[], float] = time.process_time) -> Timed:
+    """Run something once, undisturbed by the garbage of others."""
     gc.collect()
     gc.disable()
     try:
-        began = time.perf_counter()
+        began, computed = time.perf_counter(), cpu_clock()
         await run()
-        return time.perf_counter() - began
+        return Timed(wall=time.perf_counter() - began, cpu=cpu_clock() - computed)
     finally:
         gc.enable()

@@ -9,6 +9,7 @@ import httpx
 from benchmarks.clock_model import HOLD
 from benchmarks.measurement import Effort, spread
 from benchmarks.rows import Row, amount
+from benchmarks.sites import door_of
 from benchmarks.tabs import PATIENCE, Tabs, client_of, converse, say
 from tests.faults.processes import Process
 from tests.faults.site import Site
@@ -23,12 +24,12 @@ def measure(site: Site, effort: Effort) -> list[Row]:
 
 
 async def _measure(site: Site, count: int) -> list[Row]:
-    process = site.processes["web"]
-    async with client_of(site) as http:
-        async with Tabs(site, http, WARM_UP) as tabs:
+    process, door = site.processes["web"], door_of(site)
+    async with client_of(door) as http:
+        async with Tabs(door, http, WARM_UP) as tabs:
             await _hold(http, [tab.conversation for tab in tabs.all])
         before = await _resident(process)
-        async with Tabs(site, http, count):
+        async with Tabs(door, http, count):
             of_sockets = await _resident(process) - before
         before = await _resident(process)
         conversations = [await converse(http) for _ in range(count)]

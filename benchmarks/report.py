@@ -71,8 +71,8 @@ def write_into(page: Path, table: str) -> None:
 
 
 def _cost_table(rows: Sequence[Row]) -> Iterator[str]:
-    yield "| Cost of a governed call | × bare | µs, median | µs, best | bare, µs | bar | kept |"
-    yield "|---|--:|--:|--:|--:|---|---|"
+    yield "| Cost of a governed call, µs | × bare | median | best | bare | CPU, × bare | CPU | bare's CPU | bar | kept |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|---|---|"
     for row in rows:
         cells = (
             row.what,
@@ -80,6 +80,9 @@ def _cost_table(rows: Sequence[Row]) -> Iterator[str]:
             _number(row.median),
             _number(row.best),
             _number(row.bare),
+            _number(row.cpu_ratio),
+            _number(row.cpu),
+            _number(row.bare_cpu),
             _bar(row),
             _kept(row),
         )
@@ -87,8 +90,8 @@ def _cost_table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _spread_table(title: str, rows: Sequence[Row]) -> Iterator[str]:
-    yield f"| {title} | × bare | n | median | p99 | worst | bare, median | bar | kept |"
-    yield "|---|--:|--:|--:|--:|--:|--:|---|---|"
+    yield f"| {title} | × bare | n | median | p99 | worst | bare | CPU, × bare | CPU | bare's CPU | bar | kept |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|"
     for row in rows:
         unit = f" {row.unit}" if row.unit else ""
         cells = (
@@ -96,7 +99,10 @@ def _spread_table(title: str, rows: Sequence[Row]) -> Iterator[str]:
             _number(row.ratio),
             str(row.count),
             *(f"{_number(value)}{unit}" for value in (row.median, row.p99, row.worst)),
-            f"{_number(row.bare)}{unit}" if row.bare is not None else "",
+            _with_unit(row.bare, unit),
+            _number(row.cpu_ratio),
+            _with_unit(row.cpu, unit),
+            _with_unit(row.bare_cpu, unit),
             _bar(row),
             _kept(row),
         )
@@ -104,12 +110,17 @@ def _spread_table(title: str, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _bar(row: Row) -> str:
-    parts = []
-    if row.bar.most is not None:
-        parts.append(f"≤ {row.bar.most:g} {row.unit}")
-    if row.bar.most_ratio is not None:
-        parts.append(f"≤ {row.bar.most_ratio:g} ×")
-    return ", ".join(parts)
+    bars = (
+        (row.bar.most, f" {row.unit}"),
+        (row.bar.most_p99, f" {row.unit} (p99)"),
+        (row.bar.most_ratio, " ×"),
+        (row.bar.most_cpu_ratio, " × (CPU)"),
+    )
+    return ", ".join(f"≤ {most:g}{unit}" for most, unit in bars if most is not None)
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{_number(value)}{unit}"
 
 
 def _kept(row: Row) -> str:

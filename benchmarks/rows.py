@@ -11,10 +11,12 @@ MILLISECONDS = 1e3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What a row shall stay below: an absolute median, a ratio to the bare loop; None where there is no such bar."""
+    """What a row shall stay below: a median, a p99, a ratio to what is bare, one of CPU times; None = no such bar."""
 
     most: float | None = None
+    most_p99: float | None = None
     most_ratio: float | None = None
+    most_cpu_ratio: float | None = None
 
 
 NO_BAR = Bar()
@@ -22,7 +24,10 @@ NO_BAR = Bar()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line: seconds are turned into `unit`. `bare` is the same work without governance, of the same run."""
+    """One line: seconds are turned into `unit`. `bare` is what it is compared with, of the same run.
+
+    `cpu` and `bare_cpu` are what was computed in that time, where that was measured.
+    """
 
     id: str
     what: str
@@ -32,24 +37,41 @@ class Row:
     median: float
     p99: float
     worst: float
+    cpu: float | None = None
     bare: float | None = None
+    bare_cpu: float | None = None
     bar: Bar = NO_BAR
 
     @property
     def ratio(self) -> float | None:
-        """How many times the bare loop's cost it is."""
+        """How many times as long as what is bare it takes."""
         return self.median / self.bare if self.bare else None
+
+    @property
+    def cpu_ratio(self) -> float | None:
+        """How many times as much as for what is bare is computed."""
+        return self.cpu / self.bare_cpu if self.cpu is not None and self.bare_cpu else None
 
     @property
     def is_within(self) -> bool | None:
         """Whether every bar is kept; None where there is none."""
-        bars = ((self.median, self.bar.most), (self.ratio, self.bar.most_ratio))
+        bars = (
+            (self.median, self.bar.most),
+            (self.p99, self.bar.most_p99),
+            (self.ratio, self.bar.most_ratio),
+            (self.cpu_ratio, self.bar.most_cpu_ratio),
+        )
         kept = [value <= most for value, most in bars if value is not None and most is not None]
         return all(kept) if kept else None
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as it is stored."""
-        return {**asdict(self), "ratio": self.ratio, "is_within": self.is_within}
+        return {
+            **asdict(self),
+            "ratio": self.ratio,
+            "cpu_ratio": self.cpu_ratio,
+            "is_within": self.is_within,
+        }
 
 
 def per_call(
@@ -92,6 +114,8 @@ def _row(
         median=measured.median * scale,
         p99=measured.p99 * scale,
         worst=measured.worst * scale,
+        cpu=None if measured.cpu is None else measured.cpu * scale,
         bare=bare.median * scale if bare else None,
+        bare_cpu=None if bare is None or bare.cpu is None else bare.cpu * scale,
         bar=bar,
     )

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from benchmarks import core, deadlines, library
+from benchmarks import core, deadlines, disk, library, postgres_turns
 from benchmarks.measurement import Effort, Spread
 from benchmarks.progress import say
 from benchmarks.rows import Row
 from benchmarks.site import scratch_site
 from scripts.servers import NotInstalled
 
-IN_PROCESS = ("core", "library", "deadlines", "turns", "providers", "mcp")
-EMBEDDED = ("clicks", "streams", "memory", "lengths", "pasts")
-SCALED = ("processes", "pasts-postgres")
+IN_PROCESS = ("disk", "core", "library", "deadlines", "turns", "providers", "mcp")
+EMBEDDED = ("clicks", "socket", "streams", "memory", "lengths", "pages", "pasts")
+SCALED = ("turns-postgres", "processes", "pasts-postgres")
 PARTS = (*IN_PROCESS, *EMBEDDED, *SCALED)
 
 
@@ -39,6 +39,7 @@ class Run:
             lambda: asyncio.run(deadlines.measure(effort)),
         )
         with scratch_site() as directory:
+            self._fill("disk", "The disk", lambda: disk.measure(effort, directory=directory))
             self._measure_site(directory)
             self._measure_processes(directory)
 
@@ -67,23 +68,43 @@ class Run:
         try:
             if self._parts & set(EMBEDDED):
                 self._measure_embedded(directory)
-            if self._parts & set(SCALED):
+            self._fill(
+                "turns-postgres",
+                "Whole turns, with PostgreSQL",
+                lambda: postgres_turns.measure(self._effort),
+            )
+            if self._parts & {"processes", "pasts-postgres"}:
                 self._measure_scaled(directory)
         except NotInstalled as missing:
             say(f"Nothing of what is left: {missing}")
 
     def _measure_embedded(self, directory: Path) -> None:
-        from benchmarks import growth, memory, scaled, sites, streaming  # noqa: PLC0415
+        from benchmarks import (  # noqa: PLC0415
+            growth,
+            memory,
+            pages,
+            scaled,
+            sites,
+            socket_turns,
+            streaming,
+        )
 
         effort = self._effort
-        with sites.embedded_site(directory, max_live=max(*effort.streams, effort.held)) as site:
+        with sites.embedded_site(
+            directory, max_live=max(*effort.streams, effort.crowd, effort.held)
+        ) as site:
 
             def clicks() -> list[Row]:
                 self._click = scaled.clicks(site, effort.clicks)
-                return [scaled.click_row("embedded", "one process, SQLite", self._click)]
+                return scaled.measure_embedded(site, effort, self._click)
 
             ground = growth.Ground(site=site, start=site.serve, name="sqlite", what="SQLite")
-            self._fill("clicks", "One server process: clicks", clicks)
+            self._fill("clicks", "One server process: clicks and cancels", clicks)
+            self._fill(
+                "socket",
+                "One server process: turns through a socket, next to a library's",
+                lambda: socket_turns.measure(site, effort),
+            )
             # First, while the process has not grown by anything else.
             self._fill("memory", "One server process: memory", lambda: memory.measure(site, effort))
             self._fill(
@@ -93,6 +114,11 @@ class Run:
                 "lengths",
                 "One server process: long conversations",
                 lambda: growth.of_lengths(ground, effort),
+            )
+            self._fill(
+                "pages",
+                "One server process: a long conversation in a browser",
+                lambda: pages.measure(ground, effort),
             )
             self._fill(
                 "pasts", "One server process: a long past", lambda: growth.of_pasts(ground, effort)
@@ -121,6 +147,10 @@ class Run:
             )
 
     def _fill(self, part: str, words: str, measure: Callable[[], list[Row]]) -> None:
-        if part in self._parts:
-            say(words)
+        if part not in self._parts:
+            return
+        say(words)
+        try:
             self.rows += measure()
+        except NotInstalled as missing:
+            say(f"Without {part}: {missing}")

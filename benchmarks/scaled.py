@@ -2,16 +2,28 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from benchmarks.clock_model import HOLD, NOW, moments
-from benchmarks.measurement import Effort, Spread, spread
-from benchmarks.rows import Bar, Row, latency
+from benchmarks.measurement import Effort, Spread, Timed, spread_of
+from benchmarks.rows import NO_BAR, Bar, Row, latency
+from benchmarks.sites import timed_of
 from scripts.servers import Redis
 from tests.faults.client import Client, WebSocketClient
 from tests.faults.site import Site
 
-BAR_CANCEL = Bar(most=1000)
+BAR_CLICK = Bar(most=15)
+BAR_HEARD = Bar(most=1000, most_p99=50)
 PATIENCE = 60.0
+
+
+def measure_embedded(site: Site, effort: Effort, click: Spread) -> list[Row]:
+    """Return the rows of one process: of its clicks, which are measured, and of cancels."""
+    seen = _cancels(site, effort.clicks, _seen)
+    return [
+        click_row("embedded", "one process, SQLite", click, bar=BAR_CLICK),
+        _cancel_row("embedded", "one process, SQLite, over HTTP", seen),
+    ]
 
 
 def measure(site: Site, redis: Redis, effort: Effort, *, embedded: Spread | None) -> list[Row]:
@@ -25,7 +37,7 @@ def measure(site: Site, redis: Redis, effort: Effort, *, embedded: Spread | None
         )
     ]
     heard = _cancels(site, effort.clicks, _seen)
-    rows.append(_cancel_row("heard", "runner, told by Redis", heard, bar=BAR_CANCEL))
+    rows.append(_cancel_row("heard", "runner, told by Redis", heard, bar=BAR_HEARD))
     dead = _cancels(site, effort.lost, _seen, kills=True)
     rows.append(_cancel_row("dead", "its runner was killed (kill -9, same host)", dead))
     site.run_turns()
@@ -35,18 +47,21 @@ def measure(site: Site, redis: Redis, effort: Effort, *, embedded: Spread | None
     return rows
 
 
-def click_row(name: str, words: str, measured: Spread, *, embedded: Spread | None = None) -> Row:
+def click_row(
+    name: str, words: str, measured: Spread, *, embedded: Spread | None = None, bar: Bar = NO_BAR
+) -> Row:
     """Return the row of a click."""
     what = f"POST of a message → request to the chat model, {words}"
-    return latency(f"click_{name}", what, measured, bare=embedded)
+    return latency(f"click_{name}", what, measured, bare=embedded, bar=bar)
 
 
 def clicks(site: Site, count: int) -> Spread:
-    """Say something so often; the first time warms up and does not count."""
+    """Say something so often; the first time warms up and does not count. The CPU time is that of the whole turn."""
     client = site.client()
     conversation = client.converse()
     watcher = site.watch(conversation)
-    return spread([_click(client, watcher, conversation) for _ in range(count + 1)][1:])
+    click = partial(_click, client, watcher, conversation)
+    return spread_of([timed_of(site, click) for _ in range(count + 1)][1:])
 
 
 def _click(client: Client, watcher: WebSocketClient, conversation: str) -> float:
@@ -58,7 +73,7 @@ def _click(client: Client, watcher: WebSocketClient, conversation: str) -> float
 
 
 def _cancels(
-    site: Site, count: int, ended: "Callable[[Site, str, str], float]", *, kills: bool = False
+    site: Site, count: int, ended: "Callable[[Site, str, str], Timed]", *, kills: bool = False
 ) -> Spread:
     client = site.client()
     delays = []
@@ -73,34 +88,44 @@ def _cancels(
             if not kills
             else _killed(site, conversation, turn_id)
         )
-    return spread(delays[1:])
+    return spread_of(delays[1:])
 
 
-def _killed(site: Site, conversation: str, turn_id: str) -> float:
+def _killed(site: Site, conversation: str, turn_id: str) -> Timed:
     watcher = site.watch(conversation)
     site.processes["runner"].kill()
     return _cancel(site, watcher, turn_id)
 
 
-def _seen(site: Site, conversation: str, turn_id: str) -> float:
+def _seen(site: Site, conversation: str, turn_id: str) -> Timed:
     return _cancel(site, site.watch(conversation), turn_id)
 
 
-def _cancel(site: Site, watcher: WebSocketClient, turn_id: str) -> float:
-    asked_at = time.monotonic()
-    site.client().cancel(turn_id)
-    received: float = watcher.until("turn_end", turn_id=turn_id, within=PATIENCE)["_received"]
+def _cancel(site: Site, watcher: WebSocketClient, turn_id: str) -> Timed:
+    client = site.client()
+
+    def until_told() -> float:
+        asked_at = time.monotonic()
+        client.cancel(turn_id)
+        received: float = watcher.until("turn_end", turn_id=turn_id, within=PATIENCE)["_received"]
+        return received - asked_at
+
+    took = timed_of(site, until_told)
     watcher.leave()
-    return received - asked_at
+    return took
 
 
-def _stored(site: Site, conversation: str, turn_id: str) -> float:
+def _stored(site: Site, conversation: str, turn_id: str) -> Timed:
     """Without messages a socket learns of the end by its own look at the log, so what is stored counts."""
     client = site.client()
-    asked_at = time.monotonic()
-    client.cancel(turn_id)
-    client.until_ended(turn_id, within=PATIENCE)
-    return time.monotonic() - asked_at
+
+    def until_stored() -> float:
+        asked_at = time.monotonic()
+        client.cancel(turn_id)
+        client.until_ended(turn_id, within=PATIENCE)
+        return time.monotonic() - asked_at
+
+    return timed_of(site, until_stored)
 
 
 def _cancel_row(name: str, words: str, measured: Spread, *, bar: Bar | None = None) -> Row:

@@ -20,19 +20,28 @@ _NEUTRAL = {
     "LOG_LEVEL": "ERROR",
     "SECRET_KEY": "only-for-a-benchmark-" + "x" * 40,
 }
-_DROPPED = ("AGENT_TOOL_TIMEOUT", "DATABASE_URL", "GOVERNANCE_WORKSPACE_ROOT", "REDIS_URL")
+_DROPPED = (
+    "AGENT_TOOL_TIMEOUT",
+    "DATABASE_URL",
+    "GOVERNANCE_WORKSPACE_ROOT",
+    "REDIS_URL",
+    "TURNKEEPER_CRASH",  # each pass of a checkpoint reads a file
+)
 
 
 @contextmanager
-def scratch_site() -> Iterator[Path]:
+def scratch_site(database_url: str = "") -> Iterator[Path]:
     """Set Django up with a migrated database; give the directory that holds everything.
 
-    Django can be set up once in a process, so this can be entered once.
+    The database is SQLite there, if no other is named. Django can be set up once in a process, so this can be entered
+    once.
     """
     with TemporaryDirectory(prefix="turnkeeper-benchmark-") as directory:
         for name in _DROPPED:
             os.environ.pop(name, None)
         os.environ.update(_NEUTRAL, VAR_DIR=directory)
+        if database_url:
+            os.environ["DATABASE_URL"] = database_url
         django.setup()
         call_command("migrate", verbosity=0)
         with override_settings(TURNS_MAX_MESSAGES_PER_MINUTE=100_000):  # nobody types so fast

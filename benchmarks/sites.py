@@ -1,18 +1,25 @@
 """Sites of real server processes: those that the fault tests break, left whole here."""
 
+import math
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from benchmarks.measurement import Timed, process_clock
+from benchmarks.tabs import Door
 from scripts.servers import NotInstalled, Postgres, Redis, passing
 from tests.faults.fork_server import ForkServer
 from tests.faults.site import Site, make_blank
 
+PATIENCE = 60.0
+_LOOK_EVERY = 0.02
+_AT_REST = 0.001  # seconds of CPU time between two looks
 _SETTINGS: dict[str, Any] = {"TURNS_CHAT_MODEL": "benchmarks.clock_model.make"}
 
 
@@ -41,6 +48,38 @@ def scaled_site(directory: Path) -> Iterator[tuple[Site, Redis]]:
         yield site, redis
 
 
+def door_of(site: Site) -> Door:
+    """Return how a user comes in."""
+    return Door(url=site.url(), token=site.tokens["ada"])
+
+
+def cpu_clock(site: Site) -> Callable[[], float]:
+    """Return a clock of the CPU time of all processes that a site has now."""
+    alive = [process for process in site.processes.values() if process.is_alive]
+    clocks = [process_clock(process.pid) for process in alive]
+    return lambda: sum(clock() for clock in clocks)
+
+
+def timed_of(site: Site, wait: Callable[[], float]) -> Timed:
+    """Do something that tells how long it took; the CPU time is that of the site's processes, up to their rest."""
+    clock = cpu_clock(site)
+    computed = clock()
+    wall = wait()
+    until_at_rest(clock)
+    return Timed(wall=wall, cpu=clock() - computed)
+
+
+def until_at_rest(clock: Callable[[], float]) -> None:
+    """Wait until next to nothing is computed any more: what follows a turn belongs to it, too."""
+    give_up_at = time.monotonic() + PATIENCE
+    before = -math.inf
+    while (now := clock()) - before > _AT_REST:
+        if time.monotonic() > give_up_at:
+            raise RuntimeError("The site does not come to rest.")
+        before = now
+        time.sleep(_LOOK_EVERY)
+
+
 def start_scaled(site: Site) -> None:
     """Start (again) the web process and the runner."""
     site.run_turns()
@@ -54,7 +93,15 @@ def _site(directory: Path, *, postgres: Postgres | None = None, **how: Any) -> I
     fork_server = ForkServer()
     try:
         made = make_blank(blank, postgres=postgres)
-        site = Site(var, blank=made, fork_server=fork_server, postgres=postgres, **_SETTINGS, **how)
+        site = Site(
+            var,
+            blank=made,
+            fork_server=fork_server,
+            postgres=postgres,
+            has_failpoints=False,  # each pass of one reads a file
+            **_SETTINGS,
+            **how,
+        )
         try:
             yield site
         finally:

@@ -5,16 +5,31 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks.clock_model import moments
-from tests.faults.site import Site
 
 PATIENCE = 120.0
+Piece = tuple[float, float]  # when a chunk was said, and how long after that it came
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Where a site is, and who comes."""
+
+    url: str
+    token: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What says who it is."""
+        return {"Authorization": f"Bearer {self.token}"}
 
 
 class Tab:
@@ -36,26 +51,30 @@ class Tab:
         """Say something and return the id of the turn."""
         return await say(self._http, self.conversation, text)
 
-    async def until(self, kind: str, **fields: Any) -> list[float]:
-        """Read up to a frame; return how late each chunk came that was streamed before it, in seconds."""
+    async def tell(self, text: str) -> None:
+        """Say something by a frame of the socket."""
+        frame = {"type": "message", "client_id": str(uuid4()), "text": text}
+        await self._socket.send(json.dumps(frame))
+
+    async def until(self, kind: str, **fields: Any) -> list[Piece]:
+        """Read up to a frame; return the chunks that were streamed before it."""
         wanted = {"type": kind, **fields}
-        delays: list[float] = []
+        pieces: list[Piece] = []
         async with asyncio.timeout(PATIENCE):
             while True:
                 frame = json.loads(await self._socket.recv())
                 now = time.monotonic()
                 if frame["type"] == "text_delta":
-                    delays += [now - moment for moment in moments(frame["text"])]
+                    pieces += [(moment, now - moment) for moment in moments(frame["text"])]
                 if wanted.items() <= frame.items():
-                    return delays
+                    return pieces
 
 
 @asynccontextmanager
-async def client_of(site: Site) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(door: Door) -> AsyncIterator[httpx.AsyncClient]:
     """Open the HTTP client of a user."""
-    headers = {"Authorization": f"Bearer {site.tokens['ada']}"}
     async with httpx.AsyncClient(
-        base_url=site.url(), headers=headers, trust_env=False, timeout=PATIENCE
+        base_url=door.url, headers=door.headers, trust_env=False, timeout=PATIENCE
     ) as http:
         yield http
 
@@ -63,8 +82,8 @@ async def client_of(site: Site) -> AsyncIterator[httpx.AsyncClient]:
 class Tabs:
     """So many tabs, open until the end of the block."""
 
-    def __init__(self, site: Site, http: httpx.AsyncClient, count: int) -> None:
-        self._site = site
+    def __init__(self, door: Door, http: httpx.AsyncClient, count: int) -> None:
+        self._door = door
         self._http = http
         self._count = count
         self._open = AsyncExitStack()
@@ -72,15 +91,14 @@ class Tabs:
 
     async def __aenter__(self) -> Self:
         """Open them, one after the other."""
-        headers = {"Authorization": f"Bearer {self._site.tokens['ada']}"}
-        base = self._site.url().replace("http", "ws", 1)
+        base = self._door.url.replace("http", "ws", 1)
         for _ in range(self._count):
             conversation = await converse(self._http)
             url = f"{base}/ws/conversations/{conversation}/"
             socket = await self._open.enter_async_context(
                 connect(
                     url,
-                    additional_headers=headers,
+                    additional_headers=self._door.headers,
                     proxy=None,
                     max_size=None,
                     max_queue=None,

@@ -1,9 +1,10 @@
-"""Rows of whole turns on the shipped site with SQLite: how long one takes, how much it asks of the database, and how
-long a cancel takes until everybody is told that the turn is over (C1). Import it once Django is set up."""
+"""Rows of whole turns on the shipped site: how long one takes next to those of other libraries, how much it asks of the
+database, and how long a cancel takes until everybody is told that it is over (C1). Import it once Django is set up."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,9 +13,9 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import connection
 
-from benchmarks import tools
-from benchmarks.measurement import Effort, Spread, spread
-from benchmarks.rows import Bar, Row, amount, latency
+from benchmarks import peers, tools
+from benchmarks.measurement import Effort, Spread, Timed, interleave, spread, spread_of
+from benchmarks.rows import NO_BAR, Bar, Row, amount, latency
 from benchmarks.site import StatementCounter
 from benchmarks.watching import PATIENCE, EventWatch
 from governance import CancelSource, registry
@@ -26,6 +27,12 @@ from turns.running import runtime
 
 MESSAGE = "\n".join(f'call noop {{"number": {number}}}' for number in range(3))
 BAR_CANCEL = Bar(most=1000)
+BAR_COROUTINE = Bar(most=8, most_p99=20)
+BARS = {
+    ("sqlite", peers.PYDANTIC_AI): Bar(most_cpu_ratio=0.8),
+    ("sqlite", peers.LANGGRAPH): Bar(most_cpu_ratio=1),
+    ("postgres", peers.PYDANTIC_AI): Bar(most_cpu_ratio=1),
+}
 _LOOK_EVERY = 0.005
 
 # What the person says in a conversation, and how to know that the call it leads to really runs.
@@ -33,26 +40,44 @@ Victim = Callable[[UUID], tuple[str, Callable[[], Coroutine[Any, Any, None]]]]
 
 
 async def measure(effort: Effort, *, directory: Path) -> list[Row]:
-    """Return the rows."""
-    tools.register(registry)
-    user = await create_user("benchmark")
-    benchmark = TurnBenchmark(user=user, watch=EventWatch())
-    sinks.register(benchmark.watch)
-    victims: dict[str, tuple[str, Victim]] = {
-        "coroutine": ("coroutine tool", _holding),
-        "exec": ("`exec`, running `sleep 60`", _sleeping),
-        "process": ("process tool, spinning", lambda key: _spinning(directory / f"{key}")),
+    """Return the rows of turns and cancels with SQLite."""
+    victims: dict[str, tuple[str, Victim, Bar]] = {
+        "coroutine": ("coroutine tool", _holding, BAR_COROUTINE),
+        "exec": ("`exec`, running `sleep 60`", _sleeping, BAR_CANCEL),
+        "process": (
+            "process tool, spinning",
+            lambda key: _spinning(directory / f"{key}"),
+            BAR_CANCEL,
+        ),
     }
-    try:
-        rows = await benchmark.whole_turns(effort)
-        for name, (words, victim) in victims.items():
+    async with _benchmark() as benchmark:
+        rows = await benchmark.whole_turns(
+            effort, directory=directory, name="sqlite", words="SQLite"
+        )
+        rows += await benchmark.statements(effort)
+        for name, (words, victim, bar) in victims.items():
             what = f"cancel → `turn_end`, {words}"
             delays = await benchmark.cancels(victim, effort.cancels)
-            rows.append(latency(f"cancel_{name}", what, delays, bar=BAR_CANCEL))
+            rows.append(latency(f"cancel_{name}", what, delays, bar=bar))
+    return rows
+
+
+async def measure_turns(effort: Effort, *, directory: Path, name: str, words: str) -> list[Row]:
+    """Return the rows of turns with the database of this process."""
+    async with _benchmark() as benchmark:
+        return await benchmark.whole_turns(effort, directory=directory, name=name, words=words)
+
+
+@asynccontextmanager
+async def _benchmark() -> "AsyncIterator[TurnBenchmark]":
+    tools.register(registry)
+    benchmark = TurnBenchmark(user=await create_user("benchmark"), watch=EventWatch())
+    sinks.register(benchmark.watch)
+    try:
+        yield benchmark
     finally:
         sinks.unregister(benchmark.watch)
         await runtime.stop(grace=0)
-    return rows
 
 
 class TurnBenchmark:
@@ -62,14 +87,37 @@ class TurnBenchmark:
         self.user = user
         self.watch = watch
 
-    async def whole_turns(self, effort: Effort) -> list[Row]:
-        """Time turns of three calls and an answer; then count the statements of some more."""
-        for _ in range(effort.warm_ups):
-            await self._turn()
-        seconds = spread([await self._turn() for _ in range(effort.turns)])
+    async def whole_turns(
+        self, effort: Effort, *, directory: Path, name: str, words: str
+    ) -> list[Row]:
+        """Time turns of three calls and an answer, and those of other libraries between them."""
+        rounds = effort.warm_ups + effort.turns
+        fresh = [await services.create_conversation(user=self.user) for _ in range(rounds)]
+
+        async def turn() -> None:
+            turn_id = await self._say(fresh.pop().id, MESSAGE)
+            await self.watch.moment(turn_id, "turn_end")
+
+        async with peers.opened(directory) as others:
+            measured = await interleave(
+                {"ours": turn, **others}, rounds=effort.turns, warm_ups=effort.warm_ups
+            )
+        what = f"whole turn with {words}, {peers.SHAPE.what}"
+        return [
+            latency(
+                f"{name}_turn_{peer}",
+                f"{what}; bare: {peers.WORDS[peer]}",
+                measured["ours"],
+                bare=measured[peer],
+                bar=BARS.get((name, peer), NO_BAR),
+            )
+            for peer in others
+        ]
+
+    async def statements(self, effort: Effort) -> list[Row]:
+        """Count the statements of some turns."""
         counters = [await self._counted_turn() for _ in range(max(effort.turns // 6, 1))]
         return [
-            latency("sqlite_turn", "whole turn with SQLite, 3 calls and an answer", seconds),
             _counts("sqlite_reads", "… statements that read", [c.reads for c in counters]),
             _counts("sqlite_writes", "… statements that write", [c.writes for c in counters]),
             _counts("sqlite_transactions", "… transactions", [c.transactions for c in counters]),
@@ -77,13 +125,7 @@ class TurnBenchmark:
 
     async def cancels(self, victim: Victim, count: int) -> Spread:
         """Cancel turns while their tool runs; the first one warms up and does not count."""
-        return spread([await self._cancel(victim) for _ in range(count + 1)][1:])
-
-    async def _turn(self) -> float:
-        conversation = await services.create_conversation(user=self.user)
-        began = time.perf_counter()
-        turn_id = await self._say(conversation.id, MESSAGE)
-        return await self.watch.moment(turn_id, "turn_end") - began
+        return spread_of([await self._cancel(victim) for _ in range(count + 1)][1:])
 
     async def _counted_turn(self) -> StatementCounter:
         conversation = await services.create_conversation(user=self.user)
@@ -94,14 +136,15 @@ class TurnBenchmark:
         await _unwrap(counter)
         return counter
 
-    async def _cancel(self, victim: Victim) -> float:
+    async def _cancel(self, victim: Victim) -> Timed:
         conversation = await services.create_conversation(user=self.user)
         text, has_begun = victim(conversation.id)
         turn_id = await self._say(conversation.id, text)
         await self._until(has_begun, turn_id)
-        asked = time.perf_counter()
+        asked, computed = time.perf_counter(), time.process_time()
         await services.request_cancel(turn_id=turn_id, user=self.user, source=CancelSource.BUTTON)
-        return await self.watch.moment(turn_id, "turn_end") - asked
+        ended = await self.watch.moment(turn_id, "turn_end")
+        return Timed(wall=ended - asked, cpu=time.process_time() - computed)
 
     async def _until(
         self, has_begun: Callable[[], Coroutine[Any, Any, None]], turn_id: UUID

@@ -11,11 +11,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 http_application = get_asgi_application()
 
 from turns.lifespan import LifespanApplication  # noqa: E402
+from webchat.body_limit import BodyLimit  # noqa: E402
 from webchat.routing import websocket_application  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": http_application,
+        "http": BodyLimit(http_application),
         "websocket": websocket_application,
         "lifespan": LifespanApplication(),
     },

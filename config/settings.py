@@ -5,7 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from config import databases, environment, secret_key
+from django.core.exceptions import ImproperlyConfigured
+
+from config import databases, environment, secret_key, tracing
 from governance import private_files
 from governance.conf import GovernanceSettings
 from turns.conf import TurnsSettings
@@ -165,7 +167,8 @@ AXES_VERBOSE = False
 # Language and time
 
 LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English")]
+LANGUAGES = [("en", "English"), ("de", "Deutsch")]  # the browser says which
+LOCALE_PATHS = [BASE_DIR / "config" / "locale"]
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
@@ -180,10 +183,23 @@ WHITENOISE_AUTOREFRESH = DEBUG
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+    # What people attach to their messages: no web server hands it out, and nobody else on this machine reads it.
+    "attachments": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {
+            "location": env.str("ATTACHMENT_ROOT", "") or VAR_DIR / "attachments",
+            "file_permissions_mode": 0o600,
+            "directory_permissions_mode": 0o700,
+        },
+    },
 }
 
-# Logging: ids and statuses; what people wrote and what tools answered stays out of it.
+# Logging and traces: ids and statuses; what people wrote and what tools answered stays out of them.
 
+_LOG_FORMATS = ("line", "json")
+_log_format = env.str("LOG_FORMAT", "line")
+if _log_format not in _LOG_FORMATS:
+    raise ImproperlyConfigured(f"LOG_FORMAT is one of {_LOG_FORMATS}, not {_log_format!r}.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -192,9 +208,15 @@ LOGGING = {
             "()": "governance.logs.KeyValueFormatter",
             "format": "{asctime} {levelname} {name}: {message}",
             "style": "{",
+        },
+        "json": {"()": "governance.logs.JsonFormatter"},
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": _log_format,
         }
     },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
         name: {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO"), "propagate": False}
@@ -202,9 +224,12 @@ LOGGING = {
     },
 }
 
+tracing.begin()
+
 # Governance, turns, webchat: two settings under names that other programs know too, then each under its own.
 
 GOVERNANCE_DEFAULT_TIMEOUT: float | None = env.float("AGENT_TOOL_TIMEOUT", None)
+TURNS_ATTACHMENT_STORAGE = "attachments"
 TURNS_CHAT_MODEL = env.str("AGENT_MODEL", "local")
 vars().update(
     environment.read(env.ENVIRON, GovernanceSettings, TurnsSettings, WebchatSettings),

@@ -14,7 +14,12 @@ from governance.core.calls import (
     ToolCall,
     ToolOutcome,
 )
-from governance.core.cancel_intent import has_cancel_word, is_cancel_intent, is_cancel_phrase
+from governance.core.cancel_intent import (
+    has_cancel_word,
+    is_cancel_intent,
+    is_cancel_phrase,
+)
+from governance.core.cancel_intent import vocabulary as cancel_vocabulary
 from governance.core.cancel_reasons import CancelReason, CancelSource
 from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from governance.core.checkpoints import checkpoint
@@ -36,6 +41,7 @@ from governance.core.exceptions import (
     UnknownTool,
 )
 from governance.core.executor import Timing, ToolExecutor
+from governance.core.images import ImageRefused, KeepImage, ResultImage
 from governance.core.limiter import Limits, Obstacle, WaitsFor
 from governance.core.live_call import LiveCall
 from governance.core.loop_detector import LoopAction, LoopDetector
@@ -60,6 +66,7 @@ from governance.core.ports import Approver, Host, Observer, PolicySource, Unobse
 from governance.core.registry import ToolRegistry, make_tool, registry, tool
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
+from governance.core.tracing import Span, enclosing, traceparent
 from governance.core.unfinished import unfinished_outcome
 
 __all__ = [
@@ -83,8 +90,10 @@ __all__ = [
     "GovernanceError",
     "Host",
     "IllegalTransition",
+    "ImageRefused",
     "InvalidToolInput",
     "Isolation",
+    "KeepImage",
     "LateSettlement",
     "Limit",
     "Limits",
@@ -100,8 +109,10 @@ __all__ = [
     "Question",
     "QueueFull",
     "QueueTimeout",
+    "ResultImage",
     "ScopeKind",
     "ScopeRegistry",
+    "Span",
     "TimeoutSource",
     "Timing",
     "TooManyAbandonedThreads",
@@ -122,9 +133,11 @@ __all__ = [
     "Verdict",
     "WaitsFor",
     "abandoned_text",
+    "cancel_vocabulary",
     "cap",
     "checkpoint",
     "denied_text",
+    "enclosing",
     "expired_text",
     "has_cancel_word",
     "interrupted_text",
@@ -136,5 +149,6 @@ __all__ = [
     "resolve",
     "stricter",
     "tool",
+    "traceparent",
     "unfinished_outcome",
 ]

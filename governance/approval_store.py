@@ -6,14 +6,14 @@ question. So one of two people, an expiry and a cancel wins.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from governance import recorder
+from governance import call_store, recorder
 from governance.core.approvals import Decision, Verdict
 from governance.core.live_call import LiveCall
 from governance.core.policy import ApprovalRule
@@ -52,6 +52,7 @@ def open_question(call: LiveCall, *, group: str) -> Approval | None:
         call_id=call.id,
         scope=call.call.scope,
         tool_name=sanitize_text(call.call.tool_name, limit=_NAME_LENGTH),
+        **call_store.seen_of(call.tool),
         input=sanitize_json(dict(call.call.input)),
         definition=question.definition,
         host=sanitize_text(question.host, limit=_HOST_LENGTH),
@@ -72,13 +73,18 @@ def grant_for(call: LiveCall) -> Approval | None:
         host__in={"", call.question.host},
         decision=Verdict.APPROVED,
         remember=True,
+        lapsed_at=None,
     ).first()
 
 
 def has_allowed(host: str, *, scopes: Collection[str]) -> bool:
     """Whether a person has allowed a host for the whole of one of these scopes."""
-    remembered = Approval.objects.filter(decision=Verdict.APPROVED, remember=True)
-    return remembered.filter(scope__in=scopes, host=host[:_HOST_LENGTH]).exists()
+    return _remembered(scopes).filter(host=host[:_HOST_LENGTH]).exists()
+
+
+def revoke_remembered(*, scopes: Collection[str], since: datetime) -> None:
+    """Let what a person has allowed for the whole of these scopes be asked again, if that was said since a moment."""
+    _remembered(scopes).filter(decided_at__gte=since).update(lapsed_at=database_now())
 
 
 def decide(question: Approval, decision: HumanDecision) -> bool:
@@ -109,7 +115,6 @@ def record_late_denial(question: Approval, decision: HumanDecision) -> None:
 
 
 def close_open_questions(*, group: str, decision: str) -> None:
-    """Close the open questions of a group."""
     _open().filter(group=group).update(decision=decision, decided_at=database_now())
 
 
@@ -129,7 +134,6 @@ def open_alike(question: Approval) -> list[Approval]:
 
 
 def find_question(question: str) -> Approval | None:
-    """Return the question, or None."""
     return Approval.objects.filter(pk=int(question)).first() if question else None
 
 
@@ -156,10 +160,9 @@ def questions_of_group(group: str) -> list[Approval]:
     return list(Approval.objects.filter(group=group).order_by("pk"))
 
 
-def decisions_on(questions: Iterable[str]) -> list[Decision]:
-    """Return the decisions on these questions that have been taken."""
-    rows = Approval.objects.filter(pk__in=[int(pk) for pk in questions]).exclude(decision="")
-    return [decision_of(row) for row in rows]
+def decided_among(questions: Iterable[str]) -> list[Approval]:
+    rows = Approval.objects.filter(pk__in=[int(pk) for pk in questions])
+    return list(rows.exclude(decision=""))
 
 
 def decision_of(row: Approval) -> Decision:
@@ -172,6 +175,11 @@ def decision_of(row: Approval) -> Decision:
         remember=row.remember,
         question=str(row.pk),
     )
+
+
+def _remembered(scopes: Collection[str]) -> QuerySet[Approval]:
+    remembered = Approval.objects.filter(decision=Verdict.APPROVED, remember=True)
+    return remembered.filter(scope__in=scopes, lapsed_at=None)
 
 
 def _open() -> QuerySet[Approval]:

@@ -12,13 +12,15 @@ from governance.core import calls as core_calls
 from governance.core.calls import ALLOWED_TRANSITIONS, OPEN_STATUSES, CallStatus, ToolOutcome
 from governance.core.exceptions import IllegalTransition
 from governance.core.live_call import LiveCall
-from governance.core.registry import registry
+from governance.core.registry import LONGEST_TITLE, registry
 from governance.core.tools import Tool
 from governance.durations import limit_ms, to_ms
 from governance.models import ToolCall
+from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.sanitize import sanitize_json, sanitize_text
 
 _NAME_LENGTH = 128
+_SERVER_LENGTH = 100
 _STARTED = (
     "status",
     "started_at",
@@ -33,6 +35,7 @@ _ENDED = (
     "error_type",
     "disposition",
     "result",
+    "images",
     "is_error",
     "is_synthetic",
     "limit_reached",
@@ -46,6 +49,11 @@ _ENDED = (
     "ended_by_source",
     "ended_by_name",
 )
+
+
+_LIMITS = ("timeout_ms", "timeout_source")
+
+INSERT = Insert(ToolCall)
 
 
 def pending_rows(
@@ -69,15 +77,54 @@ def pending_rows(
     ]
 
 
+def seen_of(tool: Tool | None) -> dict[str, str]:
+    """Return what people read beside the name of a tool, as it is stored: its title, and the MCP server that it is of."""
+    if tool is None:
+        return {}
+    return {
+        "tool_title": sanitize_text(tool.title, limit=LONGEST_TITLE),
+        "tool_server": sanitize_text(tool.server, limit=_SERVER_LENGTH),
+    }
+
+
 def eligible_for(status: CallStatus, *call_ids: str, group: str) -> QuerySet[ToolCall]:
     """Return the calls in a status that `status` may follow: the compare of every compare-and-set."""
     sources = [before for before, following in ALLOWED_TRANSITIONS.items() if status in following]
     return ToolCall.objects.filter(group=group, call_id__in=call_ids, status__in=sources)
 
 
+OPEN = Select(
+    lambda group: open_in(group).select_for_update().order_by("step", "position"),
+    **fields_of(ToolCall, "group"),
+)
+
+
+def _moving_to(status: CallStatus, *written: str) -> Update:
+    """The compare-and-set that moves one call to a status, and writes these fields of it."""
+    return Update(
+        lambda group, call_id, **values: (eligible_for(status, call_id, group=group), values),
+        **fields_of(ToolCall, "group", "call_id", *written),
+    )
+
+
+START = _moving_to(CallStatus.RUNNING, *_STARTED)
+_OUTCOME = [name for name in _ENDED if name not in ("is_synthetic", *_LIMITS)]
+# By the status, and whether the outcome names limits; else they stay what they were.
+END = {
+    (status, has_limits): _moving_to(status, *_OUTCOME, *(_LIMITS if has_limits else ()))
+    for status in set[CallStatus]().union(*ALLOWED_TRANSITIONS.values())
+    if status.is_terminal
+    for has_limits in (False, True)
+}
+
+
 def open_in(group: str) -> QuerySet[ToolCall]:
-    """Return the open calls of a group."""
     return ToolCall.objects.filter(group=group, status__in=OPEN_STATUSES)
+
+
+def lock_open(group: str) -> list[ToolCall]:
+    """Lock the open calls of a group until the transaction ends, and return them in call order."""
+    return OPEN.all(group=group)
 
 
 def lock(rows: QuerySet[ToolCall]) -> list[ToolCall]:
@@ -91,6 +138,32 @@ def write_start(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> None
     for row in rows:
         _set(row, _started(calls[row.call_id], at=at))
     update_each(rows, _STARTED)
+
+
+def start_held(rows: Sequence[ToolCall], calls: Mapping[str, LiveCall]) -> list[ToolCall]:
+    """Start calls whose rows their owner holds, without reading them; return those that waited.
+
+    Nobody else starts them, so what is held is what is stored, unless somebody has closed a call.
+    """
+    at = timezone.now()
+    for row in rows:
+        _set(row, _started(calls[row.call_id], at=at))
+    moved = START.run_each([_written(row, _STARTED) for row in rows])
+    return _moved(rows, moved, started_at=at)
+
+
+def end_held(rows: Sequence[ToolCall], outcomes: Mapping[str, ToolOutcome]) -> list[ToolCall]:
+    """End calls whose rows their owner holds, without reading them; return those that were open."""
+    at = timezone.now()
+    alike: dict[tuple[CallStatus, bool], list[dict[str, Any]]] = {}
+    for row in rows:
+        outcome = outcomes[row.call_id]
+        ended = _ended(outcome, at=at)
+        _set(row, ended)
+        kind = outcome.status, "timeout_ms" in ended
+        alike.setdefault(kind, []).append(_written(row, ended))
+    moved = sum(END[kind].run_each(values) for kind, values in alike.items() if kind in END)
+    return _moved(rows, moved, ended_at=at)
 
 
 def may_end(row: ToolCall, outcome: ToolOutcome) -> bool:
@@ -113,7 +186,25 @@ def _registered(tool_name: str) -> Tool | None:
 def _declared(tool: Tool | None) -> dict[str, Any]:
     if tool is None:
         return {}
-    return {"isolation": tool.isolation, "concurrency": tool.concurrency}
+    return {
+        "isolation": tool.isolation,
+        "concurrency": tool.concurrency,
+        **seen_of(tool),
+    }
+
+
+def _moved(rows: Sequence[ToolCall], moved: int, **moment: datetime) -> list[ToolCall]:
+    """The rows that were written at a moment: all of them, unless fewer were `moved`."""
+    ordered = sorted(rows, key=lambda row: (row.step, row.position))
+    if moved == len(ordered):
+        return ordered
+    keys = {(row.group, row.call_id) for row in rows}
+    written = ToolCall.objects.filter(group__in={group for group, _ in keys}, **moment)
+    return [row for row in written.order_by("step", "position") if (row.group, row.call_id) in keys]
+
+
+def _written(row: ToolCall, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in ("group", "call_id", *names)}
 
 
 def _set(row: ToolCall, values: Mapping[str, Any]) -> None:
@@ -146,6 +237,7 @@ def _ended(outcome: ToolOutcome, *, at: datetime) -> dict[str, Any]:
         "error_type": outcome.error_type or "",
         "disposition": outcome.disposition.value,
         "result": sanitize_text(outcome.result),
+        "images": [image.to_json() for image in outcome.images],
         "is_error": outcome.is_error,
         "limit_reached": outcome.limit_reached or "",
         "detail": sanitize_text(outcome.detail),

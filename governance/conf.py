@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
@@ -47,6 +48,9 @@ class GovernanceSettings(AppSettings, of=(ToolboxSettings,)):
 
     TIMEOUT_CEILING: Annotated[float, Setting("governance.E003", 0, WEEK)] = 3600.0
     """The most a call may ask for itself, and the highest limit an administrator may set. `0` = no ceiling (A3)."""
+
+    LIMIT_NOTE_REQUIRED: Annotated[bool, Setting("governance.E061")] = False
+    """Whether an administrator has to say why with each change of a limit."""
 
     APPROVAL: Annotated[
         Mapping[str, str],
@@ -145,10 +149,24 @@ def toolbox_settings() -> ToolboxSettings:
     Raises:
         ValueError: a setting has another type than it must have; the system checks say which.
     """
-    return ToolboxSettings(
-        **{
-            name.lower(): setting.parse(getattr(app_settings, name))
-            for name, setting in app_settings.DECLARED.items()
-            if hasattr(ToolboxSettings, name.lower())
-        }
-    )
+    global _parsed
+    values = [getattr(app_settings, name) for name in _OF_TOOLBOX]
+    known, settings_of_tools = _parsed
+    if settings_of_tools is None or not all(map(is_, known, values)):
+        parse = {name: setting.parse for name, setting in _OF_TOOLBOX.items()}
+        settings_of_tools = ToolboxSettings(
+            **{
+                name.lower(): parse[name](value)
+                for name, value in zip(_OF_TOOLBOX, values, strict=True)
+            }
+        )
+        _parsed = values, settings_of_tools
+    return settings_of_tools
+
+
+_OF_TOOLBOX = {
+    name: setting
+    for name, setting in app_settings.DECLARED.items()
+    if hasattr(ToolboxSettings, name.lower())
+}
+_parsed: tuple[list[Any], ToolboxSettings | None] = [], None

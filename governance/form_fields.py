@@ -1,4 +1,4 @@
-"""Form fields: durations with their unit, lists in lines, and the hidden number that tells two editors apart."""
+"""Form fields: durations with their unit, lists in lines, and the hidden moment that tells two editors apart."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.dateparse import parse_datetime
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from governance.durations import TooShort, UnitMissing, format_duration, parse_duration
@@ -76,21 +74,11 @@ class LinesField(forms.CharField):
         return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
-        """Return the texts."""
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         """Compare texts, not their spelling."""
         return bool(self.to_python(data) != (initial or []))
-
-
-class RevisionInput(forms.HiddenInput):
-    """Carries the revision that the editor has seen, and shows it in a list's column."""
-
-    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """Return the number and the hidden input."""
-        hidden = super().render(name, value, attrs, renderer)
-        return format_html("{}{}", "" if value is None else value, hidden)
 
 
 class SeenForm(AnyModelForm):

@@ -75,6 +75,32 @@ _RULES: Mapping[str, Any] = {
     ApprovalRule.ONCE_PER_CONVERSATION: _("once per conversation"),
     ApprovalRule.ALWAYS: _("always"),
 }
+# What the tools that ship call themselves and ask; calls keep it in English.
+TOOL_WORDS: Mapping[str, Any] = {
+    "Run a command": _("Run a command"),
+    "Run this command on the server, without a sandbox?": _(
+        "Run this command on the server, without a sandbox?"
+    ),
+    "Run this command in the sandbox of this server?": _(
+        "Run this command in the sandbox of this server?"
+    ),
+    "Read a file": _("Read a file"),
+    "List files": _("List files"),
+    "Write a file": _("Write a file"),
+    "Edit a file": _("Edit a file"),
+    "Search the web": _("Search the web"),
+    "Fetch a web page": _("Fetch a web page"),
+    "Git status": _("Git status"),
+    "Git diff": _("Git diff"),
+    "Git log": _("Git log"),
+    "Git commit": _("Git commit"),
+    "Ask an agent": _("Ask an agent"),
+    "Set an agent to work": _("Set an agent to work"),
+    "End an agent’s work": _("End an agent’s work"),
+    "Look at the session": _("Look at the session"),
+    "Use a browser": _("Use a browser"),
+    "Wait": _("Wait"),
+}
 _DECISIONS: Mapping[str, Any] = {"expired": _("nobody answered")}
 
 
@@ -119,13 +145,17 @@ def cancel_sources() -> Choices:
 
 
 def approval_rules() -> Choices:
-    """Return the labels of the approval rules."""
     return choices(ApprovalRule, _RULES)
 
 
 def decisions() -> Choices:
     """Return what may become of a question."""
     return choices(("approved", "denied", "expired", "cancelled", "interrupted"), _DECISIONS)
+
+
+def tool_words(stored: str) -> str:
+    """Return a title or a question of a tool that ships in the active language; any other as it is."""
+    return str(TOOL_WORDS.get(stored, stored))
 
 
 def label_for(name: str, known: Choices) -> str:

@@ -1,4 +1,4 @@
-"""Log lines that say what they are about: behind each message the facts that came with it, as `key=value`.
+"""Log lines that say what they are about: each message is followed by its facts, as `key=value` or as JSON.
 
 Most lines of this project carry ids in `extra`, which a plain formatter drops. Lines that are written while a turn runs,
 those of tools and libraries included, get the turn's ids too. Needs no Django.
@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -32,10 +33,33 @@ class KeyValueFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in logging
         """Return the line without a traceback."""
-        extra = {name: value for name, value in vars(record).items() if name not in _FIELDS}
-        facts = extra | {name: value for name, value in _bound.get().items() if name not in extra}
-        told = [f"{name}={_written(value)}" for name, value in facts.items() if _is_told(value)]
+        told = [f"{name}={_written(value)}" for name, value in _facts(record).items()]
         return " ".join([super().formatMessage(record), *told])
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes each record as one line of JSON: `at`, `level`, `logger`, `message`, its facts, and `exception` if it has one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line = {**_facts(record), **line}  # a fact never replaces what the line itself says
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    """What is told of a record: the texts, numbers and ids in its `extra`, then what is bound."""
+    extra = {name: value for name, value in vars(record).items() if name not in _FIELDS}
+    facts = extra | {name: value for name, value in _bound.get().items() if name not in extra}
+    return {name: value for name, value in facts.items() if _is_told(value)}
 
 
 def _is_told(value: object) -> bool:

@@ -33,7 +33,6 @@ class Duration:
     """A column in milliseconds, whose form field takes a duration with its unit. Migrations see the integer."""
 
     def formfield(self, **options: Any) -> forms.Field | None:
-        """Return the field of a form."""
         options.pop("widget", None)  # the admin's for integers
         help_text = options.pop("help_text", self.help_text)  # type: ignore[attr-defined]  # a column's
         options["help_text"] = format_lazy("{} {}", help_text, UNITS_HELP)

@@ -3,18 +3,21 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Max
+from django.db.models.functions import Now
 
 from governance.conf import setting_limits, tool_setting_limits
 from governance.core.exceptions import GovernanceError
 from governance.core.policy import PolicyLevels, ToolLimits
 from governance.core.tools import Tool
-from governance.db import run_in_db_thread
+from governance.db import run_in_db_thread, run_in_query_thread
+from governance.db_clock import database_now
 from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
 from governance.signals import policy_changed
 
@@ -30,25 +33,33 @@ class PoliciesNotLoaded(GovernanceError):
         )
 
 
+SYSTEM = "system"  # who ends a temporary limit
 _SILENT = ToolLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """At which version limits were edited, and by whom."""
+    """At which version limits were edited, when, and by whom."""
 
     version: int = 0
     by: str = ""
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """Every administrator's limit at one version; version 0 = no edit yet."""
+    """Every administrator's limit at one version; version 0 = no edit yet.
+
+    `next_end` is when the next temporary limit ends, by the database's clock. Those of `ended` are over, though their
+    rows do not say so yet.
+    """
 
     version: int = 0
     default: ToolLimits = _SILENT
     overrides: Mapping[str, ToolLimits] = field(default_factory=dict)
     edits: Mapping[str, Edit] = field(default_factory=dict)
+    next_end: datetime | None = None
+    ended: frozenset[str] = frozenset()
 
     def is_enabled(self, name: str) -> bool:
         """Return whether no administrator has switched the tool off."""
@@ -76,15 +87,35 @@ class Policies:
 
 
 def read_policies() -> Policies:
-    """Read the limits and who edited them last, in three queries."""
+    """Read the limits and who edited them last, in three queries; in four where one is temporary."""
     # The version first: the next refresh then finds an edit between the two queries.
     row = DefaultPolicy.objects.first()
-    overrides = {policy.tool_name: policy.as_limits() for policy in ToolPolicy.objects.all()}
+    rows = list(ToolPolicy.objects.all())
+    ended = _end_temporary(rows)
+    overrides = {policy.tool_name: policy.as_limits() for policy in rows}
     if row is None:
         return Policies(overrides=overrides)
+    by_nobody = {name: Edit(version=row.version, by=SYSTEM, at=at) for name, at in ended.items()}
     return Policies(
-        version=row.version, default=row.as_limits(), overrides=overrides, edits=_last_edits()
+        version=row.version,
+        default=row.as_limits(),
+        overrides=overrides,
+        edits=_last_edits() | by_nobody,
+        next_end=min((policy.until for policy in rows if policy.until), default=None),
+        ended=frozenset(ended),
     )
+
+
+def _end_temporary(rows: Iterable[ToolPolicy]) -> dict[str, datetime]:
+    """Let rows say what counts now where their temporary limit is over; return these tools, and since when."""
+    temporary = [row for row in rows if row.until]
+    now = database_now() if temporary else None
+    ended = {}
+    for row in temporary:
+        if row.until and now and row.until <= now:
+            ended[row.tool_name] = row.until
+            row.end_temporary()
+    return ended
 
 
 def _last_edits() -> dict[str, Edit]:
@@ -92,8 +123,8 @@ def _last_edits() -> dict[str, Edit]:
     last = PolicyChange.objects.order_by().values("tool_name").annotate(last=Max("version"))
     changes = PolicyChange.objects.filter(version__in=last.values("last"))
     return {
-        change.tool_name: Edit(version=change.version, by=change.by_name)
-        for change in changes.only("tool_name", "version", "by_name")
+        change.tool_name: Edit(version=change.version, by=change.by_name, at=change.at)
+        for change in changes.only("tool_name", "version", "by_name", "at")
     }
 
 
@@ -144,10 +175,11 @@ class DatabasePolicySource:
             self._notify_listeners()
 
     def refresh(self) -> bool:
-        """Load the limits if their version moved. Return whether it did."""
+        """Load the limits if their version moved, or a temporary one is over. Return whether that was so."""
         known = self._policies
-        version = DefaultPolicy.objects.values_list("version", flat=True).first() or 0
-        if known is not None and known.version == version:
+        version, now = DefaultPolicy.objects.values_list("version", Now()).first() or (0, None)
+        is_over = bool(known and known.next_end and now and known.next_end <= now)
+        if known is not None and known.version == version and not is_over:
             return False
         self.reload()
         return True
@@ -158,7 +190,7 @@ class DatabasePolicySource:
 
     async def arefresh(self) -> bool:
         """`refresh` for coroutines."""
-        return await run_in_db_thread(self.refresh)()
+        return await run_in_query_thread(self.refresh)()
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of the limits in memory."""
@@ -171,8 +203,9 @@ class DatabasePolicySource:
     def _notify_listeners(self) -> None:
         for listener in self._listeners:
             try:
-                # In a context of its own: what a listener starts on an event loop must not inherit this thread's
-                # marks of asgiref, or its next crossing to the database would be refused as a deadlock.
+                # In a context of its own: a task that a listener starts must not inherit asgiref's
+                # marks of this thread. Its next crossing to the database would be refused as a
+                # deadlock.
                 Context().run(listener)
             except Exception:
                 logger.exception("A listener to changed limits failed")

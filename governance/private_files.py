@@ -30,8 +30,8 @@ def make_file(path: Path) -> None:
 def restrict(path: Path) -> None:
     """Remove the rights of group and others, if the path exists and belongs to us.
 
-    System directories keep their rights, in case a setting names one: those that everyone may write to, such as
-    `/tmp`, and those at the root.
+    System directories keep their rights, in case a setting names one. These are directories at the root, and those that
+    everyone may write to, such as `/tmp`.
     """
     with suppress(OSError):
         status = path.stat()

@@ -23,6 +23,7 @@ from governance.core.calls import (
 )
 from governance.core.deadline import DeadlineChange
 from governance.core.exceptions import IllegalTransition
+from governance.core.excerpts import last_lines
 from governance.core.limiter import Obstacle
 from governance.core.live_call import LiveCall
 from governance.db import run_in_db_thread
@@ -33,6 +34,7 @@ from governance.sanitize import sanitize_json, sanitize_text
 CallKey = tuple[str, str]  # the group and the id of a call
 
 UNWATCHED = "unwatched"  # instead of what a body did late: its end cannot be seen
+TAIL_LINES = 6
 _BATCH_SIZE = 500
 _RUNNING = (CallStatus.RUNNING, CallStatus.CANCELLING)
 _GIVEN_UP = (
@@ -43,19 +45,35 @@ _GIVEN_UP = (
 )
 
 
-def insert_pending(calls: Sequence[core_calls.ToolCall], *, group: str, step: int) -> None:
-    """Insert the calls of one step as pending, known before any of them runs (invariant 10)."""
-    ToolCall.objects.bulk_create(call_store.pending_rows(calls, group=group, step=step))
+def insert_pending(
+    calls: Sequence[core_calls.ToolCall], *, group: str, step: int
+) -> list[ToolCall]:
+    """Insert the calls of one step as pending, known before any of them runs (invariant 10). Return their rows.
+
+    Who owns the calls may hold the rows, and hand them in again when the calls start and end.
+    """
+    rows = call_store.pending_rows(calls, group=group, step=step)
+    call_store.INSERT.many(rows)
+    return rows
 
 
-def delete_calls(group: str, *, with_decisions: bool = False) -> None:
-    """Delete the calls of a group, and the inputs and reasons of its approvals; the decisions stay."""
-    ToolCall.objects.filter(group=group).delete()
-    approvals = Approval.objects.filter(group=group)
+def delete_calls(groups: Sequence[str], *, with_decisions: bool = False) -> int:
+    """Delete the calls of groups, and the inputs and reasons of their approvals; the decisions stay. Count the calls."""
+    deleted, _by_model = ToolCall.objects.filter(group__in=groups).delete()
+    approvals = Approval.objects.filter(group__in=groups)
     if with_decisions:
         approvals.delete()
     else:
         approvals.exclude(decision="").update(input={}, reason="")
+    return deleted
+
+
+def empty_calls(groups: Sequence[str]) -> None:
+    """Delete what calls of groups were given, came to, and were asked about. That they ran, and how they ended, stays."""
+    ToolCall.objects.filter(group__in=groups).update(
+        input={}, result="", images=[], detail="", progress={}, late_text=""
+    )
+    Approval.objects.filter(group__in=groups).update(input={}, host="", reason="")
 
 
 def record_question(*, group: str, call_id: str) -> bool:
@@ -72,6 +90,11 @@ def record_approval(*, group: str, call_id: str) -> bool:
     return waiting.update(status=CallStatus.PENDING) == 1
 
 
+def record_earlier_approval(*, group: str, call_id: str, by: str) -> None:
+    """Record that nobody is asked about the call, since this person has allowed its tool for the scope."""
+    ToolCall.objects.filter(group=group, call_id=call_id).update(allowed_earlier_by=by[:150])
+
+
 def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[ToolCall]:
     """Record what calls wait for, by their ids. Return the rows that wait."""
     waiting = ToolCall.objects.filter(
@@ -84,9 +107,16 @@ def record_queued(obstacles: Mapping[str, Obstacle], *, group: str) -> list[Tool
     return rows
 
 
-def record_start(*calls: LiveCall, group: str) -> list[ToolCall]:
-    """Record that calls are about to run, with their limits. Return their rows, without calls that were closed."""
+def record_start(
+    *calls: LiveCall, group: str, held: Mapping[str, ToolCall] | None = None
+) -> list[ToolCall]:
+    """Record that calls are about to run, with their limits. Return their rows, without calls that were closed.
+
+    Where all rows are `held`, by their ids, they are not read.
+    """
     wanted = {call.id: call for call in calls}
+    if held is not None and held.keys() >= wanted.keys():
+        return call_store.start_held([held[call_id] for call_id in wanted], wanted)
     rows = call_store.lock(call_store.eligible_for(CallStatus.RUNNING, *wanted, group=group))
     call_store.write_start(rows, wanted)
     return rows
@@ -136,8 +166,18 @@ def record_deadline(
     return moved == 1
 
 
-def record_end(outcomes: Mapping[str, ToolOutcome], *, group: str) -> list[ToolCall]:
-    """Give calls their one outcome, by id. Return the rows that were open and accepted it."""
+def record_end(
+    outcomes: Mapping[str, ToolOutcome],
+    *,
+    group: str,
+    held: Mapping[str, ToolCall] | None = None,
+) -> list[ToolCall]:
+    """Give calls their one outcome, by id. Return the rows that were open and accepted it.
+
+    Where all rows are `held`, by their ids, they are not read.
+    """
+    if held is not None and held.keys() >= outcomes.keys():
+        return call_store.end_held([held[call_id] for call_id in outcomes], outcomes)
     wanted = call_store.open_in(group).filter(call_id__in=list(outcomes))
     rows = [
         row for row in call_store.lock(wanted) if call_store.may_end(row, outcomes[row.call_id])
@@ -179,7 +219,7 @@ def close_open(
     Raises:
         IllegalTransition: `close` chose a status that may not follow; nothing was written.
     """
-    rows = call_store.lock(call_store.open_in(group))
+    rows = call_store.lock_open(group)
     outcomes = dict(known or {})
     for row in rows:
         if row.call_id in outcomes and call_store.may_end(row, outcomes[row.call_id]):
@@ -213,11 +253,17 @@ def obstacle_fields(obstacle: Obstacle) -> dict[str, Any]:
     }
 
 
-def progress_fields(progress: Progress | None) -> dict[str, Any]:
-    """Return a progress as it is stored, without its output, which is part of the result."""
+def progress_fields(progress: Progress | None, *, output: str = "") -> dict[str, Any]:
+    """Return a progress as it is stored; of the output so far, which is part of the result, only its last lines."""
     if progress is None:
         return {}
-    return {"message": progress.message, "progress": progress.progress, "total": progress.total}
+    fields = {"message": progress.message, "progress": progress.progress, "total": progress.total}
+    return {**fields, "tail": last_lines(output, TAIL_LINES)} if output else fields
+
+
+def progress_of(call: LiveCall) -> dict[str, Any]:
+    """Return the last progress of a call as it is stored."""
+    return progress_fields(call.last_progress, output=call.partial_output)
 
 
 class Recorder:
@@ -244,7 +290,7 @@ class Recorder:
 
     async def call_progressed(self, call: LiveCall) -> None:
         """Keep the last progress."""
-        await _note_progress({(self._group, call.id): progress_fields(call.last_progress)})
+        await _note_progress({(self._group, call.id): progress_of(call)})
 
     async def deadline_moved(self, call: LiveCall, change: DeadlineChange) -> None:
         """Keep the change of the limit."""
@@ -262,7 +308,6 @@ class Recorder:
         await _note_cancelling(call.id, group=self._group)
 
     async def call_ended(self, call: LiveCall, outcome: ToolOutcome) -> None:
-        """Write the outcome."""
         await self._end(call, outcome)
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:

@@ -1,11 +1,14 @@
 """The executor of this process: one for each event loop, made from the settings at its first use."""
 
+import os
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from django.db import connections
 
-from governance import toolbox
+from governance import services, toolbox
 from governance.conf import app_settings, known_secrets
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import ToolDisabled
@@ -15,14 +18,17 @@ from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
 from governance.core.masking import mask
 from governance.core.per_loop import PerLoop
+from governance.core.policy import resolve
 from governance.core.registry import registry
 from governance.core.tools import Isolation, Tool
+from governance.db import run_in_db_thread
 from governance.mcp import runtime as mcp_servers
 from governance.policies import DatabasePolicySource
 from governance.private_files import make_directory, restrict
 from governance.site_limits import log_limits
 from governance.toolbox.workspace import workspace_at
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _executors: PerLoop[ToolExecutor] = PerLoop()
 
 
@@ -61,9 +67,22 @@ def load() -> CallLoad:
     )
 
 
+def limits_version() -> int:
+    """Return the version of the administrators' limits in force in this process; 0 before they are loaded."""
+    return _policies.version
+
+
+def timeouts() -> dict[str, float]:
+    """Return the limit of each tool's next call, in seconds; 0 = none. From memory, safe in any thread."""
+    now = _policies.policies
+    return {tool.name: resolve(now.levels(tool)).timeout or 0.0 for tool in tuple(registry)}
+
+
 async def refresh_policies() -> None:
-    """Check whether an administrator changed a limit; if so, apply it to running calls at once (T9)."""
+    """Check whether a limit changed or a temporary one is over. If so, apply it to running calls at once (T9)."""
     await _policies.arefresh()
+    if _policies.policies.ended:
+        await run_in_db_thread(services.end_temporary_limits)()
     await mcp_servers.follow()
 
 
@@ -103,6 +122,35 @@ def make_workspace(path: Path) -> None:
     make_directory(workspace.top)
     with workspace.open_directory((), create=True):
         pass
+
+
+def put_file(path: Path, name: str, content: bytes) -> None:
+    """Put a file into a workspace, unless there is one of that name. No link is followed. Blocks. Raise `OSError`."""
+    workspace = workspace_at(path, within=Path(app_settings.WORKSPACE_ROOT))
+    *directories, last = name.split("/")
+    with (
+        workspace.open_directory(tuple(directories), create=True) as directory,
+        suppress(FileExistsError),
+    ):
+        file = os.open(last, _NEW_FILE, 0o600, dir_fd=directory)
+        try:
+            with open(file, "wb") as target:
+                target.write(content)
+        except OSError:
+            os.unlink(last, dir_fd=directory)
+            raise
+
+
+def remove_workspace(scope: str) -> None:
+    """Delete the directory of a scope with all that is in it, if there is one. Blocks. Raise `OSError`."""
+    path = workspace_of(scope)
+    if path is None:
+        return
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():
+            path.unlink()
+        else:
+            shutil.rmtree(path)
 
 
 def _make() -> ToolExecutor:

@@ -8,7 +8,9 @@ _REPLACEMENT = "\ufffd"
 
 def sanitize_text(text: str, *, limit: int | None = None) -> str:
     """Return the text with what PostgreSQL refuses replaced, cut off at `limit` characters."""
-    clean = text.replace("\x00", _REPLACEMENT)
+    if text.isascii() and "\x00" not in text:
+        return text if limit is None else text[:limit]
+    clean = text.replace("\x00", _REPLACEMENT) if "\x00" in text else text
     if not clean.isascii():
         clean = clean.encode("utf-8", "replace").decode()
     return clean if limit is None else clean[:limit]
@@ -16,12 +18,20 @@ def sanitize_text(text: str, *, limit: int | None = None) -> str:
 
 def sanitize_json(value: Any) -> Any:
     """Return the JSON value with what PostgreSQL refuses replaced, at every depth."""
+    kind = type(value)
+    if kind is str:
+        return sanitize_text(value)
+    if value is None or kind is bool or kind is int:
+        return value
     if isinstance(value, str):
         return sanitize_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {sanitize_text(str(key)): sanitize_json(item) for key, item in value.items()}
+        return {
+            sanitize_text(key if type(key) is str else str(key)): sanitize_json(item)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [sanitize_json(item) for item in value]
     return value

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from django.db.models import Count, Max
+from django.db.models import Count, Expression, Max, Min, Subquery
 
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.policy import Policy, ToolLimits, cap, resolve
@@ -15,8 +15,9 @@ from governance.core.registry import registry
 from governance.core.tools import Tool, estimated_tokens
 from governance.mcp.server_store import readable_spec
 from governance.mcp.specs import ServerSpec
-from governance.models import McpServer, ToolCall
+from governance.models import DefaultPolicy, McpServer, ToolCall
 from governance.policies import Policies, read_policies
+from governance.prepared_statements import Select, fields_of
 from governance.sanitize import sanitize_text
 
 # The row of a call, for the types of those who may read it but not import the models.
@@ -31,6 +32,7 @@ class CallResult(NamedTuple):
     group: str
     call_id: str
     result: str
+    images: list[dict[str, Any]]
     is_error: bool
     is_synthetic: bool
 
@@ -81,11 +83,12 @@ class ToolInForce:
     has_override: bool
 
 
-def calls_of_groups(groups: Iterable[str]) -> list[ToolCall]:
-    """Return the calls of several groups, in the order of their steps."""
-    return list(
-        ToolCall.objects.filter(group__in=list(groups)).order_by("group", "step", "position", "pk")
-    )
+def calls_of_groups(groups: Iterable[str], *, with_content: bool = True) -> list[ToolCall]:
+    """Return the calls of several groups, in the order of their steps; the long texts only `with_content`."""
+    rows = ToolCall.objects.filter(group__in=list(groups))
+    if not with_content:
+        rows = rows.defer("input", "result", "detail", "late_text")
+    return list(rows.order_by("group", "step", "position", "pk"))
 
 
 def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
@@ -95,6 +98,33 @@ def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
     for row in rows.defer("input", "result", "detail").order_by("step", "position", "pk"):
         found.setdefault(row.group, []).append(row)
     return found
+
+
+def running_tools(groups: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return name and title of the tools of the calls at work in each of these groups that has any, in call order."""
+    at_work = (CallStatus.RUNNING, CallStatus.CANCELLING)
+    rows = ToolCall.objects.filter(group__in=list(groups), status__in=at_work)
+    found: dict[str, list[tuple[str, str]]] = {}
+    for group, name, title in rows.order_by("step", "position", "pk").values_list(
+        "group", "tool_name", "tool_title"
+    ):
+        found.setdefault(group, []).append((name, title))
+    return found
+
+
+def open_tool_names(group: str) -> list[str]:
+    """Return the names of the tools whose calls wait or run in a group, in call order."""
+    return [name for (name,) in _OPEN_TOOL_NAMES.all(group=group)]
+
+
+_OPEN_TOOL_NAMES = Select(
+    lambda group: (
+        ToolCall.objects.filter(group=group, status__in=OPEN_STATUSES)
+        .order_by("step", "position", "pk")
+        .values_list("tool_name")
+    ),
+    **fields_of(ToolCall, "group"),
+)
 
 
 def results_of_groups(groups: Iterable[str]) -> Iterator[CallResult]:
@@ -124,7 +154,6 @@ def may_still_run(group: str) -> list[str]:
 
 
 def has_call(group: str, call_id: str) -> bool:
-    """Return whether a group has a call of this id."""
     if call_id != sanitize_text(call_id):  # PostgreSQL would not even compare it
         return False
     return ToolCall.objects.filter(group=group, call_id=call_id).exists()
@@ -136,14 +165,28 @@ def awaits_approval(groups: Iterable[str]) -> bool:
     return waiting.exists()
 
 
+def waiting_approvals() -> tuple[int, datetime | None]:
+    """Return how many calls wait for a person's decision, and since when the first of them does."""
+    waiting = ToolCall.objects.filter(status=CallStatus.AWAITING_APPROVAL).order_by()
+    found = waiting.aggregate(count=Count("pk"), first=Min("requested_at"))
+    return found["count"], found["first"]
+
+
+def count_timeouts(since: datetime, *, most: int) -> int:
+    """Return how many calls of a time have run out of time; counted up to `most`."""
+    rows = ToolCall.objects.filter(error_type=ErrorType.TIMEOUT, requested_at__gte=since)
+    return rows.order_by()[:most].count()
+
+
 def calls_of_group(group: str) -> list[ToolCall]:
     """Return the calls of one group, in the order of their steps."""
     return calls_of_groups([group])
 
 
-def count_of_group(group: str) -> int:
-    """Return how many calls a group has."""
-    return ToolCall.objects.filter(group=group).count()
+def count_of_group(group: Expression) -> Subquery:
+    """Return an expression: how many calls the group has that an expression of a query around it names."""
+    calls = ToolCall.objects.filter(group=group).order_by().values("group")
+    return Subquery(calls.values(count=Count("pk")))
 
 
 def health(scope: str) -> ScopeHealth:
@@ -186,6 +229,11 @@ def tools_in_force(policies: Policies | None = None) -> list[ToolInForce]:
     ]
 
 
+def policy_version() -> int:
+    """Return the version of the administrators' limits that is stored."""
+    return DefaultPolicy.objects.values_list("version", flat=True).first() or 0
+
+
 def capped(tool_name: str, timeout: float) -> float:
     """Return a limit in seconds, capped by the administrators' ceiling for the tool; 0 = none."""
     return cap(timeout, ceiling=resolve(read_policies().levels_of(tool_name)).ceiling)
@@ -204,10 +252,21 @@ def offered_tools() -> list[OfferedTool]:
     return [_offered(tool) for tool in registry if tool.name not in elsewhere] + of_servers
 
 
+def mcp_health() -> tuple[int, int]:
+    """Return how many MCP servers are in use, and how many of them were not well when they were needed last."""
+    servers = list(McpServer.objects.filter(enabled=True).only("last_ok_at", "last_error_at"))
+    return len(servers), sum(server.is_unwell for server in servers)
+
+
 def mcp_prefixes() -> dict[str, str]:
     """Return how the names of the tools of each MCP server in use begin, by the server's name."""
     specs = map(readable_spec, McpServer.objects.filter(enabled=True))
     return {spec.name: spec.prefix for spec in specs if spec is not None}
+
+
+def tool_title(name: str) -> str:
+    """Return the title of a tool of this process; empty if it has none, or is not known here."""
+    return registry.get(name).title if name in registry else ""
 
 
 def find_tool(name: str) -> OfferedTool | None:

@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
-from governance import audit, selectors, validation
+from governance import audit, selectors, temporary_limits, validation
 from governance.audit import Changes, EditConflict, Editor
-from governance.conf import setting_limits
+from governance.conf import app_settings, setting_limits
 from governance.core.exceptions import GovernanceError
 from governance.core.policy import PolicyLevels, ToolLimits, resolve
 from governance.durations import limit_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
-from governance.policies import read_policies
+from governance.policies import SYSTEM, read_policies
 from governance.signals import policy_changed
 
 
@@ -25,6 +28,7 @@ def _edited_fields(model: type[Limits]) -> tuple[str, ...]:
     return tuple(field.name for field in fields if field.editable and field.name not in kept)
 
 
+_BLANK = ToolPolicy()
 DEFAULT_FIELDS, TOOL_FIELDS = _edited_fields(DefaultPolicy), _edited_fields(ToolPolicy)
 
 
@@ -34,11 +38,11 @@ class PolicyConflict(EditConflict, GovernanceError):
 
 @transaction.atomic
 def save_default_policy(
-    *, values: Mapping[str, Any], by: Editor, revision: int | None = None
+    *, values: Mapping[str, Any], by: Editor, revision: int | None = None, reason: str = ""
 ) -> PolicyChange | None:
     """Change the default limits; return the audit entry, or None if nothing changed.
 
-    With the `revision` that the editor has seen, a later edit is never overwritten.
+    With the `revision` that the editor has seen, a later edit is never overwritten. `reason` says why.
 
     Raises:
         PolicyConflict: the row was edited since `revision`.
@@ -54,38 +58,47 @@ def save_default_policy(
     check_idle_limit(policy)
     policy.revision += 1
     policy.save()
-    return _publish(policy, default=policy, action="change", changes=changes, by=by)
+    return _publish(policy, default=policy, action="change", changes=changes, by=by, reason=reason)
 
 
 @transaction.atomic
 def save_tool_policy(
-    *, tool_name: str, values: Mapping[str, Any], by: Editor, revision: int | None = None
+    *,
+    tool_name: str,
+    values: Mapping[str, Any],
+    by: Editor,
+    revision: int | None = None,
+    reason: str = "",
+    until: datetime | None = None,
 ) -> PolicyChange | None:
     """Add or change the limits of one tool; return the audit entry, or None if nothing changed.
 
-    `revision` is the one that the editor has seen; 0 = the tool had no limits.
+    `revision` is the one that the editor has seen; 0 = the tool had no limits. `reason` says why. What is set `until` a
+    moment gives way to the values before it. Another edit of the same fields replaces both.
 
     Raises:
         PolicyConflict: the row was added, edited or deleted since `revision`.
         django.core.exceptions.ValidationError: a value makes no sense, or the tool is unknown; words by field.
     """
     default = _locked_default()
+    end_temporary_limits()
     policy = ToolPolicy.objects.filter(tool_name=tool_name).first() or ToolPolicy(
         tool_name=tool_name
     )
     is_new = policy.pk is None
     changes = audit.edit(policy, values, fields=TOOL_FIELDS, seen=revision, conflict=PolicyConflict)
+    changes |= temporary_limits.set_end(policy, until, changes)
     if is_new:
         _check_tool_name(tool_name)
-    if not changes and not is_new:
+    if not changes:  # no row is stored that says nothing
         return None
     policy.full_clean()
-    check_idle_limit(policy)
+    for state in temporary_limits.states_of(policy):
+        check_idle_limit(state)
     policy.revision += 1
     policy.save()
-    return _publish(
-        policy, default=default, action="add" if is_new else "change", changes=changes, by=by
-    )
+    action = "add" if is_new else "change"
+    return _publish(policy, default=default, action=action, changes=changes, by=by, reason=reason)
 
 
 def check_idle_limit(policy: Limits) -> None:
@@ -107,7 +120,7 @@ def _inherited_total_ms(policy: Limits) -> int:
 
 @transaction.atomic
 def delete_tool_policy(
-    *, tool_name: str, by: Editor, revision: int | None = None
+    *, tool_name: str, by: Editor, revision: int | None = None, reason: str = ""
 ) -> PolicyChange | None:
     """Take the limits of one tool away, so that the next level counts (acceptance 12).
 
@@ -117,14 +130,71 @@ def delete_tool_policy(
         PolicyConflict: the row was edited since `revision`.
     """
     default = _locked_default()
+    end_temporary_limits()
     policy = ToolPolicy.objects.filter(tool_name=tool_name).first()
     if policy is None:
         return None
     audit.edit(policy, {}, fields=TOOL_FIELDS, seen=revision, conflict=PolicyConflict)
     changes = audit.deleted(policy, TOOL_FIELDS)
-    change = _publish(policy, default=default, action="delete", changes=changes, by=by)
+    change = _publish(
+        policy, default=default, action="delete", changes=changes, by=by, reason=reason
+    )
     policy.delete()
     return change
+
+
+@transaction.atomic
+def end_temporary_limits() -> list[PolicyChange]:
+    """Write down that temporary limits are over; they are so anyway, by the database's clock."""
+    over = ToolPolicy.objects.filter(until__lte=Now())
+    if not over.exists():
+        return []
+    default = _locked_default()
+    return [_end_temporary(policy, default=default) for policy in over.all()]
+
+
+def _end_temporary(policy: ToolPolicy, *, default: DefaultPolicy) -> PolicyChange:
+    changes = temporary_limits.changes_at_end(policy)
+    policy.end_temporary()
+    is_left = any(getattr(policy, name) != getattr(_BLANK, name) for name in TOOL_FIELDS)
+    action = "change" if is_left else "delete"
+    publish = partial(_publish, policy, default=default, action=action, changes=changes)
+    change = publish(by=None, reason=_("The temporary limit is over."), where=SYSTEM)
+    if is_left:
+        policy.revision += 1
+        policy.save()
+    else:
+        policy.delete()
+    return change
+
+
+@transaction.atomic
+def revert_change(change: PolicyChange, *, by: Editor, reason: str = "") -> PolicyChange | None:
+    """Set the fields that an edit has changed back to what they were; return the audit entry of that.
+
+    Raises:
+        PolicyConflict: one of these fields was edited again since.
+        django.core.exceptions.ValidationError: the old values make no sense any more; words by field.
+    """
+    name, said = change.tool_name, _("Reverts version %(version)s.") % {"version": change.version}
+    why = f"{said} {reason}".strip()
+    default = _locked_default()
+    end_temporary_limits()
+    row = ToolPolicy.objects.filter(tool_name=name).first() if name else default
+    blank = ToolPolicy(tool_name=name) if name else DefaultPolicy()
+    fields = TOOL_FIELDS if name else DEFAULT_FIELDS
+    changes = {field: both for field, both in change.changes.items() if field in fields}
+    for field, (_old, new) in changes.items():
+        empty = getattr(blank, field)
+        if getattr(row or blank, field) != (empty if new is None else new):
+            raise PolicyConflict(row or blank)
+    values = {field: old for field, (old, _new) in changes.items()}
+    if not name:
+        return save_default_policy(values=values, by=by, reason=why)
+    kept = {field: getattr(row or blank, field) for field in fields} | values
+    if all(kept[field] == getattr(blank, field) for field in fields):
+        return delete_tool_policy(tool_name=name, by=by, reason=why)
+    return save_tool_policy(tool_name=name, values=values, by=by, reason=why)
 
 
 def _locked_default() -> DefaultPolicy:
@@ -142,9 +212,18 @@ def _check_tool_name(tool_name: str) -> None:
 
 
 def _publish(
-    policy: Limits, *, default: DefaultPolicy, action: str, changes: Changes, by: Editor
+    policy: Limits,
+    *,
+    default: DefaultPolicy,
+    action: str,
+    changes: Changes,
+    by: Editor,
+    reason: str,
+    where: str = "",
 ) -> PolicyChange:
     """Move the version, write the audit, and tell this process once the edit is committed."""
+    if by is not None and app_settings.LIMIT_NOTE_REQUIRED and not reason.strip():
+        raise ValidationError(_("Say why: this site keeps a reason with each change of a limit."))
     default.version += 1
     DefaultPolicy.objects.filter(pk=default.pk).update(version=default.version)
     return audit.record(
@@ -153,7 +232,9 @@ def _publish(
         action=action,
         changes=changes,
         by=by,
+        where=where,
         signal=policy_changed,
         tool_name=getattr(policy, "tool_name", ""),
         version=default.version,
+        reason=reason.strip(),
     )

@@ -166,6 +166,8 @@ def main() -> int:
     environ.Env.read_env(os.environ.get("ENV_FILE", str(ROOT / ".env")))
     open_up()
     environment = {**os.environ, "TURNS_DISPATCHER": "procrastinate", "PYTHONUNBUFFERED": "1"}
+    # All processes are on this machine, and reach the same files.
+    environment.setdefault("SILENCED_SYSTEM_CHECKS", "turns.W008")
     host, port = os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "8000"))
     var = Path(os.environ.get("VAR_DIR", str(ROOT / "var"))).resolve()
     started: list[Server] = []

@@ -23,6 +23,7 @@ NEEDS = (  # a variable, how its value begins, a package that it needs then, and
     ("AGENT_MODEL", "google:", "google.genai", "google"),
     ("AGENT_MODEL", "openai:", "openai", "openai"),
     ("DATABASE_URL", "postgres", "psycopg", "scaled"),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "http", "opentelemetry.exporter.otlp", "otel"),
     ("REDIS_URL", "redis", "channels_redis", "scaled"),
     ("TURNS_DISPATCHER", "procrastinate", "procrastinate", "scaled"),
 )

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_delete, post_migrate
 from django.utils.translation import gettext_lazy as _
 
 
@@ -15,12 +15,21 @@ class TurnsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the checks and the metrics, and let a migrated database have its first agent."""
+        """Register checks, metrics and processes, and let a migrated database have its first agent and groups."""
+        from governance import policy_reports
         from turns import checks
         from turns.agents.lookup import make_first_agent
+        from turns.attachments import rows
+        from turns.processes import process_registry
+        from turns.storage.groups import make_groups
 
         checks.register_all()
+        policy_reports.register(
+            process_registry.policy_reports, page="admin:turns_process_changelist"
+        )
         post_migrate.connect(make_first_agent, sender=self)
+        post_migrate.connect(make_groups, sender=self)
+        post_delete.connect(rows.follow_row, sender="turns.Attachment")
         if find_spec("prometheus_client") is not None:  # an extra
             from turns.running import metrics
 

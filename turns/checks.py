@@ -1,10 +1,12 @@
 """System checks of every setting of turns: an id that is never reused, what is wrong, and a hint what to write instead."""
 
+from pathlib import Path
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.core import checks
+from django.core.files.storage import FileSystemStorage, storages
 
 from governance import LoopDetector, setting_rules
 from governance import checks as governance_checks
@@ -185,6 +187,54 @@ def check_promise(**_: Any) -> list[checks.CheckMessage]:
     return found
 
 
+def check_attachments(**_: Any) -> list[checks.CheckMessage]:
+    """The storage of attachments is there, no web server hands it out, and every process that runs turns reaches it."""
+    alias = app_settings.valid("ATTACHMENT_STORAGE")
+    if not alias:
+        return []
+    if alias not in settings.STORAGES:
+        return [
+            checks.Error(
+                f"TURNS_ATTACHMENT_STORAGE is {alias!r}, and STORAGES has no such entry.",
+                hint=f"Add STORAGES[{alias!r}], or leave the setting empty: then nothing can be attached.",
+                id="turns.E061",
+            )
+        ]
+    storage = storages[alias]
+    if not isinstance(storage, FileSystemStorage):
+        return []
+    return [*_check_location(alias, Path(storage.location)), *_check_hosts(alias)]
+
+
+def _check_location(alias: str, location: Path) -> list[checks.CheckMessage]:
+    """Files lie where nobody gets at them but by this site, which asks who may."""
+    for name in ("MEDIA_ROOT", "STATIC_ROOT"):
+        root = getattr(settings, name, None)
+        if root and location.resolve().is_relative_to(Path(root).resolve()):
+            return [
+                checks.Error(
+                    f"Attachments lie in {location}, inside {name}: a web server hands them out to anybody.",
+                    hint=f"Give STORAGES[{alias!r}] a location elsewhere.",
+                    id="turns.E062",
+                )
+            ]
+    return []
+
+
+def _check_hosts(alias: str) -> list[checks.CheckMessage]:
+    if app_settings.valid("DISPATCHER") == "embedded":
+        return []
+    return [
+        checks.Warning(
+            "Attachments lie in a directory of this machine, and turns run in other processes: on another machine an"
+            " agent does not find the files.",
+            hint=f"Let STORAGES[{alias!r}] be a storage that all machines reach. If they share the directory, or all"
+            " processes are on one machine: SILENCED_SYSTEM_CHECKS = ['turns.W008'].",
+            id="turns.W008",
+        )
+    ]
+
+
 def register_all() -> None:
     """Register the checks with Django."""
     for check in (
@@ -198,6 +248,7 @@ def register_all() -> None:
         check_loops,
         check_lease,
         check_promise,
+        check_attachments,
     ):
         checks.register(check, "turns")
 

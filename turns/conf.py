@@ -6,6 +6,11 @@ from typing import Annotated
 from governance import is_cancel_phrase
 from governance.app_settings import WEEK, AppSettings, Setting
 
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PDF, TEXT = "application/pdf", "text/plain"
+MEDIA_TYPES = {*IMAGE_TYPES, PDF, TEXT}
+MODALITIES = {"image", "pdf"}  # what a chat model may read beside text
+
 
 def _is_name(value: str) -> bool:
     return bool(value.strip())
@@ -13,6 +18,14 @@ def _is_name(value: str) -> bool:
 
 def _is_url_or_empty(value: str) -> bool:
     return not value or value.startswith(("http://", "https://"))
+
+
+def _are_media_types(values: Sequence[str]) -> bool:
+    return set(values) <= MEDIA_TYPES
+
+
+def _are_modalities(values: Sequence[str]) -> bool:
+    return set(values) <= MODALITIES
 
 
 def _are_cancel_phrases(values: Sequence[str]) -> bool:
@@ -32,8 +45,8 @@ class TurnsSettings(AppSettings):
             hint='"local", to a provider\'s model such as "openai:gpt-5", or to "package.module:factory"',
         ),
     ] = "local"
-    """Which chat model answers: `local` is built in and needs no key; `anthropic:…`, `openai:…`, `google:…` with the
-    name of one of the provider's models; `package.module:factory` is a function of your own that returns one."""
+    """Which chat model answers. `local` is built in and needs no key. `anthropic:…`, `openai:…` and `google:…` take the
+    name of one of the provider's models. `package.module:factory` is a function of your own that returns one."""
 
     CHAT_MODEL_BASE_URL: Annotated[
         str,
@@ -84,13 +97,13 @@ class TurnsSettings(AppSettings):
             hint='"embedded", to "procrastinate", or to "package.module.Class"',
         ),
     ] = "embedded"
-    """How queued turns get to a process that runs them: `embedded` (the process that serves people), `procrastinate`
-    (runners, by PostgreSQL), or the dotted path of a class of your own."""
+    """How queued turns get to a process that runs them. `embedded`: the process that serves people. `procrastinate`:
+    runners, by PostgreSQL. Or the dotted path of a class of your own."""
 
     MAX_LIVE: Annotated[int, Setting("turns.E022", 1, 10_000)] = 50
-    """How many turns may be busy in one process; what comes on top waits, fairly between users: next is who has the
+    """How many turns may be busy in one process. What comes on top waits, fairly between users: next is who has the
     fewest turns at work, then who waits longest. A turn that waits for a person's decision or for another turn does
-    not count: people who decide all at once may bring it above (P4)."""
+    not count. So people who decide all at once may bring it above (P4)."""
 
     MAX_QUEUED: Annotated[int, Setting("turns.E005", 1, 10_000)] = 20
     """How many messages may wait in one conversation; one more is refused (P4)."""
@@ -104,6 +117,58 @@ class TurnsSettings(AppSettings):
         50_000
     )
     """The longest message."""
+
+    CHAT_MODEL_MEDIA: Annotated[
+        Sequence[str] | None,
+        Setting(
+            "turns.E052",
+            is_valid=_are_modalities,
+            hint='a list of "image" and "pdf", or to an empty list',
+            none="as the provider is known for",
+        ),
+    ] = None
+    """What the chat models of providers can see beside text, where it is not as usual: `["image", "pdf"]`, `["image"]`
+    or `[]`. `None` = images and PDF for Anthropic, OpenAI and Google, text alone for a server of your own."""
+
+    ATTACHMENT_STORAGE: Annotated[str, Setting("turns.E053")] = ""
+    """Where [attachments](../howto/attachments.md) are kept: the name of an entry of Django's `STORAGES` that no web
+    server hands out. Empty = nothing can be attached."""
+
+    ATTACHMENT_TYPES: Annotated[
+        Sequence[str],
+        Setting(
+            "turns.E054",
+            is_valid=_are_media_types,
+            hint="a list of " + ", ".join(f'"{name}"' for name in (*IMAGE_TYPES, PDF, TEXT)),
+        ),
+    ] = (*IMAGE_TYPES, PDF, TEXT)
+    """Which types of files are taken, as their contents show. `text/plain` is any text in UTF-8, a table or a program
+    too."""
+
+    ATTACHMENT_MAX_BYTES: Annotated[int, Setting("turns.E055", 1, 1_000_000_000, kind="bytes")] = (
+        20_000_000
+    )
+    """The largest file that is taken."""
+
+    ATTACHMENT_MAX_PIXELS: Annotated[
+        int, Setting("turns.E056", 1, 1_000_000_000, kind="pixels")
+    ] = 50_000_000
+    """The largest image that is taken, as width times height. It is stored with 2,048 pixels on its longer side at
+    most."""
+
+    ATTACHMENT_TIMEOUT: Annotated[float, Setting("turns.E057", 0.1, 600)] = 20.0
+    """How long the worker process may take that reads one file."""
+
+    ATTACHMENT_TEXT_LENGTH: Annotated[
+        int, Setting("turns.E058", 1, 10_000_000, kind="characters")
+    ] = 100_000
+    """How much of a document's text a chat model is given that cannot read the file itself."""
+
+    ATTACHMENTS_PER_MESSAGE: Annotated[int, Setting("turns.E059", 1, 100)] = 10
+    """How many files a message may have."""
+
+    ATTACHMENT_QUOTA: Annotated[int, Setting("turns.E060", 1, 10**15, kind="bytes")] = 500_000_000
+    """How much one user's files may take together, those of all conversations."""
 
     CANCEL_WORDS: Annotated[
         Sequence[str],
@@ -124,6 +189,9 @@ class TurnsSettings(AppSettings):
 
     SWEEP_INTERVAL: Annotated[float, Setting("turns.E030", 0.01, 3_600)] = 2.0
     """How often each process looks for turns whose process is gone, give or take a fifth (H4)."""
+
+    PROCESS_NAME: Annotated[str, Setting("turns.E051")] = ""
+    """What the admin calls this process; empty = its host and its number, or the `--name` of a runner."""
 
     LEASE_RENEW_INTERVAL: Annotated[float, Setting("turns.E031", 0.01, 3_600)] = 3.0
     """How often a process renews its lease (H4)."""
@@ -172,7 +240,17 @@ class TurnsSettings(AppSettings):
     """How long a sub-agent whose time is up may take to report what it has. `0` = not at all."""
 
     SNAPSHOT_MESSAGES: Annotated[int, Setting("turns.E013", 1, 10_000)] = 200
-    """How many messages a page gets at first; earlier ones are fetched on demand."""
+    """How many messages and calls a page gets at first; earlier ones are fetched on demand."""
+
+    HISTORY_CACHE_MEMORY: Annotated[int, Setting("turns.E046", 0, 10**12, kind="bytes")] = (
+        64_000_000
+    )
+    """About how much memory of each process the histories of its conversations may take together. Those that were
+    not needed for the longest are dropped. A turn reads only what was added to a history that is kept. A thousand
+    messages take about half a megabyte, and their texts. `0` = every turn reads its whole history."""
+
+    TRACE_CONTENT: Annotated[bool, Setting("turns.E063")] = False
+    """Whether [traces](../howto/traces.md) hold what people write, chat models answer, and tools are given and return."""
 
 
 app_settings = TurnsSettings()

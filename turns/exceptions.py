@@ -4,11 +4,17 @@ TurnsError
 ├── ConversationNotFound
 ├── TurnNotFound
 ├── ToolCallNotFound
+├── ToolCallNotEnded
 ├── NotAllowed
 ├── MessageRejected
 ├── ConversationParked
 ├── CannotContinue
+├── CannotReplace
+├── AlreadyReplaced
+├── ConversationBusy
 ├── AgentUnavailable
+├── AttachmentNotFound
+├── AttachmentRejected
 ├── TooManyMessages
 └── QueueIsFull
 """
@@ -54,6 +60,17 @@ class ToolCallNotFound(TurnsError):
         super().__init__(_("Tool call not found or already completed"))
 
 
+class ToolCallNotEnded(TurnsError):
+    """The call has no result yet."""
+
+    code = "tool_call_not_ended"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("This tool call has not ended yet. Ask for its result when it has ended.")
+        )
+
+
 class NotAllowed(TurnsError):
     """The user was signed out or deactivated since the request began."""
 
@@ -67,6 +84,21 @@ class MessageRejected(TurnsError):
     """The message is empty or too long."""
 
     code = "message_rejected"
+
+
+class AttachmentNotFound(TurnsError):
+    """There is no such file, it is somebody else's, or it belongs to another conversation: all look alike."""
+
+    code = "attachment_not_found"
+
+    def __init__(self) -> None:
+        super().__init__(_("There is no such file. Attach it again."))
+
+
+class AttachmentRejected(TurnsError):
+    """The file is too large, of another type, or cannot be read; or its owner has no room for it."""
+
+    code = "attachment_rejected"
 
 
 class ConversationParked(TurnsError):
@@ -92,6 +124,37 @@ class CannotContinue(TurnsError):
         super().__init__(
             _(
                 "Only the last turn can be continued, and only if it was interrupted. Send a message instead."
+            )
+        )
+
+
+class CannotReplace(TurnsError):
+    """The message that shall be replaced is none that a person has said in this conversation."""
+
+    code = "cannot_replace"
+
+    def __init__(self) -> None:
+        super().__init__(_("Only a message of your own can be edited and sent again."))
+
+
+class AlreadyReplaced(TurnsError):
+    """Another message has taken the place of this one, or of one before it."""
+
+    code = "already_replaced"
+
+    def __init__(self) -> None:
+        super().__init__(_("This message was replaced already. Edit the one that is shown."))
+
+
+class ConversationBusy(TurnsError):
+    """What goes on in the conversation, or for it, would be taken out of its history."""
+
+    code = "conversation_busy"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _(
+                "Something is still going on here. Wait for its end or cancel it, then send it again."
             )
         )
 

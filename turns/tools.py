@@ -21,9 +21,9 @@ __all__ = ["session_status", "sessions_ask", "sessions_cancel", "sessions_spawn"
 LISTED_CALLS = 30
 
 
-@tool(loop_exempt=True)
+@tool(title="Look at the session", loop_exempt=True)
 async def session_status(context: ToolContext) -> str:
-    """Say how this turn's tool calls and sub-agents go, which tools timed out in the conversation, and how much time is left."""
+    """Tell this turn's tool calls, sub-agents and time left, and which tools timed out in the conversation."""
     calls, health, sub_agents = await _read(context.scope, str(context.metadata.get("turn_id", "")))
     others = [call for call in calls if call.call_id != context.call_id]
     lines = [

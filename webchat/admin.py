@@ -8,6 +8,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -99,7 +100,6 @@ class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
 
     @admin.action(description=gettext_lazy("Revoke the selected tokens"), permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        """Revoke the selected tokens."""
         count = api_tokens.revoke(queryset, by=_editor(request))
         text = ngettext("%(count)s token was revoked.", "%(count)s tokens were revoked.", count)
         messages.success(request, text % {"count": count})
@@ -109,15 +109,15 @@ class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
         return {**super().get_changeform_initial_data(request), "user": str(request.user.pk)}
 
     @admin.display(description=gettext_lazy("created"), ordering="created_at")
-    def created(self, obj: ApiToken) -> str:
+    def created(self, obj: ApiToken) -> SafeString | str:
         return format_time(obj.created_at)
 
     @admin.display(description=gettext_lazy("last used"), ordering="last_used_at")
-    def last_used(self, obj: ApiToken) -> str:
+    def last_used(self, obj: ApiToken) -> SafeString | str:
         return format_time(obj.last_used_at)
 
     @admin.display(description=gettext_lazy("revoked"), ordering="revoked_at")
-    def revoked(self, obj: ApiToken) -> str:
+    def revoked(self, obj: ApiToken) -> SafeString | str:
         return format_time(obj.revoked_at)
 
     @admin.display(description=gettext_lazy("made by"), ordering="maker")
@@ -131,16 +131,12 @@ class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
 class ApiTokenChangeAdmin(ReadOnlyAdmin):
     """Lists every issue and every revocation, newest first."""
 
-    list_display = ["when", "token_name", "whose", "what", "by_name"]
+    list_display = ["at", "token_name", "whose", "what", "by_name"]
     list_filter = [time_filter("at"), "action"]
     search_fields = ["token_name", "whose", "by_name"]
     search_help_text = gettext_lazy("Token, its user, or who made or revoked it")
     fields = ["at", "token_name", "whose", "what", "by_name"]
     readonly_fields = ["what"]
-
-    @admin.display(description=gettext_lazy("at"), ordering="at")
-    def when(self, obj: ApiTokenChange) -> str:
-        return format_time(obj.at)
 
     @admin.display(description=gettext_lazy("what"), ordering="action")
     def what(self, obj: ApiTokenChange) -> str:

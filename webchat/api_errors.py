@@ -14,11 +14,16 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from turns.exceptions import (
+    AlreadyReplaced,
+    AttachmentNotFound,
     CannotContinue,
+    CannotReplace,
+    ConversationBusy,
     ConversationNotFound,
     ConversationParked,
     NotAllowed,
     QueueIsFull,
+    ToolCallNotEnded,
     ToolCallNotFound,
     TooManyMessages,
     TurnNotFound,
@@ -34,10 +39,15 @@ _STATUS_OF_TURNS_ERROR: dict[type[TurnsError], int] = {
     ConversationNotFound: 404,
     TurnNotFound: 404,
     ToolCallNotFound: 404,
+    ToolCallNotEnded: 409,
+    AttachmentNotFound: 404,
     QueueIsFull: 429,
     TooManyMessages: 429,
     ConversationParked: 409,
     CannotContinue: 409,
+    CannotReplace: 409,
+    AlreadyReplaced: 409,
+    ConversationBusy: 409,
 }
 
 

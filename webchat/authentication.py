@@ -44,7 +44,6 @@ class SessionAuth(AuthBase):
     csrf = True
 
     async def __call__(self, request: HttpRequest) -> AbstractBaseUser | None:
-        """Return who is signed in."""
         user = await request.auser()
         if not user.is_authenticated or not user.is_active:
             return None

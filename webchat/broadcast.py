@@ -1,4 +1,6 @@
-"""Sends events to the sockets of a conversation through the channel layer.
+"""Sends events to the sockets of other processes through the channel layer.
+
+The sockets of this process get them from `local_feeds`.
 
 A layer loses messages silently. So a message is only a hint: sockets check it against the log.
 A failing layer is logged, and never fails a turn (invariant 2).
@@ -7,13 +9,16 @@ A failing layer is logged, and never fails a turn (invariant 2).
 import asyncio
 import json
 import logging
+import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
+from functools import cache
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from channels.layers import get_channel_layer
+from channels.layers import InMemoryChannelLayer, get_channel_layer
 
+from turns.events.sinks import Relay
 from webchat.conf import app_settings
 
 logger = logging.getLogger(__name__)
@@ -33,15 +38,26 @@ class ChannelLayerSink:
 
     def __init__(self) -> None:
         self._is_stalled = False
+        self._relay = Relay(self._publish)
         self._sending: set[asyncio.Task[None]] = set()
         self._skipped: dict[UUID, int] = {}  # the last number that was not sent, by conversation
         self._retry_at = 0.0
         self._log_again_at = 0.0
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-        """Send one event to the conversation's group."""
+        """Send one event to the conversation's group, after the text before it."""
+        if is_layer_shared():
+            await self._relay.drain(conversation_id)
+            await self._publish(conversation_id, event)
+
+    def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
+        """Let a piece of streamed text be sent."""
+        if is_layer_shared():
+            self._relay.push(conversation_id, delta)
+
+    async def _publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
         message = message_for(event)
-        if message is None or get_channel_layer() is None:
+        if message is None:
             return
         if self._is_stalled and not self._may_try():
             self._skip(conversation_id, message)
@@ -72,7 +88,7 @@ class ChannelLayerSink:
         """Send a message. If that works, also send the numbers of the events that were skipped before."""
         while await self._send(conversation_id, message) and self._skipped:
             conversation_id, seq = self._skipped.popitem()
-            message = {"type": "conversation.event", "seq": seq}
+            message = {"type": "conversation.event", "seq": seq, "origin": origin()}
 
     async def _send(self, conversation_id: UUID, message: dict[str, Any]) -> bool:
         try:
@@ -89,6 +105,22 @@ class ChannelLayerSink:
             return False
         self._is_stalled = False
         return True
+
+
+def is_layer_shared() -> bool:
+    """Return whether the channel layer reaches other processes."""
+    layer = get_channel_layer()
+    return layer is not None and not isinstance(layer, InMemoryChannelLayer)
+
+
+def origin() -> str:
+    """Return the name of this process in the messages of the layer."""
+    return _origin_of(os.getpid())
+
+
+@cache
+def _origin_of(_process: int) -> str:  # one that was forked has another number
+    return uuid4().hex
 
 
 async def send_to_group(group: str, message: dict[str, Any]) -> None:
@@ -146,9 +178,9 @@ def message_for(event: dict[str, Any]) -> dict[str, Any] | None:
         len(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace"))
         <= app_settings.MAX_INLINE_EVENT_BYTES
     ):
-        return {"type": "conversation.event", "event": event}
+        return {"type": "conversation.event", "event": event, "origin": origin()}
     if "seq" in event:
-        return {"type": "conversation.event", "seq": event["seq"]}
+        return {"type": "conversation.event", "seq": event["seq"], "origin": origin()}
     return None  # streamed text: the client sees the gap in `offset` and asks for all of it
 
 
@@ -176,6 +208,13 @@ async def send_to_user(user_id: Any, message: dict[str, Any]) -> None:
     await _with_timeout(
         send_to_group(user_group(user_id), message), "The sockets of a user were not told"
     )
+
+
+async def notify_deleted(conversation_ids: Iterable[UUID]) -> None:
+    """Let all sockets that show these conversations look again: there is nothing for them to show."""
+    for conversation_id in conversation_ids:
+        sent = send_to_group(conversation_group(conversation_id), {"type": "user.changed"})
+        await _with_timeout(sent, "The pages of a deleted conversation were not told")
 
 
 async def _with_timeout(work: Coroutine[Any, Any, Any], error_message: str) -> None:

@@ -44,7 +44,7 @@ def check_layer(**_: Any) -> list[checks.CheckMessage]:
     if layer is None:
         return [
             checks.Error(
-                "No channel layer is configured: sockets would see events only at each heartbeat.",
+                "No channel layer is configured: sockets would see events only when they next look into the log.",
                 hint=f"Set CHANNEL_LAYERS['default']['BACKEND'] to {MEMORY_LAYER!r} for one process.",
                 id="webchat.E002",
             )
@@ -68,8 +68,8 @@ def _problems_of_layer(layer: dict[str, Any]) -> Iterator[checks.CheckMessage]:
         )
     if backend == MEMORY_LAYER and not turns_run_here():
         yield checks.Warning(
-            "Turns run in other processes, and the channel layer is in memory: pages see what happens at each"
-            " heartbeat only.",
+            "Turns run in other processes, and the channel layer is in memory: pages see what happens"
+            " only when they next look into the log.",
             hint="Set REDIS_URL, or CHANNEL_LAYERS to channels_redis.pubsub.RedisPubSubChannelLayer.",
             id="webchat.W004",
         )

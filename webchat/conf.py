@@ -24,8 +24,8 @@ class WebchatSettings(AppSettings):
     in."""
 
     LOG_CHECK_INTERVAL: Annotated[float, Setting("webchat.E001")] = 2.0
-    """How often a process asks the log, in one query for all of its sockets, whether the channel layer has lost
-    something, and in a handful more how other conversations stand."""
+    """How often a process asks the log whether the channel layer has lost something, in one query for all of its
+    sockets. A few more queries ask how other conversations stand."""
 
     HELLO_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 15.0
     """How long a new socket may take to send `hello`."""

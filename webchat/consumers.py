@@ -1,6 +1,6 @@
 """The WebSocket of one conversation: parses, calls one service, answers. It never waits for a turn (invariant 1).
 
-Channels handles one message of a socket at a time, so a handler that waited would hold back the `cancel` behind it.
+Channels handles one message of a socket at a time. A handler that waits would hold back the next `cancel`.
 What is sent goes through the send queue, whose task is the only one that waits for the client.
 """
 
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from turns import selectors
@@ -21,16 +22,18 @@ from turns.selectors.conversation_status import Overview
 from webchat import broadcast, open_sockets, operations
 from webchat.conf import app_settings
 from webchat.exceptions import ProtocolError, SignedOut
-from webchat.feed import encode_frame
+from webchat.feed import Feed, encode_frame
 from webchat.identity import current_user, session_fingerprint
+from webchat.local_feeds import local_feeds
 from webchat.log_poller import log_poller
 from webchat.protocol.client_frames import ClientFrame, Hello, parse
 from webchat.protocol.constants import PROTOCOL_VERSION, CloseCode
 from webchat.protocol.server_frames import Frame
 from webchat.rate_limits import TOO_MANY_FRAMES, TOO_MANY_SOCKETS, may_open_socket, may_send_frame
-from webchat.send_queue import TRY_AGAIN, SendQueue
+from webchat.send_queue import SEND_NOW, TRY_AGAIN, SendQueue
 from webchat.sliding_window import RateLimit
 from webchat.subscription import Subscription
+from webchat.translation import language_of
 
 logger = logging.getLogger(__name__)
 
@@ -43,20 +46,27 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve the socket; whatever ends it, leave no task and no group membership behind."""
-        self.send_queue = SendQueue(send=self._send_text, close=self.close)
+        extension = scope.get("extensions", {}).get(SEND_NOW, {})
+        self.send_queue = SendQueue(
+            send=self._send_text, close=self.close, send_now=extension.get("send")
+        )
         self.tasks: list[asyncio.Task[None]] = []
+        self.reading: asyncio.Task[None] | None = None
         self.groups_joined: tuple[str, ...] = ()
         self.has_ended = asyncio.Event()
         self.user_id: Any = None
         self.client_close_code: int | None = None
+        self.language = await asyncio.to_thread(language_of, scope)
+        translation.activate(self.language)  # for this task and those that it starts
         self.has_layer = False
         try:
             self.has_layer = await broadcast.is_layer_available()
-            if not self.has_layer:  # the log has everything but streamed text
+            if not self.has_layer:  # of other processes, the log has everything but streamed text
                 self.channel_layer_alias = NO_LAYER  # type: ignore[misc]  # Channels reads it of the instance
             await super().__call__(scope, receive, send)
         finally:
             open_sockets.remove(self)
+            self._close_feed()
             await log_poller.unsubscribe(self)
             await self._cancel_tasks()
             await self._leave()
@@ -105,8 +115,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.client_close_code = code
 
     async def conversation_event(self, message: dict[str, Any]) -> None:
-        """Pass on an event that was published while this socket looks."""
-        if not self.send_queue.is_closing:
+        """Pass on an event that another process has published; those of this one come directly."""
+        if not self.send_queue.is_closing and message.get("origin") != broadcast.origin():
             await self._guarded(self.subscription.feed.receive(message))
 
     async def user_signed_out(self, message: dict[str, Any]) -> None:
@@ -123,11 +133,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
         """Read on in the log if the channel layer has lost something."""
         feed = self.subscription.feed
         if not self.send_queue.is_closing and last_seq > (feed.sent or 0):
-            await self._guarded(feed.catch_up())
+            with translation.override(self.language):
+                await self._guarded(feed.catch_up())
 
     def update_overview(self, overview: Overview) -> None:
         """Tell the client how things stand elsewhere, where that is new to it and it reads at all."""
-        self.subscription.update_overview(overview)
+        with translation.override(self.language):
+            self.subscription.update_overview(overview)
 
     async def close_for_restart(self) -> None:
         """Send what the log has, and let the client come back to another process, or to this one's successor."""
@@ -146,11 +158,14 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self.scope["url_route"]["kwargs"]["conversation_id"]
         ) or UUID(int=0)
         await selectors.get_conversation(conversation_id=self.conversation_id, user=user)
-        self.subscription = Subscription(
-            self.scope,
+        feed = Feed(
             conversation_id=self.conversation_id,
-            user_id=user.pk,
+            language=self.language,
             send_queue=self.send_queue,
+            on_waiting=self._read_inbox,
+        )
+        self.subscription = Subscription(
+            self.scope, feed=feed, user_id=user.pk, send_queue=self.send_queue
         )
         self.groups_joined = (
             broadcast.conversation_group(self.conversation_id),
@@ -168,6 +183,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if self.greeted.is_set():
             await self.subscription.answer(frame)
         elif isinstance(frame, Hello) and frame.protocol == PROTOCOL_VERSION:
+            local_feeds.add(self.subscription.feed)  # before the log is read: the rest waits
             await self.subscription.start(after=frame.after)
             self.greeted.set()
             log_poller.subscribe(self)
@@ -189,6 +205,14 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._guarded(self.subscription.send_heartbeat())
             if not self.has_layer and await broadcast.is_layer_available():
                 self.send_queue.close(TRY_AGAIN)  # a new socket can hear it
+
+    def _close_feed(self) -> None:
+        if self.groups_joined:
+            local_feeds.remove(self.subscription.feed)
+
+    def _read_inbox(self) -> None:
+        reading = self._guarded(self.subscription.feed.read_inbox())
+        self.reading = asyncio.create_task(reading, name=f"inbox of {self.conversation_id}")
 
     async def _on_room(self) -> None:
         await self._guarded(self.subscription.send_postponed())
@@ -225,7 +249,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.send_queue.put(encode_frame(frame))
 
     async def _send_text(self, text: str) -> None:
-        await self.send(text_data=text)
+        await self.base_send({"type": "websocket.send", "text": text, "bytes": None})
 
     async def _join(self) -> None:
         if self.has_layer:
@@ -239,9 +263,10 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await broadcast.leave(self.channel_name, *self.groups_joined)
 
     async def _cancel_tasks(self) -> None:
-        for task in self.tasks:
+        tasks = [*self.tasks, *([self.reading] if self.reading else [])]
+        for task in tasks:
             task.cancel()
-        for task in self.tasks:
+        for task in tasks:
             with suppress(asyncio.CancelledError):
                 try:
                     await task

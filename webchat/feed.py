@@ -1,13 +1,14 @@
 """The events of one conversation for one socket: in order, none missing, none twice (V3).
 
-The log in the database is the truth. What comes through the channel layer is taken when it is the next event, and is
-otherwise only a reason to look into the log.
+The log in the database is the truth. A published event is taken if it is the next one. Otherwise it is only a reason
+to read the log. Events of this process come directly, those of others through the channel layer.
 """
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +18,10 @@ from turns import selectors
 from webchat.markdown import with_html, with_report_html
 from webchat.protocol.server_frames import Frame
 from webchat.send_queue import SendQueue
+from webchat.translation import for_reader
 
 PAGE_SIZE = 200
+MAX_WAITING = 1_000  # events and pieces of text, while the database stands still
 MAX_DELTAS = 256  # more than ten seconds of the twenty pieces that come in one
 
 
@@ -50,34 +53,83 @@ class RecentDeltas:
         return text
 
 
-class Feed:
-    """Puts events into a socket's send queue; `sent` is the number of the last one, None before `hello`."""
+class Published:
+    """An event or a piece of text on its way to sockets; encoded once for all that read the same language."""
 
-    def __init__(self, *, conversation_id: UUID, send_queue: SendQueue) -> None:
-        self._conversation_id = conversation_id
-        self._send_queue = send_queue
-        self._lock = asyncio.Lock()
-        self._deltas = RecentDeltas()
+    __slots__ = ("_texts", "event")
+
+    def __init__(self, event: Mapping[str, Any]) -> None:
+        self.event = event
+        self._texts: dict[str, str] = {}
+
+    def text_in(self, language: str) -> str:
+        """Return the event as it is sent to who reads this language."""
+        if language not in self._texts:
+            self._texts[language] = encode(for_reader(self.event, language))
+        return self._texts[language]
+
+
+class Feed:
+    """Puts events into a socket's send queue; `sent` is the number of the last one, None before `hello`.
+
+    An event that needs the database or a thread waits in the inbox, and so does all that comes after it. `on_waiting`
+    is called then: it lets a task read the inbox.
+    """
+
+    def __init__(
+        self,
+        *,
+        conversation_id: UUID,
+        language: str,
+        send_queue: SendQueue,
+        on_waiting: Callable[[], None],
+    ) -> None:
+        self.conversation_id = conversation_id
+        self._language = language
         self.sent: int | None = None
+        self._send_queue = send_queue
+        self._on_waiting = on_waiting
+        self._lock = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[Published] = deque()
+        self._is_reading = False
+        self._deltas = RecentDeltas()
 
     def start_after(self, seq: int) -> None:
         """Begin after this event."""
         self.sent = seq
+        self._let_read()
+
+    def take(self, published: Published) -> None:
+        """Take what this process published: at once, unless something is before it. From any event loop."""
+        if asyncio.get_running_loop() is not self._loop:
+            with suppress(RuntimeError):  # the loop of the socket is closed
+                self._loop.call_soon_threadsafe(self.take, published)
+            return
+        has_to_wait = bool(self._inbox) or self._lock.locked()
+        if not has_to_wait and self._take_now(published):
+            return
+        if len(self._inbox) < MAX_WAITING:  # beyond it the client sees the gap and asks
+            self._inbox.append(published)
+            self._let_read()
+
+    async def read_inbox(self) -> None:
+        """Take what waits, in order."""
+        try:
+            async with self._lock:
+                while self._inbox:
+                    await self._take(self._inbox.popleft())
+        except Exception:
+            self._end_reading()
+            raise
+        self._end_reading()
 
     async def receive(self, message: Mapping[str, Any]) -> None:
         """Take a message of the channel layer: an event, streamed text, or the number of a large event."""
         async with self._lock:
-            if self.sent is None or self._send_queue.is_behind:
-                return  # the log has it, and will be read
-            event = message.get("event")
-            if event is not None and "seq" not in event:
-                self._deltas.add(event)
-                self._send_queue.offer(encode(event))
-                return
-            seq = message["seq"] if event is None else event["seq"]
-            if event is not None and seq == self.sent + 1:
-                await self._send([event])
-            elif seq > self.sent:
+            if "event" in message:
+                await self._take(Published(message["event"]))
+            elif self.sent is not None and self._is_open and message["seq"] > self.sent:
                 await self._send_from_log(self.sent)
 
     async def catch_up(self) -> None:
@@ -87,17 +139,56 @@ class Feed:
                 await self._send_from_log(self.sent)
 
     async def send_text(self, turn_id: UUID, *, user: AbstractBaseUser) -> bool:
-        """Send the whole text so far of a running turn, in its place among the pieces; return whether there was room."""
+        """Send the whole text so far of a running turn, in its place among the pieces. Return whether there was room."""
         async with self._lock:
             stored = await selectors.partial_text(turn_id=turn_id, user=user)
             text = self._deltas.complete(stored, turn_id=str(turn_id))
             delta = {"type": "text_delta", "turn_id": str(turn_id), "text": text, "offset": 0}
             return self._send_queue.offer(encode(delta))
 
+    @property
+    def _is_open(self) -> bool:
+        """Whether events are sent as they come; else the log has them, and will be read."""
+        return not (self._send_queue.is_behind or self._send_queue.is_closing)
+
+    def _let_read(self) -> None:
+        if self._inbox and self.sent is not None and not self._is_reading:
+            self._is_reading = True
+            self._on_waiting()
+
+    def _end_reading(self) -> None:
+        self._is_reading = False
+        self._let_read()
+
+    async def _take(self, published: Published) -> None:
+        if self.sent is None or self._take_now(published):
+            return
+        if published.event["seq"] == self.sent + 1:
+            await self._send([published.event])
+        else:
+            await self._send_from_log(self.sent)
+
+    def _take_now(self, published: Published) -> bool:
+        """Take it if that needs nobody else. Return False if it does, or if the client has not said hello."""
+        event = published.event
+        if self.sent is None:
+            return False
+        if not self._is_open:
+            return True
+        if "seq" not in event:
+            self._deltas.add(event)
+            self._send_queue.offer(published.text_in(self._language))
+        elif event["seq"] > self.sent:
+            if event["seq"] != self.sent + 1 or _needs_html(event):
+                return False
+            if self._send_queue.offer(published.text_in(self._language)):
+                self.sent = event["seq"]
+        return True
+
     async def _send_from_log(self, after: int) -> None:
         while self._send_queue.has_room:
             events = await selectors.conversation_events(
-                conversation_id=self._conversation_id, after=after, limit=PAGE_SIZE
+                conversation_id=self.conversation_id, after=after, limit=PAGE_SIZE
             )
             if not events or not await self._send(events):
                 return
@@ -108,7 +199,7 @@ class Feed:
 
     async def _send(self, events: Sequence[Mapping[str, Any]]) -> bool:
         for event in await complete(events):
-            if not self._send_queue.offer(encode(event)):
+            if not self._send_queue.offer(encode(for_reader(event, self._language))):
                 return False
             self.sent = event["seq"]
             if event["type"] == "message":
@@ -118,10 +209,10 @@ class Feed:
 
 async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the events as clients get them: messages, and reports that begin a turn, with their HTML."""
+    if not any(map(_needs_html, events)):
+        return events
     messages = [event for event in events if event["type"] == "message"]
     carriers = [event for event in events if event["type"] == "turn_start" and event.get("reports")]
-    if not messages and not carriers:
-        return events
     rendered = [
         *(await with_html(messages) if messages else ()),
         *(await with_report_html(carriers) if carriers else ()),
@@ -130,11 +221,15 @@ async def complete(events: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
     return [complete.get(event["seq"], event) for event in events]
 
 
+def _needs_html(event: Mapping[str, Any]) -> bool:
+    kind = event["type"]
+    return kind == "message" or bool(kind == "turn_start" and event.get("reports"))
+
+
 def encode_frame(frame: Frame) -> str:
     """Return an answer of the server as text."""
     return encode(frame.model_dump(mode="json"))
 
 
 def encode(frame: Mapping[str, Any]) -> str:
-    """Return a frame as text."""
     return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))

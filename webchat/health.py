@@ -9,8 +9,10 @@ from channels.layers import get_channel_layer
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
+from governance import health_checks
 from governance.db import run_in_probe_thread
 from turns.running import runtime
 from webchat.conf import app_settings
@@ -85,5 +87,14 @@ async def _check_layer() -> None:
 
 _database = _Probe("database", _check_database)
 _layer = _Probe("channel layer", _check_layer)
+
+
+def register_checks() -> None:
+    """Let the overview of the admin show what `/readyz` asks."""
+    for label, probe in ((_("Database"), _database), (_("Channel layer"), _layer)):
+        health_checks.register(
+            health_checks.HealthCheck(label=label, ask=probe.answers, page="webchat:readyz")
+        )
+
 
 urlpatterns = [path("healthz", healthz, name="healthz"), path("readyz", readyz, name="readyz")]

@@ -16,7 +16,6 @@ from webchat.exceptions import SignedOut
 
 
 def user_of_session(session_key: str) -> AbstractBaseUser | None:
-    """Return who is signed in with a session now, or None."""
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     user = auth.get_user(request)

@@ -70,6 +70,9 @@ class LogPoller:
             with suppress(RuntimeError):  # the loop of the sockets is closed
                 self._loop.call_soon_threadsafe(self._wakeup.set)
 
+    def push(self, _conversation_id: UUID, _delta: dict[str, Any]) -> None:
+        """Streamed text changes no status."""
+
     async def poll(self) -> None:
         """Query the database once, and pass the answers to all sockets."""
         subscribers = tuple(self._subscribers)

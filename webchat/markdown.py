@@ -4,42 +4,15 @@ Only the agent's text is Markdown. What a person typed is shown as typed.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-import nh3
 from django.utils.html import escape
-from markdown_it import MarkdownIt
 
-# A longer text is shown as it is, so that no answer keeps a thread busy for long: a table of this length takes a second.
-MAX_MARKDOWN = 30_000
-_TEXT = {
-    "a",
-    "blockquote",
-    "br",
-    "code",
-    "del",
-    "em",
-    "hr",
-    "li",
-    "ol",
-    "p",
-    "pre",
-    "s",
-    "strong",
-    "ul",
-}
-_TAGS = _TEXT | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "tbody", "td", "th", "thead", "tr"}
-_ATTRIBUTES = {
-    "a": {"href", "title", "target"},
-    "ol": {"start"},
-    "code": {"class"},
-    "td": {"align"},
-    "th": {"align"},
-}
-_SCHEMES = {"http", "https", "mailto"}
-_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+BLOCK = 10_000  # characters rendered at once, so that no answer keeps a thread busy for long
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 def text_of(content: Iterable[Mapping[str, Any]]) -> str:
@@ -49,19 +22,56 @@ def text_of(content: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-@lru_cache(maxsize=512)
 def render_markdown(text: str) -> str:
     """Return safe HTML: no scripts, no styles, no images, links that open elsewhere and say nothing of us."""
-    if len(text) > MAX_MARKDOWN:
-        return as_typed(text)
-    return nh3.clean(
-        _MARKDOWN.render(text),
-        tags=_TAGS,
-        attributes=_ATTRIBUTES,
-        url_schemes=_SCHEMES,
-        link_rel="noopener nofollow",
-        set_tag_attribute_values={"a": {"target": "_blank"}},
-    )
+    return "".join(map(_render_block, _blocks(text)))
+
+
+@lru_cache(maxsize=512)
+def _render_block(text: str) -> str:
+    from webchat import markdown_rules  # noqa: PLC0415 - most processes that start render nothing
+
+    return markdown_rules.render(text)
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Give a long text in pieces: cut between paragraphs where it can be, and a long piece of code by its lines."""
+    if len(text) <= BLOCK:
+        yield text
+        return
+    piece: list[str] = []
+    size, fence = 0, ""
+    for line in _lines(text):
+        piece.append(line)
+        size += len(line)
+        fence = _fence_after(line, fence)
+        if size < BLOCK or (line.strip() and size < 2 * BLOCK):
+            continue
+        if fence and size < 2 * BLOCK:
+            continue
+        closing = _FENCE.match(fence)
+        yield "".join(piece) + (f"\n{closing[1]}\n" if closing else "")
+        piece, size = [fence] if fence else [], len(fence)
+    yield "".join(piece)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Give the lines with their ends; one that is very long in parts."""
+    for line in text.splitlines(keepends=True):
+        for start in range(0, len(line), BLOCK):
+            yield line[start : start + BLOCK]
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the line that has begun the code in which the next line stands, empty = it stands in none."""
+    found = _FENCE.match(line)
+    if found is None:
+        return fence
+    if not fence:
+        return line if line.endswith("\n") else f"{line}\n"
+    opening = _FENCE.match(fence)
+    is_end = opening and found[1].startswith(opening[1]) and not line[found.end() :].strip()
+    return "" if is_end else fence
 
 
 def as_typed(text: str) -> str:

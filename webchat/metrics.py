@@ -1,8 +1,10 @@
 """`GET /metrics`: numbers for Prometheus, for those who may see everybody's turns (B7)."""
 
+import asyncio
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
@@ -13,14 +15,23 @@ from django.views.decorators.http import require_safe
 from governance.db import run_in_query_thread
 from turns.exceptions import NotAllowed
 from turns.storage import access
-from webchat import api_errors, api_tokens, open_sockets
+from webchat import api_errors, api_tokens
+
+if TYPE_CHECKING:  # an extra
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import Collector
+
+_SCOPES = ("all", "process", "site")
 
 _sees_all = run_in_query_thread(access.sees_all)
 
 
 @require_safe
 async def metrics(request: HttpRequest) -> HttpResponse:
-    """Return the numbers of this process and of the database as text; 404 where the extra is not installed."""
+    """Return the metrics of this process, of the site, or of both as text. 404 where the extra is not installed.
+
+    `?scope=process` leaves out what every process would answer alike, `?scope=site` is only that.
+    """
     if find_spec("prometheus_client") is None:
         sentence = _("Metrics need the extra “metrics”: pip install django-turnkeeper[metrics].")
         return api_errors.error(404, "metrics_not_installed", sentence)
@@ -29,9 +40,14 @@ async def metrics(request: HttpRequest) -> HttpResponse:
         return api_errors.signed_out("signed_out")
     if not await _may_see(user):
         return api_errors.error(403, "denied", _("This needs the permission turns.view_all."))
-    numbers = import_module("turns.running.metrics")
-    await numbers.look()
-    return _render(numbers)
+    scope = request.GET.get("scope", "all")
+    if scope not in _SCOPES:
+        sentence = _("“scope” is “process”, “site” or “all”.")
+        return api_errors.error(400, "invalid_scope", sentence)
+    # In a thread: the metrics of a process are read from files of the kernel.
+    return await asyncio.to_thread(
+        _render, await _read(scope), accept=request.headers.get("Accept", "")
+    )
 
 
 async def _user_of(request: HttpRequest) -> Any:
@@ -49,23 +65,30 @@ async def _may_see(user: AbstractBaseUser) -> bool:
         return False
 
 
-def _render(numbers: Any) -> HttpResponse:
-    exposition = import_module("prometheus_client.exposition")
-    text: bytes = exposition.generate_latest(numbers.registry) + _socket_metrics()
-    return HttpResponse(text, content_type=exposition.CONTENT_TYPE_LATEST)
+async def _read(scope: str) -> "_Joined":
+    read: list[Collector] = []
+    if scope != "site":
+        import_module("webchat.socket_metrics")
+        read.append(import_module("turns.running.metrics").registry)
+    if scope != "process":
+        read.append(await import_module("turns.running.site_metrics").read())
+    return _Joined(read)
 
 
-def _socket_metrics() -> bytes:
-    lines = (
-        "# HELP turnkeeper_sockets Open sockets of this process",
-        "# TYPE turnkeeper_sockets gauge",
-        f"turnkeeper_sockets {open_sockets.count()}",
-        "# HELP turnkeeper_outbox_overflows_total How often a client read too slowly for what was pushed to it",
-        "# TYPE turnkeeper_outbox_overflows_total counter",
-        f"turnkeeper_outbox_overflows_total {open_sockets.overflow_count()}",
-        "",
-    )
-    return "\n".join(lines).encode()
+class _Joined:
+    """Several collectors as one."""
+
+    def __init__(self, collectors: Iterable["Collector"]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterator["Metric"]:
+        for collector in self._collectors:
+            yield from collector.collect()
+
+
+def _render(collector: _Joined, *, accept: str) -> HttpResponse:
+    encode, content_type = import_module("prometheus_client.exposition").choose_encoder(accept)
+    return HttpResponse(encode(collector), content_type=content_type)
 
 
 urlpatterns = [path("metrics", metrics, name="metrics")]

@@ -18,7 +18,7 @@ GetResponse = (
 
 @sync_and_async_middleware
 def ContentSecurityPolicyMiddleware(get_response: GetResponse) -> GetResponse:  # noqa: N802 - Django names middleware so
-    """Add the policy of `WEBCHAT_CSP`; None leaves it to the host project, as does a header that a view has set."""
+    """Add the policy of `WEBCHAT_CSP`. None leaves it to the host project, as does a header that a view has set."""
     if iscoroutinefunction(get_response):
 
         async def add_policy_async(request: HttpRequest) -> HttpResponse:

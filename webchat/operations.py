@@ -11,6 +11,8 @@ from typing_extensions import TypedDict
 
 from turns import selectors, services
 from turns.exceptions import (
+    AttachmentNotFound,
+    CannotReplace,
     ConversationNotFound,
     NotAllowed,
     ToolCallNotFound,
@@ -20,7 +22,7 @@ from turns.exceptions import (
 from turns.services import OpOutcome
 from webchat.api_schemas import DecidedAnswer, ErrorAnswer, MessageAnswer
 from webchat.protocol.client_frames import Message
-from webchat.protocol.fields import Decision, LimitMs, Mode, Reason, Remember
+from webchat.protocol.fields import CancelNote, Decision, LimitMs, Mode, Reason, Remember
 from webchat.protocol.operation import Operation, Requester, Result
 from webchat.protocol.server_frames import Frame, MessageResult, OpResult, Problem
 
@@ -34,7 +36,10 @@ class CancelAnswer(TypedDict):
 
 
 class CancelTurn(Operation):
-    """Cancel a turn, at once or when its running step has ended; answered as soon as the request is stored (C2)."""
+    """Cancel a turn, at once or when its running step has ended; answered as soon as the request is stored (C2).
+
+    What is queued behind it ends with it. With the mode `queued` only this turn ends, and only while it has not begun.
+    """
 
     name: ClassVar = "cancel_turn"
     path: ClassVar = "/turns/{turn_id}/abort"
@@ -42,7 +47,7 @@ class CancelTurn(Operation):
     is_cancel: ClassVar = True
 
     mode: Mode = "now"
-    reason: Reason = ""
+    reason: CancelNote = ""
 
     async def perform(self, requester: Requester) -> Result:
         """Store the request."""
@@ -72,7 +77,7 @@ class CancelTool(Operation):
     answers: ClassVar = {200: CancelToolAnswer}
     is_cancel: ClassVar = True
 
-    reason: Reason = ""
+    reason: CancelNote = ""
 
     async def perform(self, requester: Requester) -> Result:
         """Store the request."""
@@ -143,7 +148,10 @@ class DecisionAnswer(TypedDict):
 
 
 class DecideTool(Operation):
-    """Let a call run that waits for a person, or refuse it with a reason that the agent reads; it is decided once (D2, D4)."""
+    """Let a call run that waits for a person, or refuse it with a reason that the agent reads.
+
+    A call is decided once (D2, D4).
+    """
 
     name: ClassVar = "decide_tool"
     path: ClassVar = "/turns/{turn_id}/tools/{tool_id}/decision"
@@ -214,6 +222,8 @@ async def submit_message(frame: Message, *, requester: Requester) -> Frame | Non
             text=frame.text,
             client_id=frame.client_id,
             source=frame.source,
+            replaces=replaced_turn(frame.replaces),
+            attachments=[attachment_uuid(written) for written in frame.attachments],
         )
     except ConversationNotFound:
         return await _refuse_watcher(frame, requester=requester)
@@ -268,6 +278,15 @@ def message_answer(received: services.Received) -> MessageAnswer:
     }
 
 
+def replaced_turn(written: str | None) -> UUID | None:
+    """Return the turn that a message replaces, if it does. Raise `CannotReplace`."""
+    if written is None:
+        return None
+    if (turn_id := uuid_of(written)) is None:
+        raise CannotReplace
+    return turn_id
+
+
 def refusal(code: str, sentence: object, *, about: object = None) -> Problem:
     """Answer a frame that could not be used; the answer bears its id, if it has one."""
     return Problem(
@@ -290,6 +309,14 @@ def uuid_of(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+def attachment_uuid(text: str) -> UUID:
+    """Return the id of a file. Malformed ids are answered like unknown ones."""
+    found = uuid_of(text)
+    if found is None:
+        raise AttachmentNotFound
+    return found
 
 
 async def _refuse_watcher(frame: Message, *, requester: Requester) -> Problem:

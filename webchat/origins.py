@@ -59,7 +59,7 @@ def _allows(trusted: str, origin: tuple[str, str]) -> bool:
 
 
 def _parsed(origin: str) -> tuple[str, str] | None:
-    """Return the scheme, and the host with its port also where it is the default one; None for what is no origin."""
+    """Return the scheme, and the host with its port also where it is the default one. None for what is no origin."""
     try:
         parts = urlsplit(origin)
         port = parts.port
@@ -71,7 +71,7 @@ def _parsed(origin: str) -> tuple[str, str] | None:
 
 
 def _as_request(scope: Any) -> HttpRequest:
-    """Return the opening of a socket as the HTTP request that it was, so that Django finds scheme and host as it does there."""
+    """Return a socket's opening as an HTTP request, so that Django finds its scheme and host as usual."""
     scheme = scope.get("scheme", "ws")
     http = {"method": "GET", "scheme": SOCKET_SCHEMES.get(scheme, scheme), "query_string": b""}
     request = ASGIRequest({**scope, **http}, BytesIO())

@@ -1,124 +1,48 @@
 """What the chat page's scripts say: every sentence of theirs, so that it can be translated with the rest.
 
-A name in braces is filled in by the script; `_one` and `_other` are chosen by the number, as the language does it.
+A name in braces is filled in by the script. `_one` and `_other` are chosen by the number, as the language does it.
 """
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from governance import CancelReason
+from webchat.tool_texts import TOOL_TEXTS
 
 CHAT_TEXTS: dict[str, Promise] = {
+    **TOOL_TEXTS,
+    # The microphone
+    "voice_off": _("Speak your messages"),
+    "voice_listening": _("Listening. Press to stop listening."),
+    "voice_hearing": _("Hearing you. Press to stop listening."),
+    "voice_heard": _("Heard: {text}"),
+    "voice_privacy": _(
+        "What you say is sent as soon as you pause. Your browser's vendor may process your speech."
+    ),
+    "voice_paused": _("The microphone ended several times. Press its button to go on."),
+    "voice_no_speech": _("Your browser cannot speak answers. They are shown instead."),
+    "voice_error_not-allowed": _(
+        "The microphone is blocked. Allow it in your browser's settings for this site."
+    ),
+    "voice_error_service-not-allowed": _(
+        "Your browser does not allow speech recognition here. Type your message instead."
+    ),
+    "voice_error_audio-capture": _("No microphone was found. Connect one and try again."),
+    "voice_error_network": _("Speech recognition cannot reach its service. It tries again."),
+    "voice_error_no-speech": _("Nothing was heard. Check your microphone if you spoke."),
+    "voice_error_language-not-supported": _(
+        "Speech recognition does not know your browser's language. Type your message instead."
+    ),
+    "voice_error_phrases-not-supported": _("Speech recognition goes on without hints."),
+    "voice_error_unknown": _("Speech recognition has failed. It tries again."),
     # Numbers
     "seconds": _("{n} s"),
     "minutes": _("{n} min"),
     "under_tenth": _("< 0.1 s"),
-    "clock_of_limit": _("{elapsed} of {limit}"),
-    # The tool card
-    "card_label": _("{tool}: {state}"),
-    "tier_running": _("running"),
-    "tier_slow": _("slow"),
-    "tier_very_slow": _("very slow"),
-    "call_pending": _("waiting to start"),
-    "waits_for_call": _("waits until {tool} has ended"),
-    "waits_for_call_alone": _("waits until {tool} has ended, because it runs alone"),
-    "waits_for_slot": _("waits for a free place on the server"),
-    "waits_for_scope": _("waits: as many calls run here as may at once"),
-    "call_awaiting_approval": _("waiting for a decision"),
-    "call_cancelling": _("Stopping…"),
-    "call_succeeded": _("succeeded after {after}"),
-    "call_timed_out": _("timed out after {limit}"),
-    "call_timed_out_idle": _("timed out: no sign of life for {limit}"),
-    "call_abandoned_total": _("timed out after {limit}; it may still be running"),
-    "call_abandoned_idle": _("no sign of life for {limit}; it may still be running"),
-    "call_abandoned_turn": _("the turn ran out of time; it may still be running"),
-    "call_cancelled_turn": _("cancelled: the turn ran out of time"),
-    "call_not_started_turn": _("not started: the turn ran out of time"),
-    "call_cancelled": _("cancelled {by}"),
-    "call_cancelled_after": _("cancelled {by} after {after}"),
-    "call_failed": _("failed"),
-    "call_failed_after": _("failed after {after}"),
-    "call_denied": _("denied, did not run"),
-    "call_expired": _("nobody answered, did not run"),
-    "call_not_started": _("not started"),
-    "call_abandoned": _("no longer waiting; it may still be running"),
-    "call_repaired": _("no result was recorded; it may or may not have run"),
-    "call_closed": _("ended with the turn; no result was recorded"),
-    "error_invalid_input": _("arguments not accepted"),
-    "error_unknown_tool": _("no such tool"),
-    "error_disabled": _("this tool is switched off"),
-    "error_queue_full": _("not started: too many calls at once"),
-    "error_queue_timeout": _("not started: waited too long for its place"),
-    "stopping": _("Stopping…"),
-    "still_stopping": _("Still trying to stop…"),
-    "stopping_later": _("Will be cancelled when connected"),
-    "timing_out": _("timed out, ending it…"),
-    "last_seen": _("last seen {ago} ago"),
-    "call_abandoned_settled": _("no longer waited for; it has ended since"),
-    "late_process": _("The process that ran it has ended since."),
-    "late": _("It ended {after} after it was given up; that result is ignored."),
-    "arguments": _("Arguments"),
-    "sub_agent_open": _("Open {agent}"),
-    "report_text": _("What it said"),
-    "report_completed": _("Report of {agent}"),
-    "report_timed_out": _("{agent} ran out of its time; the last that it said"),
-    "report_failed": _("{agent} failed; the last that it said"),
-    "report_cancelled": _("{agent} was cancelled; the last that it said"),
-    "report_interrupted": _("{agent} was interrupted; the last that it said"),
-    "result": _("Result"),
-    "result_empty": _("(nothing)"),
-    "cancel": _("Cancel"),
-    "cancel_tool": _("Cancel {tool}"),
-    "extend": _("+{seconds} s"),
-    "extend_tool": _("Give {tool} {seconds} seconds more"),
-    "stop_waiting": _("Stop waiting"),
-    "stop_waiting_for": _("Stop waiting for {tool}; it may go on"),
-    # A decision on a call
-    "approval_title": _("{tool} wants to run. Allow it?"),
-    "approval_title_of": _("{agent} wants to run {tool}. Allow it?"),
-    "approval_no_input": _("(no arguments)"),
-    "approval_about": _("About this tool"),
-    "approval_still": _("It has not run; its clock and the turn’s stand still."),
-    "approval_left": _("If nobody answers within {left}, it does not run."),
-    "approval_reason": _("Or deny it (the agent reads your reason)"),
-    "allow_once": _("Allow once"),
-    "allow_once_tool": _("Allow {tool} once"),
-    "allow_conversation": _("Allow for this conversation"),
-    "allow_conversation_tool": _("Allow {tool} for this conversation"),
-    "allow_sub_agent": _("Allow for the work of {agent}"),
-    "allow_sub_agent_tool": _("Allow {tool} for the work of {agent}"),
-    "approval_host": _("{tool} wants to reach {host}, which nobody has named here. Allow it?"),
-    "allow_host": _("Allow {host} in this conversation"),
-    "allow_host_tool": _("Allow {host} in this conversation for {tool}"),
-    "deny": _("Deny"),
-    "deny_tool": _("Deny {tool}"),
-    "verdict_approved": _("Allowed {who}"),
-    "verdict_remembered": _("Allowed {who} for this conversation"),
-    "verdict_denied": _("Denied {who}"),
-    "verdict_reason": _("{said}: {reason}"),
+    "clock_of_limit": _("{elapsed} / {limit}"),
+    # The title of the tab, and notifications
     "title_asked": _("({n}) Waits for you · {title}"),
-    "questions": _("Questions of sub-agents"),
-    "show_question": _("Show"),
-    "show_question_of": _("Show {k} of {n}"),
-    "limit_none": _("no limit"),
-    "limit_hint": _("limit asked for by the agent"),
-    "limit_argument": _("limit from the call’s own arguments"),
-    "limit_override": _("admin limit for this tool"),
-    "limit_tool": _("the tool’s own limit"),
-    "limit_default": _("admin default limit"),
-    "limit_setting": _("this site’s limit"),
-    "limit_built_in": _("built-in limit"),
-    "limit_manual": _("limit set while it ran"),
-    "limit_idle": _("silent for {limit} at most"),
-    "limit_idle_changed": _("silence allowed: {limit}"),
-    "limit_idle_changed_by": _("silence allowed: {limit}, changed by {by}"),
-    "limit_changed": _("limit changed to {limit}"),
-    "limit_changed_by": _("limit changed to {limit} by {by}"),
-    # Who ended it
-    **{f"by_{reason}": _(reason.row.on_page) for reason in CancelReason},
-    "by_name": _("by {by}"),
-    "by_admin_named": _("by an admin ({by})"),
-    "by_restart": _("the server restarted; nothing more was done"),
+    "title_ended": _("✓ {title}"),
+    "notification_answered": _("The answer is there."),
     # The end of a turn
     "turn_cancelled": _("Turn cancelled"),
     "turn_not_sent": _("Not sent to the agent"),
@@ -132,8 +56,26 @@ CHAT_TEXTS: dict[str, Promise] = {
     "history_repaired_other": _("{n} calls had no recorded result; the history was put in order."),
     # Messages
     "author_you": _("You"),
+    "author_you_lower": _("you"),
     "author_agent": _("Agent"),
     "author_parent": _("from the agent that this one works for"),
+    "copy_code": _("Copy this code"),
+    "copy_message": _("Copy your message"),
+    "copy_answer": _("Copy the answer"),
+    "edit": _("Edit"),
+    "edit_message": _("Edit and send again"),
+    "edit_label": _("Your message, in its new form"),
+    "edit_note": _(
+        "It takes the place of this message and of everything after it. What tools have done is not undone."
+    ),
+    "edit_cancel": _("Cancel"),
+    "edit_busy": _("Something is still going on here. Send it when that has ended."),
+    "earlier_versions_one": _("{n} earlier version"),
+    "earlier_versions_other": _("{n} earlier versions"),
+    "agent_from_next": _("From the next message on, {agent} answers."),
+    "agent_from_here": _("From here on, {agent} answers."),
+    "tokens_one": _("{n} token"),
+    "tokens_other": _("{n} tokens"),
     "message_interrupted": _("cut off here"),
     "message_continued": _("sent by the button “Continue”"),
     "message_queued": _("Queued: starts when the running turn has ended"),
@@ -147,16 +89,46 @@ CHAT_TEXTS: dict[str, Promise] = {
     "retry_reason": _("{reason}."),
     "bar_asked": _("Waiting for your decision"),
     "bar_queued": _("Starting"),
+    "bar_background_one": _("{n} agent works in the background"),
+    "bar_background_other": _("{n} agents work in the background"),
     "bar_tools_one": _("{n} tool"),
     "bar_tools_other": _("{n} tools"),
     "bar_queue_one": _("{n} message queued"),
     "bar_queue_other": _("{n} messages queued"),
-    "cancel_turn": _("Cancel Turn"),
+    "cancel_turn": _("Cancel turn"),
+    "cancel_with_agents_one": _("{label} and {n} agent"),
+    "cancel_with_agents_other": _("{label} and {n} agents"),
+    "cancel_turn_queued_one": _("Cancel turn and {n} queued"),
+    "cancel_turn_queued_other": _("Cancel turn and {n} queued"),
+    "cancel_later": _("Cancel after this step"),
+    "cancel_later_queued_one": _("Cancel after this step, and {n} queued now"),
+    "cancel_later_queued_other": _("Cancel after this step, and {n} queued now"),
+    "bar_ends_after_step": _("ends after this step"),
+    # Files
+    "attach_remove": _("Remove {name}"),
+    "attach_uploading": _("Uploading {name}"),
+    "attach_done": _("{name} is attached."),
+    "attach_failed": _("{name} is not attached. {reason}"),
+    "attach_too_large": _("The file is too large: at most {limit} MB."),
+    "attach_too_many_one": _("A message has {n} file at most."),
+    "attach_too_many_other": _("A message has {n} files at most."),
+    "attach_unreachable": _("The server could not be reached. Remove it and attach it again."),
+    "attached_files": _("Attached files"),
+    "file_text": _("Text"),
+    "queue_edit": _("Edit “{text}”"),
+    "queue_remove": _("Remove “{text}” from the queue"),
+    "withdraw_already_finished": _("That message is with the agent already."),
+    "withdraw_not_found": _("That message is not there any more."),
+    "withdraw_denied": _("You may not remove this message."),
+    "command_cancelled_one": _("cancelled {n} tool"),
+    "command_cancelled_other": _("cancelled {n} tools"),
+    "send_again": _("Send again"),
     "cancel_again": _("Still trying to stop… Ask again"),
     "send": _("Send"),
     "not_ready": _("The page was still loading: press Enter again to send this."),
     "queue": _("Queue"),
     # The connection
+    "connection_new": _("New conversation"),
     "connection_connecting": _("Connecting…"),
     "connection_resuming": _("Catching up…"),
     "connection_online": _("Connected"),
@@ -166,6 +138,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "connection_restarting": _("Server restarting…"),
     "connection_busy": _("Waiting…"),
     "connection_signed_out": _("Signed out"),
+    "connection_other_user": _("Signed in as somebody else"),
     "connection_not_found": _("Not available"),
     "connection_outdated": _("Reload needed"),
     "banner_resuming": _("Catching up…"),
@@ -175,7 +148,10 @@ CHAT_TEXTS: dict[str, Promise] = {
     "banner_reconnecting_idle": _("Reconnecting… What you write is sent afterwards."),
     "banner_restarting": _("The server is restarting. This page reconnects by itself."),
     "banner_busy": _("Too many messages at once. This page reconnects in a moment."),
-    "banner_signed_out": _("Your session ended."),
+    "banner_signed_out": _("Your session ended. What you write is kept until you sign in again."),
+    "banner_other_user": _(
+        "You are signed in as somebody else now. Nothing more is sent from here."
+    ),
     "banner_not_found": _("There is no such conversation, or you can no longer see it."),
     "banner_outdated": _("A new version is ready."),
     # Answers to what was asked for
@@ -189,7 +165,7 @@ CHAT_TEXTS: dict[str, Promise] = {
     "cancel_tool_not_found": _("That call is not there any more."),
     "cancel_tool_denied": _("You may not cancel {tool}."),
     "cancel_tool_not_cancellable": _(
-        "{tool} cannot be cancelled alone. Cancel Turn ends the whole turn."
+        "{tool} cannot be cancelled alone. Cancel turn ends the whole turn."
     ),
     "decide_tool_already_finished": _("{tool} does not wait for a decision any more."),
     "decide_tool_not_found": _("That call is not there any more."),
@@ -201,11 +177,16 @@ CHAT_TEXTS: dict[str, Promise] = {
     "continue_turn_not_found": _("That turn is not there any more."),
     "continue_turn_denied": _("You may not continue this turn."),
     "resume_conversation_not_found": _("You may not let this conversation go on."),
-    # Marks of conversations in a list
-    "mark_asking_one": _("waits for your decision"),
+    # The list of conversations
+    "edit_offline": _("The server was not reached; nothing was changed. Try again."),
+    "mark_asking_one": _("waits for you"),
     "mark_asking_other": _("waits for {n} decisions"),
     "mark_parked": _("parked"),
     "mark_working": _("working"),
+    "mark_queued": _("queued"),
+    "mark_tools_one": _("{n} tool running"),
+    "mark_tools_other": _("{n} tools running"),
+    "mark_unread": _("new"),
     "mark_interrupted": _("interrupted, can go on"),
     "back": _("All conversations"),
     "back_asked_one": _("All conversations: another one waits for your decision"),
@@ -230,5 +211,7 @@ CHAT_TEXTS: dict[str, Promise] = {
 
 # What the list of conversations needs of them.
 LIST_TEXTS = {
-    key: text for key, text in CHAT_TEXTS.items() if key.startswith("mark_") or key == "title_asked"
+    key: text
+    for key, text in CHAT_TEXTS.items()
+    if key.startswith("mark_") or key in {"title_asked", "edit_offline"}
 }

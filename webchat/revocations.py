@@ -70,7 +70,6 @@ def on_user_saved(
 
 
 def on_user_deleted(sender: object, *, instance: AbstractBaseUser, **_: Any) -> None:
-    """A user is gone."""
     notify_users([instance.pk])
 
 

@@ -1,5 +1,7 @@
 """The bounded queue of frames to one socket. One task sends them, so nothing else waits for a slow client.
 
+Our own server can write at once (`SEND_NOW`). There, a frame wakes no task as long as the client keeps up.
+
 Answers are always queued. Events and streamed text are queued only where there is room. Lost text leaves a gap that the
 client sees and asks for. Lost events are read from the log once there is room again.
 """
@@ -15,6 +17,7 @@ from webchat.conf import app_settings
 logger = logging.getLogger(__name__)
 
 TRY_AGAIN = 1013
+SEND_NOW = "webchat.send_now"  # an extension of the ASGI scope
 _HARD_LIMIT = 4  # times the limit: a client that reads its answers stays below
 
 
@@ -22,10 +25,19 @@ class SendQueue:
     """A bounded queue of frames and, last, of a close code."""
 
     def __init__(
-        self, *, send: Callable[[str], Awaitable[None]], close: Callable[[int], Awaitable[None]]
+        self,
+        *,
+        send: Callable[[str], Awaitable[None]],
+        close: Callable[[int], Awaitable[None]],
+        send_now: Callable[[str], bool] | None = None,
     ) -> None:
         self._send = send
         self._close = close
+        self._send_now = send_now
+        self._is_sending = False
+        self._most_frames = app_settings.OUTBOX_FRAMES
+        self._most_bytes = app_settings.OUTBOX_BYTES
+        self._send_timeout = app_settings.SEND_TIMEOUT
         self._frames: deque[tuple[str, int]] = deque()
         self._size = 0
         self._wake = asyncio.Event()
@@ -45,11 +57,8 @@ class SendQueue:
     @property
     def has_room(self) -> bool:
         """Whether the queue takes one more event. An empty queue takes a frame of any size."""
-        fits = (
-            len(self._frames) < app_settings.OUTBOX_FRAMES
-            and self._size < app_settings.OUTBOX_BYTES
-        )
-        return not self.is_closing and (fits or not self._frames)
+        fits = len(self._frames) < self._most_frames and self._size < self._most_bytes
+        return self._closing is None and (fits or not self._frames)
 
     def offer(self, frame: str) -> bool:
         """Queue an event if there is room; otherwise mark this socket as behind."""
@@ -67,9 +76,9 @@ class SendQueue:
 
     def put(self, frame: str) -> None:
         """Queue an answer. Close the socket of a client that never reads."""
-        if self.is_closing:
+        if self.is_closing or self._leaves_now(frame):
             return
-        if len(self._frames) >= _HARD_LIMIT * app_settings.OUTBOX_FRAMES:
+        if len(self._frames) >= _HARD_LIMIT * self._most_frames:
             self._frames.clear()
             self.close(TRY_AGAIN)
             return
@@ -100,10 +109,24 @@ class SendQueue:
         except (OSError, RuntimeError):  # the client has gone; servers say so in different words
             logger.debug("A frame could not be sent: the socket is closed")
 
+    def _leaves_now(self, frame: str) -> bool:
+        """Send it at once if nothing is before it and the client has room. Return whether it was so."""
+        if self._send_now is None or self._frames or self._is_sending:
+            return False
+        return self._send_now(frame)
+
     async def _flush(self) -> None:
         self._wake.clear()
-        while self._frames:
-            frame, size = self._frames.popleft()
-            self._size -= size
-            async with asyncio.timeout(app_settings.SEND_TIMEOUT):
-                await self._send(frame)
+        if not self._frames:
+            return
+        now = asyncio.get_running_loop().time
+        self._is_sending = True
+        try:
+            async with asyncio.timeout(self._send_timeout) as patience:  # with each frame
+                while self._frames:
+                    frame, size = self._frames.popleft()
+                    self._size -= size
+                    patience.reschedule(now() + self._send_timeout)
+                    await self._send(frame)
+        finally:
+            self._is_sending = False

@@ -2,6 +2,7 @@
 
 # Daphne installs its reactor when it is imported, so it comes before everything that may import Twisted.
 import daphne.server  # isort: skip
+import daphne.http_protocol  # isort: skip
 import daphne.ws_protocol  # isort: skip
 
 import asyncio
@@ -11,8 +12,40 @@ from typing import Any
 
 from turns.running import runtime
 from turns.running.draining import Drain
+from webchat.body_limit import STATUS, limit_of, refusal
+from webchat.send_queue import SEND_NOW
 
 logger = logging.getLogger(__name__)
+
+
+class BoundedRequest(daphne.http_protocol.WebRequest):  # type: ignore[misc]  # Daphne is not typed
+    """Refuses a body that is larger than the application takes; Daphne reads every body whole before it asks."""
+
+    _received = 0
+    _is_refused = False
+
+    def gotLength(self, length: int | None) -> None:  # noqa: N802 - Twisted's name
+        """Refuse by the length that the client declares."""
+        super().gotLength(length)
+        self._check(length or 0)
+
+    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802 - Twisted's name
+        """Refuse by what has come: a client need not say how much that will be."""
+        self._received += len(data)
+        self._check(self._received)
+        if not self._is_refused:
+            super().handleContentChunk(data)
+
+    def _check(self, size: int) -> None:
+        limit = limit_of(self.server.application)
+        if self._is_refused or limit is None or size <= limit:
+            return
+        self._is_refused = True
+        body = refusal()
+        head = f"HTTP/1.1 {STATUS} Content Too Large\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        self.channel.transport.write(head.encode() + body)
+        self.channel.loseConnection()
 
 
 class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ignore[misc]  # Daphne is not typed
@@ -50,6 +83,13 @@ class FlowControlledProtocol(daphne.ws_protocol.WebSocketProtocol):  # type: ign
         """The connection is gone: release the senders."""
         self._writable.set()
 
+    def send_now(self, text: str) -> bool:
+        """Write a frame if the socket is open and its buffer has room. Return whether it was so."""
+        if not self._writable.is_set() or self.state != self.STATE_OPEN:
+            return False
+        self.serverSend(text)
+        return True
+
     async def wait_until_writable(self) -> None:
         """Wait until the client has read what was written."""
         await self._writable.wait()
@@ -83,6 +123,12 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
         """What the process should return."""
         return self._exit_code or (self._drain.exit_code if self._drain else 0)
 
+    def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
+        """Tell the application of a socket how to write at once."""
+        if isinstance(protocol, FlowControlledProtocol):
+            scope["extensions"] = {SEND_NOW: {"send": protocol.send_now}}
+        return super().create_application(protocol, scope)
+
     async def handle_reply(self, protocol: Any, message: Any) -> None:
         """Send what the application says; return when the client has room for more."""
         await super().handle_reply(protocol, message)
@@ -104,6 +150,14 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
 
     def _ready(self) -> None:
         self.ws_factory.protocol = FlowControlledProtocol
+        build = self.http_factory.buildProtocol
+
+        def build_bounded(address: Any) -> Any:
+            protocol = build(address)
+            protocol.requestFactory = BoundedRequest
+            return protocol
+
+        self.http_factory.buildProtocol = build_bounded
         loop = asyncio.get_event_loop()
         self._drain = Drain(loop, leave=self.stop, say=self._say)
         self._drain.watch_signals()

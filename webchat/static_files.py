@@ -12,8 +12,8 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]  # WhiteNoise has no types
     """Answers requests for static files. It passes other requests on in the same coroutine.
 
-    WhiteNoise's own middleware is not a coroutine. Django would run it, and with it everything behind it, in its one
-    thread for the database: each request would hold up the database work of all turns until its view has answered.
+    WhiteNoise's own middleware is not a coroutine. Django would run it, and everything behind it, in its one thread for
+    the database. Each request would hold up the database work of all turns until its view has answered.
     """
 
     sync_capable = True

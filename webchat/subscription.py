@@ -23,6 +23,7 @@ from webchat.protocol.constants import CloseCode
 from webchat.protocol.operation import Requester
 from webchat.protocol.server_frames import Frame, Heartbeat, Welcome
 from webchat.send_queue import TRY_AGAIN, SendQueue
+from webchat.translation import for_reader
 
 logger = logging.getLogger(__name__)
 
@@ -33,17 +34,15 @@ VIEWER_TIMEOUT = 1.0  # seconds
 class Subscription:
     """What one socket gets of a conversation, and asks of it. The socket handles what its methods raise."""
 
-    def __init__(
-        self, scope: Any, *, conversation_id: UUID, user_id: Any, send_queue: SendQueue
-    ) -> None:
+    def __init__(self, scope: Any, *, feed: Feed, user_id: Any, send_queue: SendQueue) -> None:
         self._scope = scope
-        self._conversation_id = conversation_id
+        self._conversation_id = feed.conversation_id
         self._send_queue = send_queue
-        self._overview = OverviewTracker(user_id=user_id, conversation_id=conversation_id)
+        self._overview = OverviewTracker(user_id=user_id, conversation_id=feed.conversation_id)
         self._postponed_texts: set[UUID] = set()
         self._joining: asyncio.Task[None] | None = None
         self._presence: Presence | None = None
-        self.feed = Feed(conversation_id=conversation_id, send_queue=send_queue)
+        self.feed = feed
 
     async def start(self, *, after: int | None) -> None:
         """Send the welcome, and the snapshot unless the log reaches back to the event that the client has seen last."""
@@ -143,7 +142,7 @@ class Subscription:
             conversation_id=self._conversation_id, user=requester.user
         )
         messages = await with_html(snapshot["messages"])
-        self._send_queue.put(encode({**snapshot, "messages": messages}))
+        self._send_queue.put(encode(for_reader({**snapshot, "messages": messages})))
         return snapshot["seq"]
 
     async def _resync(self, turn_id: UUID | None, requester: Requester) -> None:

@@ -10,6 +10,7 @@ urlpatterns = [
     path("login/", views.SignInView.as_view(), name="login"),
     path("logout/", views.SignOutView.as_view(), name="logout"),
     path("c/new/", views.new_conversation, name="new_conversation"),
+    path("c/new/<uuid:conversation_id>/", views.unbegun_conversation, name="unbegun_conversation"),
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
     path("api/", include("webchat.api")),
     path("", include("webchat.health")),

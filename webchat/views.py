@@ -1,24 +1,27 @@
 """The pages: sign-in, the list of conversations, one conversation. Each calls one service and renders."""
 
-import asyncio
+from contextlib import suppress
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render, resolve_url
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from turns import selectors, services
 from turns.exceptions import AgentUnavailable, ConversationNotFound
-from webchat.page_texts import CHAT_TEXTS, LIST_TEXTS
+from webchat.chat_context import chat_context
+from webchat.conversation_days import by_day
+from webchat.page_texts import LIST_TEXTS
+from webchat.translation import in_thread
 
 RECENT = 30  # conversations in the sidebar of the chat page
+PER_PAGE = 50  # in the list of all
 
 
 class SignInView(LoginView):
@@ -45,16 +48,37 @@ async def conversations(request: HttpRequest) -> HttpResponse:
     return await _list(request)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 async def new_conversation(request: HttpRequest) -> HttpResponse:
-    """Create a conversation and open it. Say so if the chosen agent no longer exists."""
+    """Open an empty page for a new conversation; by POST, create one and open it."""
+    if request.method != "POST":
+        place = reverse("webchat:unbegun_conversation", kwargs={"conversation_id": uuid4()})
+        agent = request.GET.get("agent", "")
+        return redirect(f"{place}?{urlencode({'agent': agent})}" if agent else place)
     user = await request.auser()
     try:
         made = await services.create_conversation(user=user, agent=request.POST.get("agent", ""))
     except AgentUnavailable as gone:
         return await _list(request, problem=gone.sentence, status=422)
     return redirect("webchat:conversation", conversation_id=made.id)
+
+
+@require_safe
+@login_required
+async def unbegun_conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpResponse:
+    """Show the empty page of a conversation that its first message makes. Say so if the chosen agent no longer exists."""
+    user = await request.auser()
+    with suppress(ConversationNotFound):
+        await selectors.get_conversation(conversation_id=conversation_id, user=user)
+        return redirect("webchat:conversation", conversation_id=conversation_id)
+    try:
+        shown = await selectors.unbegun_conversation(
+            conversation_id=conversation_id, agent=request.GET.get("agent", ""), user=user
+        )
+    except AgentUnavailable as gone:
+        return await _list(request, problem=gone.sentence, status=422)
+    return await _chat(request, shown, is_new=True)
 
 
 @require_safe
@@ -66,37 +90,63 @@ async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpRe
         shown = await selectors.get_conversation(conversation_id=conversation_id, user=user)
     except ConversationNotFound:
         raise Http404(_("There is no such conversation.")) from None
-    known = await selectors.list_conversations(user=user)
+    return await _chat(request, shown)
+
+
+async def _chat(
+    request: HttpRequest, shown: selectors.ConversationSummary, *, is_new: bool = False
+) -> HttpResponse:
+    user = await request.auser()
+    agents = await selectors.list_agents(user=user)
+    search = request.GET.get("search", "")
+    known = await selectors.list_conversations(user=user, search=search)
     urgent = [item for item in known[RECENT:] if item.standing == "asking"]
     return await _page(
         request,
         "webchat/chat.html",
         viewer=user,
         conversation=shown,
-        conversations=known[:RECENT] + urgent,
-        agents=await selectors.list_agents(user=user),
-        texts=CHAT_TEXTS,
-        socket_path=f"/ws/conversations/{conversation_id}/",
-        login_url=f"{resolve_url(settings.LOGIN_URL)}?{urlencode({'next': request.path})}",
+        conversations=await in_thread(by_day, known[:RECENT] + urgent),
+        search=search,
+        agents=agents,
+        is_new=is_new,
+        is_gone=shown.agent not in {agent.name for agent in agents},
+        starters=await selectors.starters(agent=shown.agent, user=user),
+        conversation_id=shown.id,
+        **chat_context(path=request.get_full_path()),
     )
 
 
 async def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -> HttpResponse:
     user = await request.auser()
+    search = request.GET.get("search", "")
+    number = _page_number(request)
+    found = await selectors.list_conversations(
+        user=user, search=search, offset=(number - 1) * PER_PAGE, limit=PER_PAGE + 1
+    )
     return await _page(
         request,
         "webchat/conversations.html",
         status=status,
         viewer=user,
-        conversations=await selectors.list_conversations(user=user),
+        conversations=await in_thread(by_day, found[:PER_PAGE]),
+        search=search,
+        number=number,
+        has_more=len(found) > PER_PAGE,
         agents=await selectors.list_agents(user=user),
         texts=LIST_TEXTS,
         problem=problem,
     )
 
 
+def _page_number(request: HttpRequest) -> int:
+    """Return the page that is asked for; what is no number is the first one."""
+    asked = request.GET.get("page", "")
+    return max(int(asked), 1) if asked.isdecimal() and len(asked) < 7 else 1
+
+
 async def _page(
     request: HttpRequest, template: str, *, status: int = 200, **context: Any
 ) -> HttpResponse:
     """Render in a worker thread: reading templates from disk would block the event loop."""
-    return await asyncio.to_thread(render, request, template, context, status=status)
+    return await in_thread(render, request, template, context, status=status)

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from uuid import UUID
 
-from channels.layers import InMemoryChannelLayer, get_channel_layer
+from channels.layers import get_channel_layer
 
 from turns.processes.wakeups import OnWakeup
 from webchat import broadcast
@@ -19,8 +19,7 @@ class ChannelLayerWakeups:
     @property
     def is_shared(self) -> bool:
         """Whether the layer reaches other processes."""
-        layer = get_channel_layer()
-        return layer is not None and not isinstance(layer, InMemoryChannelLayer)
+        return broadcast.is_layer_shared()
 
     async def send(self, process_id: UUID) -> None:
         """Tell a process to read the database."""

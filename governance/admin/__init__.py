@@ -2,13 +2,14 @@
 
 from governance.admin.approvals import ApprovalAdmin
 from governance.admin.calls import ToolCallAdmin
-from governance.admin.changes import PolicyChangeAdmin
+from governance.admin.changes import ExportAdmin, PolicyChangeAdmin
 from governance.admin.mcp import McpServerAdmin, McpServerChangeAdmin
 from governance.admin.policies import DefaultPolicyAdmin, ToolPolicyAdmin
 
 __all__ = [
     "ApprovalAdmin",
     "DefaultPolicyAdmin",
+    "ExportAdmin",
     "McpServerAdmin",
     "McpServerChangeAdmin",
     "PolicyChangeAdmin",

@@ -1,15 +1,17 @@
 """Admin of approvals: the call, the question, who decided and when; read-only (D4)."""
 
+from datetime import timedelta
+
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.calls import preformatted
 from governance.admin.filters import ConditionFilter, ToolFilter
-from governance.admin.formatting import NOTHING, format_span, format_time
-from governance.admin.search import ToolSearchAdmin
-from governance.admin.time_filter import time_filter
+from governance.admin.formatting import NOTHING, format_span
+from governance.admin.links import LinkedCallAdmin
+from governance.admin.time_filter import DAY, time_filter
 from governance.models import Approval
 
 
@@ -35,12 +37,36 @@ class DecisionFilter(ConditionFilter):
     }
 
 
+def _before(seconds: int) -> Q:
+    return Q(decided_at__lt=F("requested_at") + timedelta(seconds=seconds))
+
+
+class TookFilter(ConditionFilter):
+    """How long a question waited for its answer."""
+
+    title = gettext_lazy("took")
+    parameter_name = "took"
+    conditions = {
+        "10": (gettext_lazy("Under 10 s"), _before(10)),
+        "60": (gettext_lazy("10 s to 1 min"), _before(60) & ~_before(10)),
+        "600": (gettext_lazy("1 to 10 min"), _before(600) & ~_before(60)),
+        "more": (gettext_lazy("10 min and more"), Q(decided_at__isnull=False) & ~_before(600)),
+    }
+
+
 @admin.register(Approval)
-class ApprovalAdmin(ToolSearchAdmin):
+class ApprovalAdmin(LinkedCallAdmin):
     """Every question, newest first."""
 
-    list_display = ["requested", "tool_name", "state", "by_name", "reason", "took"]
-    list_filter = [time_filter("requested_at"), DecisionFilter, "rule", ToolFilter]
+    content_fields = ("input_text", "input", "host")
+    list_display = ["requested_at", "tool_name", "state", "by_name", "reason", "took"]
+    list_filter = [
+        time_filter("requested_at", default=DAY),
+        DecisionFilter,
+        "rule",
+        ToolFilter,
+        TookFilter,
+    ]
     search_fields = ["group", "scope", "call_id", "by_name", "tool_name"]
     search_help_text = gettext_lazy(
         "A whole id of a call, a turn or a conversation, a whole user name, or part of the name of a tool of this site"
@@ -56,6 +82,7 @@ class ApprovalAdmin(ToolSearchAdmin):
         "requested_at",
         "expires_at",
         "decided_at",
+        "lapsed_at",
         "took",
         "call_id",
         "group",
@@ -63,11 +90,6 @@ class ApprovalAdmin(ToolSearchAdmin):
         "definition",
     ]
     readonly_fields = ["input_text", "state", "took"]
-
-    @admin.display(description=gettext_lazy("requested at"), ordering="requested_at")
-    def requested(self, obj: Approval) -> str:
-        """When a person was asked."""
-        return format_time(obj.requested_at)
 
     @admin.display(description=gettext_lazy("decision"), ordering="decision")
     def state(self, obj: Approval) -> str:
@@ -77,7 +99,10 @@ class ApprovalAdmin(ToolSearchAdmin):
         if obj.is_late:
             return _("%(decision)s, too late") % {"decision": obj.get_decision_display()}
         decision: str = obj.get_decision_display()
-        return f"{decision} ({_('for the conversation')})" if obj.remember else decision
+        if not obj.remember:
+            return decision
+        lapsed = obj.lapsed_at and _("for the conversation, until a message before it was edited")
+        return f"{decision} ({lapsed or _('for the conversation')})"
 
     @admin.display(description=gettext_lazy("took"))
     def took(self, obj: Approval) -> str:

@@ -6,11 +6,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.filters import DurationFilter, HappeningFilter, LimitFilter, ToolFilter
+from governance.admin.filters import CallOutcomeFilter, DurationFilter, LimitFilter, ToolFilter
 from governance.admin.formatting import (
     NOTHING,
     call_status,
@@ -19,8 +21,10 @@ from governance.admin.formatting import (
     format_span,
     format_time,
 )
-from governance.admin.search import ToolSearchAdmin
-from governance.admin.time_filter import time_filter
+from governance.admin.links import LinkedCallAdmin
+from governance.admin.search import known_tools
+from governance.admin.time_filter import DAY, time_filter
+from governance.admin.tool_page import address_of
 from governance.durations import format_limit
 from governance.models import ToolCall
 from governance.recorder import UNWATCHED
@@ -31,13 +35,24 @@ _UNEXPLAINED = ("failed", "abandoned")
 
 
 @admin.register(ToolCall)
-class ToolCallAdmin(ToolSearchAdmin):
+class ToolCallAdmin(LinkedCallAdmin):
     """Every tool call, newest first."""
 
-    list_display = ["requested", "tool_name", "outcome", "ran", "limit", "ended_by"]
+    content_fields = (
+        "input_text",
+        "result_text",
+        "progress_text",
+        "late_result",
+        "input",
+        "result",
+        "progress",
+        "detail",
+        "late_text",
+    )
+    list_display = ["requested_at", "tool_name", "outcome", "ran", "limit", "ended_by"]
     list_filter = [
-        time_filter("requested_at"),
-        HappeningFilter,
+        time_filter("requested_at", default=DAY),
+        CallOutcomeFilter,
         "status",
         "error_type",
         ToolFilter,
@@ -53,6 +68,7 @@ class ToolCallAdmin(ToolSearchAdmin):
         "A whole id of a call, a turn or a conversation, or part of the name of a tool of this site"
     )
     readonly_fields = [
+        "tool",
         "outcome",
         "ran",
         "waited",
@@ -67,13 +83,14 @@ class ToolCallAdmin(ToolSearchAdmin):
         "result_text",
         "progress_text",
         "late",
+        "late_result",
     ]
     fieldsets = [
         (
             None,
             {
                 "fields": [
-                    "tool_name",
+                    "tool",
                     "outcome",
                     "error_type",
                     "what_is_known",
@@ -106,7 +123,7 @@ class ToolCallAdmin(ToolSearchAdmin):
         ),
         (
             gettext_lazy("Content"),
-            {"fields": ["input_text", "result_text", "progress_text", "detail"]},
+            {"fields": ["input_text", "result_text", "progress_text", "detail", "late_result"]},
         ),
     ]
 
@@ -117,10 +134,18 @@ class ToolCallAdmin(ToolSearchAdmin):
         is_list = match is not None and (match.url_name or "").endswith("_changelist")
         return rows.defer(*_LONG_FIELDS) if is_list else rows
 
-    @admin.display(description=gettext_lazy("requested at"), ordering="requested_at")
-    def requested(self, obj: ToolCall) -> str:
-        """When it was asked for."""
-        return format_time(obj.requested_at)
+    @admin.display(description=gettext_lazy("tool"))
+    def tool(self, obj: ToolCall) -> SafeString | str:
+        """Its name, with its page and the changes of its limits where the site has it."""
+        if obj.tool_name not in known_tools():
+            return obj.tool_name
+        address = address_of(obj.tool_name)
+        return format_html(
+            '<a href="{0}">{1}</a> · <a href="{0}#changes">{2}</a>',
+            address,
+            obj.tool_name,
+            _("changes of its limits"),
+        )
 
     @admin.display(description=gettext_lazy("status"), ordering="status")
     def outcome(self, obj: ToolCall) -> str:
@@ -132,12 +157,10 @@ class ToolCallAdmin(ToolSearchAdmin):
 
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: ToolCall) -> str:
-        """How long it ran."""
         return format_span(obj.duration_ms)
 
     @admin.display(description=gettext_lazy("waited for a slot"), ordering="queued_ms")
     def waited(self, obj: ToolCall) -> str:
-        """How long it waited."""
         return format_span(obj.queued_ms)
 
     @admin.display(description=gettext_lazy("limit (from)"), ordering="timeout_ms")
@@ -165,7 +188,7 @@ class ToolCallAdmin(ToolSearchAdmin):
     def limit_changes(self, obj: ToolCall) -> str:
         """Both values and the moment of each change (T9)."""
         lines = [
-            (change["at"], part, _origin(change))
+            (format_time(parse_datetime(change["at"])), part, _origin(change))
             for change in obj.deadline_changes
             for part in _moved(change)
         ]
@@ -195,11 +218,15 @@ class ToolCallAdmin(ToolSearchAdmin):
             return NOTHING
         if obj.late_kind == UNWATCHED:
             return _("its end was not seen")
-        words = _("%(kind)s %(after)s after the outcome") % {
+        return _("%(kind)s %(after)s after the outcome") % {
             "kind": obj.late_kind.replace("_", " "),
             "after": format_span(obj.late_after_ms),
         }
-        return format_html("{}<pre>{}</pre>", words, obj.late_text) if obj.late_text else words
+
+    @admin.display(description=gettext_lazy("late result"))
+    def late_result(self, obj: ToolCall) -> str:
+        """What the body returned too late; the model never read it."""
+        return format_html("<pre>{}</pre>", obj.late_text) if obj.late_text else NOTHING
 
     @admin.display(description=gettext_lazy("input"))
     def input_text(self, obj: ToolCall) -> str:

@@ -1,30 +1,73 @@
-"""Admin of the audit: who changed which limit from what to what, and when (acceptance 94)."""
+"""Admin of the audit: who changed which limit from what to what, who exported which list, and when (acceptance 94)."""
 
 from django.contrib import admin
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from governance.admin.formatting import NOTHING, format_time
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
-from governance.models import PolicyChange
+from governance.admin.tool_page import address_of
+from governance.models import Export, PolicyChange
 
 
 @admin.register(PolicyChange)
 class PolicyChangeAdmin(ReadOnlyAdmin):
     """Every edit of a limit, newest first."""
 
-    list_display = ["at", "what", "action", "summary", "by_name", "version"]
+    list_display = ["at", "what", "action", "summary", "by_name", "reason", "version"]
     list_filter = [time_filter("at"), "action"]
     search_fields = ["tool_name", "by_name"]
     search_help_text = gettext_lazy("Tool, or who made the change")
-    fields = ["at", "what", "action", "summary", "by_name", "version"]
-    readonly_fields = ["what", "summary"]
+    fields = ["at", "what", "action", "summary", "reason", "by_name", "version"]
+    readonly_fields = ["at", "what", "summary"]
 
     @admin.display(description=gettext_lazy("limits of"), ordering="tool_name")
-    def what(self, obj: PolicyChange) -> str:
-        """The tool, or the default limits."""
-        return obj.tool_name or _("every tool (default limits)")
+    def what(self, obj: PolicyChange) -> SafeString | str:
+        """The tool with its page, or the default limits."""
+        if not obj.tool_name:
+            return _("every tool (default limits)")
+        return format_html('<a href="{}">{}</a>', address_of(obj.tool_name), obj.tool_name)
 
     @admin.display(description=gettext_lazy("old → new"))
     def summary(self, obj: PolicyChange) -> str:
         return obj.summary
+
+
+@admin.register(Export)
+class ExportAdmin(ReadOnlyAdmin):
+    """Every export of a list, newest first."""
+
+    list_display = fields = (
+        "at",
+        "what",
+        "chosen",
+        "format",
+        "has_content",
+        "rows",
+        "finished",
+        "by_name",
+    )
+    list_filter = [time_filter("at"), "format", "has_content"]
+    search_fields = ["source", "by_name"]
+    search_help_text = gettext_lazy("List (as “ToolCall”), or who exported it")
+    readonly_fields = ["at", "what", "chosen", "finished"]
+
+    @admin.display(description=gettext_lazy("list"), ordering="source")
+    def what(self, obj: Export) -> str:
+        return obj.source_name
+
+    @admin.display(description=gettext_lazy("filters"))
+    def chosen(self, obj: Export) -> str:
+        """The search and the filters, as in the list's address."""
+        return (
+            ", ".join(f"{name}={'|'.join(values)}" for name, values in obj.filters.items())
+            or NOTHING
+        )
+
+    @admin.display(description=gettext_lazy("finished at"), ordering="finished_at")
+    def finished(self, obj: Export) -> SafeString | str:
+        """When its last row was sent."""
+        return format_time(obj.finished_at) if obj.finished_at else _("stopped, or still going on")

@@ -61,7 +61,7 @@ class ConditionFilter(admin.SimpleListFilter):
         return queryset.filter(chosen[1]) if chosen else queryset
 
 
-class HappeningFilter(ConditionFilter):
+class CallOutcomeFilter(ConditionFilter):
     """What became of a call."""
 
     title = _("what happened")
@@ -92,7 +92,6 @@ class ToolFilter(admin.SimpleListFilter):
     parameter_name = "tool"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Name the tools."""
         return [(name, name) for name in known_tools()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[ToolCall]) -> QuerySet[ToolCall]:

@@ -5,6 +5,8 @@ from typing import Any
 
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
@@ -28,13 +30,17 @@ def format_span(milliseconds: int | None) -> str:
     return format_duration(shown).replace(" ", NO_BREAK)
 
 
-def format_time(at: datetime | None) -> str:
-    """Return a moment to the second, short: of this year without the year."""
+def format_time(at: datetime | None, *, with_milliseconds: bool = False) -> SafeString | str:
+    """Return a moment to the second with its zone, short: of this year without the year. Its title is exact."""
     if at is None:
         return NOTHING
     local = localtime(at)
     day = "j M" if local.year == localtime(timezone.now()).year else "j M Y"
-    return f"{date_format(local, day)} {local:%H:%M:%S}".replace(" ", NO_BREAK)
+    clock = local.time().isoformat("milliseconds" if with_milliseconds else "seconds")
+    parts = (date_format(local, day), f"{clock} {local:%Z}")
+    text = " ".join(part.replace(" ", NO_BREAK) for part in parts)
+    iso = local.isoformat()
+    return format_html('<time datetime="{}" title="{}">{}</time>', iso, iso, text)
 
 
 def format_source(timeout_source: str) -> str:

@@ -1,5 +1,7 @@
 """Forms of the limits: units, labels of choices, and conflict checks."""
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
@@ -9,10 +11,22 @@ from django.utils.translation import gettext_lazy
 
 from governance import selectors
 from governance.audit import describe_value
-from governance.durations import format_limit, limit_ms
-from governance.form_fields import DurationField, RevisionInput
+from governance.conf import app_settings
+from governance.durations import UNITS_MS, format_duration, format_limit, limit_ms
+from governance.form_fields import DurationField
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS, check_idle_limit
+from governance.statistics import LastCalls
+from governance.suggestions import effect_in_words, is_under_the_usual, read_last_calls
+
+ROW_FIELDS = (
+    "timeout_ms",
+    "idle_timeout_ms",
+    "ceiling_ms",
+    "max_running",
+    "approval",
+    "tool_enabled",
+)
 
 if TYPE_CHECKING:
     LimitsModelForm = forms.ModelForm[Limits]
@@ -21,9 +35,27 @@ else:
 
 
 class LimitsForm(LimitsModelForm):
-    """The limits of one row; an edit of a stale row is refused, with both values."""
+    """The limits of one row; an edit of a stale row is refused, with both values.
+
+    A `is_preview` warns of nothing, since nothing will be saved.
+    """
+
+    is_preview = False
 
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    accepted = forms.CharField(required=False, widget=forms.HiddenInput)
+    why = forms.CharField(
+        label=gettext_lazy("Why"),
+        required=False,
+        max_length=500,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+        help_text=gettext_lazy("Kept with this change."),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "why" in self.fields:
+            self.fields["why"].required = app_settings.LIMIT_NOTE_REQUIRED
 
     @property
     def edited(self) -> list[str]:
@@ -31,18 +63,65 @@ class LimitsForm(LimitsModelForm):
         return [name for name in self.changed_data if name in TOOL_FIELDS]
 
     def clean(self) -> dict[str, Any] | None:
-        """Compare the revision that the editor has seen with the one in the database."""
+        """Compare the revision that the editor has seen with the one in the database; warn once of what looks wrong."""
         cleaned = super().clean()
         seen, current = self.cleaned_data.get("revision"), self.instance.revision
-        if self.instance.pk and seen is not None and seen != current and self.edited:
+        if seen is not None and seen != current and self.edited:
             self.add_error(None, self._conflict())
-            self._accept(current)
+            self._keep("revision", str(current))
+        if self.is_preview or self.errors or self.cleaned_data.get("accepted") == self._values:
+            return cleaned
+        for sentence in self._warnings():
+            self.add_error(None, sentence)
+            self._keep("accepted", self._values)
         return cleaned
+
+    @property
+    def effect(self) -> str:
+        """What an edited total limit would have done to the last calls of the tool."""
+        total_ms = self.cleaned_data.get("timeout_ms") if "timeout_ms" in self.edited else None
+        if total_ms is None or self._last_calls is None:
+            return ""
+        return effect_in_words(self._last_calls, total_ms)
+
+    @cached_property
+    def _last_calls(self) -> LastCalls | None:
+        name = getattr(self.instance, "tool_name", "") or self.cleaned_data.get("tool_name")
+        return read_last_calls(name) if name else None
+
+    @property
+    def _values(self) -> str:
+        """The edited durations: who has been warned of these is not warned of them again."""
+        return " ".join(f"{name}={self.cleaned_data.get(name)}" for name in self._edited_spans)
+
+    @property
+    def _edited_spans(self) -> list[str]:
+        return [name for name in self.edited if name.endswith("_ms")]
+
+    def _warnings(self) -> Iterator[str]:
+        for name in self._edited_spans:
+            if 0 < (self.cleaned_data.get(name) or 0) < UNITS_MS["s"]:
+                words = _("%(field)s: %(value)s is shorter than a second. Save again to set it.")
+                shown = format_duration(self.cleaned_data[name])
+                yield words % {"field": self.fields[name].label, "value": shown}
+        total_ms = self.cleaned_data.get("timeout_ms") if "timeout_ms" in self.edited else None
+        if total_ms and self._last_calls is not None:
+            durations = self._last_calls.durations
+            if is_under_the_usual(durations, total_ms):
+                usual = durations.percentile(95)
+                words = _(
+                    "%(value)s is under the present p95 (%(usual)s). %(effect)s Save again to set it."
+                )
+                yield words % {
+                    "value": format_duration(total_ms),
+                    "usual": _("unknown") if usual is None else format_duration(usual),
+                    "effect": self.effect,
+                }
 
     def _post_clean(self) -> None:
         """Check the row against the levels below it too; the model knows only itself."""
         super()._post_clean()  # type: ignore[misc]  # the stubs leave it out
-        if not self.errors:
+        if not self.errors and self.edited:
             try:
                 check_idle_limit(self.instance)
             except ValidationError as problem:
@@ -67,10 +146,11 @@ class LimitsForm(LimitsModelForm):
         )
         return problem % {"who": who, "values": values}
 
-    def _accept(self, revision: int) -> None:
-        """The editor sees both values now: the next save counts."""
-        data = {name: self.data.get(name) for name in self.data}
-        self.data = data | {self.add_prefix("revision"): str(revision)}
+    def _keep(self, name: str, value: str) -> None:
+        """The editor sees what is wrong now: the next save counts."""
+        self.data = {each: self.data.get(each) for each in self.data} | {
+            self.add_prefix(name): value
+        }
 
 
 class DefaultPolicyForm(LimitsForm):
@@ -78,7 +158,7 @@ class DefaultPolicyForm(LimitsForm):
 
     class Meta:
         model = DefaultPolicy
-        fields = [*DEFAULT_FIELDS, "revision"]
+        fields = [*DEFAULT_FIELDS, "why", "revision", "accepted"]
 
 
 class ToolPolicyForm(LimitsForm):
@@ -95,27 +175,41 @@ class ToolPolicyForm(LimitsForm):
 
     class Meta:
         model = ToolPolicy
-        fields = ["tool_name", *TOOL_FIELDS, "revision"]
+        fields = ["tool_name", *TOOL_FIELDS, "why", "revision", "accepted"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if isinstance(field := self.fields.get("tool_name"), forms.ChoiceField):
             field.choices = [("", "---------"), *_tool_choices()]
 
+    def clean(self) -> dict[str, Any] | None:
+        """Refuse a new row that says nothing."""
+        cleaned = super().clean()
+        if not (self.instance.pk or self.edited or self.errors):
+            self.add_error(None, _("Set at least one limit: no row is kept that says nothing."))
+        return cleaned
+
 
 class ToolPolicyRowForm(LimitsForm):
-    """One row of the list. It carries the shown values, so that an unchanged row is never saved."""
+    """One tool's row of the page of limits. It carries the shown values, so that an unchanged row is never saved."""
 
-    revision = forms.IntegerField(required=False, widget=RevisionInput)
+    class Meta:
+        model = ToolPolicy
+        fields = [*ROW_FIELDS, "revision", "accepted"]
+        widgets = {"approval": forms.Select, "tool_enabled": forms.CheckboxInput}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        del self.fields["why"]  # asked for once, for all rows
         for name, field in self.fields.items():
-            field.show_hidden_initial = name in (*TOOL_FIELDS, "revision")
-            if isinstance(field, DurationField):
+            field.show_hidden_initial = name in ROW_FIELDS
+            field.help_text = ""
+            if name in ROW_FIELDS:
                 # The column's head is no label to a screen reader.
                 spoken = f"{field.label}: {cast(ToolPolicy, self.instance).tool_name}"
-                field.widget.attrs |= {"size": 8, "aria-label": spoken}
+                field.widget.attrs["aria-label"] = spoken
+            if isinstance(field, DurationField):
+                field.widget.attrs["size"] = 8
 
 
 def _tool_choices() -> list[tuple[str, str]]:

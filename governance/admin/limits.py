@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Any, cast
 from django.contrib import admin, messages
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from governance import policy_reports
+from governance.admin.formatting import format_time
 from governance.admin.forms import LimitsForm
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin
 from governance.core.policy import LIMITS
@@ -25,6 +29,20 @@ _OBEYED_WHILE_RUNNING = {f"{name}_ms" for name, limit in LIMITS.items() if limit
 class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin):
     """What both kinds of limits share: readable values, honest messages, one audit trail."""
 
+    class Media:
+        css = {"all": ["governance/admin.css"]}
+
+    def get_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
+        """Ask only those for a reason who may edit."""
+        fields = super().get_fields(request, obj)
+        may_edit = obj is None or self.has_change_permission(request, obj)
+        return [name for name in fields if may_edit or name not in ("why", "accepted")]
+
+    @admin.display(description=gettext_lazy("changed at"))
+    def changed(self, obj: Limits) -> SafeString | str:
+        """When the row was edited last."""
+        return format_time(None if obj._state.adding else obj.updated_at)
+
     def say_saved(self, request: HttpRequest, change: PolicyChange | None) -> None:
         """Say what was saved, and which calls it covers; other processes follow later."""
         if change is None:
@@ -35,7 +53,8 @@ class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin
             "summary": change.summary or _("nothing is set yet"),
         }
         sentence = _("Version %(version)s. %(what)s: %(summary)s.") % words
-        self.message_user(request, f"{sentence} {_reach(change)}".rstrip(), messages.INFO)
+        told = [sentence, _reach(change), policy_reports.in_words(change.version)]
+        self.message_user(request, " ".join(filter(None, told)), messages.INFO)
 
 
 def _reach(change: PolicyChange) -> str:
@@ -65,6 +84,10 @@ def values_of(form: Any) -> Any:
     return {name: form.cleaned_data[name] for name in form.edited}
 
 
+def why_of(form: Any) -> str:
+    """Return why the editor changes the limits, as far as they say."""
+    return str(form.cleaned_data.get("why", ""))
+
+
 def editor_of(request: HttpRequest) -> AbstractBaseUser:
-    """Return who edits."""
     return cast(AbstractBaseUser, request.user)  # the admin admits only users

@@ -43,7 +43,6 @@ class HeadersField(LinesField):
         return value
 
     def to_python(self, value: Any) -> Any:
-        """Return the pairs."""
         pairs = {}
         for line in super().to_python(value):
             header, colon, variable = line.partition(":")
@@ -174,7 +173,7 @@ class McpServerAdmin(AuditedAdmin[McpServer], DurationsAdmin[McpServer], McpServ
         """How the server did when it was needed last."""
         if obj.last_ok_at is None and not obj.last_error:
             return _("not needed yet: it is connected when a turn begins")
-        if obj.last_error_at and (obj.last_ok_at is None or obj.last_error_at > obj.last_ok_at):
+        if obj.is_unwell:
             return _("not well: %(problem)s") % {"problem": obj.last_error}
         return _("well; %(problem)s") % {"problem": obj.last_error} if obj.last_error else _("well")
 
@@ -190,7 +189,6 @@ class McpServerAdmin(AuditedAdmin[McpServer], DurationsAdmin[McpServer], McpServ
 
     @admin.display(description=gettext_lazy("tools it offers"))
     def offered(self, obj: McpServer) -> SafeString:
-        """The names of its tools, and what each is for."""
         if not obj.tools_found:
             return format_html("{}", NOTHING)
         doubted = obj.doubted_tools

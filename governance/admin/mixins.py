@@ -27,7 +27,6 @@ class DurationsAdmin(ModelAdmin[Row]):
     """Shows people who may look but not edit each duration with its unit, as editors have it in the form."""
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fieldsets of the page."""
         return self.with_units(request, super().get_fieldsets(request, obj), obj)
 
     def with_units(self, request: HttpRequest, fieldsets: Any, obj: Any = None) -> Any:
@@ -40,7 +39,6 @@ class DurationsAdmin(ModelAdmin[Row]):
         ]
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Return the columns of the list."""
         names = super().get_list_display(request)
         editable = self.list_editable if self.has_change_permission(request) else ()
         return [name if name in editable else self._readable([name])[0] for name in names]
@@ -63,15 +61,12 @@ class OneRowAdmin(ModelAdmin[Row]):
     """A table of one row: it is always there, and its list leads to it."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """There is one row, always."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """There is one row, always."""
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Go to the one row."""
         if not self.has_view_or_change_permission(request):
             return super().changelist_view(request, extra_context)
         meta = self.opts
@@ -94,6 +89,12 @@ class AuditedAdmin(ModelAdmin[Row]):
         """Answer an edit that came between the form's check and its save with words."""
         try:
             return super().changeform_view(request, *args, **kwargs)
+        except ValidationError as refusal:
+            return self.refused(request, refusal)
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return super().delete_view(request, *args, **kwargs)
         except ValidationError as refusal:
             return self.refused(request, refusal)
 

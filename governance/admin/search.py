@@ -1,4 +1,7 @@
-"""Search in long lists: whole ids and names first, each along its own index; no search reads a table to find a part of a word."""
+"""Search in long lists: whole ids and names first, each along its own index.
+
+No search reads a table to find a part of a word.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -31,15 +34,17 @@ class ExactSearchAdmin(ReadOnlyAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        wanted = _as_id(term)
+        wanted = as_id(term)
         ids = [(field, wanted) for field in self.id_fields if wanted is not None]
         for field, value in [*ids, *((str(field), term) for field in self.search_fields)]:
             rows = queryset.filter(**{field: value})
             if rows.exists():
                 return rows, False
-        return queryset.none() if wanted else self.search_part(queryset, term), False
+        return queryset.none() if wanted else self.search_part(request, queryset, term), False
 
-    def search_part(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+    def search_part(
+        self, request: HttpRequest, queryset: QuerySet[Any], term: str
+    ) -> QuerySet[Any]:
         """Find what the term is only a part of; nothing unless a list says what."""
         return queryset.none()
 
@@ -47,7 +52,9 @@ class ExactSearchAdmin(ReadOnlyAdmin):
 class ToolSearchAdmin(ExactSearchAdmin):
     """Rows with a `tool_name`."""
 
-    def search_part(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+    def search_part(
+        self, request: HttpRequest, queryset: QuerySet[Any], term: str
+    ) -> QuerySet[Any]:
         """Find the tools of this site with the term in their names."""
         names = [name for name in known_tools() if term.casefold() in name.casefold()]
         return queryset.filter(tool_name__in=names)
@@ -59,7 +66,8 @@ def known_tools() -> list[str]:
     return sorted(offered.union(ToolPolicy.objects.values_list("tool_name", flat=True)) - {""})
 
 
-def _as_id(term: str) -> UUID | None:
+def as_id(term: str) -> UUID | None:
+    """Return the id that a text is, in any notation; None if it is none."""
     try:
         return UUID(term)
     except ValueError:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from django.contrib.admin.views.main import ChangeList
 
 FROM, UNTIL = "when_from", "when_until"
+ANY = "any"
+DAY = "24h"
 _SPANS = {
     "1h": (_("Last hour"), timedelta(hours=1)),
     "24h": (_("Last 24 hours"), timedelta(hours=24)),
@@ -31,6 +34,14 @@ class TimeFilter(admin.SimpleListFilter):
     parameter_name = "when"
     template = "admin/governance/time_filter.html"
     field_name: str
+    default: str | None = None
+
+    @classmethod
+    def default_of(cls, request: HttpRequest) -> dict[str, str]:
+        """Return the span that counts where none is asked for. What is searched for may be of any time."""
+        names = (cls.parameter_name, FROM, UNTIL, SEARCH_VAR)
+        is_asked = any(request.GET.get(str(name)) for name in names)
+        return {} if is_asked or cls.default is None else {str(cls.parameter_name): cls.default}
 
     def __init__(
         self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any
@@ -39,6 +50,7 @@ class TimeFilter(admin.SimpleListFilter):
         for name in (FROM, UNTIL):
             if name in params:
                 self.used_parameters[name] = params.pop(name)[-1]
+        self._default = self.default_of(request).get(str(self.parameter_name))
         kept = request.GET.copy()
         for name in (*self._names, "p", "e"):
             kept.pop(name, None)
@@ -61,12 +73,18 @@ class TimeFilter(admin.SimpleListFilter):
         """Offer the spans; a span and a range exclude each other."""
         has_range = any(self.range)
         for key, words in [(None, _("Any time")), *self.lookup_choices]:
-            chosen = {self.parameter_name: key} if key else {}
+            asked = key or (ANY if self.default else None)
+            chosen = {self.parameter_name: asked} if asked else {}
             yield {
                 "selected": not has_range and self.value() == key,
                 "query_string": changelist.get_query_string(chosen, list(self._names)),
                 "display": words,
             }
+
+    def value(self) -> str | None:
+        """Return the span that counts; None = any time."""
+        value = super().value() or self._default
+        return None if value == ANY else value
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Apply the range, else the span."""
@@ -84,9 +102,9 @@ class TimeFilter(admin.SimpleListFilter):
         return str(self.parameter_name), FROM, UNTIL
 
 
-def time_filter(field: str) -> type[TimeFilter]:
-    """Return the filter for lists that are ordered by this field."""
-    return type("TimeFilter", (TimeFilter,), {"field_name": field})
+def time_filter(field: str, *, default: str | None = None) -> type[TimeFilter]:
+    """Return the filter for lists that are ordered by this field; `default` is what a long list shows at first."""
+    return type("TimeFilter", (TimeFilter,), {"field_name": field, "default": default})
 
 
 def _moment(value: str) -> datetime | None:

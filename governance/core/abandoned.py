@@ -33,6 +33,7 @@ class AbandonedBodies:
 
     def watch_settlement(self, live: LiveCall, body: asyncio.Task[Any], observer: Observer) -> None:
         """Record in a background task how the body ends."""
+        logger.warning("A tool call was abandoned", extra=outcomes.log_fields(live))
         task = asyncio.create_task(
             self._settle_late(live, body, observer),
             name=f"late settlement of tool call {live.call.id}",

@@ -56,7 +56,6 @@ class CallLimits:
         self._source = policy.timeout_source
 
     def start(self) -> Deadline:
-        """Start the clock."""
         assert self.policy is not None  # noqa: S101 - a call without a policy never runs
         self.deadline = Deadline(
             timeout=self.policy.timeout,

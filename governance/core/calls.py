@@ -9,6 +9,7 @@ from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation
 from governance.core.deadline import Limit
 from governance.core.exceptions import IllegalTransition
+from governance.core.images import ResultImage
 
 
 class CallStatus(StrEnum):
@@ -126,7 +127,8 @@ class ToolOutcome:
 
     `result` is the text that the model reads. `duration` is seconds of running (0.0 if it never ran), `queued`
     seconds of waiting for a slot. `ended_by` is set when something outside the tool ended it. `detail` is for the log
-    and the operators, never for a browser or a model. `limit` is the limit of the call that ran out.
+    and the operators, never for a browser or a model. `limit` is the limit of the call that ran out. `images` are what
+    the call has shown.
 
     `value` is what the body returned, `error` what its caller would see raised. They serve code in this process that
     calls a function (B8), and are not recorded.
@@ -144,6 +146,7 @@ class ToolOutcome:
     duration: float = 0.0
     queued: float = 0.0
     detail: str = ""
+    images: tuple[ResultImage, ...] = ()
     value: Any = field(default=None, repr=False, compare=False)
     error: Exception | None = field(default=None, repr=False, compare=False)
 

@@ -29,6 +29,21 @@ def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
     )
 
 
+def vocabulary(language: str, *, also: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the commands of English and of `language`, and the patterns that a whole message matches, for a page's script."""
+    known = [words for words in CATALOGUE if words.language in {"en", language[:2]}]
+    commands = {normalised_words(phrase) for words in known for phrase in words.commands}
+    patterns = [_pattern(words, name="command") for words in known]
+    return {
+        "commands": sorted(commands),
+        "patterns": [
+            pattern.replace("(?P<", "(?<").replace("(?P=command)", r"\k<command>")
+            for pattern in patterns
+        ]
+        + [normalised_words(phrase) for phrase in also],
+    }
+
+
 def has_cancel_word(text: str, *, also: Iterable[str] = ()) -> bool:
     """Return whether `text` contains a cancel phrase of any language, or one of `also`.
 

@@ -15,6 +15,7 @@ class CancelPhrases:
     `is_spaced` is False where words are written without blanks.
     """
 
+    language: str
     commands: tuple[str, ...]
     before: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
@@ -27,6 +28,7 @@ def _phrases(text: str) -> tuple[str, ...]:
 
 
 ENGLISH = CancelPhrases(
+    language="en",
     before=_phrases(
         "ok, okay, k, alright, all right, oh, ah, uh, um, hm, hmm, hey, no, nope, nah, well, sorry, wait, hold on, actually,"
         " please, pls, just, now, can you, could you, would you, will you, you can, you may, you should, i said,"
@@ -51,6 +53,7 @@ ENGLISH = CancelPhrases(
 )
 # These refer to running work; a command after one would reverse it ("don't bother to stop").
 ENGLISH_DISMISSALS = CancelPhrases(
+    language="en",
     before=ENGLISH.before,
     commands=_phrases(
         "forget it, forget that, forget this, forget about it, forget about that, forget about this, don't bother,"
@@ -60,6 +63,7 @@ ENGLISH_DISMISSALS = CancelPhrases(
 )
 
 GERMAN = CancelPhrases(
+    language="de",
     before=_phrases(
         "ok, okay, nein, nee, ach, oh, äh, hey, bitte, jetzt, warte, moment, sofort, kannst du, kannst du bitte,"
         " könntest du, könntest du bitte, würdest du, würdest du bitte"
@@ -74,6 +78,7 @@ GERMAN = CancelPhrases(
     after=_phrases("bitte, mal, jetzt, sofort, gleich, danke, ok, okay"),
 )
 FRENCH = CancelPhrases(
+    language="fr",
     before=_phrases(
         "ok, okay, bon, oh, euh, hé, s'il te plaît, s'il vous plaît, stp, svp, attends, attendez, maintenant, tu peux,"
         " peux-tu, pourrais-tu, vous pouvez, pouvez-vous, pourriez-vous"
@@ -90,6 +95,7 @@ FRENCH = CancelPhrases(
     ),
 )
 SPANISH = CancelPhrases(
+    language="es",
     before=_phrases(
         "ok, okay, vale, bueno, ay, oye, eh, por favor, espera, espere, ahora, puedes, puede, podrías, podría"
     ),
@@ -102,6 +108,7 @@ SPANISH = CancelPhrases(
     after=_phrases("ya, ahora, ahora mismo, por favor, inmediatamente, gracias, ok, vale"),
 )
 PORTUGUESE = CancelPhrases(
+    language="pt",
     before=_phrases(
         "ok, okay, tá, bom, ei, oi, por favor, espera, espere, agora, você pode, pode, podes, poderia, podia"
     ),
@@ -114,6 +121,7 @@ PORTUGUESE = CancelPhrases(
     after=_phrases("já, agora, agora mesmo, por favor, imediatamente, obrigado, obrigada, ok"),
 )
 ITALIAN = CancelPhrases(
+    language="it",
     before=_phrases(
         "ok, okay, no, va bene, ehi, oh, per favore, per piacere, aspetta, aspetti, ora, adesso, puoi, può, potresti,"
         " potrebbe"
@@ -127,6 +135,7 @@ ITALIAN = CancelPhrases(
     after=_phrases("ora, adesso, subito, immediatamente, per favore, per piacere, grazie, ok"),
 )
 RUSSIAN = CancelPhrases(
+    language="ru",
     before=_phrases(
         "ок, окей, ладно, ну, нет, так, эй, пожалуйста, подожди, подождите, сейчас, всё, можешь, можете, мог бы ты"
     ),
@@ -139,6 +148,7 @@ RUSSIAN = CancelPhrases(
     after=_phrases("пожалуйста, сейчас, сейчас же, немедленно, спасибо, уже, всё"),
 )
 ARABIC = CancelPhrases(
+    language="ar",
     before=_phrases(
         "حسنا, طيب, أوكي, من فضلك, رجاء, الرجاء, يرجى, لو سمحت, أرجوك, انتظر, الآن, هل يمكنك"
     ),
@@ -150,6 +160,7 @@ ARABIC = CancelPhrases(
     after=_phrases("من فضلك, رجاء, لو سمحت, أرجوك, الآن, فورا, حالا, شكرا"),
 )
 HINDI = CancelPhrases(
+    language="hi",
     before=_phrases("ठीक है, अच्छा, अरे, सुनो, कृपया, प्लीज़, प्लीज, ज़रा, अब, इसे, यह, ये, सब"),
     commands=_phrases(
         "रुको, रुकिए, रुकिये, रुकें, रुक जाओ, रुक जाइए, रुक जा, रोको, रोकिए, रोकें, रोक दो, रोक दीजिए, बंद करो, बंद करें, बंद कीजिए,"
@@ -159,6 +170,7 @@ HINDI = CancelPhrases(
     after=_phrases("कृपया, प्लीज़, प्लीज, अभी, अब, तुरंत, धन्यवाद, शुक्रिया"),
 )
 CHINESE = CancelPhrases(
+    language="zh",
     before=_phrases(
         "请, 請, 麻烦, 麻煩, 好, 好的, 好了, 行了, 嗯, 快, 等等, 等一下, 先, 马上, 馬上, 立即, 立刻, 现在, 現在, 你, 你可以"
     ),
@@ -171,6 +183,7 @@ CHINESE = CancelPhrases(
     is_spaced=False,
 )
 JAPANESE = CancelPhrases(
+    language="ja",
     before=_phrases(
         "はい, あの, ちょっと, ちょっと待って, 待って, いや, いいえ, じゃあ, もう, すぐに, すぐ, 今すぐ, いますぐ, どうか, それ, それを, これ,"
         " これを, 全部"

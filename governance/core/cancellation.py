@@ -100,7 +100,6 @@ class CancellationToken:
         return _nothing
 
     async def wait(self) -> Cancellation:
-        """Wait for the request."""
         with self.watched() as requested:
             return await requested
 

@@ -8,8 +8,7 @@ import functools
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from types import CodeType
 from typing import Any
@@ -17,15 +16,25 @@ from typing import Any
 _belongs_to_tool: ContextVar[bool] = ContextVar("code of a tool", default=False)
 
 
-@contextmanager
-def contained() -> Iterator[None]:
+class _Containment:
+    """What `contained()` returns. Every call enters it several times, and a generator costs five times as much."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _traceback: object
+    ) -> None:
+        if isinstance(error, SystemExit | KeyboardInterrupt) and not _was_signalled(error):
+            raise failure_of(error) from error
+
+
+_CONTAINMENT = _Containment()
+
+
+def contained() -> _Containment:
     """Turn a request to exit into a `RuntimeError`, unless a signal to this process made it."""
-    try:
-        yield
-    except (SystemExit, KeyboardInterrupt) as error:
-        if _was_signalled(error):
-            raise
-        raise failure_of(error) from error
+    return _CONTAINMENT
 
 
 def failure_of(error: BaseException) -> RuntimeError:
@@ -46,18 +55,14 @@ class _TaskFactory:
     """A task factory like `before` that contains the coroutines of tools."""
 
     def __init__(self, before: Callable[..., Any] | None) -> None:
-        self._make = before or _make_task
+        self._before = before
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, /, **options: Any) -> Any:
         if _belongs_to_tool.get():
             coroutine = _Contained(coroutine)
-        return self._make(loop, coroutine, **options)
-
-
-def _make_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
-) -> "asyncio.Task[Any]":
-    return asyncio.Task(coroutine, loop=loop, **options)
+        if self._before is not None:
+            return self._before(loop, coroutine, **options)
+        return asyncio.Task(coroutine, loop=loop, **options)
 
 
 class _Contained(Coroutine[Any, Any, Any]):

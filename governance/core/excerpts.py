@@ -1,9 +1,12 @@
 """The beginning and the end of a long text, in bounded memory."""
 
+import re
 from collections import deque
 from typing import Self
 
 _MARKER_ROOM = 60
+_LINE = 200
+_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")
 
 
 class Excerpt:
@@ -60,3 +63,10 @@ def excerpt(text: str, *, limit: int) -> str:
 def spaced(number: int) -> str:
     """Return a number in groups of three digits: 9 950 000."""
     return f"{number:,}".replace(",", " ")
+
+
+def last_lines(text: str, count: int) -> str:
+    """Return the last lines that say something, as plain text; each is short."""
+    lines = text[-4 * _LINE * count :].splitlines()
+    plain = ["".join(c for c in _ESCAPE.sub("", line) if c.isprintable()).strip() for line in lines]
+    return "\n".join([line[:_LINE] for line in plain if line][-count:])

@@ -1,8 +1,7 @@
 """Runs tool calls under a deadline and a cancellation token, and gives each exactly one outcome (T1, C3, C4).
 
-If the body does not end by itself, the steps are: *signal* (its token is cancelled) → *one task cancel* → a *bounded
-grace* → either proof that it has ended, or *abandon*. The executor never waits longer for a body. A later result is
-recorded as late (T11) and never becomes the result.
+A call is checked, waits for its slot, and runs. `body_watcher` waits for the end of its body, and ends one that does
+not end by itself. A result that comes after the outcome is recorded as late (T11) and never becomes the result.
 """
 
 import asyncio
@@ -14,11 +13,13 @@ from typing import Any
 from governance.core import outcomes
 from governance.core.abandoned import AbandonedBodies
 from governance.core.bodies import Body
-from governance.core.calls import CallStatus, Disposition, ToolCall, ToolOutcome
+from governance.core.body_watcher import BodyWatcher
+from governance.core.call_tracing import traced
+from governance.core.calls import CallStatus, ToolCall, ToolOutcome
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.deadline import DeadlineChange
-from governance.core.endings import BODY_ENDED, Ending, EndingKind
+from governance.core.endings import EndingKind
 from governance.core.exceptions import GovernanceError
 from governance.core.invokers.coroutine import CoroutineInvoker
 from governance.core.limiter import Limiter, Limits, Ticket
@@ -30,8 +31,6 @@ from governance.core.preflight import Preflight
 from governance.core.registry import ToolRegistry
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
-
-NOTIFY_AFTER = 0.05  # seconds for a body to end before its observer is notified of the cancel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +87,9 @@ class ToolExecutor:
             pause=self._timing.notice_interval,
             patience=self._timing.queue_notice,
         )
+        self._watcher = BodyWatcher(
+            notifier=self._notifier, abandoned=self._abandoned, grace=self._timing.cancel_grace
+        )
 
     @property
     def registry(self) -> ToolRegistry:
@@ -125,6 +127,7 @@ class ToolExecutor:
         """Prepare and execute in one."""
         return await self.execute(self.prepare(call, token=token), host=host)
 
+    @traced
     async def execute(self, live: LiveCall, *, host: Host | None = None) -> ToolOutcome:
         """Govern the call and return its one outcome, in bounded time, whatever the tool does.
 
@@ -141,7 +144,8 @@ class ToolExecutor:
         try:
             outcome = await self._govern(live, host)
             live.change_status(outcome.status)
-            await self._notifier.sent(live)
+            if self._notifier.is_sending(live):
+                await self._notifier.sent(live)
             await host.observer.call_ended(live, outcome)
         except BaseException:
             if live.body is not None:
@@ -222,6 +226,8 @@ class ToolExecutor:
             counts=not tool.only_waits,
             call_id=live.id,
         )
+        if not live.token.is_cancelled and self._limiter.enter_at_once(ticket):
+            return ticket
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
         try:
@@ -250,17 +256,19 @@ class ToolExecutor:
         if live.ended_by is not None:  # asked after the registration: no request falls in between
             return outcomes.not_started(live)
         body = self._start(live, tool, arguments, host)
-        self._follow_policy(
-            live, tool, host
-        )  # it may have been edited while the start was recorded
+        # The policy may have been edited while the start was recorded.
+        self._follow_policy(live, tool, host)
         self._tell_moved(live, host, live.limits.apply_request())
-        ending = await self._watch(live, body)
-        if ending.kind is EndingKind.BODY:
-            return self._settled(live, body)
-        return await self._end(live, body, ending, host)
+        ending = await self._watcher.watch(live, body)
+        if ending.kind is not EndingKind.BODY:
+            ending = await self._watcher.end(live, body, ending, host)
+        if ending.kind is not EndingKind.BODY:
+            return outcomes.ended(live, ending, disposition=body.disposition)
+        return outcomes.settled(live, body.task, result_limit=self._result_limit, mask=self._mask)
 
     def _start(self, live: LiveCall, tool: Tool, arguments: Mapping[str, Any], host: Host) -> Body:
         body = live.body = Body(live.limits.start())
+        live.images.keep = host.keep_image
         context = ToolContext(
             call_id=live.id,
             tool_name=tool.name,
@@ -271,58 +279,11 @@ class ToolExecutor:
             metadata=host.metadata,
             time_left=lambda: live.limits.time_left,
             returned=body.mark_returned,
+            show=live.images.show,
         )
         invocation = self._invokers[tool.isolation].invoke(tool, arguments, context)
         body.start(invocation, name=f"tool {tool.name} {live.id}")
         return body
-
-    async def _watch(self, live: LiveCall, body: Body) -> Ending:
-        """Wait for the first of: the end of the body, a limit, a cancel."""
-        body.task.add_done_callback(lambda _: live.ending.resolve(BODY_ENDED))
-        self._notifier.watch()
-        try:
-            ending = await live.ending
-        except asyncio.CancelledError:  # the process goes down (invariant 6): ask, do not wait
-            live.token.cancel(Cancellation(reason=CancelReason.SHUTDOWN))
-            body.task.cancel()
-            self._abandoned.add(body.task)
-            raise
-        finally:
-            body.deadline.close()
-        if body.returned_at is not None and not body.is_done:  # its return is still on its way here
-            await asyncio.wait({body.task}, timeout=self._timing.cancel_grace)
-        if ending.kind is not EndingKind.BODY and not body.has_value:
-            return ending
-        reached = body.limit_reached
-        if reached is None:  # just in time, however late that was noticed (T11)
-            return BODY_ENDED
-        if ending.kind is EndingKind.CANCEL:
-            return ending
-        limit, seconds = reached
-        return Ending(kind=EndingKind.TIMEOUT, limit=limit, seconds=seconds)
-
-    async def _end(self, live: LiveCall, body: Body, ending: Ending, host: Host) -> ToolOutcome:
-        """Signal, cancel once, wait for the grace, then call it settled or abandoned (C13)."""
-        live.change_status(CallStatus.CANCELLING)
-        live.token.cancel(Cancellation(reason=CancelReason.TIMEOUT))
-        was_late = body.is_done
-        body.task.cancel()
-        grace = self._timing.cancel_grace
-        try:
-            _done, going_on = await asyncio.wait({body.task}, timeout=min(NOTIFY_AFTER, grace))
-            if going_on:
-                self._notifier.send(live, host.observer.call_cancelling(live))
-                await asyncio.wait({body.task}, timeout=max(grace - NOTIFY_AFTER, 0))
-        finally:
-            self._abandoned.add(body.task)
-        if body.has_value and not was_late and ending.kind is EndingKind.CANCEL:
-            return self._settled(live, body)
-        disposition = body.disposition
-        body.outlives = body.has_value or was_late or disposition is Disposition.INDETERMINATE
-        return outcomes.ended(live, ending, disposition=disposition)
-
-    def _settled(self, live: LiveCall, body: Body) -> ToolOutcome:
-        return outcomes.settled(live, body.task, result_limit=self._result_limit, mask=self._mask)
 
     def _follow_policy(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Apply the present policy to a running call."""

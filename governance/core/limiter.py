@@ -1,7 +1,6 @@
 """Decides which calls run now: limits per process, scope, tool and isolation; exclusive calls; a bounded queue (P2, P4)."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -116,7 +115,7 @@ class Limiter:
         self.limits = limits
         self._capacities = dict(capacities or {})
         self._running = 0
-        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._counts: dict[tuple[str, ...], int] = {}
         self._exclusive: set[str] = set()
         self._inside: dict[Ticket, None] = {}
         self._waiting: dict[Ticket, None] = {}
@@ -131,6 +130,13 @@ class Limiter:
         """How many calls wait for a slot."""
         return len(self._waiting)
 
+    def enter_at_once(self, ticket: Ticket) -> bool:
+        """Take a slot if one is free and nobody waits. Return whether it was so."""
+        if self._waiting or not self._fits(ticket):
+            return False
+        self._occupy(ticket)
+        return True
+
     async def enter(self, ticket: Ticket, *, token: CancellationToken) -> bool:
         """Wait for a slot. Return False if the token was cancelled first.
 
@@ -140,8 +146,7 @@ class Limiter:
         """
         if token.is_cancelled:
             return False
-        if not self._waiting and self._fits(ticket):
-            self._occupy(ticket)
+        if self.enter_at_once(ticket):
             return True
         self._waiting[ticket] = None
         self._admit()
@@ -158,7 +163,7 @@ class Limiter:
             return None
         if (other := self._blocking_ticket(ticket)) is not None:
             return Obstacle(kind=WaitsFor.CALL, call_id=other.call_id, tool_name=other.tool_name)
-        running = self._counts[ticket.slots[0]]
+        running = self._counts.get(ticket.slots[0], 0)
         most = min(ticket.max_in_scope or running + 1, self.limits.max_running_per_scope)
         return Obstacle(kind=WaitsFor.SCOPE if running >= most else WaitsFor.SLOT)
 
@@ -182,10 +187,12 @@ class Limiter:
         """Give the slot back."""
         self._inside.pop(ticket, None)
         self._running -= ticket.counts
+        counts = self._counts
         for slot in ticket.slots:
-            self._counts[slot] -= 1
-            if not self._counts[slot]:
-                del self._counts[slot]
+            if counts[slot] == 1:
+                del counts[slot]
+            else:
+                counts[slot] -= 1
         if ticket.concurrency is Concurrency.EXCLUSIVE:
             self._exclusive.discard(ticket.scope)
         if self._waiting:
@@ -232,7 +239,8 @@ class Limiter:
                 held.add(ticket.scope)
 
     def _fits(self, ticket: Ticket) -> bool:
-        scope, tool, isolation, tool_in_scope = (self._counts[slot] for slot in ticket.slots)
+        count = self._counts.get
+        scope, tool, isolation, tool_in_scope = [count(slot, 0) for slot in ticket.slots]
         if ticket.scope in self._exclusive or (
             scope and ticket.concurrency is Concurrency.EXCLUSIVE
         ):
@@ -253,6 +261,6 @@ class Limiter:
         self._inside[ticket] = None
         self._running += ticket.counts
         for slot in ticket.slots:
-            self._counts[slot] += 1
+            self._counts[slot] = self._counts.get(slot, 0) + 1
         if ticket.concurrency is Concurrency.EXCLUSIVE:
             self._exclusive.add(ticket.scope)

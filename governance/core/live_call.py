@@ -7,6 +7,7 @@ from governance.core.call_progress import CallProgress
 from governance.core.calls import CallStatus, Progress, ToolCall, check_transition
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.endings import Ending, EndingKind
+from governance.core.images import CallImages
 from governance.core.limiter import Obstacle
 from governance.core.policy import TimeoutSource
 from governance.core.promises import Promise
@@ -40,12 +41,18 @@ class LiveCall:
         self.limits = CallLimits(self.ending)
         self.progress = CallProgress(self.limits, self.ending)
         self.approval = CallApproval()
+        self.images = CallImages()
         self.body: Body | None = None
 
     @property
     def id(self) -> str:
         """The model's id of the call."""
         return self.call.id
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether its limits are known, so that another one can be set."""
+        return self.limits.policy is not None
 
     @property
     def elapsed(self) -> float:

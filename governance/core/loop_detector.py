@@ -188,8 +188,11 @@ def _check_limits(window: int, *, warn_after: int | None, halt_after: int | None
         )
 
 
+_encode = json.JSONEncoder(sort_keys=True, default=repr).encode
+
+
 def _call_digest(tool_name: str, input: Mapping[str, Any]) -> bytes:
-    return _digest(json.dumps([tool_name, input], sort_keys=True, default=repr))
+    return _digest(_encode([tool_name, input]))
 
 
 def _result_digest(result: str) -> bytes:

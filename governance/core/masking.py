@@ -1,7 +1,7 @@
 """Masks secrets in a text of unknown content, before a chat model or a person reads it.
 
 No method finds every secret. It masks values known by name (from the environment, or given), by form or by their
-context, and all that looks like a random key: rather too much than too little.
+context. It also masks all that looks like a random key: rather too much than too little.
 """
 
 import os

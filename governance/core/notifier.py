@@ -42,6 +42,10 @@ class Notifier:
         self._sending[live] = task
         task.add_done_callback(partial(self._forget, live))
 
+    def is_sending(self, live: LiveCall) -> bool:
+        """Return whether a notice of a call is on its way."""
+        return live in self._sending
+
     async def sent(self, live: LiveCall) -> None:
         """Wait until every notice of a call has been sent, so that none comes after the outcome."""
         if (last := self._sending.get(live)) is not None:

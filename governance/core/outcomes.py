@@ -277,16 +277,20 @@ def _words_of(error: BaseException) -> str:
 
 def _outcome(live: LiveCall, status: CallStatus, result: str, **fields: Any) -> ToolOutcome:
     is_error = status is not CallStatus.SUCCEEDED
-    return _with_facts(live, ToolOutcome(status=status, result=result, is_error=is_error, **fields))
+    return ToolOutcome(status=status, result=result, is_error=is_error, **fields, **_facts_of(live))
 
 
 def _with_facts(live: LiveCall, outcome: ToolOutcome) -> ToolOutcome:
-    """Add what is known of the call itself: its limit, how long it ran and waited."""
+    return replace(outcome, **_facts_of(live))
+
+
+def _facts_of(live: LiveCall) -> dict[str, Any]:
+    """Return what is known of the call itself: its limit, how long it ran and waited, what it has shown."""
     source = live.timeout_source
-    return replace(
-        outcome,
-        timeout=live.timeout,
-        timeout_source=source.value if source else "",
-        duration=live.elapsed,
-        queued=live.queued,
-    )
+    return {
+        "timeout": live.timeout,
+        "timeout_source": source.value if source else "",
+        "duration": live.elapsed,
+        "queued": live.queued,
+        "images": live.images.shown,
+    }

@@ -5,9 +5,9 @@ started there, works while C code holds the interpreter, and exists on every POS
 so that the group's number cannot pass to another one. It is forked twice, so that a process which waits for its
 children does not meet it. On Linux the kernel ends the first process of the group as well.
 
-A worker imports this module. The program of an MCP server is started by this file as a script, in an interpreter
-without site packages: so it imports the standard library alone. A command has a shell for its guard, as an interpreter
-starts too slowly.
+A worker imports this module. As a script, this file starts the program of an MCP server, in an interpreter without site
+packages. So it imports the standard library alone. A command has a shell for its guard, as an interpreter starts too
+slowly.
 """
 
 import ctypes

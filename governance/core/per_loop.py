@@ -16,7 +16,6 @@ class PerLoop(Generic[T]):
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
 
     def get(self) -> T | None:
-        """Return what the running loop has."""
         return self._by_loop.get(asyncio.get_running_loop())
 
     def get_or_make(self, make: Callable[[], T]) -> T:

@@ -1,9 +1,16 @@
 """The limits of one call, and where each came from (T2).
 
-The first limit that is set wins: the call's own hint (capped by the ceiling) → an administrator's override for the
-tool → the project's setting for the tool → the tool's declared timeout → the administrator's default → the project's
-setting for every tool → the built-in default. `0` or less means "no framework limit" at every level. The other limits
-follow the same order.
+The first limit that is set wins, in this order:
+
+1. the call's own hint, capped by the ceiling
+2. an administrator's override for the tool
+3. the project's setting for the tool
+4. the tool's declared timeout
+5. the administrator's default
+6. the project's setting for every tool
+7. the built-in default
+
+`0` or less means "no framework limit" at every level. The other limits follow the same order.
 
 The approval rule differs (D1): an administrator's override for the tool always counts. Else it is the project's
 setting or the tool's declaration, and never less strict than the administrator's default. The host of the call (an
@@ -78,7 +85,6 @@ def _first(words: Sequence[Any], default: Any = None) -> Any:
 
 
 def _first_span(words: Sequence[Any], default: Any) -> float | None:
-    """0 = no limit, which is None in a policy."""
     return max(_first(words, default) or 0.0, 0.0) or None
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from governance.core.approvals import Decision
 from governance.core.calls import LateSettlement, ToolOutcome
 from governance.core.deadline import DeadlineChange
+from governance.core.images import KeepImage
 from governance.core.live_call import LiveCall
 from governance.core.policy import ApprovalRule, PolicyLevels
 from governance.core.tools import Tool, ToolContext
@@ -56,7 +57,7 @@ class Approver(Protocol):
     async def ask(self, call: LiveCall) -> Decision | None:
         """Show `call.question` to people and give it its id.
 
-        Return a decision at once if an earlier one covers the call; else None, and pass the answer to `call.answer`
+        Return a decision at once if an earlier one covers the call. Else None, and pass the answer to `call.answer`
         when it comes.
         """
         ...
@@ -86,7 +87,7 @@ class Declared:
 
     def levels(self, tool: Tool) -> PolicyLevels:
         """Return the tool's own limits."""
-        return PolicyLevels(declared=tool.limits)
+        return tool.levels
 
 
 class Unobserved:
@@ -107,7 +108,7 @@ class Host:
 
     A call of a tool that is not in `allowed` (None = every tool) is refused as unknown. It waits while `max_parallel`
     calls of its scope run. Without an `approver`, a call that needs approval is refused. `approval` is the least
-    strict rule that holds for every tool (D1).
+    strict rule that holds for every tool (D1). `keep_image` keeps what calls show, None = nothing is shown.
     """
 
     observer: Observer = field(default_factory=Unobserved)
@@ -117,3 +118,4 @@ class Host:
     max_parallel: int | None = None
     approver: Approver | None = None
     approval: ApprovalRule = ApprovalRule.NEVER
+    keep_image: KeepImage | None = None

@@ -23,7 +23,7 @@ from governance.core.exceptions import (
     UnknownTool,
 )
 from governance.core.live_call import LiveCall
-from governance.core.policy import ApprovalRule, Policy, resolve, stricter
+from governance.core.policy import ApprovalRule, Hint, Policy, PolicyLevels, resolve, stricter
 from governance.core.ports import Approver, Host, PolicySource
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Isolation, Tool
@@ -31,6 +31,7 @@ from governance.core.tools import Isolation, Tool
 logger = logging.getLogger(__name__)
 
 CheckedCall: TypeAlias = tuple[Tool, dict[str, Any]]
+_Given: TypeAlias = tuple[PolicyLevels, Hint | None, ApprovalRule]
 
 
 class Preflight:
@@ -42,6 +43,7 @@ class Preflight:
         self._registry = registry
         self._policies = policies
         self._isolations = isolations
+        self._resolved: dict[str, tuple[_Given, Policy]] = {}  # the last one of each tool
 
     async def check(self, live: LiveCall, host: Host) -> CheckedCall | ToolOutcome:
         """Check the call, and request approval where its policy requires it; again if the tool changed meanwhile
@@ -92,7 +94,12 @@ class Preflight:
         levels = self._policies.levels(tool)
         if not tool.needs_approval(live.call.input):
             levels = replace(levels, declared=replace(levels.declared, approval=None))
-        return resolve(levels, hint=live.limits.hint, at_least=host.approval)
+        given = (levels, live.limits.hint, host.approval)
+        known = self._resolved.get(tool.name)
+        if known is None or known[0] != given:
+            policy = resolve(levels, hint=live.limits.hint, at_least=host.approval)
+            known = self._resolved[tool.name] = given, policy
+        return known[1]
 
     def _checked(self, live: LiveCall, host: Host) -> CheckedCall | ToolOutcome:
         try:

@@ -8,6 +8,7 @@ from governance.core.exceptions import UnknownTool
 from governance.core.policy import ApprovalRule
 from governance.core.tools import Concurrency, Isolation, Tool, ToolFunction
 
+LONGEST_TITLE = 80
 F = TypeVar("F", bound=ToolFunction)
 
 
@@ -55,6 +56,8 @@ def tool(function: F) -> F: ...
 def tool(
     *,
     name: str | None = None,
+    title: str = "",
+    question: str = "",
     description: str | None = None,
     isolation: Isolation | str | None = None,
     timeout: float | None = None,
@@ -74,6 +77,8 @@ def tool(
 def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
     """Make a function a tool (G3): name and description from the function, schema from its type hints.
 
+    People read its `title`, if it has one.
+
     A coroutine function runs on the event loop, a plain one in a thread unless `isolation="process"`. It returns the
     same function, with its `Tool` as the attribute `tool`.
     """
@@ -91,6 +96,7 @@ def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
 def make_tool(function: ToolFunction, **declared: Any) -> Tool:
     """Return the `Tool` of a function without registering it. Keywords are those of `tool`."""
     name = declared.pop("name", None) or getattr(function, "__name__", "tool")
+    title = " ".join(str(declared.pop("title", "")).split())[:LONGEST_TITLE]
     description = declared.pop("description", None) or inspect.getdoc(function) or ""
     natural = Isolation.ASYNC if inspect.iscoroutinefunction(function) else Isolation.THREAD
     isolation = Isolation(declared.pop("isolation", None) or natural)
@@ -108,6 +114,7 @@ def make_tool(function: ToolFunction, **declared: Any) -> Tool:
     approval = declared.pop("approval", None)
     return Tool(
         name=name,
+        title=title,
         description=description.strip(),
         function=function,
         isolation=isolation,

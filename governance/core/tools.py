@@ -5,7 +5,7 @@ import inspect
 import json
 import logging
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -18,7 +18,15 @@ from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
 from governance.core.containment import contained
 from governance.core.exceptions import InvalidToolInput
-from governance.core.policy import LIMITS, ApprovalRule, Hint, TimeoutSource, ToolLimits
+from governance.core.images import not_shown
+from governance.core.policy import (
+    LIMITS,
+    ApprovalRule,
+    Hint,
+    PolicyLevels,
+    TimeoutSource,
+    ToolLimits,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +47,17 @@ class Concurrency(StrEnum):
     SUPERSEDE = "supersede"  # it cancels the earlier calls of its tool
 
 
+async def _show_nowhere(content: bytes, _name: str) -> str:
+    return not_shown(content)
+
+
 @dataclass(slots=True, kw_only=True)
 class ToolContext:
     """A running tool's view of its call: the first parameter annotated with this class.
 
     `scope` is the conversation as an opaque id, `workspace` its directory or None, `metadata` facts from the host.
     `report` is safe to call from any thread. Invokers call `returned` at the moment of the body's return, which
-    decides whether that was in time.
+    decides whether that was in time. `show` is there for coroutines only.
     """
 
     call_id: str
@@ -57,6 +69,7 @@ class ToolContext:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     time_left: Callable[[], float | None] = lambda: None
     returned: Callable[..., None] = lambda *_: None
+    show: Callable[[bytes, str], Awaitable[str]] = _show_nowhere
 
     def progress(
         self,
@@ -69,6 +82,10 @@ class ToolContext:
         """Report that the call is alive, and its progress; `output` is kept as its partial result (T6)."""
         self.report(Progress(message=message, progress=progress, total=total, output=output))
 
+    async def show_image(self, content: bytes, *, name: str = "image") -> str:
+        """Show people and chat models an image. Return the line for the result that says what became of it."""
+        return await self.show(content, name)
+
     @property
     def is_cancelled(self) -> bool:
         """Whether the call was asked to stop."""
@@ -76,6 +93,7 @@ class ToolContext:
 
 
 _CHARACTERS_PER_TOKEN = 4
+_NO_META: Mapping[str, Any] = {}
 ToolFunction = Callable[..., Any]
 F = TypeVar("F", bound=ToolFunction)
 
@@ -84,11 +102,13 @@ F = TypeVar("F", bound=ToolFunction)
 class Tool:
     """A function that a model may call, with its declared limits and behaviour.
 
-    `timeout` in seconds: None = undeclared, 0 = no framework limit (T2, T3). `timeout_argument` names the function's
-    own parameter (milliseconds) that serves as the call's limit. `loop_exempt` exempts it from the loop detector. A
-    tool that `only_waits`, for calls that need slots themselves, takes no slot of the process. With a `raw_schema`,
-    `problems` validates the input; without, the input is not checked. `server` names its MCP server. Tools of one
-    `pool` share `max_running`. `render` makes the text of a value for which JSON is wrong.
+    `title` is what people read instead of the name. It is the author's word, so the name is never hidden behind it.
+    `question` is what they are asked where a person must approve, empty = whether the tool may run. `timeout` in
+    seconds: None = undeclared, 0 = no framework limit (T2, T3). `timeout_argument` names the function's own parameter
+    (milliseconds) that serves as the call's limit. `loop_exempt` exempts it from the loop detector. A tool that
+    `only_waits`, for calls that need slots themselves, takes no slot of the process. With a `raw_schema`, `problems`
+    validates the input; without, the input is not checked. `server` names its MCP server. Tools of one `pool` share
+    `max_running`. `render` makes the text of a value for which JSON is wrong.
 
     `approval` says whether a person must approve calls (D1), None = undeclared. `asks_for` selects by input the calls
     that it covers, None = all. `unknown_host` returns the host that a call would reach and that a person must approve
@@ -99,6 +119,8 @@ class Tool:
     name: str
     description: str
     function: ToolFunction
+    title: str = ""
+    question: str = ""
     isolation: Isolation = Isolation.ASYNC
     timeout: float | None = None
     idle_timeout: float | None = None
@@ -129,14 +151,19 @@ class Tool:
         return ToolLimits(**{**declared, "timeout": timeout})
 
     @cached_property
+    def levels(self) -> PolicyLevels:
+        """The levels of the policy where nobody but the tool sets limits."""
+        return PolicyLevels(declared=self.limits)
+
+    @cached_property
     def tokens(self) -> int:
         """About how many tokens the tool takes of each request that offers it."""
         return estimated_tokens(self.name, self.description, self.input_schema)
 
     @cached_property
     def definition(self) -> str:
-        """The digest of what people and models see of the tool: name, description, schema of the input (D4)."""
-        seen = [self.name, self.description, self.input_schema]
+        """The digest of what people and models see of the tool: name, title, description, schema of the input (D4)."""
+        seen = [self.name, self.description, self.input_schema, *filter(None, [self.title])]
         written = json.dumps(seen, sort_keys=True, default=str)
         return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -167,7 +194,7 @@ class Tool:
             model = self._input_type.model_validate(dict(arguments))
         except pydantic.ValidationError as error:
             raise InvalidToolInput(self.name, _problems(error)) from None
-        return {name: getattr(model, _field_name(name)) for name in self._parameters}
+        return {name: getattr(model, field_name) for name, field_name in self._field_names.items()}
 
     def needs_approval(self, call_input: Mapping[str, Any]) -> bool:
         """Return whether what the tool declares of approval is meant for a call with this input (D1)."""
@@ -199,7 +226,7 @@ class Tool:
             InvalidToolInput: the hint is not a number of milliseconds ≥ 0, or has no unit (`_meta.timeout`).
         """
         given = call_input.get("_meta")
-        meta: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        meta = given if given and isinstance(given, Mapping) else _NO_META
         if "timeout" in meta:
             raise InvalidToolInput(
                 self.name, "_meta.timeout has no unit; write _meta.timeout_ms, in milliseconds"
@@ -216,6 +243,11 @@ class Tool:
         """The function's parameters that are the model's to fill."""
         parameters = inspect.signature(self.function).parameters
         return {name: parameters[name] for name in parameters if name != self.context_parameter}
+
+    @cached_property
+    def _field_names(self) -> dict[str, str]:
+        """The name of each parameter's field; pydantic's own names are slow to look up."""
+        return {name: _field_name(name) for name in self._parameters}
 
     def build(self) -> None:
         """Build the schema now: the first one of a process reads the disk, which must not happen on an event loop."""
@@ -240,7 +272,7 @@ class Tool:
         fields: dict[str, Any] = {}
         for name, parameter in self._parameters.items():
             default = ... if parameter.default is parameter.empty else parameter.default
-            if (field_name := _field_name(name)) != name:
+            if (field_name := self._field_names[name]) != name:
                 default = pydantic.Field(
                     default, alias=name, title=name.replace("_", " ").strip().title()
                 )

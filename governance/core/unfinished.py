@@ -57,7 +57,7 @@ def cancelled_outcome(
     side_effects: bool = True,
     partial: str = "",
 ) -> ToolOutcome:
-    """Return the outcome of a call that was cancelled after its start was recorded; `disposition` is what is known of it."""
+    """Return the outcome of a call that was cancelled after its start was recorded. `disposition` is what is known of it."""
     is_settled = disposition is not Disposition.INDETERMINATE
     text = model_messages.cancelled_text(
         tool_name,

@@ -21,7 +21,6 @@ class Backoff:
         return max(0.0, self._until - self._clock())
 
     def record_failure(self) -> None:
-        """Count a failure."""
         pause = self._timing.first_backoff * 2 ** min(self._failures, 30)
         self._failures += 1
         self._until = self._clock() + min(pause, self._timing.longest_backoff)

@@ -94,7 +94,7 @@ class ServerConnection:
             raise CallNotStarted(_UNHEARD.format(self.spec.name)) from None
         lost = ToolFailed if found.is_read_only else OutcomeUnknown
         try:
-            return await session.call(found.name, arguments, report=context.report)
+            result = await session.call(found.name, arguments, report=context.report)
         except RequestNotSent as unheard:
             said = self._sentence(unheard.reason) if unheard.reason else ""
             raise CallNotStarted(said or _UNHEARD.format(self.spec.name)) from None
@@ -102,6 +102,7 @@ class ServerConnection:
             raise lost(self._sentence(gone.reason)) from None
         except ResponseLost as answer:
             raise lost(str(answer)) from None
+        return await result.as_text(context.show)
 
     async def aclose(self, reason: str = SWITCHED_OFF) -> None:
         """Close the session and its pending calls, which fail at once."""

@@ -9,7 +9,14 @@ from typing import Any, Self
 import anyio
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, Tool
+from mcp.types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    Tool,
+)
 from mcp.types.methods import validate_server_result
 
 from governance.mcp.request_state import RequestState, RequestStates, current_request
@@ -23,7 +30,7 @@ _LONGEST_NAME = 200
 class MessageFilter:
     """Inspects the messages of one connection. `late_answers` counts answers to abandoned requests.
 
-    It removes tools that do not follow the protocol from a list, which the SDK would otherwise refuse as a whole.
+    It removes tools that break the protocol from a list. The SDK would refuse the whole list.
     Once `protocol_version` is known, `invalid_tools` names them.
 
     `on_flood` is called once, with a clause, when the server sends more than it may; nothing is read after that.
@@ -46,6 +53,7 @@ class MessageFilter:
         self._counted_at = clock()
         self._given_up: dict[str, RequestState | None] = {}
         self._lists: set[Any] = set()  # the ids of requests for the tools
+        self._calls: set[str] = set()  # those of calls
         self.protocol_version = ""
         self.invalid_tools: dict[str, None] = {}
 
@@ -55,10 +63,13 @@ class MessageFilter:
         request_state = current_request.get()
         if request_state and isinstance(message, JSONRPCRequest) and message.method == "tools/call":
             self._request_states[message.id] = request_state
+            self._calls.add(str(message.id))
         if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
             self._lists.add(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._given_up[str((message.params or {}).get("requestId"))] = request_state
+            request_id = str((message.params or {}).get("requestId"))
+            self._calls.discard(request_id)
+            self._given_up[request_id] = request_state
             if len(self._given_up) > _REMEMBERED:
                 self._forget(next(iter(self._given_up)))
 
@@ -88,7 +99,17 @@ class MessageFilter:
         if isinstance(message, JSONRPCResponse) and message.id in self._lists:
             self._lists.discard(message.id)
             self._drop_invalid_tools(message.result)
+        self._take_words(message)
         return True
+
+    def _take_words(self, message: JSONRPCMessage) -> None:
+        """Take what a server says of a failed call out of the SDK's sight, which would put it into a trace."""
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return
+        is_of_call = str(message.id) in self._calls
+        self._calls.discard(str(message.id))
+        if is_of_call and isinstance(message, JSONRPCError):
+            message.error.message, message.error.data = "", message.error.message
 
     def _forget(self, request_id: str) -> None:
         if request_state := self._given_up.pop(request_id):

@@ -9,11 +9,11 @@ from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
 from governance.core.calls import Progress
-from governance.core.exceptions import MayStillRun, ToolFailed
+from governance.core.exceptions import MayStillRun
 from governance.mcp.error_messages import explain
 from governance.mcp.errors import RequestNotSent, ResponseLost, ServerUnavailable
 from governance.mcp.request_state import RequestState, current_request
-from governance.mcp.results import failure_of, render
+from governance.mcp.results import McpResult, failure_of, read_result, words_of
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class PendingCalls:
     def __init__(self, server_name: str, *, ended: "asyncio.Future[str]") -> None:
         self._server_name = server_name
         self._ended = ended
-        self._answers: dict[asyncio.Task[None], asyncio.Future[str]] = {}
+        self._answers: dict[asyncio.Task[None], asyncio.Future[McpResult]] = {}
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -43,7 +43,7 @@ class PendingCalls:
 
     async def send(
         self, client: Client, tool_name: str, arguments: Mapping[str, Any], *, report: Report
-    ) -> str:
+    ) -> McpResult:
         """Return the tool's answer. A cancel notifies the server, and does not wait for it.
 
         Raises:
@@ -51,10 +51,10 @@ class PendingCalls:
             RequestNotSent: it was cancelled, or the session ended, before the server could hear of the call.
             ServerUnavailable: the session ended before the answer came.
             ResponseLost: what came is no answer, or an error that does not say whether the tool ran.
-            ToolFailed: the tool answered with an error, or the server refused the call.
+            ToolFailed: the server refused the call.
         """
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[str] = loop.create_future()
+        answer: asyncio.Future[McpResult] = loop.create_future()
         request_state = RequestState()
         asking = loop.create_task(
             self._send(client, answer, tool_name, dict(arguments), report, request_state),
@@ -90,7 +90,7 @@ class PendingCalls:
     async def _send(
         self,
         client: Client,
-        answer: "asyncio.Future[str]",
+        answer: "asyncio.Future[McpResult]",
         tool_name: str,
         arguments: dict[str, Any],
         report: Report,
@@ -107,7 +107,7 @@ class PendingCalls:
             result = await client.call_tool(
                 tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
             )
-            text = render(result)
+            read = read_result(result)
         except MCPError as error:
             if request_state.failure:
                 _fail(answer, self._lost(request_state))
@@ -115,17 +115,15 @@ class PendingCalls:
             if error.code == types.CONNECTION_CLOSED:
                 # The session may be ending: then its own reason is the better answer.
                 await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
-            is_wordless = error.code == types.INTERNAL_ERROR and error.message == _WORDLESS
+            is_wordless = error.code == types.INTERNAL_ERROR and words_of(error) == _WORDLESS
             status = request_state.status if is_wordless else None
             _fail(answer, failure_of(self._server_name, error, status=status))
-        except ToolFailed as error:
-            _fail(answer, error)
         except Exception as error:
             logger.debug("An MCP answer is of no use", exc_info=True)
             _fail(answer, ResponseLost(f"The MCP server {self._server_name!r}: {explain(error)}."))
         else:
             if not answer.done():
-                answer.set_result(text)
+                answer.set_result(read)
 
     def _lost(self, request_state: RequestState) -> Exception:
         if not request_state.is_sent:
@@ -138,6 +136,6 @@ class PendingCalls:
             asking.exception()
 
 
-def _fail(answer: "asyncio.Future[str]", error: Exception) -> None:
+def _fail(answer: "asyncio.Future[McpResult]", error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)

@@ -1,6 +1,11 @@
-"""Turns what an MCP server answers into the text that a model reads."""
+"""Turns what an MCP server answers into the text that a model reads, and shows the images that it holds."""
 
+import asyncio
+import base64
+import binascii
 import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,19 +35,58 @@ _TURNED_AWAY = frozenset({401, 403, 429})
 _REPEATED = object()
 _UNREAD = "; no tool here can read it"
 
+Show = Callable[[bytes, str], Awaitable[str]]
+"""Shows an image under a name, and returns the line that stands for it in the result."""
 
-def render(result: CallToolResult) -> str:
-    """Return the result as text. Raise `ToolFailed` with that text if the tool says that it failed."""
-    blocks = [_describe(block) for block in result.content]
-    text = "\n".join(blocks)
-    new = _without(result.structured_content, said=_said([text, *blocks]))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedImage:
+    """An image as it came, in base64; what it is, only its bytes tell."""
+
+    data: str
+
+    async def show(self, show: Show, *, name: str) -> str:
+        """Show it. Return the line that stands for it in the result."""
+        try:
+            content = await asyncio.to_thread(base64.b64decode, self.data, validate=True)
+        except (binascii.Error, ValueError):
+            return "[image, not shown: It is not valid base64.]"
+        return await show(content, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpResult:
+    """What a server has answered: texts, and images that are still to be shown."""
+
+    parts: tuple[str | EncodedImage, ...]
+    is_error: bool = False
+
+    async def as_text(self, show: Show) -> str:
+        """Show the images and return the whole as text. Raise `ToolFailed` with it if the tool says that it failed."""
+        lines: list[str] = []
+        for part in self.parts:
+            lines.append(part if isinstance(part, str) else await part.show(show, name="image"))
+        text = "\n".join(lines)[:LONGEST_RESULT]
+        if self.is_error:
+            raise ToolFailed(text or "The tool failed and gave no reason.")
+        return text or "Done."
+
+
+def read_result(result: CallToolResult) -> McpResult:
+    """Read a result; what its structured content says again is left out."""
+    parts = [_part(block) for block in result.content]
+    texts = [part for part in parts if isinstance(part, str)]
+    new = _without(result.structured_content, said=_said(["\n".join(texts), *texts]))
     if new is not _REPEATED and new is not None:
-        added = json.dumps(new, ensure_ascii=False, default=str)
-        text = f"{text}\n{added}".lstrip("\n")
-    text = text[:LONGEST_RESULT]
-    if result.is_error:
-        raise ToolFailed(text or "The tool failed and gave no reason.")
-    return text or "Done."
+        said = [part for part in parts if part]
+        parts = [*said, json.dumps(new, ensure_ascii=False, default=str)]
+    return McpResult(parts=tuple(parts), is_error=result.is_error)
+
+
+def words_of(error: MCPError) -> str:
+    """Return what an error says: that of a call has its message where the SDK does not trace it."""
+    said = error.message or error.data
+    return said if isinstance(said, str) else ""
 
 
 def failure_of(
@@ -60,7 +104,7 @@ def failure_of(
     if status is not None:
         words = f"The MCP server {server_name!r} did not take the call: {status_clause(status)}."
         return ToolFailed(words) if status in _TURNED_AWAY else ResponseLost(words)
-    said = (error.message.strip()[:_LONGEST_ERROR] or "no reason given").rstrip(".") + "."
+    said = (words_of(error).strip()[:_LONGEST_ERROR] or "no reason given").rstrip(".") + "."
     if error.code in _DID_NOT_RUN:
         return ToolFailed(
             f"The MCP server {server_name!r} refused the call (error {error.code}): {said}"
@@ -70,10 +114,12 @@ def failure_of(
     )
 
 
-def _describe(block: ContentBlock) -> str:
+def _part(block: ContentBlock) -> str | EncodedImage:
     if isinstance(block, TextContent):
         return block.text
-    if isinstance(block, ImageContent | AudioContent):
+    if isinstance(block, ImageContent):
+        return EncodedImage(data=block.data)
+    if isinstance(block, AudioContent):
         return f"[{block.mime_type}, {len(block.data) * 3 // 4} bytes, not shown]"
     if isinstance(block, ResourceLink):
         about = f": {block.description}" if block.description else ""
@@ -82,6 +128,8 @@ def _describe(block: ContentBlock) -> str:
     held = block.resource
     if isinstance(held, TextResourceContents):
         return f"[resource {held.uri}]\n{held.text}"
+    if (held.mime_type or "").startswith("image/"):
+        return EncodedImage(data=held.blob)
     return f"[resource {held.uri}, {len(held.blob) * 3 // 4} bytes, not shown]"
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from django.db import transaction
@@ -21,6 +22,7 @@ from governance.models import McpServer
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY = 2.0  # seconds between two looks for edits that were made in another process
+_FRESH_FOR = 4.0  # seconds; a turn that begins need not look if the rows were read so lately
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,7 +32,8 @@ class _Servers:
     tools: McpTools
     health: RowHealth
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    looked_at: float = 0.0
+    looked_at: float = -inf
+    read_at: float = -inf  # of the last look that saw the rows
     edits: set["asyncio.Task[None]"] = field(default_factory=set)
 
 
@@ -44,7 +47,10 @@ async def prepare(*, token: CancellationToken | None = None) -> None:
     """
     servers = _servers.get_or_make(_make)
     try:
-        await _follow(servers)
+        if servers.edits:  # made in this process, and on their way
+            await asyncio.wait(servers.edits)
+        if time.monotonic() - servers.read_at >= _FRESH_FOR:
+            await _follow(servers)
         await servers.tools.ready(token=token)
     except Exception:
         logger.exception("The tools of the MCP servers could not be brought in")
@@ -82,6 +88,7 @@ async def _follow(servers: _Servers) -> None:
     async with servers.looking:  # so that an older reading never replaces a newer one
         servers.looked_at = time.monotonic()
         servers.tools.apply(await run_in_db_thread(read_specs)())
+        servers.read_at = servers.looked_at
 
 
 def _edited(**_: Any) -> None:

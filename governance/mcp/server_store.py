@@ -13,17 +13,18 @@ from governance.db import run_in_db_thread
 from governance.durations import to_seconds
 from governance.mcp.specs import FoundTool, ServerSpec, Transport
 from governance.models import McpServer
+from governance.prepared_statements import Select
 from governance.sanitize import sanitize_text
 
 logger = logging.getLogger(__name__)
 
 _LONGEST = 500
+_ENABLED = Select(lambda: McpServer.objects.filter(enabled=True))
 
 
 def read_specs() -> list[ServerSpec]:
     """Return the enabled servers, in one query; invalid rows are left out."""
-    rows = McpServer.objects.filter(enabled=True)
-    return [spec for row in rows if (spec := readable_spec(row)) is not None]
+    return [spec for row in _ENABLED.all() if (spec := readable_spec(row)) is not None]
 
 
 def readable_spec(row: McpServer) -> ServerSpec | None:
@@ -36,7 +37,6 @@ def readable_spec(row: McpServer) -> ServerSpec | None:
 
 
 def spec_of(row: McpServer) -> ServerSpec:
-    """Return the row as a value."""
     return ServerSpec(
         id=row.pk,
         name=row.name,

@@ -24,6 +24,7 @@ from governance.mcp.http import HttpServer
 from governance.mcp.message_filter import MessageFilter, Streams, filtered
 from governance.mcp.pending_calls import PendingCalls, Report
 from governance.mcp.request_state import RequestStates
+from governance.mcp.results import McpResult
 from governance.mcp.schemas import schema_problem
 from governance.mcp.specs import FoundTool, McpTiming, ServerSpec, Transport
 from governance.mcp.stdio import StdioServer
@@ -115,15 +116,17 @@ class McpSession:
         await asyncio.wait({self._owner}, timeout=within)
         return self._owner.done()
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any], *, report: Report) -> str:
-        """Call one of the server's tools and return its result as text.
+    async def call(
+        self, tool_name: str, arguments: Mapping[str, Any], *, report: Report
+    ) -> McpResult:
+        """Call one of the server's tools and return its result.
 
         Raises:
             MayStillRun: it was cancelled; whether the tool stops is the server's affair.
             RequestNotSent: it was cancelled, or the session ended, before the server could hear of the call.
             ServerUnavailable: the session is over, or ended before the answer came.
             ResponseLost: what came is no answer, or an error that does not say whether the tool ran.
-            ToolFailed: the tool answered with an error, or the server refused the call.
+            ToolFailed: the server refused the call.
         """
         if self._client is None or self.ended.done():
             raise ServerUnavailable(
@@ -242,6 +245,7 @@ def _found(tool: types.Tool) -> FoundTool:
     hints = tool.annotations
     return FoundTool(
         name=tool.name,
+        title=tool.title or (hints and hints.title) or "",
         description=tool.description or tool.title or "",
         input_schema=tool.input_schema,
         is_read_only=bool(hints and hints.read_only_hint),

@@ -65,6 +65,7 @@ class FoundTool:
     """
 
     name: str
+    title: str = ""
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict)
     is_read_only: bool = False
@@ -76,10 +77,10 @@ class McpTiming:
     """Times in seconds, and bounds on what a server may send.
 
     `connect_timeout` is generous, since a command may download itself first. `ready_timeout` is how long a turn waits
-    for servers that are not connected. A server that does not accept a notification within `notice_timeout`, or does
-    not read for `request_timeout`, gets no new calls in that session. A server is disconnected if it sends more than
-    `most_messages` at once and then more than `messages_per_second`, or one message of more than `longest_message`
-    bytes.
+    for servers that are not connected. A session gets no new calls once its server misses `notice_timeout` for a
+    notification, or `request_timeout` for reading. A server is disconnected after a burst of more than
+    `most_messages`, followed by more than `messages_per_second`. One message of more than `longest_message` bytes
+    disconnects it too.
     """
 
     connect_timeout: float = 60.0

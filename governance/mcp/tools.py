@@ -217,6 +217,7 @@ def _make(connection: ServerConnection, found: FoundTool) -> Tool:
     return make_tool(
         call_server,
         name=spec.local_name(found.name),
+        title=found.title,
         description=found.description[:_LONGEST_DESCRIPTION] or f"A tool of {spec.name}.",
         isolation=Isolation.ASYNC,
         raw_schema=found.input_schema,

@@ -1,17 +1,22 @@
-"""Rows of governance: the administrators' limits and their edits, the tool calls, the decisions on them, the MCP servers."""
+"""Rows of governance: limits and their edits, tool calls and their durations, decisions, exports, and MCP servers."""
 
 from governance.models.approvals import Approval
 from governance.models.calls import ToolCall
+from governance.models.exports import Export
+from governance.models.histograms import RolledUp, ToolHour
 from governance.models.mcp_servers import McpServer, McpServerChange
 from governance.models.policies import DefaultPolicy, Limits, PolicyChange, ToolPolicy
 
 __all__ = [
     "Approval",
     "DefaultPolicy",
+    "Export",
     "Limits",
     "McpServer",
     "McpServerChange",
     "PolicyChange",
+    "RolledUp",
     "ToolCall",
+    "ToolHour",
     "ToolPolicy",
 ]

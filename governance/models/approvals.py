@@ -13,7 +13,7 @@ class Approval(models.Model):
     """One question whether a call may run, and its one decision: blank until a compare-and-set decides it (D4).
 
     `group` and `call_id` name the call; `definition` is the digest of the tool as it was shown. `remember` also
-    covers later calls of the same definition in the same `scope`. `host` is the first host that the call would reach,
+    covers later calls of the same definition in the same `scope`, until it has lapsed. `host` is the first host that the call would reach,
     blank = none. `rule` is the approval rule of that moment. `is_late` = a person denied after the expiry: the row is
     kept, but changed nothing.
     """
@@ -22,6 +22,8 @@ class Approval(models.Model):
     call_id = models.CharField(_("call id"), max_length=200)
     scope = models.CharField(_("scope"), max_length=64)
     tool_name = models.CharField(_("tool"), max_length=128)
+    tool_title = models.CharField(_("title"), max_length=80, blank=True, default="")
+    tool_server = models.CharField(_("MCP server"), max_length=100, blank=True, default="")
     input = models.JSONField(_("input"), default=dict)
     definition = models.CharField(_("definition"), max_length=64)
     host = models.CharField(_("host"), max_length=253, blank=True)
@@ -46,6 +48,7 @@ class Approval(models.Model):
     by_name = models.CharField(_("by"), max_length=150, blank=True)
     reason = models.CharField(_("reason"), max_length=500, blank=True)
     remember = models.BooleanField(_("for the whole conversation"), default=False)
+    lapsed_at = models.DateTimeField(_("lapsed at"), null=True)
     is_late = models.BooleanField(_("too late"), default=False)
 
     class Meta:

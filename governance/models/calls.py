@@ -12,7 +12,9 @@ class ToolCall(models.Model):
 
     `scope` (a conversation) and `group` (a turn) are opaque ids. `call_id` is the model's id, unique in its group.
     `timeout_ms` 0 = no limit, null = it never had one. `deadline_changes` lists `{at, from_ms, to_ms, from_idle_ms,
-    to_idle_ms, source, by}` (T9). `limit_reached` is the limit that ended it.
+    to_idle_ms, source, by}` (T9). `limit_reached` is the limit that ended it. `allowed_earlier_by` is who had allowed the
+    tool for the scope before, where nobody was asked for that reason. `images` lists `{id, name, media_type, size, width,
+    height}` of what the call has shown.
     """
 
     call_id = models.CharField(_("call id"), max_length=200)
@@ -21,6 +23,8 @@ class ToolCall(models.Model):
     step = models.PositiveIntegerField(_("step"), default=0)
     position = models.PositiveIntegerField(_("position"), default=0)
     tool_name = models.CharField(_("tool"), max_length=128)
+    tool_title = models.CharField(_("title"), max_length=80, blank=True, default="")
+    tool_server = models.CharField(_("MCP server"), max_length=100, blank=True, default="")
     input = models.JSONField(_("input"), default=dict)
     isolation = models.CharField(_("isolation"), max_length=16, blank=True)
     concurrency = models.CharField(_("concurrency"), max_length=16, blank=True)
@@ -42,6 +46,7 @@ class ToolCall(models.Model):
         choices=labels.dispositions,
     )
     result = models.TextField(_("result"), blank=True)
+    images = models.JSONField(_("images"), default=list)
     is_error = models.BooleanField(_("is error"), default=False)
     is_synthetic = models.BooleanField(_("written by the system"), default=False)
     detail = models.TextField(_("detail for operators"), blank=True)
@@ -80,6 +85,9 @@ class ToolCall(models.Model):
         choices=labels.cancel_sources,
     )
     ended_by_name = models.CharField(_("ended by whom"), max_length=150, blank=True)
+    allowed_earlier_by = models.CharField(
+        _("allowed earlier by"), max_length=150, blank=True, default=""
+    )
 
     late_kind = models.CharField(_("late settlement"), max_length=16, blank=True)
     late_text = models.TextField(_("late result"), blank=True)
@@ -90,6 +98,10 @@ class ToolCall(models.Model):
         verbose_name = _("tool call")
         verbose_name_plural = _("tool calls")
         ordering = ["-requested_at", "-pk"]
+        permissions = [
+            ("view_content", _("Can see messages, arguments and results")),
+            ("export", _("Can export what lists of history show")),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["group", "call_id"], name="governance_call_once_in_group"

@@ -117,6 +117,13 @@ class McpServer(models.Model):
         return self.name
 
     @property
+    def is_unwell(self) -> bool:
+        """Whether its last problem is later than its last success."""
+        if self.last_error_at is None:
+            return False
+        return self.last_ok_at is None or self.last_error_at > self.last_ok_at
+
+    @property
     def doubted_tools(self) -> list[str]:
         """The tools that the server says only read, and that people are asked about all the same."""
         marked = [tool["name"] for tool in self.tools_found if tool.get("read_only")]

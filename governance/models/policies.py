@@ -1,10 +1,12 @@
 """The administrators' limits: one default row, one override for each tool, and every edit of them."""
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from django.db import models
 from django.forms import model_to_dict
+from django.utils.timezone import localtime
 from django.utils.translation import gettext_lazy as _
 
 from governance import validation
@@ -104,6 +106,15 @@ class ToolPolicy(Limits):
     tool_enabled = models.BooleanField(
         _("tool may be used"), default=True, help_text=_("Off = calls of this tool are refused.")
     )
+    until = models.DateTimeField(
+        _("only until"),
+        null=True,
+        editable=False,
+        help_text=_("By the database's clock; from then on the values of “then” count."),
+    )
+    then = models.JSONField(
+        _("then"), default=dict, editable=False, help_text=_("field → value after that")
+    )
 
     class Meta:
         app_label = "governance"
@@ -113,6 +124,12 @@ class ToolPolicy(Limits):
 
     def __str__(self) -> str:
         return self.tool_name
+
+    def end_temporary(self) -> None:
+        """Take the values that count after `until`; nothing is saved."""
+        for name, value in self.then.items():
+            setattr(self, name, value)
+        self.until, self.then = None, {}
 
     def as_limits(self) -> ToolLimits:
         """Return the row as one level of the policy; an inactive override sets nothing."""
@@ -134,6 +151,7 @@ class PolicyChange(Change):
         help_text=_("Blank = the default limits."),
     )
     version = models.PositiveBigIntegerField(_("version"))
+    reason = models.TextField(_("why"), blank=True)
 
     class Meta(Change.Meta):
         app_label = "governance"
@@ -142,3 +160,10 @@ class PolicyChange(Change):
 
     def __str__(self) -> str:
         return f"{self.tool_name or _('default')} v{self.version}"
+
+    @classmethod
+    def describe_value(cls, name: str, value: object) -> str:
+        """Return a field's value as people read it; an end to the second, with its zone."""
+        if name == "until" and isinstance(value, str):
+            return f"{localtime(datetime.fromisoformat(value)):%Y-%m-%d %H:%M:%S %Z}"
+        return super().describe_value(name, value)

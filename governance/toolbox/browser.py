@@ -40,11 +40,11 @@ Action = Literal["open", "read", "click", "fill", "screenshot", "close"]
 
 
 def make_browser(settings: SettingsSource) -> Tool:
-    """Return the tool."""
     reason = "" if find_spec("playwright") else NOT_INSTALLED
     find_host = unknown_host_of(settings)
     return make_tool(
         Browser(settings).browser,
+        title="Use a browser",
         off=lambda: reason,
         timeout=_TIMEOUT,
         concurrency=Concurrency.SUPERSEDE,
@@ -216,6 +216,7 @@ class Browser:
         return "\n".join(
             [
                 f"Saved {name} in the workspace: {spaced(len(picture))} bytes, of {shown(tab.page.url)}.",
+                await context.show_image(picture, name="screenshot"),
                 *tab.take_notes(),
             ]
         )

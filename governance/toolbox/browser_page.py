@@ -46,7 +46,6 @@ class BrowserPage:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the page is still there."""
         return not self.page.is_closed()
 
     @property

@@ -39,7 +39,6 @@ class Authorities:
         self._tls: ssl.SSLContext | None = None
 
     async def load(self) -> ssl.SSLContext:
-        """Return the context for connections."""
         if self._tls is None:
             self._tls = await asyncio.to_thread(httpx.create_ssl_context)
         return self._tls

@@ -1,4 +1,4 @@
-"""Runs a program in a process group of its own, reads its output, and ends it with all its children (C4)."""
+"""Runs a program in its own process group, reads its output, and ends it and its children (C4)."""
 
 import asyncio
 import errno

@@ -33,13 +33,20 @@ def make_file_tools(settings: SettingsSource) -> tuple[Tool, ...]:
     """Return the tools. They run in threads: what they do is quick, and harmless if abandoned (T7)."""
     files = Files(settings)
     return (
-        make_tool(files.read_file, timeout=_TIMEOUT),
-        make_tool(files.list_files, timeout=_TIMEOUT),
+        make_tool(files.read_file, title="Read a file", timeout=_TIMEOUT),
+        make_tool(files.list_files, title="List files", timeout=_TIMEOUT),
         *(
             make_tool(
-                function, timeout=_TIMEOUT, concurrency=Concurrency.EXCLUSIVE, side_effects=True
+                function,
+                title=title,
+                timeout=_TIMEOUT,
+                concurrency=Concurrency.EXCLUSIVE,
+                side_effects=True,
             )
-            for function in (files.write_file, files.edit_file)
+            for function, title in (
+                (files.write_file, "Write a file"),
+                (files.edit_file, "Edit a file"),
+            )
         ),
     )
 

@@ -40,11 +40,16 @@ def make_git_tools(settings: SettingsSource) -> tuple[Tool, ...]:
     tools = GitTools(settings)
     return (
         *(
-            make_tool(function, timeout=_TIMEOUT)
-            for function in (tools.git_status, tools.git_diff, tools.git_log)
+            make_tool(function, title=title, timeout=_TIMEOUT)
+            for function, title in (
+                (tools.git_status, "Git status"),
+                (tools.git_diff, "Git diff"),
+                (tools.git_log, "Git log"),
+            )
         ),
         make_tool(
             tools.git_commit,
+            title="Git commit",
             timeout=_TIMEOUT,
             concurrency=Concurrency.EXCLUSIVE,
             side_effects=True,

@@ -68,7 +68,6 @@ class Repository:
 
     @property
     def objects(self) -> Path:
-        """The directory of its objects."""
         return self.workspace.root.joinpath(*self.store, "objects")
 
     def has(self, name: str) -> bool:

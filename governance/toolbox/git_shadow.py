@@ -128,7 +128,6 @@ class ShadowRepository:
         return status, await asyncio.to_thread((self.place / "said").read_bytes)
 
     async def read_index(self, name: str = "index") -> Index:
-        """Return what is staged."""
         _, said = await self.query("ls-files", "--stage", "-t", "-z", index=name)
         entries, sparse, unmerged = {}, set(), set()
         for record in filter(None, said.split(b"\0")):

@@ -110,7 +110,6 @@ class HtmlText(HTMLParser):
             self._parts.append("\n" if tag in {"li", "tr", "dt"} else "\n\n")
 
     def handle_data(self, data: str) -> None:
-        """Take text."""
         if self._hidden:
             return
         if self._in_title:

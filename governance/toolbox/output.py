@@ -3,15 +3,12 @@
 import asyncio
 import codecs
 import os
-import re
 
-from governance.core.excerpts import Excerpt
+from governance.core.excerpts import Excerpt, last_lines
 from governance.core.tools import ToolContext
 
 _PIECE = 32_000  # characters of one report
 _BURST = 4_000_000  # bytes per interval; the full pipe slows down a command that prints faster
-_LINE = 200
-_ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)")
 
 
 class Output(asyncio.Protocol):
@@ -59,7 +56,7 @@ class Output(asyncio.Protocol):
         if self._context is None or not self._piece.total:
             return
         piece, self._piece = str(self._piece), Excerpt.within(_PIECE)
-        self._context.progress(last_line(piece), output=piece)
+        self._context.progress(last_lines(piece, 1), output=piece)
 
     async def drain(self, *, within: float) -> None:
         """Read to the end of the pipe, `within` seconds at most; then report."""
@@ -110,12 +107,3 @@ class Output(asyncio.Protocol):
         self.flush()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-
-
-def last_line(text: str) -> str:
-    """Return the last line that says something, as plain short text."""
-    for line in reversed(text[-4 * _LINE :].splitlines()):
-        plain = "".join(c for c in _ESCAPE.sub("", line) if c.isprintable()).strip()
-        if plain:
-            return plain[:_LINE]
-    return ""

@@ -23,8 +23,9 @@ from governance.toolbox.settings import SandboxChoice, ToolboxSettings
 _PROGRAM = "bwrap"
 _PROBE_TIMEOUT = 5.0
 _FLAGS = (
-    # The server starts each command in a session of its own, without a terminal. This one more lets the signals that
-    # end the command reach it and not the sandbox around it, which would take the command's grace away.
+    # The server starts each command in a session of its own, without a terminal. With this one, the
+    # signals that end the command reach the command and not the sandbox around it. A signal to the
+    # sandbox would take the command's grace away.
     "--new-session",
     "--die-with-parent",
     "--unshare-user-try",

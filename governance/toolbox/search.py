@@ -25,8 +25,7 @@ _SNIPPET = 500
 
 
 def make_web_search(settings: SettingsSource) -> Tool:
-    """Return the tool."""
-    return make_tool(Search(settings).web_search, timeout=_TIMEOUT)
+    return make_tool(Search(settings).web_search, title="Search the web", timeout=_TIMEOUT)
 
 
 _NOBODY = (

@@ -1,6 +1,6 @@
 """Search engines: how to query each, and how to parse its answer.
 
-A provider is an async function of a query; `web_search` finds it by its name here or by its dotted path.
+A provider is an async function of a query. `web_search` finds it by its name here or by its dotted path.
 """
 
 import json
@@ -130,7 +130,6 @@ class _DuckDuckGoPage(HTMLParser):
                     self._target = _real_target(self._base, attributes.get("href") or "")
 
     def handle_endtag(self, tag: str) -> None:
-        """End it."""
         if not self._reading or tag != self._tag:
             return
         words, self._words = _line("".join(self._words)), []

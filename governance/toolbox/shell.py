@@ -37,6 +37,8 @@ _OFF = (
     "Running commands is switched off on this server. An administrator can switch it on: "
     "GOVERNANCE_EXEC_ENABLED."
 )
+_ASKS_FREE = "Run this command on the server, without a sandbox?"
+_ASKS_KEPT_IN = "Run this command in the sandbox of this server?"
 _REFUSED = "Now it runs nothing: this server demands a sandbox for commands, and the sandbox does not work."
 
 
@@ -45,6 +47,7 @@ def make_exec(settings: SettingsSource) -> Tool:
     shell = Shell(settings)
     return make_tool(
         shell.exec,
+        title="Run a command",
         off=lambda: "" if shell.is_enabled else _OFF,
         timeout=0,
         timeout_argument="timeout_ms",
@@ -61,15 +64,17 @@ def describe(tool: Tool, sandbox: Sandbox) -> Tool:
     as root, an administrator must say that the sandbox suffices. A disabled tool needs none either.
     """
     said = tool.function.__doc__ or ""
-    words, approval = _FREE, tool.approval
+    words, approval, question = _FREE, tool.approval, _ASKS_FREE
     if sandbox.is_missing:
         words, approval = _REFUSED, None
     elif sandbox.mode is not Mode.NONE:
+        question = _ASKS_KEPT_IN
         network = "the network can be reached" if sandbox.network else "there is no network"
         limits = f" At most: {sandbox.limits.words}." if sandbox.limits.words else ""
         words = _KEPT_IN.format(network=network, limits=limits)
         approval = None if sandbox.is_trusted else tool.approval
-    return replace(tool, description=f"{' '.join(said.split())} {words}", approval=approval)
+    description = f"{' '.join(said.split())} {words}"
+    return replace(tool, description=description, approval=approval, question=question)
 
 
 class Shell:

@@ -100,7 +100,7 @@ def read_window(
 
 
 def _read_line(stream: io.TextIOWrapper, *, room: int) -> tuple[str, bool]:
-    """Return the next line, cut at `room` characters, and whether it is complete; a line may be as long as a file."""
+    """Return the next line, cut at `room` characters, and whether it is complete. A line may be as long as a file."""
     size = max(room, 1)
     line = stream.readline(size + 1)
     if line.endswith("\n") or len(line) <= size:

@@ -13,8 +13,7 @@ _LONGEST = 86_400.0
 
 
 def make_wait() -> Tool:
-    """Return the tool."""
-    return make_tool(wait)
+    return make_tool(wait, title="Wait")
 
 
 async def wait(

@@ -18,9 +18,11 @@ _TIMEOUT = 60.0
 
 
 def make_web_fetch(settings: SettingsSource) -> Tool:
-    """Return the tool."""
     return make_tool(
-        Web(settings).web_fetch, timeout=_TIMEOUT, unknown_host=unknown_host_of(settings)
+        Web(settings).web_fetch,
+        title="Fetch a web page",
+        timeout=_TIMEOUT,
+        unknown_host=unknown_host_of(settings),
     )
 
 

@@ -131,7 +131,7 @@ def free_port() -> int:
 
 
 def ends_with_us(number: signal.Signals) -> Callable[[], None]:
-    """Return what a child does first so that the kernel sends it a signal when we die, however we die (Linux)."""
+    """Return the first thing that a child does: ask the kernel for a signal when its parent dies (Linux)."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
 

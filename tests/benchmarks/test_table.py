@@ -9,28 +9,59 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.measurement import spread
+from benchmarks.measurement import Timed, process_clock, spread, spread_of
+from benchmarks.peers import OPTIONAL
 from benchmarks.report import BEGIN, END, write_into
 from benchmarks.rows import Bar, latency, per_call
 from scripts.servers import are_installed
-from tests.support import LONG_PATIENCE
+from tests.support import LONG_PATIENCE, browser_path
 
 ROOT = Path(__file__).resolve().parents[2]
+PEERS = {
+    "pydantic_ai",
+    *(name for name, (wanted, _) in OPTIONAL.items() if all(map(find_spec, wanted))),
+}
 ROWS = {
     *(f"{who}_{shape}" for who in ("executor", "turn") for shape in ("8", "64", "50x1")),
     *(f"{who}_{shape}" for who in ("executor", "turn") for shape in ("200x1", "800x1")),
     *(f"library{what}_{shape}" for what in ("", "_governed") for shape in ("8", "64", "50x1")),
     "overshoot",
-    *(f"sqlite_{what}" for what in ("turn", "reads", "writes", "transactions")),
+    *(f"disk_{what}" for what in ("sync", "commit")),
+    *(f"sqlite_{what}" for what in ("reads", "writes", "transactions")),
+    *(f"sqlite_turn_{peer}" for peer in PEERS),
     *(f"cancel_{what}" for what in ("coroutine", "exec", "process", "provider")),
     "chunk",
+    "chunk_agent",
     "mcp_call",
 }
-STREAMS = {f"streams_{n}_{what}" for n in (1, 2, 3) for what in ("delay", "rate", "core", "busy")}
-LENGTHS = {f"messages_{n}{what}" for n in (10, 20, 30) for what in ("", "_look")}
+STREAMS = {
+    *(f"streams_{n}_{what}" for n in (1, 2, 3) for what in ("rate", "pushed")),
+    *(f"streams_{n}_{what}" for n in (1, 2, 3) for what in ("delay", "core", "busy")),
+    *(f"streams_{n}_apart_{what}" for n in (1, 2, 3, 4) for what in ("delay", "core", "busy")),
+}
+LENGTHS = {f"messages_{n}{what}" for n in (10, 20, 30) for what in ("", "_look", "_first")}
 PASTS = {f"finished_{n}_sqlite{what}" for n in (10, 100) for what in ("", "_look")}
-PROCESSES = {"click_embedded", *STREAMS, "socket_memory", "turn_memory", *LENGTHS, *PASTS}
-SCALED = {"click_scaled", "cancel_heard", "cancel_dead", "cancel_lost"}
+PROCESSES = {
+    "click_embedded",
+    "cancel_embedded",
+    "socket_turn",
+    *STREAMS,
+    "socket_memory",
+    "turn_memory",
+    *LENGTHS,
+    *PASTS,
+}
+PAGES = {"page_open", "page_task"}
+PAGES |= {
+    f"page{shown}_{what}" for shown in ("", "_all") for what in ("key", "stream", "stream_task")
+}
+SCALED = {
+    *(f"postgres_turn_{peer}" for peer in PEERS),
+    "click_scaled",
+    "cancel_heard",
+    "cancel_dead",
+    "cancel_lost",
+}
 SCALED |= {row.replace("sqlite", "postgres") for row in PASTS}
 
 
@@ -39,7 +70,8 @@ def expected_rows() -> set[str]:
     if sys.platform != "linux":
         return ROWS
     packages = find_spec("procrastinate") and find_spec("channels_redis")
-    return ROWS | PROCESSES | (SCALED if are_installed() and packages else set())
+    pages = PAGES if browser_path() else set()
+    return ROWS | PROCESSES | pages | (SCALED if are_installed() and packages else set())
 
 
 def is_compared(row: str) -> bool:
@@ -47,6 +79,9 @@ def is_compared(row: str) -> bool:
     beginnings = (
         "executor",
         "turn_",
+        "sqlite_turn",
+        "postgres_turn",
+        "socket_turn",
         "library",
         "overshoot",
         "chunk",
@@ -84,8 +119,13 @@ def test_a_quick_run_fills_every_row(tmp_path, options):
     assert run.returncode == 0, run.stderr
     record = json.loads((tmp_path / "latest.json").read_text("utf-8"))
     assert {row["id"] for row in record["rows"]} == (rows := ROWS if options else expected_rows())
-    # A few sockets may fit into memory that a process has already, and a short look may see no tick of a core.
-    surely = [row for row in record["rows"] if row["unit"] not in ("KiB", "%")]
+    # A few sockets may fit into memory that a process has already; a short page has no task that counts as long.
+    unsure = ("KiB", "%")
+    surely = [
+        row
+        for row in record["rows"]
+        if row["unit"] not in unsure and not row["id"].endswith("_task")
+    ]
     assert all(row["median"] > 0 and row["count"] > 0 for row in surely)
     assert {row["id"] for row in record["rows"] if row["ratio"]} == set(filter(is_compared, rows))
     table = (tmp_path / "latest.md").read_text("utf-8")
@@ -117,6 +157,9 @@ def test_the_spread_of_many_measurements():
 @pytest.mark.parametrize(
     ("bar", "kept"),
     [
+        (Bar(most_p99=1000, most_cpu_ratio=2), True),
+        (Bar(most_p99=999), False),
+        (Bar(most_cpu_ratio=1.9), False),
         (Bar(), None),
         (Bar(most=1000), True),
         (Bar(most=1000, most_ratio=10), True),
@@ -124,16 +167,29 @@ def test_the_spread_of_many_measurements():
         (Bar(most=1000, most_ratio=9), False),
     ],
 )
-def test_a_row_keeps_its_bar_only_if_it_keeps_both_parts(bar, kept):
-    ours, bare = spread([0.010]), spread([0.001])
+def test_a_row_keeps_its_bar_only_if_it_keeps_every_part(bar, kept):
+    ours, bare = spread_of([Timed(wall=0.010, cpu=0.004)]), spread([0.001], cpu=[0.002])
     row = per_call("x", "x", ours, bare=bare, calls=10, bar=bar)
     assert (row.median, row.ratio) == (pytest.approx(1000), pytest.approx(10))
+    assert (row.cpu, row.bare_cpu, row.cpu_ratio) == pytest.approx((400, 200, 2))
     assert row.is_within is kept
 
 
 def test_a_latency_is_told_in_milliseconds():
     row = latency("x", "x", spread([0.25]))
     assert (row.median, row.unit, row.ratio) == (250, "ms", None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is such a clock on Linux")
+def test_the_clock_of_another_process_counts_what_it_computes():
+    spinning = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", spinning], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        clock = process_clock(process.pid)
+        assert clock() >= 0.2
+        process.stdin.close()
 
 
 def test_the_table_goes_between_the_marks_of_the_page(tmp_path):

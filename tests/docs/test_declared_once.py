@@ -1,10 +1,11 @@
-"""What is declared once is everywhere by itself: an event, an operation of a client, a setting, a limit of tools."""
+"""What is declared once is everywhere by itself: an event, an operation, a setting, a limit, a reason, a tool."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -13,19 +14,23 @@ from uuid import uuid4
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
-from django.test import override_settings
+from django.test import Client, override_settings
 from ninja import NinjaAPI
 from ninja.testing import TestAsyncClient
 from typing_extensions import TypedDict
 
 from config import environment
-from governance import setting_rules
+from governance import registry, services, setting_rules, tool
+from governance import selectors as governance_selectors
 from governance.app_settings import AppSettings, Setting
+from governance.core.policy import resolve
+from governance.policies import read_policies
 from scripts import settings_docs
 from tests.docs.pages import ROOT
 from tests.support import LONG_PATIENCE
 from tests.turns.row_factory import RowFactory
 from turns import EVENTS, TurnEvent
+from turns.agents.offers import offer
 from turns.events import log
 from turns.services import OpOutcome
 from webchat import operations
@@ -178,21 +183,29 @@ IN_THE_POLICY = "    error_text: Annotated["
 OUR_LIMIT = "    warning_after: Annotated[float | None, LimitField(_first_span, 60.0, is_live=True)] = None\n"
 IN_THE_ROW = "    note = models.TextField("
 OUR_COLUMN = '    warning_after_ms = span(_("warning after"), _("0 = never."))\n'
+BEFORE_ERRORS = "    ERROR = ("
+OUR_REASON = """    BUDGET = (
+        "budget",
+        _Row(label=_("the month's budget"), on_page=_("as the budget is spent"), who="the budget",
+             ended="the budget was spent", turn_status="failed"),
+    )
+"""
 
 
-def test_a_limit_is_merged_edited_live_audited_and_in_the_admin(tmp_path: Path):
-    """The change itself: two lines in a copy of the app, and a migration that Django makes."""
+def test_a_limit_and_a_reason_are_everywhere_by_themselves(tmp_path: Path):
+    """The change itself, in a copy of the app: two lines and a migration of Django's, and one row."""
     copy = tmp_path / "governance"
     shutil.copytree(ROOT / "governance", copy, ignore=shutil.ignore_patterns("__pycache__"))
     for file, place, line in (
         (copy / "core" / "policy.py", IN_THE_POLICY, OUR_LIMIT),
         (copy / "models" / "policies.py", IN_THE_ROW, OUR_COLUMN),
+        (copy / "core" / "cancel_reasons.py", BEFORE_ERRORS, OUR_REASON),
     ):
         source = file.read_text("utf-8")
         assert source.count(place) == 1
         file.write_text(source.replace(place, line + place), "utf-8")
     answer = subprocess.run(
-        [sys.executable, ROOT / "tests" / "docs" / "new_limit.py"],
+        [sys.executable, ROOT / "tests" / "docs" / "new_declarations.py"],
         cwd=ROOT,
         env={
             "PATH": os.environ["PATH"],
@@ -207,6 +220,15 @@ def test_a_limit_is_merged_edited_live_audited_and_in_the_admin(tmp_path: Path):
     )
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
+    assert found.pop("reason") == {
+        "to the model": '[CANCELLED] Tool "wait" was not started. It was cancelled by the budget. It had no effect.',
+        "of a turn before": "the budget was spent",
+        "status": "failed",
+        "in the admin": "the month's budget",
+        "on the page": "as the budget is spent",
+        "in JavaScript": True,
+        "no change of tables": True,
+    }
     saved = found.pop("saved")
     assert saved.startswith("Version 2. wait: warning after: 5 s → 2 min.")
     assert "Calls that run in this process obey now" in saved
@@ -219,3 +241,36 @@ def test_a_limit_is_merged_edited_live_audited_and_in_the_admin(tmp_path: Path):
         "in force": 120.0,
         "viewer": True,
     }
+
+
+@pytest.fixture
+def _shop() -> Iterator[None]:
+    @tool(title="Ship an order", timeout=7, approval="always")
+    async def ship_order(order: int) -> str:
+        """Send an order on its way."""
+        return f"Order {order} is on its way."
+
+    yield
+    registry.unregister("ship_order")
+
+
+@pytest.mark.usefixtures("_shop")
+@pytest.mark.django_db(transaction=True)
+def test_a_tool_is_offered_limited_and_in_the_admin(admin_client: Client):
+    found = governance_selectors.find_tool("ship_order")
+    assert found is not None
+    offered = offer([found], None, chat_model="local")
+    assert [it.name for it in offered.tools] == ["ship_order"]
+    shown = registry.get("ship_order")
+    assert (shown.description, list(shown.input_schema["properties"])) == (
+        "Send an order on its way.",
+        ["order"],
+    )
+    (limits,) = (it for it in governance_selectors.tools_in_force() if it.tool.name == "ship_order")
+    assert limits.policy.timeout == 7
+    page = admin_client.get("/admin/governance/toolpolicy/").content.decode()
+    assert "ship_order" in page
+    form = admin_client.get("/admin/turns/agent/add/").content.decode()
+    assert 'value="ship_order"' in form
+    services.save_tool_policy(tool_name="ship_order", values={"timeout_ms": 3_000}, by=None)
+    assert resolve(read_policies().levels(shown)).timeout == 3

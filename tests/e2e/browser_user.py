@@ -17,7 +17,17 @@ class BrowserUser:
         self.context = context
         self._problems: list[str] = []
         self._expected: list[str] = []
+        self.has_scripts = False
         context.on("page", self._watch)
+
+    def leave(self) -> None:
+        """Watch the tabs no longer."""
+        self.context.remove_listener("page", self._watch)
+
+    async def add_script(self, script: str) -> None:
+        """Run a script in every page before its own. A context keeps it for good."""
+        self.has_scripts = True
+        await self.context.add_init_script(script)
 
     @property
     def problems(self) -> list[str]:
@@ -31,6 +41,14 @@ class BrowserUser:
         """Take complaints that match for what they are: the test has caused them."""
         self._expected.append(pattern)
 
+    def expect_connection_loss(self) -> None:
+        """Expect what a lost server or network makes the browser say; at which call it notices is chance."""
+        self.expect_problem(
+            r"WebSocket connection to"
+            r"|net::ERR_(CONNECTION_\w+|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING"
+            r"|INTERNET_DISCONNECTED|NETWORK_CHANGED|SOCKET_NOT_CONNECTED)"
+        )
+
     async def open(self, path: str) -> Page:
         """Open an address of the site in a new tab."""
         page = await self.context.new_page()
@@ -43,14 +61,25 @@ class BrowserUser:
         await page.get_by_label("Password").fill(self.site.password(name))
         await page.get_by_role("button", name="Sign in").click()
 
-    async def start_conversation(self) -> Chat:
-        """Start a conversation from the list, in a new tab."""
-        return await self.begin(await self.open("/"))
+    async def start_conversation(self, page: Page | None = None) -> Chat:
+        """Make a conversation by the API, as programs do, and open it in a new tab."""
+        cookies = {cookie["name"]: cookie["value"] for cookie in await self.context.cookies()}
+        answer = await self.context.request.post(
+            f"{self.site.url}/api/conversations",
+            headers={"X-CSRFToken": cookies["csrftoken"], "Origin": self.site.url},
+            data={},
+        )
+        made = await answer.json()
+        page = page or await self.context.new_page()
+        await page.goto(f"{self.site.url}/c/{made['conversation_id']}/")
+        return await self._ready(page)
 
     async def begin(self, page: Page) -> Chat:
-        """Press the button of the list that the tab shows."""
+        """Press the button of the list that the tab shows: the conversation begins with its first message."""
         await page.get_by_role("button", name="New conversation").first.click()
-        return await self._ready(page)
+        chat = Chat(page)
+        await expect(chat.connection).to_have_text("New conversation")
+        return chat
 
     async def join(self, chat: Chat) -> Chat:
         """Open a conversation in another tab."""

@@ -10,17 +10,33 @@ class Chat:
         self.page = page
         self.composer = page.get_by_label("Message to the agent")
         self.connection = page.locator("#connection")
-        self.cancel_turn = page.get_by_role("button", name="Cancel Turn")
+        self.cancel_turn = page.locator("#cancel-turn")
         self.running_bar = page.get_by_role("region", name="Running turn")
+        self.queue = page.locator(".queue-chip")
+        self.question = page.locator("#question")
         self.transcript = page.get_by_role("log", name="Conversation")
         self.cards = page.locator("tool-call")
         self.answers = page.locator("article.message-agent")
         self.sent = page.locator("article.message-user")
+        live = ("queued", "running", "cancelling")
+        self.live_turns = page.locator(", ".join(f'.turn[data-status="{each}"]' for each in live))
 
     async def say(self, text: str) -> None:
         """Type a message and send it with Enter; its lines are sent together."""
         await self.composer.fill(text)
         await self.composer.press("Enter")
+
+    async def allow_once(self, tool: str = "List files") -> None:
+        """Let the call run that is asked about."""
+        await self.question.get_by_role("button", name=f"Allow once: {tool}", exact=True).click()
+
+    async def deny(self, reason: str = "") -> None:
+        """Refuse the call that is asked about."""
+        opener = self.question.get_by_role("button", name="Deny…", exact=True)
+        if await opener.get_attribute("aria-expanded") == "false":
+            await opener.click()
+        await self.question.get_by_label("Why not? The agent reads it.").fill(reason)
+        await self.question.get_by_role("button", name="Deny: ").click()
 
     def card(self, text: str) -> Locator:
         """Return the card of the call whose arguments are shown as `text`."""
@@ -37,7 +53,10 @@ class Chat:
         return self.transcript.locator(".turn-end").get_by_text(title, exact=True)
 
     async def has_ended(self) -> None:
-        """Wait until nothing runs any more; then no card may look as if it did."""
+        """Wait until what was said has begun and is over; then no card may look as if it ran."""
+        # Nothing runs either between Enter and the server's answer to it.
+        await expect(self.page.locator(".outbox article")).to_have_count(0)
+        await expect(self.live_turns).to_have_count(0)
         await expect(self.running_bar).to_be_hidden()
         await expect(self.cancel_turn).to_be_hidden()
         for status in ("pending", "running", "cancelling"):
@@ -49,6 +68,11 @@ class Chat:
 def state(card: Locator) -> Locator:
     """Return the word for what a card's call is doing, or how it ended."""
     return card.locator(".call-state")
+
+
+async def has_started(card: Locator) -> None:
+    """Wait until a card's call runs; the word for that becomes another one after ten seconds."""
+    await expect(card).to_have_attribute("data-status", "running")
 
 
 def clock(card: Locator) -> Locator:
@@ -63,4 +87,4 @@ def cancel_button(card: Locator) -> Locator:
 
 async def colour(card: Locator) -> str:
     """Return the colour that a card has."""
-    return str(await card.evaluate("card => getComputedStyle(card).borderInlineStartColor"))
+    return str(await state(card).evaluate("state => getComputedStyle(state).color"))

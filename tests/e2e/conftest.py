@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, StorageState, async_playwright, expect
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.e2e.browser_user import BrowserUser
+from tests.e2e.contexts import Contexts
 from tests.e2e.site import Site
 from tests.support import PATIENCE, browser_path, eventually_sync
 
@@ -30,7 +31,6 @@ SWITCHES = [
     f"--disable-features={_LEFT_OUT}",
     "--no-first-run",
 ]
-PATIENCE_MS = PATIENCE * 1000  # every wait ends as soon as what it waits for is there
 
 OpenBrowser = Callable[..., Awaitable[BrowserUser]]
 StartSite = Callable[[], Site]
@@ -64,10 +64,25 @@ def own_site(tmp_path: pytest.TempPathFactory) -> Iterator[Site]:
         made.leave()
 
 
+@pytest.fixture
+def own_site_of(tmp_path: pytest.TempPathFactory) -> Iterator[Callable[..., Site]]:
+    """Return a function that serves a site with other settings to one test."""
+    started: list[Site] = []
+
+    def make(**settings: str) -> Site:
+        started.append(Site(tmp_path, **settings))
+        started[-1].start()
+        return started[-1]
+
+    yield make
+    for site in started:
+        site.leave()
+
+
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Start the browser once; each visitor gets a context of its own."""
-    expect.set_options(timeout=PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE * 1000)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path(), args=SWITCHES)
         yield browser
@@ -75,40 +90,32 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def signed_in() -> dict[tuple[str, str], StorageState]:
-    """The cookies of who has signed in where: the form is filled in once for each."""
-    return {}
+def contexts(browser: Browser) -> Contexts:
+    """Return the contexts of the browser, which tests hand on to each other."""
+    return Contexts(browser)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_browser(
-    browser: Browser, signed_in: dict[tuple[str, str], StorageState]
-) -> AsyncIterator[OpenBrowser]:
+async def open_browser(contexts: Contexts) -> AsyncIterator[OpenBrowser]:
     """Return a function that makes visitors; a browser's complaint in any of their tabs fails the test."""
     browser_users: list[BrowserUser] = []
 
-    async def make(site: Site, *, user: str | None = "demo", **context: object) -> BrowserUser:
-        known = signed_in.get((site.url, user or ""))
-        made = BrowserUser(site, await _context(browser, storage_state=known, **context))
+    async def make(site: Site, *, user: str | None = "demo", **options: object) -> BrowserUser:
+        made = BrowserUser(site, await contexts.take(site, user, **options))
         browser_users.append(made)
-        if user and known is None:
+        if user and not contexts.has_signed_in(site, user):
             page = await made.open("/login/")
             await made.sign_in(page, user)
             await expect(page.get_by_role("heading", name="Conversations")).to_be_visible()
-            signed_in[site.url, user] = await made.context.storage_state()
+            await contexts.note_sign_in(site, user, made.context)
             await page.close()
         return made
 
     yield make
     for browser_user in browser_users:
-        await browser_user.context.close()
+        browser_user.leave()
+        await contexts.give_back(browser_user.context, keep=not browser_user.has_scripts)
     assert [problem for browser_user in browser_users for problem in browser_user.problems] == []
-
-
-async def _context(browser: Browser, **options: object) -> object:
-    context = await browser.new_context(**{"viewport": {"width": 1280, "height": 850}, **options})
-    context.set_default_timeout(PATIENCE_MS)
-    return context
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -46,8 +46,7 @@ class Site:
 
     def start(self) -> None:
         """Start the server, and wait until it answers. The first start in a directory finds its tables there."""
-        if not (self.var / "db.sqlite3").exists():
-            shutil.copytree(_blank(), self.var, dirs_exist_ok=True)
+        self._lay_out()
         environment = {
             **_environment(self.var),
             "HOST": "127.0.0.1",
@@ -61,9 +60,14 @@ class Site:
                 command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True
             )
         eventually_sync(
-            lambda: self._answers() or self._process.poll() is not None, timeout=PATIENCE
+            lambda: self.answers() or self._process.poll() is not None, timeout=PATIENCE
         )
         assert self._process.poll() is None, self.said
+
+    def carry_out(self, code: str) -> None:
+        """Run a piece of Python on the site's database, the server running or not."""
+        self._lay_out()
+        _carry_out(f"import django\ndjango.setup()\n{code}", self.var)
 
     def kill(self) -> None:
         """End the server as a crash does: no time for anything."""
@@ -97,6 +101,10 @@ class Site:
         wanted = command.encode().replace(b" ", b"\0")
         return [pid for pid in table if self._owns(pid) and wanted in (b"", _command(pid))]
 
+    def _lay_out(self) -> None:
+        if not (self.var / "db.sqlite3").exists():
+            shutil.copytree(_blank(), self.var, dirs_exist_ok=True)
+
     def _owns(self, pid: int) -> bool:
         where = str(self.var).encode()
         process = Path(f"/proc/{pid}")
@@ -109,7 +117,8 @@ class Site:
         except OSError:  # gone in between, or another user's
             return False
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Return whether the server answers."""
         try:
             return httpx.get(f"{self.url}/healthz", trust_env=False, timeout=1).is_success
         except httpx.TransportError:
@@ -121,10 +130,14 @@ def _blank() -> Path:
     """Return a directory with a migrated database and the demo users; a fresh one is what tests/setup starts."""
     var = Path(tempfile.mkdtemp(prefix="turnkeeper-blank-"))
     atexit.register(shutil.rmtree, var, ignore_errors=True)
-    environment = {**_environment(var), "DJANGO_SETTINGS_MODULE": "config.settings"}
-    command = [sys.executable, "-c", MAKE_BLANK]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    _carry_out(MAKE_BLANK, var)
     return var
+
+
+def _carry_out(code: str, var: Path) -> None:
+    environment = {**_environment(var), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def _environment(var: Path) -> dict[str, str]:

@@ -4,13 +4,14 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
-from tests.e2e.chat import state
+from tests.e2e.chat import has_started, state
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DESKTOP = {"width": 1280, "height": 850}
 PHONE = {"width": 390, "height": 844}
 TARGET = 44  # px
+MOVED = "Promise.allSettled(document.getAnimations().map((moving) => moving.finished))"
 SCROLLED_SIDEWAYS = """
     [document.scrollingElement, ...document.querySelectorAll("main, header, form, section, article, tool-call, #transcript")]
         .filter((element) => element.scrollWidth > Math.max(element.clientWidth, 1) + 1)
@@ -25,6 +26,7 @@ async def check(page: Page) -> None:
         await page.set_viewport_size(size)
         for scheme in ("light", "dark"):
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            await page.evaluate(MOVED)  # a colour on its way to another scheme is none of both
             results = await Axe().run(page)
             assert results.response["passes"]
             findings += [
@@ -57,7 +59,7 @@ async def test_the_chat_is_accessible_while_a_turn_runs_and_afterwards(browser_u
     chat = await browser_user.start_conversation()
     path = "/srv/" + "a-very-long-name-without-a-space" * 12
     await chat.say(f"wait 60\nwithin 200ms wait 61\nread {path}\nsay `{path}`")
-    await expect(state(chat.card("seconds: 60"))).to_have_text("running")
+    await has_started(chat.card("seconds: 60"))
     await expect(state(chat.card("seconds: 61"))).to_contain_text("timed out")
     for card in await chat.cards.all():
         await card.get_by_role("button", expanded=False).click()
@@ -71,16 +73,89 @@ async def test_the_chat_is_accessible_while_a_turn_runs_and_afterwards(browser_u
     await check(chat.page)
 
 
-async def test_a_card_that_asks_for_a_decision_is_accessible(browser_user):
+async def test_every_other_state_of_the_chat_is_accessible(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say('call list_files {"path": "."}')
-    await expect(chat.cards.last.locator(".approval")).to_be_visible()
-    await check(chat.page)
-    for name in ("Allow list_files once", "Deny list_files"):
-        button = chat.page.get_by_role("button", name=name, exact=True)
-        assert (await button.bounding_box())["height"] >= TARGET
-        await button.scroll_into_view_if_needed()
-    await chat.page.get_by_role("button", name="Deny list_files").click()
-    await expect(state(chat.cards.last)).to_have_text("denied, did not run")
-    await check(chat.page)
+    page = chat.page
+    await chat.say("list")
+    await expect(chat.question).to_be_visible()
+    await check(page)
+    await chat.question.get_by_role("button", name="Deny…", exact=True).click()
+    await check(page)
+    await chat.deny("Not now")
+    await chat.has_ended()
+    await chat.say("wait 60")
+    await has_started(chat.card("seconds: 60"))
+    await chat.say("help")
+    await expect(chat.queue).to_have_count(1)
+    await page.get_by_role("button", name="Other ways to cancel").click()
+    await check(page)
+    await page.keyboard.press("Escape")
+    await chat.composer.fill("stop it or not")
+    await chat.composer.press("Enter")
+    await expect(page.get_by_text("Stop the turn?")).to_be_visible()
+    await check(page)
+    await page.locator("#stop-question-stop").click()
+    await chat.has_ended()
+    browser_user.expect_connection_loss()
+    await browser_user.context.set_offline(True)
+    await expect(page.locator("#banner")).to_be_visible()
+    await chat.say("sent later")
+    await check(page)
+    await browser_user.context.set_offline(False)
+    await expect(chat.connection).to_have_text("Connected")
+    await chat.has_ended()
+
+
+async def test_failed_turn_earlier_messages_lists_and_menus_are_accessible(
+    own_site_of, open_browser
+):
+    site = own_site_of(TURNS_STEP_LIMIT="1", TURNS_SNAPSHOT_MESSAGES="6")
+    person = await open_browser(site)
+    chat = await person.start_conversation()
+    page = chat.page
+    for text in ("say one", "say two", "say three", "wait 0"):
+        await chat.say(text)
+        await chat.has_ended()
+    await expect(chat.ending("Turn failed")).to_be_visible()
+    await check(page)
+    await page.reload()
+    show = page.get_by_role("button", name="Show earlier messages")
+    await expect(show).to_be_visible()
+    await chat.transcript.evaluate("log => { log.scrollTop = 0; }")
+    await check(page)
+    await show.click()
+    await expect(chat.sent).to_have_count(4)
+    await check(page)
+    listed = await person.open("/")
+    for tab in (page, listed):
+        await tab.get_by_label("Search conversations").fill("say")
+        await check(tab)
+        opener = tab.get_by_role("button", name="Options of").first
+        await opener.focus()
+        await opener.press("Enter")
+        await expect(tab.get_by_role("menu")).to_be_visible()
+        await check(tab)
+        await tab.get_by_role("menuitem", name="Rename").click()
+        await expect(tab.get_by_role("dialog")).to_be_visible()
+        await check(tab)
+
+
+async def test_at_400_percent_most_of_the_window_is_left_to_what_is_read(browser_user):
+    chat = await browser_user.start_conversation()
+    page = chat.page
+    await page.set_viewport_size({"width": 320, "height": 256})  # 1280 × 1024 at 400 %
+    await chat.say("wait 60")
+    await has_started(chat.card("seconds: 60"))
+    reading = await page.locator("#transcript").bounding_box()
+    assert reading["height"] >= 256 / 2
+    assert await page.evaluate(SCROLLED_SIDEWAYS) == []
+    for control in (chat.composer, chat.cancel_turn, page.locator("#cancel-more")):
+        await expect(control).to_be_in_viewport(ratio=1)
+        box = await control.bounding_box()
+        assert min(box["width"], box["height"]) >= TARGET
+    await chat.composer.fill("help")
+    await expect(page.locator("#send")).to_be_in_viewport(ratio=1)
+    await expect(chat.cancel_turn).to_be_in_viewport(ratio=1)
+    await chat.composer.fill("")
+    await chat.cancel_turn.click()
     await chat.has_ended()

@@ -22,12 +22,14 @@ async def an_agent(admin, name: str, description: str):
     await page.get_by_label("only these", exact=True).check()
     await page.get_by_label(re.compile(r"^\s*read_file ")).check()
     await page.get_by_label("Turn limit:").fill("2 min")
+    await page.get_by_label("Samples:").fill("list\nread <b>notes</b>.txt")
+    await page.get_by_label("Placeholder:").fill("Ask for a file…")
     await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.get_by_text("Turns that begin from now on obey")).to_be_visible()
     yield page
     await page.goto(f"{admin.site.url}/admin/turns/agent/")
     await page.get_by_role("link", name=name, exact=True).click()
-    await page.get_by_role("link", name="Delete").click()
+    await page.get_by_role("link", name="Delete", exact=True).click()
     await page.get_by_role("button", name="Yes").click()
     await expect(page.get_by_text("deleted successfully")).to_be_visible()
 
@@ -42,6 +44,8 @@ async def test_a_person_picks_an_agent_that_may_do_less(open_browser, browser_us
         chat = await browser_user.begin(page)
 
         await expect(page.locator(".chat-agent")).to_have_text(re.compile("librarian"))
+        await expect(page.locator(".sample")).to_have_text(["list", "read <b>notes</b>.txt"])
+        await expect(page.get_by_placeholder("Ask for a file…")).to_be_visible()
         await chat.say("run date")
         await expect(state(chat.cards.first)).to_have_text("no such tool")
         await chat.has_ended()

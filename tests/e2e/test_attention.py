@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.chat import Chat, state
+from tests.e2e.chat import Chat, has_started
 from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -28,21 +28,16 @@ def mark(page, chat):
 async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("ask assistant " + ASK % "one")
-    questions = chat.page.get_by_role("region", name="Questions of sub-agents")
-    card = questions.locator("tool-call")
-    await expect(card).to_contain_text("assistant wants to run list_files. Allow it?")
-    await expect(card.locator(".approval-input")).to_contain_text("one")
-    await expect(card.get_by_role("link", name="Open assistant")).to_be_visible()
+    await expect(chat.question).to_contain_text("assistant wants to run List files. Allow it?")
+    await expect(chat.question.locator("dd pre")).to_have_text("one")
+    await expect(chat.question.get_by_role("link", name="Open assistant")).to_be_visible()
     await expect(chat.page.locator("#alert")).to_have_text(
-        "assistant waits for your decision on list_files."
+        "assistant waits for your decision on List files."
     )
     await check(chat.page)
-    await card.focus()
-    reason = card.get_by_label("Or deny it (the agent reads your reason)")
-    await reason.fill("not there")
-    await card.get_by_role("button", name="Deny list_files").press("Enter")
-    await expect(questions).to_be_hidden()
-    await expect(chat.transcript).to_be_focused()
+    await chat.deny("not there")
+    await expect(chat.question).to_be_hidden()
+    await expect(chat.composer).to_be_focused()
     await expect(chat.page.locator("#alert")).to_be_empty()
     await expect(chat.answers.last).to_contain_text("not there")
     await chat.has_ended()
@@ -51,17 +46,16 @@ async def test_what_a_sub_agent_asks_is_decided_where_it_was_set_to_work(browser
 async def test_what_is_asked_is_counted_and_the_button_leads_from_one_to_the_next(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("\n".join(["ask assistant " + ASK % "three", ASK % "one", ASK % "two"]))
-    show = chat.running_bar.get_by_role("button", name=re.compile("^Show"))
-    await expect(show).to_have_text("Show 1 of 3")
+    await expect(chat.question).to_contain_text("of 3")
     await expect(chat.page).to_have_title(re.compile(r"^\(3\) Waits for you"))
-    for path, then in (("one", "2"), ("two", "3"), ("three", "1")):
-        await show.click()
-        card = chat.cards.filter(has=chat.page.locator(".approval").get_by_text(path, exact=True))
-        await expect(card).to_be_focused()
-        await expect(card).to_be_in_viewport()
-        await expect(show).to_have_text(f"Show {then} of 3")
+    seen = set()
+    for _time in range(3):
+        seen.add(await chat.question.locator("dd pre").inner_text())
+        await chat.question.get_by_role("button", name="Next").click()
+        await expect(chat.question).to_be_focused()
+    assert seen == {"one", "two", "three"}
     await chat.page.keyboard.press("Escape")
-    await expect(show).to_be_hidden()
+    await expect(chat.question).to_be_hidden()
     await chat.has_ended()
     await expect(chat.page).not_to_have_title(re.compile("Waits for you"))
     await expect(chat.page.locator("#alert")).to_be_empty()
@@ -83,7 +77,7 @@ async def test_the_lists_mark_what_waits_and_what_works_while_it_does(browser_us
     await chat.say(ASK % ".")
     for page in pages:
         await expect(mark(page, chat)).to_have_attribute("data-standing", "asking")
-        await expect(mark(page, chat)).to_contain_text("waits for your decision")
+        await expect(mark(page, chat)).to_contain_text("waits for you")
         await expect(page).to_have_title(re.compile(r"^\(\d\) Waits for you"))
     await expect(tab.page.locator("#status")).to_have_text(
         "Another conversation waits for your decision."
@@ -91,7 +85,7 @@ async def test_the_lists_mark_what_waits_and_what_works_while_it_does(browser_us
     await tab.page.set_viewport_size({"width": 390, "height": 844})
     back = tab.page.get_by_role("link", name=re.compile("^All conversations: .+ for"))
     await expect(back).to_be_visible()
-    await chat.page.get_by_role("button", name="Deny list_files").click()
+    await chat.deny()
     await chat.has_ended()
     for page in pages:
         await expect(mark(page, chat)).to_be_hidden()
@@ -118,7 +112,7 @@ async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no
     await there.say("say There.")
     await there.has_ended()
     for page, entries in lists:
-        await expect(entries.get_by_role("listitem").first).to_contain_text("say There.")
+        await expect(entries.locator(".list-entry").first).to_contain_text("say There.")
         await expect(entry(page, there)).to_have_count(1)
         await expect(entry(page, here)).to_be_focused()
     await expect(entry(here.page, here)).to_have_attribute("aria-current", "page")
@@ -130,7 +124,7 @@ async def test_a_conversation_that_begins_elsewhere_joins_the_lists_and_takes_no
 async def test_the_first_conversation_takes_the_place_of_the_empty_list(open_browser, own_site):
     browser_user = await open_browser(own_site)
     listed = await browser_user.open("/")
-    begin = listed.get_by_role("button", name="New conversation")
+    begin = listed.get_by_role("button", name="New conversation", exact=True)
     await expect(listed.get_by_text("Nothing here yet")).to_be_visible()
     await begin.focus()
     there = await browser_user.start_conversation()
@@ -144,7 +138,7 @@ async def test_the_first_conversation_takes_the_place_of_the_empty_list(open_bro
 async def test_a_list_with_marks_is_accessible(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say(ASK % ".")
-    await expect(chat.cards.last.locator(".approval")).to_be_visible()
+    await expect(chat.question).to_be_visible()
     listed = await browser_user.open("/")
     await expect(mark(listed, chat)).to_be_visible()
     await check(listed)
@@ -160,7 +154,7 @@ async def test_enter_before_the_page_is_ready_is_not_lost_without_a_word(browser
     async def hold(route):
         scripts.append(route)
 
-    await page.route("**/chat.js", hold)
+    await page.route("**/js/chat.js", hold)
     await page.goto(chat.page.url, wait_until="commit")
     early = Chat(page)
     await early.composer.fill("say Early.")
@@ -214,7 +208,7 @@ async def test_where_a_sub_agent_works_nobody_takes_its_task_for_something_typed
 async def test_the_status_line_says_that_the_turn_was_cancelled_and_names_no_tool(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("wait 60\nwait 61")
-    await expect(state(chat.card("seconds: 61"))).to_have_text("running")
+    await has_started(chat.card("seconds: 61"))
     await chat.cancel_turn.click()
     await expect(chat.page.locator("#status")).to_have_text("Turn cancelled: by you")
     await chat.has_ended()

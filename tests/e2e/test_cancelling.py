@@ -3,7 +3,8 @@
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.chat import cancel_button, state
+from tests.e2e.chat import cancel_button, has_started, state
+from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -14,7 +15,7 @@ async def test_a_cancelled_turn_is_over_for_good_and_the_next_message_works(brow
     await expect(chat.cancel_turn).to_be_hidden()
     await chat.say("wait 60\nwait 61")
     for seconds in (60, 61):
-        await expect(state(chat.card(f"seconds: {seconds}"))).to_have_text("running")
+        await has_started(chat.card(f"seconds: {seconds}"))
     if means == "button":
         await chat.cancel_turn.click()
     else:
@@ -34,25 +35,27 @@ async def test_a_cancel_word_cancels_what_runs(browser_user):
     for seconds, word in enumerate(("stop", "OK, nvm!", "please cancel"), start=60):
         await chat.say(f"wait {seconds}")
         card = chat.card(f"seconds: {seconds}")
-        await expect(state(card)).to_have_text("running")
+        await has_started(card)
         await chat.say(word)
         await expect(chat.turn(f"wait {seconds}")).to_contain_text("Turn cancelled")
         await expect(state(card)).to_contain_text("cancelled by you")
         await chat.has_ended()
     await expect(chat.page.locator("section.turn")).to_have_count(3)
-    await expect(chat.answers.filter(has_text="Cancelled.")).to_have_count(3)
-    await chat.page.reload()
-    await expect(chat.answers.filter(has_text="Cancelled.")).to_have_count(3)
-    await expect(chat.sent).to_contain_text(
-        ["wait 60", "stop", "wait 61", "OK, nvm!", "wait 62", "please cancel"]
-    )
+    chips = [f"{word} · cancelled 1 tool" for word in ("stop", "OK, nvm!", "please cancel")]
+    shown = chat.page.locator(".message-command")
+    for _time in range(2):
+        await expect(shown).to_have_count(3)
+        assert [
+            " · ".join(await chip.locator("> *").all_inner_texts()) for chip in await shown.all()
+        ] == chips
+        await chat.page.reload()
 
 
 async def test_a_call_that_waits_says_for_what_also_after_a_reload(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("wait 60\nwrite notes.txt: hello")
-    waiting = state(chat.card("notes.txt"))
-    said = "waits until wait has ended, because it runs alone"
+    waiting = chat.card("notes.txt").locator(".call-note")
+    said = "waits until wait has ended; write_file runs alone"
     await expect(waiting).to_have_text(said)
     await chat.page.reload()
     await expect(waiting).to_have_text(said)
@@ -64,7 +67,7 @@ async def test_a_call_that_waits_says_for_what_also_after_a_reload(browser_user)
 async def test_a_cancel_word_with_nothing_running_is_an_ordinary_message(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("nvm")
-    await expect(chat.sent).to_have_text("nvm")
+    await expect(chat.sent.locator(".message-text")).to_have_text("nvm")
     await expect(chat.answers).to_contain_text("only a few commands")
     await chat.has_ended()
 
@@ -82,7 +85,7 @@ async def test_both_tabs_show_everything_and_closing_one_cancels_nothing(browser
     await cancel_button(second.card("seconds: 61")).click()
     for tab in (first, second):
         await expect(state(tab.card("seconds: 61"))).to_contain_text("cancelled by you")
-        await expect(state(tab.card("seconds: 60"))).to_have_text("running")
+        await has_started(tab.card("seconds: 60"))
     await first.cancel_turn.click()
     for tab in (first, second):
         await expect(tab.ending("Turn cancelled")).to_be_visible()
@@ -97,8 +100,8 @@ async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel
     await expect(first.page.get_by_role("button", name="Queue")).to_be_visible()
     await first.say("say Too late.")
     for tab in (first, second):
-        await expect(tab.running_bar).to_contain_text("1 message queued")
-        await expect(tab.sent).to_have_count(2)
+        await expect(tab.queue).to_have_text("say Too late.")
+        await expect(tab.cancel_turn).to_contain_text("Cancel turn and 1 queued")
     await second.cancel_turn.click()
     for tab in (first, second):
         await expect(tab.turn("wait 60").get_by_text("Turn cancelled", exact=True)).to_be_visible()
@@ -107,3 +110,78 @@ async def test_a_queued_message_is_seen_everywhere_and_never_sent_after_a_cancel
     await first.page.reload()
     await expect(first.turn("say Too late.")).to_contain_text("Not sent to the agent")
     await expect(first.answers).to_have_count(1)
+
+
+async def test_a_queued_message_is_edited_removed_and_sent_again(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 60")
+    await expect(chat.cards).to_have_count(1)
+    for text in ("say One.", "say Two.", "say Three."):
+        await chat.say(text)
+    await expect(chat.queue).to_have_text(["say One.", "say Two.", "say Three."])
+    await expect(chat.cancel_turn).to_contain_text("Cancel turn and 3 queued")
+    await check(chat.page)
+    await chat.composer.fill("written meanwhile")
+    await chat.page.get_by_role("button", name="Edit “say One.”").click()
+    await expect(chat.composer).to_have_value("say One.\nwritten meanwhile")
+    await chat.page.get_by_role("button", name="Remove “say Two.” from the queue").click()
+    await expect(chat.queue).to_have_text(["say Three."])
+    await has_started(chat.card("seconds: 60"))
+    await chat.composer.fill("")
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+    await chat.turn("say Two.").get_by_role("button", name="Send again", exact=True).dblclick()
+    await expect(chat.answers.filter(has_text="Two.")).to_have_count(1)
+    await chat.has_ended()
+
+
+async def test_the_turn_ends_after_this_step_where_the_menu_is_asked_and_esc_closes_the_menu(
+    browser_user,
+):
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 4")
+    await has_started(chat.cards.last)
+    more = chat.page.get_by_role("button", name="Other ways to cancel")
+    await more.click()
+    await expect(chat.page.get_by_role("button", name="Cancel after this step")).to_be_focused()
+    await chat.page.keyboard.press("Escape")
+    await expect(more).to_be_focused()
+    await more.click()
+    await chat.page.keyboard.press("Enter")
+    await expect(chat.running_bar).to_contain_text("ends after this step")
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")
+    await chat.has_ended()
+
+
+async def test_what_merely_begins_with_a_cancel_word_is_asked_about_before_it_is_sent(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("stop using so many words")  # nothing runs: an ordinary message
+    await expect(chat.answers).to_have_count(1)
+    await chat.has_ended()
+    await chat.say("wait 60")
+    await has_started(chat.cards.last)
+    await chat.page.get_by_role("button", name="Other ways to cancel").click()
+    await check(chat.page)
+    for answer in ("Escape", "Send", "Stop"):
+        await chat.say("Stop, don't do anything")
+        stop = chat.page.get_by_role("button", name="Stop", exact=True)
+        await expect(stop).to_be_focused()
+        await check(chat.page)
+        if answer == "Escape":
+            await chat.page.keyboard.press("Escape")
+            await has_started(chat.cards.last)
+        elif answer == "Send":
+            await (
+                chat.page.get_by_role("region", name="Stop the turn?")
+                .get_by_role("button", name="Send")
+                .click()
+            )
+            await expect(chat.queue).to_have_text("Stop, don't do anything")
+            await expect(chat.composer).to_be_empty()
+        else:
+            await chat.page.keyboard.press("Enter")
+            await expect(state(chat.cards.last)).to_contain_text("cancelled by you")
+            await expect(chat.composer).to_have_value("Stop, don't do anything")
+            await chat.composer.fill("")
+    await chat.has_ended()

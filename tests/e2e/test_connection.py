@@ -11,7 +11,6 @@ from tests.support import eventually
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WORDS = " ".join(f"w{number}" for number in range(40))
-CONNECTION_LOST = r"WebSocket connection to|ERR_CONNECTION_REFUSED|ERR_INTERNET_DISCONNECTED"
 
 
 async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_cancelled(browser_user):
@@ -38,7 +37,7 @@ async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_canc
 
 
 async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(browser_user):
-    browser_user.expect_problem(CONNECTION_LOST)
+    browser_user.expect_connection_loss()
     chat = await browser_user.start_conversation()
     await chat.say(f"wait 1\nslowly {WORDS}\nthen\nwait 2")
     await expect(chat.answers.first).to_contain_text("w5 ")
@@ -61,7 +60,7 @@ async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back
     own_site, open_browser
 ):
     person = await open_browser(own_site)
-    person.expect_problem(CONNECTION_LOST)
+    person.expect_connection_loss()
     chat = await person.start_conversation()
     await chat.say("run sleep 63\nwait 60")
     await eventually(lambda: own_site.processes("sleep 63"))
@@ -90,3 +89,20 @@ async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back
     await expect(page.locator("#result_list tbody tr")).to_have_count(2)
     await page.locator("#result_list tbody th a").first.click()
     await expect(page.get_by_text(re.compile(r"^\[(INTERRUPTED|CANCELLED)\]"))).to_be_visible()
+
+
+async def test_what_is_written_signed_out_is_sent_after_a_reload_and_a_sign_in(open_browser, site):
+    person = await open_browser(site, user=None)
+    page = await person.open("/")
+    await person.sign_in(page)
+    chat = await person.start_conversation(page)
+    other = await person.join(chat)
+    await other.page.get_by_role("button", name="Sign out").click()
+    await expect(chat.connection).to_have_text("Signed out")
+    await chat.say("say Kept.")
+    await expect(chat.sent).to_contain_text("Will be sent when connected")
+    await chat.page.reload()
+    await person.sign_in(chat.page)
+    await expect(chat.answers.last).to_contain_text("Kept.")
+    await expect(chat.sent).to_have_count(1)
+    await chat.has_ended()

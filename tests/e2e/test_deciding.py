@@ -1,11 +1,13 @@
 """A person decides on a call in the page: what is shown, the buttons, the keys, two tabs, and what stands afterwards."""
 
 import json
+import re
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import expect
 
 from tests.e2e.chat import Chat, state
+from tests.e2e.test_accessibility import PHONE, check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -18,107 +20,166 @@ def ask(path: str = ".") -> str:
     return f"call list_files {json.dumps({'path': path})}"
 
 
-def button(card: Locator, name: str) -> Locator:
-    return card.get_by_role("button", name=name, exact=True)
+def note(chat: Chat):
+    """What stands beside the last call."""
+    return chat.cards.last.locator(".call-note")
 
 
-async def asked(chat: Chat, path: str = ".") -> Locator:
-    """Let the agent call the tool, and return the card that asks."""
+async def asked(chat: Chat, path: str = ".") -> None:
+    """Let the agent call the tool, and wait for the question."""
     await chat.say(ask(path))
-    card = chat.cards.last
-    await expect(card.locator(".approval")).to_be_visible()
-    return card
+    await expect(chat.question).to_be_visible()
 
 
-async def test_the_card_shows_all_that_would_run_and_nothing_of_it_is_html(browser_user):
+async def test_the_question_shows_all_that_would_run_and_nothing_of_it_is_html(browser_user):
     chat = await browser_user.start_conversation()
-    card = await asked(chat, PATH)
-    await expect(state(card)).to_have_text("waiting for a decision")
-    await expect(card.locator(".approval dd pre")).to_have_text(SHOWN)
-    await expect(card.locator(".call-input")).to_have_text(SHOWN)
-    await expect(card.locator(".approval b")).to_have_count(0)
-    await expect(card).to_contain_text("list_files wants to run. Allow it?")
-    await expect(card).to_contain_text("its clock and the turn’s stand still")
-    await expect(card.locator(".approval-time")).to_contain_text("within 09:")
+    await asked(chat, PATH)
+    await expect(state(chat.cards.last)).to_have_text("waiting for a decision")
+    await expect(chat.question.locator("dd pre")).to_have_text(SHOWN)
+    await expect(chat.cards.last.locator(".call-input")).to_have_text(SHOWN)
+    await expect(chat.question.locator("b")).to_have_count(0)
+    await expect(chat.question).to_contain_text("List files wants to run. Allow it?")
+    await expect(chat.question.locator("code")).to_have_text("list_files")
+    await expect(chat.question).to_contain_text("its clock and the turn’s stand still")
+    await expect(chat.question.get_by_role("timer")).to_contain_text("within 09:")
     await expect(chat.running_bar).to_contain_text("Waiting for your decision")
     await expect(chat.page.locator("#status")).to_be_empty()
-    await expect(card.locator(".approval-description")).to_be_visible()
-    await card.get_by_text("About this tool").click()
-    await expect(card.locator(".approval-description")).to_be_hidden()
+    await expect(chat.question.locator(".question-description")).to_be_visible()
+    await chat.question.get_by_text("About this tool").click()
+    await expect(chat.question.locator(".question-description")).to_be_hidden()
     assert (await chat.page.title()).startswith("(1) Waits for you · ")
-    await expect(chat.page.locator("#alert")).to_have_text("list_files waits for your decision.")
-    await button(card, "Deny list_files").click()
+    await expect(chat.page.locator("#alert")).to_have_text("List files waits for your decision.")
+    await chat.deny()
     await chat.has_ended()
     assert "Waits" not in await chat.page.title()
 
 
-async def test_a_no_with_a_reason_is_shown_and_survives_a_reload(browser_user):
+async def test_the_question_and_its_answers_are_in_sight_whatever_would_run(browser_user):
     chat = await browser_user.start_conversation()
-    card = await asked(chat)
-    await card.get_by_label("Or deny it (the agent reads your reason)").fill("not <i>now</i>")
-    await button(card, "Deny list_files").click()
-    await expect(state(card)).to_have_text("denied, did not run")
-    await expect(card.locator(".call-verdict")).to_have_text("Denied by you: not <i>now</i>")
+    await chat.say("\n".join(f"say line {n}" for n in range(60)))
+    await chat.has_ended()
+    await asked(chat, "\n".join(f"line {n}" for n in range(300)))
+    for size in (PHONE, {"width": 640, "height": 400}, {"width": 1280, "height": 850}):
+        await chat.page.set_viewport_size(size)
+        for name in ("Allow once: List files", "Deny…"):
+            answer = chat.question.get_by_role("button", name=name, exact=True)
+            await expect(answer).to_be_in_viewport(ratio=1)
+    await check(chat.page)
+    await chat.question.get_by_role("button", name="Deny…").click()
+    await check(chat.page)
+    await chat.deny()
+    await chat.has_ended()
+
+
+async def test_a_no_with_a_reason_is_sent_with_enter_and_survives_a_reload(browser_user):
+    chat = await browser_user.start_conversation()
+    await asked(chat)
+    await chat.question.get_by_role("button", name="Deny…").click()
+    reason = chat.question.get_by_label("Why not? The agent reads it.")
+    await expect(reason).to_be_focused()
+    await chat.page.keyboard.press("Control+Enter")
+    await chat.page.keyboard.press("Escape")  # closes the field, and nothing else
+    await expect(reason).to_be_hidden()
+    await expect(chat.question).to_be_visible()
+    await expect(chat.running_bar).to_be_visible()
+    await chat.page.keyboard.press("Enter")  # the focus is on “Deny…” again
+    await reason.fill("not <i>now</i>")
+    await expect(chat.question.get_by_role("button", name="Deny: ")).to_be_enabled()
+    await reason.press("Enter")
+    await expect(state(chat.cards.last)).to_have_text("denied, did not run")
+    await expect(note(chat)).to_have_text("Denied by you: not <i>now</i>")
     await chat.has_ended()
     await chat.page.reload()
-    await expect(chat.cards.last.locator(".call-verdict")).to_have_text(
-        "Denied by you: not <i>now</i>"
-    )
+    await expect(note(chat)).to_have_text("Denied by you: not <i>now</i>")
 
 
-async def test_a_yes_for_the_conversation_is_asked_for_once(browser_user):
+async def test_a_yes_for_the_conversation_is_asked_for_once_and_later_cards_say_so(browser_user):
     chat = await browser_user.start_conversation()
-    card = await asked(chat)
-    await button(card, "Allow list_files for this conversation").click()
-    await expect(card.locator(".call-verdict")).to_have_text("Allowed by you for this conversation")
+    await asked(chat)
+    await chat.question.get_by_role(
+        "button", name="Allow every call of List files in this conversation", exact=True
+    ).click()
+    await expect(note(chat)).to_have_text("Allowed by you for this conversation")
     await chat.has_ended()
-    await expect(card).to_have_attribute("data-status", "succeeded")
     await chat.say(ask("."))
     await expect(chat.cards).to_have_count(2)
     await chat.has_ended()
-    await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")
+    for _time in range(2):
+        await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")
+        await expect(note(chat)).to_have_text("allowed earlier by you")
+        await chat.page.reload()
 
 
 async def test_a_reload_and_a_second_tab_show_the_question_and_the_answer(browser_user):
     chat = await browser_user.start_conversation()
     await asked(chat)
     await chat.page.reload()
-    card = chat.cards.last
-    await expect(card.locator(".approval-time")).to_contain_text("within 09:")
+    await expect(chat.question.get_by_role("timer")).to_contain_text("within 09:")
     tab = Chat(await browser_user.context.new_page())
     await tab.page.goto(chat.page.url)
-    other = tab.cards.last
-    await button(other, "Allow list_files once").click()
-    for seen in (card, other):
-        await expect(seen.locator(".approval")).to_be_hidden()
-        await expect(seen.locator(".call-verdict")).to_have_text("Allowed by you")
+    await tab.allow_once()
+    for seen in (chat, tab):
+        await expect(seen.question).to_be_hidden()
+        await expect(note(seen)).to_have_text("Allowed by you")
     await chat.has_ended()
     await tab.page.close()
 
 
-async def test_it_can_be_decided_with_the_keyboard_and_the_focus_is_not_lost(browser_user):
+async def test_the_keys_decide_only_in_the_question_and_half_a_second_after_it_appeared(
+    browser_user,
+):
     chat = await browser_user.start_conversation()
-    card = await asked(chat)
-    await chat.page.keyboard.press("Alt+ArrowUp")
-    await expect(card).to_be_focused()
-    once = button(card, "Allow list_files once")
-    for _ in range(8):
-        await chat.page.keyboard.press("Tab")
-        if await once.evaluate("button => button === document.activeElement"):
-            break
-    await expect(once).to_be_focused()
-    await chat.page.keyboard.press("Enter")
-    await expect(card.locator(".call-verdict")).to_have_text("Allowed by you")
-    await expect(card).to_be_focused()
+    await chat.page.clock.install()
+    await asked(chat)
+    await expect(chat.composer).to_be_focused()  # who writes is not interrupted
+    await chat.page.keyboard.press("Control+Enter")
+    once = chat.question.get_by_role("button", name="Allow once: List files", exact=True)
+    await chat.question.focus()
+    await expect(chat.question).to_be_visible()
+    await chat.page.clock.run_for(600)
+    await expect(once).to_be_enabled()
+    await chat.page.keyboard.press("Control+Enter")
+    await expect(note(chat)).to_have_text("Allowed by you")
+    await expect(chat.composer).to_be_focused()
+    await chat.has_ended()
+
+
+async def test_a_double_click_decides_on_one_question_only(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("\n".join([ask("one"), ask("two")]))
+    await expect(chat.question).to_contain_text("1 of 2")
+    await chat.question.get_by_role("button", name=re.compile("^Allow once")).dblclick()
+    await expect(chat.question.locator("dd pre")).to_have_text("two")
+    await expect(chat.page.locator("#notice")).to_be_hidden()
+    await expect(state(chat.card("two"))).to_have_text("waiting for a decision")
+    await chat.page.keyboard.press("Escape")
+    await chat.has_ended()
+
+
+async def test_a_command_without_a_sandbox_is_asked_about_in_those_words(open_browser, own_site_of):
+    site = own_site_of(GOVERNANCE_EXEC_SANDBOX="none", GOVERNANCE_APPROVAL="")
+    person = await open_browser(site)
+    chat = await person.start_conversation()
+    await chat.say("run echo one")
+    await expect(chat.question).to_contain_text(
+        "Run this command on the server, without a sandbox?"
+    )
+    await expect(chat.question.locator("dd pre").first).to_have_text("echo one")
+    await expect(
+        chat.question.get_by_role("button", name="Allow every command in this conversation")
+    ).to_be_visible()
+    await check(chat.page)
+    await chat.allow_once("Run a command")
     await chat.has_ended()
 
 
 async def test_a_cancel_while_it_waits_is_no_denial(browser_user):
     chat = await browser_user.start_conversation()
-    card = await asked(chat)
-    await expect(card.get_by_role("button", name="Cancel list_files")).to_have_count(0)
+    await asked(chat)
+    card = chat.cards.last
+    await expect(card.get_by_role("button", name="Cancel List files")).to_have_count(0)
     await card.focus()
     await chat.page.keyboard.press("c")
     await expect(state(card)).to_contain_text("cancelled by you")
-    await expect(card.locator(".approval")).to_be_hidden()
+    await expect(chat.question).to_be_hidden()
     await chat.has_ended()

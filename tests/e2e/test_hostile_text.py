@@ -13,7 +13,7 @@ async def test_html_and_scripts_of_tools_and_models_stay_text(browser_user):
     await chat.say(f'run echo "{SCRIPT}"')
     await expect(chat.answers.last).to_contain_text("succeeded")
     await chat.cards.get_by_role("button", expanded=False).click()
-    await expect(chat.cards.get_by_label("Result")).to_contain_text(SCRIPT)
+    await expect(chat.cards.get_by_label("Result", exact=True)).to_contain_text(SCRIPT)
     await chat.say(f"say **bold** {SCRIPT} <b>x</b> [l](javascript:alert(1)) ![p](//example.org/p)")
     await expect(chat.answers.last.locator("strong")).to_have_text("bold")
     await expect(chat.sent.last).to_contain_text("**bold** <script>")

@@ -36,7 +36,7 @@ async def test_a_sign_out_in_another_tab_is_noticed(open_browser, site):
     person = await open_browser(site, user=None)
     page = await person.open("/")
     await person.sign_in(page)
-    chat = await person.begin(page)
+    chat = await person.start_conversation(page)
     other = await person.join(chat)
     await other.page.get_by_role("button", name="Sign out").click()
     await expect(other.page.get_by_role("heading", name="You are signed out")).to_be_visible()

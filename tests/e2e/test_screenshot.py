@@ -1,4 +1,4 @@
-"""The picture in the README: a turn at work, with calls of every colour. Taken by `make screenshot` only."""
+"""The pictures in the docs: the chat at work, and what operators see of it. Taken by `make screenshot` only."""
 
 import os
 import threading
@@ -43,10 +43,23 @@ def slow_page() -> Iterator[str]:
         server.server_close()
 
 
+async def allow_two_waits(open_browser, site) -> None:
+    admin = await open_browser(site, user="admin")
+    page = await admin.open("/admin/governance/toolpolicy/add/")
+    await page.get_by_label("Tool:").select_option("wait")
+    await page.get_by_label("Calls at once").fill("2")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await page.close()
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     """Serve a site of its own that may fetch pages from this machine."""
-    made = Site(tmp_path, GOVERNANCE_WEB_ALLOW_PRIVATE="true")
+    made = Site(
+        tmp_path,
+        GOVERNANCE_WEB_ALLOW_PRIVATE="true",
+        GOVERNANCE_APPROVAL="*=never,list_files=once_per_conversation",
+    )
     try:
         made.start()
         yield made
@@ -55,11 +68,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 async def test_the_picture_shows_a_turn_with_calls_of_every_colour(open_browser, site):
-    admin = await open_browser(site, user="admin")
-    page = await admin.open("/admin/governance/toolpolicy/add/")
-    await page.get_by_label("Tool:").select_option("wait")
-    await page.get_by_label("Calls at once").fill("2")
-    await page.get_by_role("button", name="Save", exact=True).click()
+    await allow_two_waits(open_browser, site)
     browser_user = await open_browser(site)
     for words in ("help", "write notes.txt: Buy milk"):
         chat = await browser_user.start_conversation()
@@ -79,3 +88,54 @@ async def test_the_picture_shows_a_turn_with_calls_of_every_colour(open_browser,
         await chat.page.screenshot(path=FOLDER / "chat.png", animations="disabled")
         await chat.cancel_turn.click()
         await expect(chat.ending("Turn cancelled")).to_be_visible()
+
+
+async def test_the_pictures_show_an_answer_and_a_question_on_a_phone(open_browser, site):
+    person = await open_browser(
+        site, viewport={"width": 390, "height": 844}, color_scheme="dark", device_scale_factor=2
+    )
+    chat = await person.start_conversation()
+    await chat.say("write notes.txt: Buy milk\nread notes.txt")
+    await chat.has_ended()
+    await chat.page.screenshot(path=FOLDER / "answer-phone.png")
+    await chat.say("list")
+    await expect(chat.question.get_by_role("button", name="Allow once")).to_be_enabled()
+    await chat.page.screenshot(path=FOLDER / "question-phone.png")
+
+
+async def test_the_pictures_show_what_operators_see(open_browser, site):
+    person = await open_browser(site)
+    chat = await person.start_conversation()
+    for seconds in (0.2, 0.4, 0.6, 0.7, 0.8, 1.1, 1.3, 2.1):
+        await chat.say(f"wait {seconds}")
+        await chat.has_ended()
+    admin = await open_browser(site, user="admin", viewport={"width": 1280, "height": 900})
+    page = await admin.open("/admin/governance/toolpolicy/tool/wait/")
+    for limit, why in (("1 min", "the queue was full"), ("1.5 s", "the tool answers sooner now")):
+        await page.get_by_label("Total limit").fill(limit)
+        await page.get_by_label("Why").fill(why)
+        await page.get_by_role("button", name="Save").click()
+        if await page.locator(".errornote, .errorlist").count():  # it warns once
+            await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_text(f"In force: {limit}")).to_be_visible()
+    await chat.say("wait 1\nwait 0.3\nwait 9")
+    await chat.has_ended()
+    other = await person.start_conversation()
+    await other.say("run sleep 50\nwait 60")
+    await expect(other.cards).to_have_count(2)
+    await page.reload()
+    await page.screenshot(path=FOLDER / "admin-tool.png")
+    await page.goto(f"{site.url}/admin/governance/toolpolicy/")
+    await page.get_by_label("Total limit: wait").fill("900 ms")
+    await expect(page.locator("[data-told=wait]")).to_contain_text("Would have cut")
+    await page.locator("#limits_list thead").scroll_into_view_if_needed()
+    await page.get_by_label("Choose write_file").scroll_into_view_if_needed()
+    await page.screenshot(path=FOLDER / "admin-limits.png")
+    await page.goto(f"{site.url}/admin/turns/turn/overview/")
+    await page.screenshot(path=FOLDER / "admin-overview.png")
+    await page.goto(f"{site.url}/admin/turns/turn/")
+    await page.locator("#result_list tbody tr").nth(1).get_by_role("link").first.click()
+    await page.locator(".field-timeline").evaluate("row => row.scrollIntoView()")
+    await page.screenshot(path=FOLDER / "admin-turn.png")
+    await other.cancel_turn.click()
+    await expect(other.ending("Turn cancelled")).to_be_visible()

@@ -59,6 +59,15 @@ class Client:
         with suppress(httpx.TransportError):
             self.say(conversation_id, text, client_id=client_id)
 
+    def say_unanswered(self, conversation_id: str, text: str) -> None:
+        """Say something that may block the event loop before the answer is written."""
+        threading.Thread(
+            target=self.say_to_the_dying,
+            args=(conversation_id, text),
+            kwargs={"client_id": text},
+            daemon=True,
+        ).start()
+
     def cancel(self, turn_id: str, **fields: Any) -> httpx.Response:
         """Ask for the end of a turn."""
         return self.post(f"/api/turns/{turn_id}/abort", fields)
@@ -133,12 +142,13 @@ class Administrator:
         assert answer.is_success, (answer.status_code, path)
         return answer.text
 
-    def submit(self, path: str, **fields: str) -> None:
-        """Send a form, which the admin accepts: it shows another page then."""
+    def submit(self, path: str, **fields: str) -> str:
+        """Send a form, which the admin accepts: return the page that it shows then."""
         token = self._http.cookies["csrftoken"]
         answer = self._http.post(path, data=fields, headers={"X-CSRFToken": token})
         assert answer.is_success, (answer.status_code, path)
         assert answer.history, answer.text
+        return answer.text
 
     def limit(self, tool_name: str, **limits: str) -> None:
         """Give a tool limits of its own, as a person writes them."""

@@ -25,12 +25,15 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBRARIES = (
     "OpenSSL.SSL",
+    "autobahn.twisted.websocket",
     "channels.generic.websocket",
     "channels_redis.pubsub",
     "django.contrib.admin.sites",
-    "django.core.management",
+    "django.core.management.commands.migrate",
+    "django.db.backends.sqlite3.base",
     "django.db.models",
     "django.http",
+    "django.test",
     "environ",
     "httpx",
     "markdown_it",
@@ -39,7 +42,9 @@ _LIBRARIES = (
     "prometheus_client",
     "psycopg_pool",
     "twisted.internet.asyncioreactor",
+    "twisted.internet.endpoints",
     "twisted.internet.tcp",
+    "twisted.web.http",
     "uvicorn.config",
     "websockets.asyncio.server",
 )

@@ -77,7 +77,10 @@ def environment(var: Path, *, database_url: str, redis_url: str = "") -> dict[st
 
 
 class Site:
-    """The processes of one site. `settings` are Django settings of all of them."""
+    """The processes of one site. `settings` are Django settings of all of them.
+
+    Without failpoints (`has_failpoints`) its processes cannot be told to fail, as where their speed is measured.
+    """
 
     def __init__(
         self,
@@ -87,9 +90,11 @@ class Site:
         fork_server: ForkServer,
         postgres: Postgres | None = None,
         redis: Redis | None = None,
+        has_failpoints: bool = True,
         **settings: Any,
     ) -> None:
         self.var = var
+        self._has_failpoints = has_failpoints
         self.settings = settings
         self.tokens = blank.tokens
         self.processes: dict[str, Process] = {}
@@ -264,11 +269,12 @@ class Site:
             "PORT": str(self.port(name)),
             "FAULTS_SETTINGS": json.dumps({**self.settings, **(settings or {})}),
             "FAULTS_LAYER": json.dumps(dict(layer)) if layer else "",
-            "TURNKEEPER_CRASH": f"@{self._orders(name)}",
             **self._mode(role),
             **(environ or {}),
         }
-        self.arm(name, crash)
+        if self._has_failpoints:
+            given["TURNKEEPER_CRASH"] = f"@{self._orders(name)}"
+            self.arm(name, crash)
         log = self.var / f"{name}.txt"
         process = Process(
             name, [*arguments], fork_server=self._fork_server, environment=given, log=log

@@ -23,7 +23,7 @@ from tests.support import PATIENCE, eventually_sync
 
 SLOWLY = "slowly " + " ".join(f"word{number}" for number in range(60))
 HELD = 'call affect {"key": "held", "seconds": 60}'
-IDLE_MS = 1_200
+IDLE_MS = 4_000  # a starved runner may say nothing for a second or two
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -231,12 +231,12 @@ def test_acceptance_94_a_limit_that_was_edited_counts_at_once_and_the_edit_is_on
     turn_id = client.say(client.converse(), 'call chatter {"kilobytes": 0, "times": 6000}')
     client.until_running(turn_id, "chatter")
     administrator = site.administrator(elsewhere(site))
-    administrator.limit("chatter", timeout_ms="900 ms")
+    administrator.limit("chatter", timeout_ms="2 s")
     assert client.until_ended(turn_id)["status"] == "completed"
     [call] = client.turn(turn_id)["calls"]
-    assert (call["status"], call["timeout_ms"]) == ("timed_out", 900)
+    assert (call["status"], call["timeout_ms"]) == ("timed_out", 2_000)
     log = administrator.read("/admin/governance/policychange/", q="chatter")
-    assert "total limit: not set → 900 ms" in log
+    assert "total limit: not set → 2 s" in log
     assert "root" in log
 
 
@@ -284,7 +284,7 @@ def test_c10_t6_a_sub_agent_in_another_process_keeps_its_call_alive_and_ends_wit
 
     eventually_sync(lambda: idle_limit_of_asking(site, turn_id) == IDLE_MS)  # its runner polls
     limited_at = asking(client, turn_id)["elapsed_ms"]
-    eventually_sync(lambda: asking(client, turn_id)["elapsed_ms"] > limited_at + 2 * IDLE_MS)
+    eventually_sync(lambda: asking(client, turn_id)["elapsed_ms"] > limited_at + 1.25 * IDLE_MS)
     assert asking(client, turn_id)["status"] == "running"
 
     assert client.cancel(turn_id).is_success

@@ -124,12 +124,12 @@ def test_g10_with_the_default_grace_a_process_has_left_after_25_seconds(
     site = embedded()
     process = start(site)
     client = site.client()
-    turn_id = client.say(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
+    client.say_unanswered(client.converse(), f'call {tool} {{"key": "a", "seconds": 60}}')
     eventually_sync(lambda: site.effects())
     process.terminate()
     _code, passed = seconds_to_exit(process, grace=TurnsSettings.DRAIN_GRACE, bound=25.0)
     assert passed > TurnsSettings.DRAIN_GRACE
-    turn = site.record().turn(turn_id)
+    [turn] = site.record().turns
     assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
     assert site.verdict() == []
 
@@ -142,7 +142,7 @@ def test_g10_a_blocked_event_loop_cannot_keep_the_process(
     site = embedded(TURNS_DRAIN_GRACE=GRACE)
     process = serve(site)
     client = site.client()
-    turn_id = client.say(client.converse(), 'call block {"key": "a", "seconds": 60}')
+    client.say_unanswered(client.converse(), 'call block {"key": "a", "seconds": 60}')
     eventually_sync(lambda: "The event loop has been held up" in process.own_words)
     process.signal_aside(signal.SIGTERM)
     if is_hurried:
@@ -150,7 +150,7 @@ def test_g10_a_blocked_event_loop_cannot_keep_the_process(
     code, passed = seconds_to_exit(process)
     bound = HURRY_BOUND + WRITE_BOUND + BUSY_EXIT if is_hurried else EXIT_BOUND
     assert (code, passed < bound) == (EXIT_UNCLEAN, True)
-    turn = site.record().turn(turn_id)
+    [turn] = site.record().turns
     assert (turn["status"], turn["ended_by_reason"]) == ("interrupted", "shutdown")
     assert all(row["ended_at"] for row in site.record().processes)
     assert site.verdict() == []

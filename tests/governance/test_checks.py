@@ -25,6 +25,7 @@ BAD = {
     "PROGRESS_INTERVAL": (0, "5"),
     "RESULT_LIMIT": (10,),
     "EXEC_ENABLED": ("false", 1),
+    "LIMIT_NOTE_REQUIRED": ("yes", 1),
     "EXEC_OUTPUT_LIMIT": (0,),
     "EXEC_ENVIRONMENT": ("HOME", [1]),
     "WORKSPACE_ROOT": ("relative/path", None),

@@ -80,7 +80,7 @@ async def test_a_running_call_obeys_an_edit_in_the_admin_and_so_does_the_next(ex
         running = asyncio.create_task(executor.run(first, host=host))
         await started.wait()
         await _edit(admin_client, timeout_ms="20 min")
-        await _edit(admin_client, timeout_ms="50 ms")
+        await _edit(admin_client, timeout_ms="50 ms", accepted="timeout_ms=50")
         assert (await running).status is CallStatus.TIMED_OUT
         stored = await _row("first")
         assert [(c["from_ms"], c["to_ms"]) for c in stored.deadline_changes] == [

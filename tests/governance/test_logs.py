@@ -1,13 +1,14 @@
 """The formatter of log lines: facts behind the message, in a form that a person and a program can read."""
 
 import asyncio
+import json
 import logging
 import logging.config
 from uuid import UUID
 
 import pytest
 
-from governance.logs import KeyValueFormatter, bind
+from governance.logs import JsonFormatter, KeyValueFormatter, bind
 
 ID = UUID("123e4567-e89b-12d3-a456-426614174000")
 
@@ -53,6 +54,27 @@ def test_the_message_and_a_traceback_stay_as_they_are():
     first, *rest = KeyValueFormatter("%(message)s").format(record).splitlines()
     assert first == "No luck id=1"
     assert rest[-1] == "ValueError: why"
+
+
+async def test_a_line_of_json_has_the_same_facts_and_what_is_bound():
+    def formatted(**extra):
+        raised = (ValueError, ValueError("why"), None)
+        record = logging.getLogger("x").makeRecord(
+            "x", logging.ERROR, __file__, 1, "No %s", ("luck\nat all",), raised, extra=extra
+        )
+        return JsonFormatter().format(record)
+
+    async def in_a_turn():
+        bind(turn_id=ID)
+        return formatted(count=7, shape={"a": 1}, level="forged")
+
+    text = await asyncio.create_task(in_a_turn())
+    assert "\n" not in text
+    found = json.loads(text)
+    assert found.pop("at").endswith("+00:00")
+    assert found.pop("exception") == "ValueError: why"
+    said = {"level": "ERROR", "logger": "x", "message": "No luck\nat all"}
+    assert found == {**said, "count": 7, "turn_id": str(ID)}
 
 
 async def test_what_is_bound_holds_in_its_task_and_in_what_that_starts():

@@ -301,3 +301,32 @@ def test_text_that_a_database_would_refuse_is_stored_with_replacements(db, probe
     assert stored.result == stored.detail == stored.input["text"] == "nul \ufffd, half a pair ?"
     assert stored.input["n"] == ["nan", 1.5]
     assert len(stored.tool_name) == 128
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_calls_whose_rows_are_held_start_and_end_as_those_that_are_read(db, probe, closed):
+    """`closed`: one of them was ended by somebody else meanwhile."""
+    stored, told = [], []
+    for group in ("read", "held"):
+        calls = [
+            core_calls.ToolCall(id=name, tool_name="probe", position=n)
+            for n, name in enumerate("abc")
+        ]
+        rows = {row.call_id: row for row in recorder.insert_pending(calls, group=group, step=1)}
+        held = rows if group == "held" else None
+        if closed:
+            ToolCall.objects.filter(group=group, call_id="b").update(status="cancelled")
+        live = [asyncio.run(_live(call)) for call in calls]
+        started = recorder.record_start(*live, group=group, held=held)
+        ended = recorder.record_end({"a": DONE, "b": CANCELLED, "c": DONE}, group=group, held=held)
+        told.append([[(it.call_id, it.status, it.result) for it in of] for of in (ended,)])
+        told[-1].append([it.call_id for it in started])
+        names = [f.attname for f in ToolCall._meta.concrete_fields]
+        left_out = {"id", "group", "requested_at", "started_at", "ended_at"}
+        values = [name for name in names if name not in left_out]
+        stored.append(
+            list(ToolCall.objects.filter(group=group).order_by("position").values(*values))
+        )
+    assert stored[0] == stored[1]
+    assert told[0] == told[1]
+    assert told[0][1] == (["a", "c"] if closed else ["a", "b", "c"])

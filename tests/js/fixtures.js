@@ -26,14 +26,32 @@ export const EMPTY_SNAPSHOT = {
   parked: null,
 };
 
-const QUESTION = { can_remember: false, host: "", description: "", expires_in_ms: null };
-const ENDED = { status: "completed", started: true, source: "typed", user_message: "", acknowledgements: [] };
-const LIVE = { status: "running", elapsed_ms: 0, source: "typed", user_message: "", calls: [], partial_text: "" };
+const QUESTION = { can_remember: false, host: "", description: "", question: "", expires_in_ms: null };
+const ENDED = {
+  agent: "",
+  version: 1,
+  replaced_by: null,
+  status: "completed",
+  started: true,
+  source: "typed",
+  user_message: "",
+  acknowledgements: [],
+};
+const LIVE = {
+  agent: "",
+  version: 1,
+  status: "running",
+  elapsed_ms: 0,
+  source: "typed",
+  user_message: "",
+  calls: [],
+  partial_text: "",
+};
 
 /** What a frame says where the test leaves it out, by its type. @type {Record<string, object>} */
 const UNSAID = {
   turn_queued: { user_message: "", client_id: null, source: "typed" },
-  turn_start: { user_message: "", client_id: null, turn_timeout_ms: null, source: "typed", reports: [] },
+  turn_start: { user_message: "", client_id: null, agent: "", turn_timeout_ms: null, source: "typed", reports: [] },
   message: { content: [], interrupted: false },
   tool_approval: QUESTION,
   tool_decision: { by: "", reason: "", remember: false },
@@ -66,7 +84,7 @@ export function whole(sketch) {
     case "overview":
       return {
         ...frame,
-        conversations: filled({ asked_in: [] }, frame.conversations),
+        conversations: filled({ asked_in: [], tools_running: 0, is_queued: false }, frame.conversations),
         questions: filled(QUESTION, frame.questions),
       };
     default:

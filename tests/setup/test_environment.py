@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import LONG_PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -65,7 +67,7 @@ class Checkout:
             env=own | environment,
             capture_output=True,
             text=True,
-            timeout=55,
+            timeout=LONG_PATIENCE,
             check=False,
         )
 

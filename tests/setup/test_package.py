@@ -125,6 +125,12 @@ def test_templates_and_static_files_lie_in_the_app_that_they_are_named_by(wheel)
             assert f"{app}/{path.relative_to(ROOT)}" in names
 
 
+def test_the_translations_are_shipped(wheel):
+    for package in ("governance", "turns", "webchat"):
+        compiled = f"{package}/locale/de/LC_MESSAGES/django.mo"
+        assert wheel.read(compiled) == (ROOT / compiled).read_bytes()
+
+
 def test_only_the_packages_are_shipped_each_with_its_types(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import LONG_PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -17,7 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=LONG_PATIENCE,
         check=False,
     )
 

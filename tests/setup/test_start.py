@@ -39,6 +39,7 @@ OF_EXTRAS = {
     "google",
     "mcp",
     "openai",
+    "opentelemetry",
     "playwright",
     "procrastinate",
     "prometheus_client",
@@ -149,6 +150,7 @@ def test_the_default_needs_nothing_of_what_the_extras_install(tmp_path):
         ("AGENT_MODEL", "google:gemini", "google"),
         ("AGENT_MODEL", "openai:gpt", "openai"),
         ("DATABASE_URL", "postgres://user@host/name", "scaled"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://host:4318", "otel"),
         ("REDIS_URL", "redis://host", "scaled"),
         ("TURNS_DISPATCHER", "procrastinate", "scaled"),
     ],
@@ -213,7 +215,7 @@ def test_a_database_that_cannot_be_used_is_said_in_words_and_left_alone(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG_PATIENCE,
         check=False,
     )
     assert ended.returncode == 1

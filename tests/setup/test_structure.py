@@ -5,7 +5,7 @@ from pathlib import Path
 from scripts import measures
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MOST_ROOMS = 27
+MOST_ROOMS = 28
 
 
 def test_no_module_imports_itself_through_others():
@@ -18,6 +18,25 @@ def test_the_rooms_of_turns_are_few_and_stand_in_layers():
     assert len(rooms) <= MOST_ROOMS
     assert measures.circles(rooms) == []
     assert measures.upward_arrows(ROOT, rooms, "turns") == []
+
+
+def test_no_module_and_no_function_is_longer_than_it_may_be():
+    modules = measures.read_modules(ROOT)
+    long = {
+        name: module.lines for name, module in modules.items() if module.lines > measures.MAX_MODULE
+    }
+    for name, module in modules.items():
+        for node in measures.functions([module]):
+            if (lines := (node.end_lineno or 0) - node.lineno + 1) > measures.MAX_FUNCTION:
+                long[f"{name}.{node.name}"] = lines
+    assert long == {}
+
+
+def test_no_script_of_the_chat_page_is_longer_than_a_module_may_be():
+    scripts = (ROOT / "static" / "webchat" / "js").rglob("*.js")
+    written = [path for path in scripts if path.name != "wire.js"]  # that one is generated
+    lines = {path.name: path.read_text("utf-8").count("\n") for path in written}
+    assert {name: n for name, n in lines.items() if n > measures.MAX_MODULE} == {}
 
 
 def test_a_circle_is_found():

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from governance import DeadlineChange, Decision, LateSettlement, LiveCall, ToolCall, ToolOutcome
@@ -93,9 +92,9 @@ class RecordingJournal:
         await self._write("share_usage", sum(usage.values()))
         return self.used_by_others
 
-    async def open_reply(self, step: int) -> None:
-        """Remember."""
-        await self._write("open_reply", step)
+    @property
+    def answer(self) -> None:
+        """All is remembered at once."""
 
     async def save_text(self, step: int, text: str) -> None:
         """Remember."""
@@ -111,11 +110,11 @@ class RecordingJournal:
         if not message.is_empty:
             self.replies.append(reply)
 
-    async def publish_text(self, text: str, offset: int) -> None:
-        """Remember; never fails."""
-        with suppress(Fenced):
-            await self._write("publish_text", offset)
+    def publish_text(self, text: str, offset: int) -> None:
+        """Remember."""
+        self._note("publish_text", offset)
         self.published.append((offset, text))
+        self._raise("publish_text", offset)
 
     async def notify(self, notice: Notice) -> None:
         """Remember."""
@@ -166,13 +165,19 @@ class RecordingJournal:
         self.late[call.id] = late
 
     async def _write(self, name: str, what: object) -> None:
-        self.entries.append((name, what))
-        self._news.set()
+        self._note(name, what)
         held = self._holds.get((name, what)) or self._holds.get((name, None))
         if held is not None:
             await held.wait()
         if self._is_fenced:
             raise Fenced("the turn belongs to another owner")
+        self._raise(name, what)
+
+    def _note(self, name: str, what: object) -> None:
+        self.entries.append((name, what))
+        self._news.set()
+
+    def _raise(self, name: str, what: object) -> None:
         error = self._errors.get((name, what)) or self._errors.get((name, None))
         if error is not None:
             raise error

@@ -45,6 +45,10 @@ class _Current:
     def __init__(self) -> None:
         self.model = ScriptedChatModel()
 
+    @property
+    def media(self) -> frozenset[str]:
+        return frozenset(getattr(self.model, "media", ()))
+
     def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         return self.model.stream(request)
 
@@ -291,6 +295,7 @@ _TOOLS = [  # made once: the schemas of all of them take longer than many a test
     make_tool(_PROPS.held, name="alone", concurrency="exclusive"),
     make_tool(_PROPS.noted, name="exempt", loop_exempt=True),
     make_tool(_PROPS.noted, name="asked", approval="once_per_conversation"),
+    make_tool(_PROPS.noted, name="asked_too", approval="once_per_conversation"),
     make_tool(_PROPS.held, name="asked_held", approval="always"),
     make_tool(_PROPS.blocked, name="asked_blocked", approval="always"),
     make_tool(ignore_sigterm, name="deaf", isolation="process"),

@@ -12,6 +12,8 @@ from turns.conf import app_settings
 BAD = {
     "CHAT_MODEL": ("", "  ", None, 7),
     "INSTRUCTIONS": (None, 7),
+    "HISTORY_CACHE_MEMORY": (-1, None, "64 MB"),
+    "PROCESS_NAME": (7, None),
     "MAX_TOOLS": (0, None, "256"),
     "MAX_TOOL_TOKENS": (0, None, 1.5),
     "TURN_TIMEOUT": (-1, "60", float("inf"), True),
@@ -44,6 +46,16 @@ BAD = {
     "LEASE_RENEW_INTERVAL": (0, "3"),
     "LEASE_FENCE_AFTER": (0, None),
     "LEASE_TTL": (0, None, float("inf")),
+    "CHAT_MODEL_MEDIA": (["video"], "image", 7),
+    "ATTACHMENT_STORAGE": (None, 7),
+    "ATTACHMENT_TYPES": (["text/html"], "text/plain", None),
+    "ATTACHMENT_MAX_BYTES": (0, None, "20 MB"),
+    "ATTACHMENT_MAX_PIXELS": (0, None),
+    "ATTACHMENT_TIMEOUT": (0, None),
+    "ATTACHMENT_TEXT_LENGTH": (0, None),
+    "ATTACHMENTS_PER_MESSAGE": (0, None, 101),
+    "ATTACHMENT_QUOTA": (0, None),
+    "TRACE_CONTENT": (None, "yes", 1),
     "CANCEL_WORDS": ("hou op", None, [7], ["?!"], [""], ["x" * 201]),
 }
 
@@ -104,6 +116,38 @@ def test_settings_that_do_not_work_or_do_not_fit_are_noticed(values, check_id):
         messages = found()
     assert list(messages) == [check_id]
     assert messages[check_id].hint
+
+
+FILES = {"BACKEND": "django.core.files.storage.FileSystemStorage"}
+
+
+@pytest.mark.parametrize(
+    ("storage", "more", "ids"),
+    [
+        (None, {}, ["turns.E061"]),
+        ({**FILES, "OPTIONS": {"location": "/srv/media/files"}}, {}, ["turns.E062"]),
+        ({**FILES, "OPTIONS": {"location": "/srv/static/../media"}}, {}, ["turns.E062"]),
+        (FILES, {}, ["turns.E062"]),  # without a location it is MEDIA_ROOT
+        ({**FILES, "OPTIONS": {"location": "/srv/private"}}, {}, []),
+        (
+            {**FILES, "OPTIONS": {"location": "/srv/private"}},
+            {"TURNS_DISPATCHER": "turns.queueing.dispatchers.EmbeddedDispatcher"},
+            ["turns.W008"],
+        ),
+        (
+            {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+            {"TURNS_DISPATCHER": "turns.queueing.dispatchers.EmbeddedDispatcher"},
+            [],
+        ),
+    ],
+)
+def test_attachments_are_private_and_within_reach(settings, storage, more, ids):
+    settings.MEDIA_ROOT = "/srv/media"
+    settings.STORAGES = {**settings.STORAGES, **({"files": storage} if storage else {})}
+    with override_settings(TURNS_ATTACHMENT_STORAGE="files", **more):
+        messages = found()
+    assert list(messages) == ids
+    assert all(message.hint for message in messages.values())
 
 
 @pytest.mark.parametrize(

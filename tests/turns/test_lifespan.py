@@ -125,7 +125,7 @@ async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(chat:
     sinks.register(slow)
     try:
         chat.use_script([gate()])
-        turn_id = await chat.say()
+        saying = asyncio.create_task(chat.say())
         await asyncio.wait_for(claimed.wait(), PATIENCE)
         stopping = asyncio.create_task(runtime.stop(grace=0))
         runner = await runtime.ensure_started()
@@ -134,7 +134,7 @@ async def test_a_turn_that_is_claimed_while_the_rest_is_ended_is_ended_too(chat:
         await asyncio.wait_for(stopping, PATIENCE)
     finally:
         sinks.unregister(slow)
-    turn = await row(Turn, pk=turn_id)
+    turn = await row(Turn, pk=await saying)
     assert (turn.status, turn.ended_by_reason) == ("interrupted", "shutdown")
 
 

@@ -13,18 +13,18 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from governance.admin import exports
 from governance.admin.readonly import CappedPaginator
 from governance.db import run_in_db_thread
 from governance.models import Approval, ToolCall
 from tests.bulk_history import BulkHistory, insert_history
 from tests.turns.support import ChatDriver, in_database
 from turns import selectors, services
-from turns.cancelling import cancel_requests
 from turns.endings import recovery
 from turns.models import CancelRequest, DeadlineOrder, Event, Message, Operation, Turn
 from turns.presence import viewers
 from turns.queueing import scheduling
-from turns.running import runtime
+from turns.running import requests, runtime
 from turns.storage import retention
 from turns.testing import call, text
 
@@ -215,7 +215,7 @@ async def _looked_after(chat: ChatDriver) -> None:
     process = (await runtime.ensure_started()).process
     live = [uuid.uuid4()]
     await in_database(lambda: recovery.sweep(process, live))
-    await in_database(lambda: cancel_requests.pending_cancels(live))
+    await in_database(lambda: requests.pending(live, ["1"]))
     await in_database(scheduling.waiting_conversations)
     await in_database(scheduling.dispatch_again)
     await in_database(lambda: viewers.reconcile(process, {"socket": chat.id}))
@@ -225,9 +225,10 @@ async def _looked_after(chat: ChatDriver) -> None:
 
 async def _pruned(chat: ChatDriver) -> None:
     def prune() -> None:
-        turns = Turn.objects.filter(conversation=chat.id)
-        turns.update(ended_at=timezone.now() - timedelta(days=100))
-        assert retention.prune(timedelta(days=90)).turns > 1
+        turns = Turn.objects.filter(conversation=chat.id).order_by("number")
+        few = list(turns.values_list("pk", flat=True)[:2])  # each row that goes is read, too
+        Turn.objects.filter(pk__in=few).update(ended_at=timezone.now() - timedelta(days=100))
+        assert retention.prune(timedelta(days=90)).turns == len(few)
 
     await in_database(prune)
 
@@ -239,6 +240,7 @@ LISTS = {
     "turns_turn": ["", "when=24h", "happened=active", "q={turn}"],
     "turns_conversation": ["", "when=24h", "q={turn}"],
     "turns_cancelrequest": ["", "when=24h", "q={turn}"],
+    "turns_cancelledturn": ["", "when=24h", "q={turn}"],
     "turns_repair": ["", "when=24h", "q={turn}"],
 }
 
@@ -260,6 +262,107 @@ async def test_no_list_of_the_admin_reads_what_is_over(
 
     await in_database(look)
     assert len(readings.rows) > len(LISTS)
+    assert readings.many == {}
+
+
+# Each single filter within the last day, of which there are a few rows only.
+DAY_FILTERS = {
+    "governance_toolcall": [
+        "status__exact=failed",
+        "error_type__exact=timeout",
+        "disposition__exact=settled",
+        "timeout_source__exact=own",
+        "ended_by_reason__exact=user",
+        "ended_by_source__exact=button",
+        "happened=moved",
+        "tool=nothing",
+        "ran_out=idle",
+        "ran=30",
+        "user={user}",
+        "agent=nothing",
+        "process={process}",
+        "message_source=voice",
+    ],
+    "governance_approval": ["decided=denied", "took=more", "user={user}", "process={process}"],
+    "turns_turn": [
+        "status__exact=failed",
+        "ended_by_reason__exact=user",
+        "source__exact=voice",
+        "ran_out=steps",
+        "ran=30",
+        "user={user}",
+        "agent=nothing",
+        "process={process}",
+        "tool=quick",
+        "happened=repaired",
+    ],
+    "turns_cancelrequest": [
+        "reason__exact=user",
+        "outcome=cancelled",
+        "user={user}",
+        "agent=nothing",
+        "process={process}",
+        "message_source=voice",
+        "tool=held",
+    ],
+}
+TIMES = {"governance_toolcall": "requested_at", "governance_approval": "requested_at"}
+TIMES |= {"turns_turn": "queued_at", "turns_cancelrequest": "requested_at"}
+OF_TODAY = 20
+
+
+def _date_back() -> None:
+    """Let all but a few rows of each list be of last month."""
+    past = timezone.now() - timedelta(days=30)
+    models = (ToolCall, Approval, Turn, CancelRequest)
+    for model, field in zip(models, TIMES.values(), strict=True):
+        keep = list(model.objects.order_by("pk").values_list("pk", flat=True)[:OF_TODAY])
+        model.objects.exclude(pk__in=keep).update(**{field: past})
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE")  # what was moved stays in the indexes until then
+
+
+async def test_no_filter_of_the_last_day_reads_what_is_older(
+    late_chat: ChatDriver, client: Client, admin_user: Any
+) -> None:
+    readings = Readings()
+
+    def look() -> None:
+        _date_back()
+        client.force_login(admin_user)
+        facts = {"user": late_chat.user.username, "process": Turn.objects.all()[0].owner}
+        with connection.execute_wrapper(readings):
+            for name, queries in DAY_FILTERS.items():
+                for query in queries:
+                    address = f"{reverse(f'admin:{name}_changelist')}?{query.format(**facts)}"
+                    assert client.get(address).status_code == 200, address
+
+    await in_database(look)
+    assert len(readings.rows) > 2 * len(DAY_FILTERS)
+    assert readings.many == {}
+
+
+async def test_no_batch_of_an_export_reads_the_others(
+    late_chat: ChatDriver, client: Client, admin_user: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "CONTENT_BATCH", 20)
+    readings, long = Readings(), set()
+
+    def export() -> None:
+        client.force_login(admin_user)
+        for name in LISTS:
+            answer: Any = client.get(reverse(f"admin:{name}_export", args=["csv"]))
+            parts = iter(answer.streaming_content)
+            next(parts)  # the names of the columns
+            with connection.execute_wrapper(readings):
+                batches = [next(parts, b"") for _ in range(3)]
+            if all(batches):
+                long.add(name)
+
+    await in_database(export)
+    assert long == LISTS.keys() - {"turns_repair"}  # there are none
+    assert len(readings.rows) > 2 * len(LISTS)
     assert readings.many == {}
 
 

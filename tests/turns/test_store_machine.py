@@ -1,7 +1,9 @@
 """Any order of finish, timeout, cancel, late result, crash and recovery on real rows: one ending for each (B6, H1)."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -31,15 +33,19 @@ from governance import (
     ToolOutcome,
     selectors,
 )
+from governance.models import ToolCall as CallRow
+from tests.turns.slow_path import facts, slow_statements
 from tests.turns.support import TERMINAL, assert_protocol
 from turns.cancelling import commands
 from turns.core.chat_model import message_of
 from turns.core.exceptions import Fenced
 from turns.core.history import violations
-from turns.core.turns import TurnEnding, TurnStatus, ending_of
+from turns.core.ports import Answer, ClaimedTurn
+from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus, ending_of
 from turns.endings import recovery, turn_endings
 from turns.events import log
 from turns.events.notifications import Notifications
+from turns.exceptions import AlreadyReplaced, ConversationBusy
 from turns.history import histories
 from turns.models import CancelRequest, Conversation, Process, Turn
 from turns.processes import process_registry
@@ -58,6 +64,7 @@ OUTCOMES = {
     CallStatus.CANCELLED: (ErrorType.CANCELLED, Disposition.SETTLED),
 }
 RUNNING = ("running", "cancelling")
+NTH = st.integers(0, 5)  # the place of something in a list, counted around
 ENDINGS = [
     TurnEnding(status=TurnStatus.COMPLETED),
     TurnEnding(status=TurnStatus.FAILED, error_code="internal_error"),
@@ -68,13 +75,33 @@ ENDINGS = [
 ]
 
 
+def move(**values: Any) -> Any:
+    """A rule whose values are kept, so that all can be done again."""
+
+    def decorate(make: Callable[..., None]) -> Any:
+        @wraps(make)
+        def made(self: "OneConversation", **chosen: Any) -> None:
+            self.moves.append((make, chosen))
+            make(self, **chosen)
+
+        return rule(**values)(made)
+
+    return decorate
+
+
 class OneConversation(RuleBasedStateMachine):
-    """Moves of an owner, of clients, and of the processes that die under them."""
+    """Moves of an owner, of clients, and of the processes that die under them.
+
+    In the end all of them are made once more without what is there for speed: by querysets, by an owner that holds no
+    rows, with turns that wait to be claimed. That comes to the same rows.
+    """
 
     user: Any
+    is_slow = False
 
     def __init__(self) -> None:
         super().__init__()
+        self.moves: list[tuple[Callable[..., None], dict[str, Any]]] = []
         self.process = process_registry.register()
         self.conversation = Conversation.objects.create(owner=self.user)
         self.journal: DatabaseJournal | None = None
@@ -85,17 +112,67 @@ class OneConversation(RuleBasedStateMachine):
         self.ended: dict[Any, tuple[Any, ...]] = {}
 
     def teardown(self) -> None:
-        Conversation.objects.all().delete()
-        Process.objects.all().delete()
+        fast = self._facts_taken_away()
+        with slow_statements():
+            slow = type(self)()
+            slow.is_slow = True
+            for make, chosen in self.moves:
+                make(slow, **chosen)
+            for was, is_now in zip(fast, slow._facts_taken_away(), strict=True):
+                assert is_now == was
 
     # What clients do
 
     @precondition(lambda self: self.conversation.turns.count() < 4)
-    @rule()
+    @move()
     def say(self) -> None:
         queue.enqueue(self.conversation.pk, text="go", source="typed", client_id=None)
 
-    @rule(mode=st.sampled_from(["now", "after_step"]))
+    @precondition(lambda self: self.conversation.turns.count() < 4)
+    @move()
+    def say_to_a_process_with_room(self) -> None:
+        """If nothing waits, the turn is claimed where its message is taken; else it queues."""
+        is_idle = not self.conversation.turns.filter(status__in=ACTIVE_STATUSES).exists()
+        made = queue.enqueue(
+            self.conversation.pk,
+            text="go",
+            source="typed",
+            client_id=None,
+            process=None if self.is_slow else self.process,
+        )
+        assert (made.claimed is not None) == (is_idle and not self.is_slow)
+        if made.claimed is not None:
+            self._own(made.claimed)
+        elif is_idle:
+            self._claim()
+
+    @precondition(lambda self: 0 < self.conversation.turns.count() < 6)
+    @move(nth=NTH)
+    def edit(self, nth: int) -> None:
+        """A message is sent again in another form: everything from there on is replaced, or nothing is."""
+        turns = list(self.conversation.turns.order_by("number"))
+        chosen = turns[nth % len(turns)]
+        before = self._rows()
+        try:
+            made = queue.enqueue(
+                self.conversation.pk,
+                text="anew",
+                source="typed",
+                client_id=None,
+                replaces=chosen.pk,
+            ).turn
+        except (AlreadyReplaced, ConversationBusy):
+            assert chosen.replaced_by_id or any(turn.status not in TERMINAL for turn in turns)
+            assert self._rows() == before
+            return
+        assert made.version == chosen.version + 1
+        for turn in turns:
+            known, turn.replaced_by_id = turn.replaced_by_id, None
+            turn.refresh_from_db()
+            is_behind = turn.number >= chosen.number
+            assert turn.replaced_by_id == (known or (made.pk if is_behind else None))
+
+    @move(mode=st.sampled_from(["now", "after_step"]))
     def cancel_turn(self, mode: str) -> None:
         turn = commands.active_turn(self.conversation.pk)
         if turn is not None:
@@ -103,26 +180,20 @@ class OneConversation(RuleBasedStateMachine):
             commands.request_turn_cancel(turn.pk, command)
 
     @precondition(lambda self: self.live)
-    @rule(data=st.data())
-    def cancel_call(self, data: st.DataObject) -> None:
+    @move(nth=NTH)
+    def cancel_call(self, nth: int) -> None:
         command = commands.CancelCommand(user=self.user, source=CancelSource.BUTTON)
-        call_id = data.draw(st.sampled_from(sorted(self.live)))
+        call_id = self._live_call(nth)
         commands.request_call_cancel(self.claimed.id, call_id, command)
 
     # What the owner does
 
-    @rule()
+    @move()
     def claim(self) -> None:
-        claimed = queue.claim(self.conversation.pk, process=self.process)
-        if claimed is None:
-            return
-        self._drop_journal()
-        self.claimed = claimed[0]
-        self.journal = DatabaseJournal(self.claimed, token=CancellationToken())
-        self.step = 0
+        self._claim()
 
     @precondition(lambda self: self.journal and not self.live)
-    @rule(calls=st.integers(1, 3))
+    @move(calls=st.integers(1, 3))
     def ask_for_tools(self, calls: int) -> None:
         self.step += 1
         made = []
@@ -138,43 +209,53 @@ class OneConversation(RuleBasedStateMachine):
             )
 
         async def write() -> None:
-            await self.journal.open_reply(self.step)
             message = message_of("hm", tuple(made), turn_id=str(self.claimed.id))
-            await self.journal.save_reply(self.step, message, made)
+            await self.owner.save_reply(self.step, message, made)
             token = CancellationToken()
             self.live = {call.id: LiveCall(call, token=token) for call in made}
 
         self._write(write)
 
-    @precondition(lambda self: self.journal and self.live)
-    @rule(data=st.data())
-    def start_call(self, data: st.DataObject) -> None:
-        live = self.live[data.draw(st.sampled_from(sorted(self.live)))]
-        self._write(lambda: self.journal.call_started(live))
+    @precondition(lambda self: self.journal and not self.live)
+    @move()
+    def say_something(self) -> None:
+        """The message of the next step is there as far as it was said."""
+
+        async def write() -> None:
+            await self.owner.save_text(self.step + 1, "h")
+            await self.owner.save_text(self.step + 1, "hm")
+
+        self._write(write)
 
     @precondition(lambda self: self.journal and self.live)
-    @rule(data=st.data(), status=st.sampled_from(sorted(OUTCOMES)))
-    def end_call(self, data: st.DataObject, status: CallStatus) -> None:
-        call_id = data.draw(st.sampled_from(sorted(self.live)))
+    @move(nth=NTH)
+    def start_call(self, nth: int) -> None:
+        live = self.live[self._live_call(nth)]
+        self._write(lambda: self.owner.call_started(live))
+
+    @precondition(lambda self: self.journal and self.live)
+    @move(nth=NTH, status=st.sampled_from(sorted(OUTCOMES)))
+    def end_call(self, nth: int, status: CallStatus) -> None:
+        call_id = self._live_call(nth)
         row = selectors.call(str(self.claimed.id), call_id)
         if row.status == "pending" and status not in (CallStatus.FAILED, CallStatus.CANCELLED):
             return
-        self._write(lambda: self.journal.call_ended(self.live[call_id], _outcome(status)))
+        self._write(lambda: self.owner.call_ended(self.live[call_id], _outcome(status)))
         self.live.pop(call_id, None)
 
     @precondition(lambda self: self.journal and self.live)
-    @rule(data=st.data())
-    def write_all_at_once(self, data: st.DataObject) -> None:
+    @move(status=st.sampled_from(sorted(OUTCOMES)))
+    def write_all_at_once(self, status: CallStatus) -> None:
         """What waits together is one transaction, whatever it is."""
         rows = {row.call_id: row.status for row in selectors.calls_of_group(str(self.claimed.id))}
         starting = [call for id, call in self.live.items() if rows[id] == "pending"]
         ending = [call for id, call in self.live.items() if rows[id] in ("running", "cancelling")]
-        status = data.draw(st.sampled_from(sorted(OUTCOMES)))
 
         async def write() -> None:
-            writes = [self.journal.call_started(call) for call in starting]
-            writes += [self.journal.call_cancelling(call) for call in self.live.values()]
-            writes += [self.journal.call_ended(call, _outcome(status)) for call in ending]
+            owner = self.owner
+            writes = [owner.call_started(call) for call in starting]
+            writes += [owner.call_cancelling(call) for call in self.live.values()]
+            writes += [owner.call_ended(call, _outcome(status)) for call in ending]
             await asyncio.gather(*writes)
 
         self._write(write)
@@ -182,41 +263,54 @@ class OneConversation(RuleBasedStateMachine):
             self.live.pop(call.id)
 
     @precondition(lambda self: self.claimed)
-    @rule(data=st.data())
-    def report_progress(self, data: st.DataObject) -> None:
+    @move(places=st.sets(st.integers(0, 5)))
+    def report_progress(self, places: set[int]) -> None:
         """Of whatever call, at whatever time: what has no right to be told is left out."""
-        known = [row.call_id for row in selectors.calls_of_group(str(self.claimed.id))]
+        known = [row.call_id for row in self._calls()]
         reports = [
             Report(turn=self.claimed, tool_id=id, tool_name="quick", progress={}, elapsed_ms=1)
-            for id in (data.draw(st.lists(st.sampled_from(known), unique=True)) if known else ())
+            for place, id in enumerate(known)
+            if place in places
         ]
         progress.store(reports)
 
     @precondition(lambda self: self.journal)
-    @rule(data=st.data())
-    def settle_late(self, data: st.DataObject) -> None:
-        rows = selectors.calls_of_group(str(self.claimed.id))
+    @move(nth=NTH)
+    def settle_late(self, nth: int) -> None:
+        rows = self._calls()
         if not rows:
             return
-        row = data.draw(st.sampled_from(rows))
+        row = rows[nth % len(rows)]
         late = LateSettlement(kind="returned", text="too late", after=1.0)
 
         async def settle() -> None:
             call = ToolCall(id=row.call_id, tool_name="quick")
-            await self.journal.call_settled_late(LiveCall(call, token=CancellationToken()), late)
+            await self.owner.call_settled_late(LiveCall(call, token=CancellationToken()), late)
 
         self._write(settle)
 
     @precondition(lambda self: self.journal)
-    @rule(ending=st.sampled_from(ENDINGS), status=st.sampled_from(sorted(OUTCOMES)))
-    def end_turn(self, ending: TurnEnding, status: CallStatus) -> None:
+    @move(
+        ending=st.sampled_from(ENDINGS),
+        status=st.sampled_from(sorted(OUTCOMES)),
+        said=st.sampled_from([None, "", "Done."]),
+    )
+    def end_turn(self, ending: TurnEnding, status: CallStatus, said: str | None) -> None:
         """Its calls end with it; what they came to as far as the owner knows counts, where that may be."""
+        message = message_of(said or "", (), turn_id=str(self.claimed.id))
+        answer = None if said is None else Answer(step=self.step + 1, message=message)
         outcomes = {id: _outcome(status) for id in self.live}
         group = str(self.claimed.id)
         running = {
             row.call_id for row in selectors.calls_of_group(group) if row.status in RUNNING
         } & outcomes.keys()
-        turn_endings.end_turn(self.claimed.id, ending, epoch=self.claimed.epoch, outcomes=outcomes)
+        turn_endings.end_turn(
+            self.claimed.id,
+            ending,
+            epoch=self.claimed.epoch,
+            outcomes=outcomes,
+            answer=None if self.live else answer,
+        )
         for row in selectors.calls_of_group(group):
             if row.call_id in running:
                 assert (row.status, row.result) == (status, outcomes[row.call_id].result)
@@ -225,7 +319,7 @@ class OneConversation(RuleBasedStateMachine):
 
     # What goes wrong
 
-    @rule()
+    @move()
     def crash_and_recover(self) -> None:
         process_registry.retire(self.process)
         self.process = process_registry.register()
@@ -236,13 +330,13 @@ class OneConversation(RuleBasedStateMachine):
         assert self._rows() == before
 
     @precondition(lambda self: self.old_journals)
-    @rule(data=st.data())
-    def write_by_an_earlier_owner(self, data: st.DataObject) -> None:
-        journal = data.draw(st.sampled_from(self.old_journals))
+    @move(nth=NTH)
+    def write_by_an_earlier_owner(self, nth: int) -> None:
+        journal = self.old_journals[nth % len(self.old_journals)]
         before = self._rows()
 
         async def write() -> None:
-            await journal.open_reply(99)
+            await journal.save_text(99, "hm")
 
         with pytest.raises(Fenced):
             async_to_sync(write)()
@@ -259,6 +353,15 @@ class OneConversation(RuleBasedStateMachine):
         history = histories.load(self.conversation.pk, found_when="test")
         assert violations(history.messages) == []
         assert history.repairs == ()
+
+    @invariant()
+    def what_was_replaced_is_in_no_history(self) -> None:
+        told = {m.turn_id for m in histories.load(self.conversation.pk, found_when="test").messages}
+        replaced = self.conversation.turns.exclude(replaced_by=None).values_list("pk", flat=True)
+        assert told.isdisjoint(map(str, replaced))
+        shown = self.conversation.messages.filter(is_streaming=False, turn__replaced_by=None)
+        ended = shown.filter(turn__status__in=TERMINAL).values_list("turn_id", flat=True)
+        assert {str(pk) for pk in ended} <= told
 
     @invariant()
     def an_ending_stays_as_it_is(self) -> None:
@@ -288,6 +391,29 @@ class OneConversation(RuleBasedStateMachine):
             )
             assert not overtaken.exclude(started_at=None).exists()
 
+    @property
+    def owner(self) -> DatabaseJournal:
+        """The journal of the turn; a slow one holds no rows of what it has written."""
+        assert self.journal is not None
+        if self.is_slow:
+            self.journal._held.clear()
+        return self.journal
+
+    def _claim(self) -> None:
+        claimed = queue.claim(self.conversation.pk, process=self.process)
+        if claimed is not None:
+            self._own(claimed[0])
+
+    def _own(self, claimed: ClaimedTurn) -> None:
+        self._drop_journal()
+        self.claimed = claimed
+        self.journal = DatabaseJournal(claimed, token=CancellationToken())
+        self.step = 0
+
+    def _live_call(self, nth: int) -> str:
+        known = sorted(self.live)
+        return known[nth % len(known)]
+
     def _write(self, write: Any) -> None:
         """A write of the owner may find that the turn is not its own any more."""
 
@@ -302,6 +428,19 @@ class OneConversation(RuleBasedStateMachine):
             self.old_journals.append(self.journal)
         self.journal, self.live = None, {}
 
+    def _facts_taken_away(self) -> list[str]:
+        """Delete everything, and return what it was: without moments and random ids, which differ each time."""
+        found = facts()
+        Conversation.objects.all().delete()
+        CallRow.objects.all().delete()
+        Process.objects.all().delete()
+        return found
+
+    def _calls(self) -> list[CallRow]:
+        """Return the calls of the turn by their ids: those of a step may have come in any order."""
+        calls = selectors.calls_of_group(str(self.claimed.id))
+        return sorted(calls, key=lambda call: call.call_id)
+
     def _rows(self) -> Any:
         groups = [str(pk) for pk in self.conversation.turns.values_list("pk", flat=True)]
         calls = [(c.call_id, c.status, c.result) for c in selectors.calls_of_groups(groups)]
@@ -313,14 +452,16 @@ def _outcome(status: CallStatus) -> ToolOutcome:
     error_type, disposition = OUTCOMES[status]
     return ToolOutcome(
         status=status,
-        result=f"{status} at {timezone.now()}",
+        result=f"{status} at {timezone.now().isoformat()}",
         is_error=error_type is not None,
         error_type=error_type,
         disposition=disposition,
     )
 
 
-def test_any_order_of_events_leaves_one_ending_each(ada):
+def test_any_order_of_events_leaves_one_ending_each(ada, settings):
+    settings.TURNS_PARK_AFTER = 50  # more crashes than a story has
+
     class Machine(OneConversation):
         user = ada
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,6 +13,8 @@ from governance.db import run_in_db_thread
 from tests.webchat.sockets import Socket
 from turns import services
 from turns.running import runtime
+from webchat import broadcast
+from webchat.local_feeds import local_feeds
 from webchat.sliding_window import user_rate_limits
 
 
@@ -32,6 +35,16 @@ async def site(transactional_db: None) -> AsyncIterator[None]:
     yield
     await runtime.stop(grace=0)
     await run_in_db_thread(connections.close_all)()
+
+
+@pytest.fixture
+def through_layer(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all turns ran in another process: their events come through the layer alone, which a test may spoil."""
+    memory = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+    backend = "tests.faults.faulty_layer.FaultyLayer"
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": backend, "CONFIG": {"inner": memory}}}
+    monkeypatch.setattr(broadcast, "origin", lambda: uuid4().hex)
+    monkeypatch.setattr(local_feeds, "add", lambda _feed: None)
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ class Socket:
         session: str | None = None,
         token: str | None = None,
         origin: str | None = "http://localhost:8000",
+        language: str = "",
         room: int = 0,
     ) -> None:
         headers = [(b"host", b"localhost:8000")]
@@ -42,6 +43,8 @@ class Socket:
             headers.append((b"authorization", f"Bearer {token}".encode()))
         if origin is not None:
             headers.append((b"origin", origin.encode()))
+        if language:
+            headers.append((b"accept-language", language.encode()))
         path = f"/ws/conversations/{conversation_id}/"
         self.wire = WebsocketCommunicator(application, path, headers=headers)
         if room:  # so many frames it takes before it reads; then whoever sends has to wait

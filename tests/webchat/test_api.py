@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -15,12 +16,13 @@ from django.utils import timezone
 from pydantic import TypeAdapter
 
 from governance.db import run_in_db_thread
+from governance.models import ToolCall
 from tests.support import eventually
 from turns import wire
 from turns.models import Agent, Conversation, Turn
 from turns.running import runtime
 from turns.services import ConversationSummary
-from webchat import api, api_schemas, api_tokens, health, operations
+from webchat import api, api_schemas, api_tokens, health, markdown, operations
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("site")
@@ -145,6 +147,7 @@ async def test_what_belongs_to_somebody_else_does_not_exist(
     )
     assert (await post(other, f"{turn}/abort-tool/{tool}"))[0] == 404
     assert (await post(other, f"{turn}/tools/{tool}/deadline", {"timeout_ms": 1}))[0] == 404
+    assert (await get(other, f"{turn}/tools/{tool}/result"))[0] == 404
     for path in ("messages", "history"):
         assert (await get(other, f"/api/conversations/{conversation.id}/{path}"))[0] == 404
     assert (await post(other, f"/api/conversations/{conversation.id}/messages", {"text": "x"}))[
@@ -318,6 +321,233 @@ async def test_messages_and_history_can_be_read(
     used = [block["id"] for block in blocks if block["type"] == "tool_use"]
     assert used
     assert used == [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+
+
+@pytest.fixture
+async def long_result(user_client: AsyncClient, say: Callable[..., Any]) -> Json:
+    """Return the call of a turn whose tool has returned a long text, which looks like a page."""
+    turn_id = (await say("wait 0.01"))["turn_id"]
+    await eventually(lambda: _event(user_client, turn_id, "turn_end"))
+    text = "<script>alert(1)</script> é\n" * 200
+    call = await ToolCall.objects.aget(group=turn_id)
+    await ToolCall.objects.filter(pk=call.pk).aupdate(
+        result=text, call_id="a/../b c", tool_name="../../x"
+    )
+    path = f"/api/turns/{turn_id}/tools/{quote('a/../b c', safe='')}/result"
+    return {"turn_id": turn_id, "path": path, "text": text}
+
+
+async def test_a_long_result_says_its_length_and_has_an_address_for_the_whole(
+    user_client: AsyncClient, long_result: Json
+):
+    _, turn = await get(user_client, f"/api/turns/{long_result['turn_id']}")
+    (call,) = fits(wire.TurnWithCalls, turn)["calls"]
+    text = long_result["text"]
+    assert call["result"] == text[:2_000]
+    assert call["result_length"] == len(text)
+    answer = await user_client.get(long_result["path"])
+    assert answer.content.decode() == text
+    assert answer["Content-Disposition"] == 'inline; filename="x-a..b_c.txt"'
+    kept = await user_client.get(f"{long_result['path']}?download=true")
+    assert kept.content.decode() == text
+    assert kept["Content-Disposition"].startswith("attachment; filename=")
+
+
+async def test_a_result_is_never_taken_for_a_page(user_client: AsyncClient, long_result: Json):
+    answer = await user_client.get(long_result["path"])
+    assert answer["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert answer["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert "no-store" in answer["Cache-Control"]
+
+
+async def test_a_result_is_for_those_who_may_see_its_conversation(
+    long_result: Json, stranger: User
+):
+    assert (await get(AsyncClient(), long_result["path"]))[0] == 401
+    other = AsyncClient()
+    await other.aforce_login(stranger)
+    assert await get(other, long_result["path"]) == (
+        404,
+        {"error": "Turn not found or already completed", "code": "turn_not_found"},
+    )
+
+
+async def test_a_call_that_runs_has_no_result_yet(user_client: AsyncClient, running: Json):
+    tools = f"/api/turns/{running['turn_id']}/tools"
+    tool = running["current_tools"][0]["tool_id"]
+    status, body = await get(user_client, f"{tools}/{tool}/result")
+    assert (status, body["code"]) == (409, "tool_call_not_ended")
+    for unknown in ("nothing", "%00"):
+        status, body = await get(user_client, f"{tools}/{unknown}/result")
+        assert (status, body["code"]) == (404, "tool_call_not_found")
+
+
+async def test_a_conversation_is_exported_whole_for_its_owner(
+    user_client: AsyncClient,
+    conversation: ConversationSummary,
+    long_result: Json,
+    stranger: User,
+):
+    path = f"/api/conversations/{conversation.id}/export"
+    hostile = f"{long_result['text']}\n```\n# not a heading"
+    await ToolCall.objects.filter(group=long_result["turn_id"]).aupdate(result=hostile)
+    kept = await user_client.get(path)
+    assert kept["Content-Disposition"].startswith("attachment; filename=")
+    (turn,) = json.loads(kept.content)["turns"]
+    assert [call["result"] for call in turn["calls"]] == [hostile]
+    assert [message["role"] for message in turn["messages"]] == ["user", "assistant", "assistant"]
+    page = await user_client.get(f"{path}?format=markdown")
+    assert page["Content-Type"] == "text/markdown; charset=utf-8"
+    assert "# wait 0.01\n" in page.content.decode()
+    html = markdown.render_markdown(page.content.decode())
+    assert "<h1>not a heading" not in html
+    assert (await get(user_client, f"{path}?format=exe"))[0] == 422
+    other = AsyncClient()
+    await other.aforce_login(stranger)
+    assert (await get(other, path))[0] == 404
+
+
+async def test_an_edited_message_takes_the_place_of_what_was_said_since(
+    user_client: AsyncClient,
+    conversation: ConversationSummary,
+    say: Callable[..., Any],
+):
+    async def ended(turn_id: str) -> None:
+        async def is_over() -> bool:
+            return bool(
+                (await get(user_client, f"/api/turns/{turn_id}"))[1]["status"] == "completed"
+            )
+
+        await eventually(is_over)
+
+    first = await say("say tulips")
+    await ended(first["turn_id"])
+    second = await say("say roses", replaces=first["turn_id"], client_id="e1")
+    await ended(second["turn_id"])
+    assert await say("say roses", replaces=first["turn_id"], client_id="e1") == second
+    path = f"/api/conversations/{conversation.id}"
+    _, history = await get(user_client, f"{path}/history")
+    assert [message["content"][0]["text"] for message in history["messages"]] == [
+        "say roses",
+        "roses",
+    ]
+    _, page = await get(user_client, f"{path}/messages")
+    shown = fits(wire.Snapshot, page)["turns"]
+    assert [turn["replaced_by"] for turn in shown] == [second["turn_id"], None]
+    _, turn = await get(user_client, f"/api/turns/{second['turn_id']}")
+    assert (fits(wire.TurnWithCalls, turn)["version"], turn["replaced_by"]) == (2, None)
+    kept = await user_client.get(f"{path}/export")
+    facts = [
+        (turn["user_message"], turn["replaced_by"]) for turn in json.loads(kept.content)["turns"]
+    ]
+    assert facts == [("say tulips", second["turn_id"]), ("say roses", None)]
+    document = (await user_client.get(f"{path}/export?format=markdown")).content.decode()
+    assert ("roses" in document, "tulips" in document.split("\n", 1)[1]) == (True, False)
+
+    for named, code in (
+        (first["turn_id"], "already_replaced"),
+        (str(uuid4()), "cannot_replace"),
+        ("no id", "cannot_replace"),
+    ):
+        body = {"text": "better", "replaces": named}
+        status, refused = await post(user_client, f"{path}/messages", body)
+        assert (status, refused["code"]) == (409, code)
+    running = await say("wait 60")
+    body = {"text": "better", "replaces": second["turn_id"]}
+    status, refused = await post(user_client, f"{path}/messages", body)
+    assert (status, refused["code"]) == (409, "conversation_busy")
+    await post(user_client, f"/api/turns/{running['turn_id']}/abort", {})
+
+
+async def change(client: AsyncClient, path: str, body: Json) -> tuple[int, Json]:
+    answer = await client.patch(path, data=json.dumps(body), content_type="application/json")
+    return answer.status_code, answer.json()
+
+
+async def test_a_conversation_is_renamed_and_pinned(
+    user_client: AsyncClient, conversation: ConversationSummary
+):
+    path = f"/api/conversations/{conversation.id}"
+    _, other = await post(user_client, "/api/conversations", {"title": "newer"})
+    status, body = await change(user_client, path, {"title": "  Plans \n for May "})
+    assert (status, fits(api_schemas.ConversationAnswer, body)["title"]) == (200, "Plans for May")
+    assert (await change(user_client, path, {"is_pinned": True}))[1]["is_pinned"] is True
+    _, listed = await get(user_client, "/api/conversations")
+    assert [row["title"] for row in listed["conversations"]] == ["Plans for May", "newer"]
+    await change(user_client, path, {"is_pinned": False})
+    _, listed = await get(user_client, "/api/conversations")
+    assert [row["is_pinned"] for row in listed["conversations"]] == [False, False]
+    assert listed["conversations"][0]["conversation_id"] == other["conversation_id"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"title": " "}, "message_rejected"),
+        ({"title": "x" * 201}, "invalid_field"),
+        ({"title": "a\x00"}, "invalid_field"),
+        ({"is_pinned": 1}, "invalid_field"),
+        ({"agent": "nobody"}, "agent_unavailable"),
+    ],
+)
+async def test_an_edit_that_cannot_be_is_422_in_words(
+    user_client: AsyncClient, conversation: ConversationSummary, body: Json, code: str
+):
+    status, answer = await change(user_client, f"/api/conversations/{conversation.id}", body)
+    assert (status, answer["code"]) == (422, code)
+    assert answer["error"]
+
+
+async def test_another_agent_answers_from_the_next_turn_on(
+    user_client: AsyncClient,
+    conversation: ConversationSummary,
+    librarian: Agent,
+    say: Callable[..., Any],
+):
+    before = (await say("wait 0.01"))["turn_id"]
+    await eventually(lambda: _event(user_client, before, "turn_end"))
+    path = f"/api/conversations/{conversation.id}"
+    assert (await change(user_client, path, {"agent": librarian.name}))[1]["agent"] == "librarian"
+    after = (await say("wait 0.01"))["turn_id"]
+    assert (await get(user_client, f"/api/turns/{after}"))[1]["agent"] == "librarian"
+    assert (await get(user_client, f"/api/turns/{before}"))[1]["agent"] != "librarian"
+
+
+async def test_a_conversation_is_deleted_with_what_runs_in_it(
+    user_client: AsyncClient, conversation: ConversationSummary, running: Json
+):
+    path = f"/api/conversations/{conversation.id}"
+    answer = await user_client.delete(path)
+    assert fits(api_schemas.DeletionAnswer, answer.json()) == {
+        "ok": True,
+        "conversation_id": str(conversation.id),
+        "cancelled": 1,
+    }
+    assert (await get(user_client, "/api/conversations"))[1] == {"conversations": []}
+    assert (await get(user_client, "/api/turns/active"))[1] == {"turns": []}
+    assert (await get(user_client, f"{path}/messages"))[0] == 404
+    assert (await get(user_client, f"/api/turns/{running['turn_id']}"))[0] == 404
+    assert (await user_client.delete(path)).status_code == 404
+
+
+async def test_nobody_else_edits_or_deletes_a_conversation(
+    conversation: ConversationSummary, stranger: User, person: User
+):
+    path = f"/api/conversations/{conversation.id}"
+    operator = await run_in_db_thread(User.objects.create_user)("olga", is_staff=True)
+    seeing = await Permission.objects.aget(codename="view_all")
+    await operator.user_permissions.aadd(seeing)
+    for user in (stranger, operator):
+        other = AsyncClient()
+        await other.aforce_login(user)
+        assert (await change(other, path, {"title": "mine"}))[0] == 404
+        assert (await other.delete(path)).status_code == 404
+    strict = AsyncClient(enforce_csrf_checks=True)
+    await strict.aforce_login(person)
+    assert (await strict.delete(path)).status_code == 403
+    assert (await change(strict, path, {"title": "x"}))[0] == 403
+    assert await Conversation.objects.filter(title="", deleted_at=None).acount() == 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from webchat.feed import RecentDeltas
 from webchat.send_queue import TRY_AGAIN, SendQueue
 from webchat.sliding_window import RateLimit
 
+pytestmark = pytest.mark.usefixtures("through_layer")
+
 SMALL = {"type": "turn_end", "seq": 7, "turn_id": "t", "status": "completed"}
 
 
@@ -33,12 +35,13 @@ async def test_the_registered_sink_sends_events_to_the_conversations_group():
     message = await received(
         conversation_group(conversation_id), lambda: sinks.publish(conversation_id, [SMALL])
     )
-    assert message == {"type": "conversation.event", "event": SMALL}
+    assert (message["type"], message["event"]) == ("conversation.event", SMALL)
 
 
 def test_a_large_event_goes_as_its_number():
     large = {**SMALL, "result": "é" * 20_000}
-    assert message_for(large) == {"type": "conversation.event", "seq": 7}
+    assert "event" not in message_for(large)
+    assert message_for(large)["seq"] == 7
     assert message_for({"type": "text_delta", "text": "x" * 40_000, "offset": 3}) is None
     assert message_for({"type": "text_delta", "text": "x", "offset": 3}) is not None
 
@@ -317,3 +320,55 @@ async def test_a_client_that_has_gone_ends_the_writing_quietly():
     send_queue.put("x")
     async with asyncio.timeout(PATIENCE):
         await send_queue.run(nothing)
+
+
+async def test_a_frame_leaves_at_once_while_the_client_has_room_and_overtakes_none():
+    client, has_room = SlowClient(), True
+
+    def send_now(frame: str) -> bool:
+        if has_room:
+            client.frames.append(frame)
+        return has_room
+
+    send_queue = SendQueue(send=client.send, close=client.close, send_now=send_now)
+    send_queue.put("first")
+    assert client.frames == ["first"]
+    has_room = False
+    assert send_queue.offer("second")
+    writing = asyncio.create_task(send_queue.run(nothing))
+    await asyncio.sleep(0)  # it is on its way now, and the client does not read
+    has_room = True
+    assert send_queue.offer("third")
+    assert client.frames == ["first"]
+    client.reads.set()
+    await eventually(lambda: client.frames == ["first", "second", "third"])
+    send_queue.put("fourth")
+    assert client.frames[-1] == "fourth"
+    send_queue.close(1012)
+    await writing
+    assert client.closed == [1012]
+
+
+async def test_streamed_text_reaches_a_slow_sink_in_order_and_before_the_next_event():
+    taken: list[dict[str, Any]] = []
+    may_go = asyncio.Event()
+
+    class SlowSink:
+        async def publish(self, _conversation_id: Any, event: dict[str, Any]) -> None:
+            await may_go.wait()
+            taken.append(event)
+
+    sink, conversation_id = SlowSink(), uuid4()
+    sinks.register(sink)
+    try:
+        for offset in range(4):
+            piece = {"type": "text_delta", "turn_id": "t", "text": str(offset), "offset": offset}
+            sinks.push(conversation_id, piece)
+            await asyncio.sleep(0)
+        publishing = asyncio.create_task(sinks.publish(conversation_id, [SMALL]))
+        may_go.set()
+        await publishing
+    finally:
+        sinks.unregister(sink)
+    assert [event["type"] for event in taken] == ["text_delta", "text_delta", "turn_end"]
+    assert "".join(event["text"] for event in taken[:-1]) == "0123"

@@ -18,6 +18,8 @@ from webchat.conf import app_settings
 from webchat.consumers import ChatConsumer
 from webchat.routing import SiteOriginValidator, websocket_application
 
+pytestmark = pytest.mark.django_db  # Django's own checks ask the database what it can do
+
 NUMBERS = [name for name, setting in app_settings.DECLARED.items() if setting.kind in (int, float)]
 REDIS = {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}
 

@@ -20,10 +20,11 @@ from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import TIMEOUT, Frame, Socket
 from turns import services
+from turns.events import sinks
 from turns.models import Agent, Conversation, Turn
 from turns.running import runtime
 from turns.services import ConversationSummary
-from webchat import api_tokens, broadcast, open_sockets, operations
+from webchat import api_tokens, open_sockets, operations
 from webchat.protocol.json_schema import type_of
 from webchat.protocol.server_frames import ANSWERS, event_frames
 
@@ -237,7 +238,7 @@ async def test_streamed_text_waits_for_no_database(
     try:
         await eventually(held.is_set)
         delta = {"type": "text_delta", "turn_id": str(uuid4()), "text": "At once.", "offset": 0}
-        await broadcast.ChannelLayerSink().publish(conversation.id, delta)
+        sinks.push(conversation.id, delta)
         assert (await socket.read("text_delta"))["text"] == "At once."
         assert not standing.done()
     finally:
@@ -265,6 +266,7 @@ async def test_a_number_that_the_log_never_gave_is_answered_by_a_snapshot(connec
     assert (await socket.next())["type"] == "snapshot"
 
 
+@pytest.mark.usefixtures("through_layer")
 async def test_messages_that_the_layer_loses_are_read_from_the_log(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ):
@@ -292,6 +294,7 @@ async def test_messages_that_the_layer_loses_are_read_from_the_log(
     assert socket.events[-1]["type"] == "turn_end"
 
 
+@pytest.mark.usefixtures("through_layer")
 async def test_large_events_go_by_number_and_arrive_whole(connect: Connect, settings: Any):
     settings.WEBCHAT_MAX_INLINE_EVENT_BYTES = 10
     socket = await connect().open()
@@ -301,6 +304,7 @@ async def test_large_events_go_by_number_and_arrive_whole(connect: Connect, sett
     assert "input" in next(event for event in socket.events if event["type"] == "tool_start")
 
 
+@pytest.mark.usefixtures("through_layer")
 async def test_a_heartbeat_comes_by_itself_and_brings_what_was_missed(
     connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch
 ):
@@ -488,6 +492,24 @@ async def test_the_same_client_id_is_the_same_turn(connect: Connect):
         await socket.send(type="message", client_id="c", text="wait 0.01")
         answers.append(await socket.read("message_result"))
     assert answers[0] == answers[1]
+
+
+async def test_an_edited_message_is_seen_by_all_who_look_and_refused_in_words(connect: Connect):
+    socket, other = await connect().open(), await connect().open()
+    await socket.send(type="message", client_id="c", text="say tulips")
+    first = await socket.read("turn_end")
+    edited = {"type": "message", "client_id": "e", "text": "say roses"}
+    await socket.send(**edited, replaces=first["turn_id"])
+    for one in (socket, other):
+        queued = await one.read("turn_queued", lambda frame: frame["version"] == 2)
+        assert queued["replaces"] == first["turn_id"]
+        await one.read("turn_end")
+    late = await (await connect().open()).read("snapshot")
+    assert [turn["replaced_by"] for turn in late["turns"]] == [queued["turn_id"], None]
+    for named, code in ((first["turn_id"], "already_replaced"), ("no id", "cannot_replace")):
+        await socket.send(type="message", client_id=code, text="better", replaces=named)
+        error = await socket.read("error")
+        assert (error["code"], error["client_id"]) == (code, code)
 
 
 async def test_a_message_that_is_not_taken_names_its_client_id(connect: Connect):
@@ -705,3 +727,12 @@ async def test_a_socket_continues_what_was_interrupted_and_lets_a_parked_convers
     assert await operate(socket, "continue_turn", turn_id=str(uuid4())) == "not_found"
     queued = [event for event in socket.events if event["type"] == "turn_queued"]
     assert [event["source"] for event in queued] == ["continue"]
+
+
+async def test_the_pages_of_a_deleted_conversation_learn_at_once_that_it_is_gone(
+    connect: Connect, user_client: AsyncClient, conversation: services.ConversationSummary
+):
+    socket = await connect().open()
+    answer = await user_client.delete(f"/api/conversations/{conversation.id}")
+    assert answer.status_code == 200
+    assert await socket.close_code() == 4404

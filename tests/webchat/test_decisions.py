@@ -157,3 +157,22 @@ async def test_a_waiting_call_is_among_the_active_ones(
     answer = await user_client.get("/api/turns/active")
     body = TypeAdapter(api_schemas.ActiveTurnsAnswer).validate_python(answer.json())
     assert [tool["status"] for tool in body.turns[0]["current_tools"]] == ["awaiting_approval"]
+
+
+async def test_a_question_has_the_title_of_its_tool_and_the_next_call_names_who_allowed_it(
+    asked: Any, connect: Connect
+):
+    socket, question = asked
+    assert (question["tool_title"], question["tool_server"]) == ("Wait", "")
+    (said,) = (f for f in socket.seen if f["type"] == "message")
+    assert said["content"][-1]["title"] == "Wait"
+    await socket.send(**frame(question, "op", remember="conversation"))
+    started = await socket.read("tool_start")
+    assert (started["tool_title"], started["allowed_earlier_by"]) == ("Wait", "")
+    await socket.read("turn_end")
+    await socket.send(type="message", client_id="again", text="wait 0")
+    assert (await socket.read("tool_start"))["allowed_earlier_by"] == "ada"
+    await socket.read("turn_end")
+    calls = (await (await connect().open()).read("snapshot"))["calls"]
+    assert [call["allowed_earlier_by"] for call in calls] == ["", "ada"]
+    assert {call["tool_title"] for call in calls} == {"Wait"}

@@ -13,6 +13,7 @@ from scripts.servers import NotInstalled, Redis, find_redis, passing
 from tests.support import PATIENCE, eventually
 from tests.webchat.sockets import Socket
 from turns import selectors
+from turns.events import sinks
 from turns.services import ConversationSummary
 from webchat import broadcast
 from webchat import log_poller as log_poller_module
@@ -36,6 +37,7 @@ async def say(socket: Socket, text: str) -> None:
     await socket.read("turn_end")
 
 
+@pytest.mark.usefixtures("through_layer")
 async def test_a_layer_that_loses_everything_delays_events_by_one_look_at_the_log(
     connect: Connect, settings: Any
 ):
@@ -47,6 +49,7 @@ async def test_a_layer_that_loses_everything_delays_events_by_one_look_at_the_lo
     assert all(frame["type"] != "heartbeat" for frame in socket.seen)
 
 
+@pytest.mark.usefixtures("through_layer")
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_the_layer_does_two_tabs_see_the_log_as_it_is(
     connect: Connect, conversation: ConversationSummary, settings: Any, seed: int
@@ -67,7 +70,7 @@ async def test_whatever_the_layer_does_two_tabs_see_the_log_as_it_is(
 
 
 @pytest.fixture
-def redis(settings: Any) -> Iterator[Redis]:
+def redis(through_layer: None, settings: Any) -> Iterator[Redis]:
     try:
         find_redis()
     except NotInstalled as missing:
@@ -82,6 +85,52 @@ def redis(settings: Any) -> Iterator[Redis]:
         yield server
 
 
+async def test_what_happens_in_this_process_needs_no_layer(connect: Connect, settings: Any):
+    use_layer(settings, drop=1.0)
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 3_600
+    tabs = [await connect().open(), await connect().open()]
+    for tab in tabs:
+        await tab.ping()
+    await say(tabs[0], "help")
+    await tabs[1].read("turn_end")
+    for tab in tabs:
+        assert tab.seqs == list(range(1, len(tab.seqs) + 1))
+        assert any(frame["type"] == "text_delta" for frame in tab.seen)
+    assert [frame for frame in tabs[0].seen if frame["type"] == "text_delta"] == [
+        frame for frame in tabs[1].seen if frame["type"] == "text_delta"
+    ]
+
+
+async def test_what_comes_back_through_the_layer_is_not_shown_again(
+    connect: Connect, settings: Any
+):
+    use_layer(settings, duplicate=1.0)
+    socket = await connect().open()
+    await socket.ping()
+    await say(socket, "help")
+    await socket.ping()
+    deltas = [frame for frame in socket.seen if frame["type"] == "text_delta"]
+    ends = [delta["offset"] + len(delta["text"]) for delta in deltas]
+    assert [delta["offset"] for delta in deltas] == [0, *ends[:-1]]
+    assert socket.seqs == list(range(1, len(socket.seqs) + 1))
+
+
+async def test_an_event_of_another_loop_of_this_process_reaches_the_socket(
+    connect: Connect, conversation: ConversationSummary, settings: Any
+):
+    settings.WEBCHAT_LOG_CHECK_INTERVAL = 3_600
+    socket = await connect().open()
+    await socket.ping()
+    delta = {"type": "text_delta", "turn_id": str(uuid4()), "text": "From afar.", "offset": 0}
+
+    async def push() -> None:
+        sinks.push(conversation.id, delta)
+
+    await asyncio.to_thread(asyncio.run, push())
+    assert (await socket.read("text_delta"))["text"] == "From afar."
+
+
+@pytest.mark.usefixtures("through_layer")
 async def test_a_socket_that_its_layer_has_forgotten_is_a_member_again_at_the_next_heartbeat(
     connect: Connect, conversation: ConversationSummary, person: User, settings: Any
 ):
@@ -158,6 +207,7 @@ async def test_one_query_looks_for_all_sockets(
     assert len(asked) <= 2
 
 
+@pytest.mark.usefixtures("through_layer")
 async def test_a_look_that_fails_is_not_the_last_one(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, settings: Any
 ):

@@ -1,8 +1,11 @@
 """`/metrics`: who may see it, what it counts, and that a scrape reads no history."""
 
+import re
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -10,13 +13,17 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from governance import registry as tools
 from governance.db import run_in_db_thread
+from governance.runtime import limits_version, timeouts
 from tests.turns.row_factory import RowFactory
 from tests.webchat.sockets import Socket
 from turns.processes import process_registry
 from turns.running import metrics as numbers
+from turns.running import site_metrics
 from turns.running.metrics import MAX_TOOL_NAMES, ToolNames
 from webchat import api_tokens, metrics
 from webchat.send_queue import SendQueue
@@ -25,6 +32,10 @@ pytestmark = pytest.mark.usefixtures("site")
 
 Connect = Callable[..., Socket]
 Samples = dict[tuple[Any, ...], float]
+DECLARED = "".join(
+    Path(f"{name}.py").read_text()
+    for name in ("turns/running/metrics", "turns/running/site_metrics", "webchat/socket_metrics")
+)
 
 
 @pytest.fixture
@@ -41,8 +52,9 @@ async def watcher(stranger: User) -> str:
     return await promote()
 
 
-async def scrape(token: str) -> Samples:
-    answer = await AsyncClient().get("/metrics", headers={"authorization": f"Bearer {token}"})
+async def scrape(token: str, scope: str = "all") -> Samples:
+    headers = {"authorization": f"Bearer {token}"}
+    answer = await AsyncClient().get("/metrics", {"scope": scope}, headers=headers)
     assert answer.status_code == 200, answer.content
     assert answer.headers["Content-Type"].startswith("text/plain")
     return {
@@ -127,9 +139,107 @@ def test_a_scrape_asks_the_database_little_however_long_its_history_is(person: U
     for status in ("completed", "failed", "running", "queued"):
         factory.turn(status)
     with CaptureQueriesContext(connection) as queries:
-        numbers.look.__wrapped__()
-    assert len(queries) <= 4
+        site_metrics.read.__wrapped__()
+    assert len(queries) <= 5
     assert not any("completed" in query["sql"] for query in queries)
+
+
+async def test_a_process_and_the_site_are_scraped_apart(watcher: str):
+    process, site = await scrape(watcher, "process"), await scrape(watcher, "site")
+    assert process.keys().isdisjoint(site)
+    assert ("turnkeeper_turns_live",) in process
+    assert ("turnkeeper_sockets",) in process
+    assert ("turnkeeper_approvals_waiting",) in site
+    both = await scrape(watcher)
+    assert both.keys() >= {key for key in process | site if not key[0].startswith("process_")}
+    headers = {"authorization": f"Bearer {watcher}"}
+    wrong = await AsyncClient().get("/metrics", {"scope": "x"}, headers=headers)
+    assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_scope")
+
+
+async def test_series_begin_at_zero_and_come_without_the_time_of_their_creation(watcher: str):
+    samples = await scrape(watcher, "process")
+    for tool in tools:
+        for status in ("succeeded", "timed_out"):
+            assert ("turnkeeper_tool_calls_total", *sorted((status, tool.name))) in samples
+    assert ("turnkeeper_turns_total", "interrupted") in samples
+    assert not any(key[0].endswith("_created") for key in samples)
+    names = {key[0] for key in samples}
+    assert {"turnkeeper_build_info", "python_info", "process_open_fds"} <= names
+
+
+async def test_a_client_that_asks_for_openmetrics_gets_it(watcher: str):
+    accept = "application/openmetrics-text;version=1.0.0"
+    headers = {"authorization": f"Bearer {watcher}", "accept": accept}
+    answer = await AsyncClient().get("/metrics", headers=headers)
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+    text = answer.content.decode()
+    assert text.endswith("# EOF\n")
+    assert {family.name for family in openmetrics(text)} >= {
+        "turnkeeper_turns",
+        "turnkeeper_sockets",
+    }
+
+
+async def test_the_limit_in_force_and_what_waits_for_a_person_are_told(
+    connect: Connect, watcher: str, settings: Any
+):
+    settings.GOVERNANCE_APPROVAL = {"wait": "always"}
+    page = await connect().open()
+    await page.send(type="message", client_id="a", text="wait 0.01")
+    asked = await page.read("tool_approval")
+    during = await scrape(watcher)
+    assert during["turnkeeper_approvals_waiting",] == 1
+    assert during["turnkeeper_oldest_approval_age_seconds",] >= 0
+    assert during["turnkeeper_tool_limit_seconds", "wait"] == timeouts()["wait"]
+    assert during["turnkeeper_limits_version",] == limits_version()
+    ids = {"turn_id": asked["turn_id"], "tool_id": asked["tool_id"]}
+    await page.send(type="decide_tool", op_id="d", decision="deny", **ids)
+    await page.read("turn_end")
+    after = await scrape(watcher)
+    assert after["turnkeeper_approvals_waiting",] == 0
+    assert after["turnkeeper_oldest_approval_age_seconds",] == 0
+
+
+async def test_repairs_errors_tokens_and_work_that_may_go_on_are_counted(watcher: str):
+    sink = numbers.MetricsSink()
+    before = await scrape(watcher, "process")
+    repair = {"tool_id": "t", "kind": "added_result", "cause": "CRASH"}
+    end = {"status": "failed", "duration_ms": 1, "error_code": "token_limit"}
+    call = {"tool_name": "wait", "status": "abandoned", "duration_ms": 5}
+    for event in (
+        {"type": "history_repaired", "repairs": [repair, repair]},
+        {"type": "turn_end", "usage": {"input_tokens": 7, "output_tokens": 2}, **end},
+        {"type": "tool_result", "disposition": "indeterminate", **call},
+        {"type": "text_delta", "text": "counted by nobody"},
+    ):
+        await sink.publish(uuid4(), event)
+    after = await scrape(watcher, "process")
+    for key, more in (
+        (("turnkeeper_history_repairs_total", "CRASH"), 2),
+        (("turnkeeper_turn_errors_total", "token_limit"), 1),
+        (("turnkeeper_model_tokens_total", "input"), 7),
+        (("turnkeeper_model_tokens_total", "output"), 2),
+        (("turnkeeper_tool_calls_indeterminate_total", "wait"), 1),
+    ):
+        assert after[key] == before.get(key, 0) + more, key
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_exist():
+    known = set(re.findall(r'"(turnkeeper_\w+)"', DECLARED))
+    known |= {f"turnkeeper_{name}" for name in re.findall(r'_gauge\(\s*"(\w+)"', DECLARED)}
+    for file in (Path("deploy/prometheus/alerts.yaml"), Path("deploy/grafana/turnkeeper.json")):
+        asked = set(re.findall(r"turnkeeper_\w+", file.read_text())) - {"turnkeeper_alerts"}
+        assert asked, file
+        plain = {re.sub(r"_(total|bucket|count|sum|info)$", "", name) for name in asked}
+        assert plain <= known, (file, plain - known)
+
+
+def test_each_alert_has_its_place_in_the_runbook():
+    alerts = re.findall(r"alert: (\w+)", Path("deploy/prometheus/alerts.yaml").read_text())
+    headings = re.findall(r"^## (\w+)$", Path("docs/howto/alerts.md").read_text(), re.M)
+    assert alerts
+    assert sorted(alerts) == sorted(headings)
 
 
 def test_the_names_of_tools_are_bounded():

@@ -87,7 +87,13 @@ async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
     here = str(conversation.id)
     told = await overview(tab, lambda frame: any(row["asked_in"] for row in frame["conversations"]))
     assert told["conversations"] == [
-        {"conversation_id": here, "standing": "asking", "asked_in": [here]}
+        {
+            "conversation_id": here,
+            "standing": "asking",
+            "asked_in": [here],
+            "tools_running": 0,
+            "is_queued": False,
+        }
     ]
     listed = (await user_client.get("/api/conversations")).json()
     TypeAdapter(api_schemas.ConversationsAnswer).validate_python(listed)
@@ -97,6 +103,10 @@ async def test_a_tab_with_another_conversation_sees_how_this_one_stands(
     await socket.send(**decision(question, "op"))
     await socket.read("turn_end")
     await overview(tab, lambda frame: frame["conversations"] == [])
+    before = standing[here]["last_seq"]
+    listed = (await user_client.get("/api/conversations")).json()
+    (row,) = [row for row in listed["conversations"] if row["conversation_id"] == here]
+    assert row["last_seq"] > before
 
 
 async def test_a_tab_hears_of_a_conversation_that_begins_elsewhere_and_of_its_title(

@@ -9,11 +9,13 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
+from django.core.exceptions import ImproperlyConfigured
+from django.template import Context, Template
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
 from governance.db import run_in_db_thread
-from turns import services
+from turns import selectors, services
 from turns.models import Agent
 from webchat.page_texts import CHAT_TEXTS
 
@@ -123,12 +125,15 @@ async def test_with_one_agent_there_is_nothing_to_choose(
 async def test_with_several_agents_one_is_chosen_by_name_and_the_default_is_preselected(
     user_client: AsyncClient, conversation: services.ConversationSummary, librarian: Agent
 ) -> None:
-    for path in ("/", address(conversation)):
+    preselected = [{"value": "assistant", "selected": None}, {"value": "librarian"}]
+    for path, lists in (("/", 1), (address(conversation), 2)):
         html = (await user_client.get(path)).content.decode()
         page = Page(html)
         assert page.ids().count("new-agent") == 1
         options = [attributes for tag, attributes in page.elements if tag == "option"]
-        assert options == [{"value": "assistant", "selected": None}, {"value": "librarian"}]
+        themes = [{"value": each} for each in ("auto", "light", "dark")]
+        options = [each for each in options if each not in themes]
+        assert options == preselected * lists
         assert "<b>books" not in html
         labels = [attributes for tag, attributes in page.elements if tag == "label"]
         assert {"class": "visually-hidden", "for": "new-agent"} in labels
@@ -141,7 +146,7 @@ async def test_the_agent_that_was_chosen_answers_and_its_name_is_shown(
     header = (await user_client.get(made["Location"])).content.decode()
     listed = (await user_client.get("/")).content.decode()
 
-    assert re.search(r'class="chat-agent">.*Agent:</span> librarian<', header)
+    assert '<option value="librarian" selected>librarian</option>' in header
     assert re.search(r'class="conversation-agent">.*Agent:</span> librarian<', listed)
 
 
@@ -158,8 +163,48 @@ async def test_an_agent_that_went_meanwhile_is_a_sentence_on_the_page(
     assert "There is no agent named “librarian”" in html
 
 
-async def test_a_conversation_is_not_made_by_looking(user_client: AsyncClient) -> None:
-    assert (await user_client.get(reverse("webchat:new_conversation"))).status_code == 405
+async def test_a_conversation_is_not_made_by_looking(
+    user_client: AsyncClient, person: User
+) -> None:
+    led = await user_client.get(reverse("webchat:new_conversation"))
+    assert led.status_code == 302
+    page = await user_client.get(led["Location"])
+    assert page.status_code == 200
+    assert " data-new" in page.content.decode()
+    assert await conversations_of(person) == []
+
+
+async def conversations_of(person: User) -> list[str]:
+    return [str(row.id) for row in await selectors.list_conversations(user=person)]
+
+
+async def test_an_empty_page_leads_to_its_conversation_once_there_is_one(
+    user_client: AsyncClient, conversation: services.ConversationSummary, stranger: User
+) -> None:
+    path = f"/c/new/{conversation.id}/"
+    led = await user_client.get(path)
+    assert (led.status_code, led["Location"]) == (302, address(conversation))
+    other = AsyncClient()
+    await other.aforce_login(stranger)
+    page = (await other.get(path)).content.decode()
+    assert " data-new" in page  # whose it is, nobody learns
+    answer = await other.post(
+        "/api/conversations",
+        {"conversation_id": str(conversation.id)},
+        content_type="application/json",
+    )
+    assert (answer.status_code, answer.json()["code"]) == (404, "conversation_not_found")
+
+
+async def test_the_empty_page_of_an_agent_has_its_name_and_an_unknown_one_is_a_sentence(
+    user_client: AsyncClient, librarian: Agent
+) -> None:
+    new = reverse("webchat:new_conversation")
+    page = await user_client.get(f"{new}?agent=librarian", follow=True)
+    assert 'data-agent="librarian"' in page.content.decode()
+    gone = await user_client.get(f"{new}?agent=%3Cb%3E", follow=True)
+    assert gone.status_code == 422
+    assert "There is no agent named “&lt;b&gt;”" in gone.content.decode()
 
 
 async def test_a_conversation_is_not_made_by_another_site(person: User) -> None:
@@ -182,8 +227,10 @@ async def test_the_chat_page_knows_where_its_socket_is(
     chat = next(
         attributes for _, attributes in chat_page.elements if attributes.get("id") == "chat"
     )
-    assert chat["data-socket-path"] == f"/ws/conversations/{conversation.id}/"
-    assert chat["data-conversation-id"] == str(conversation.id)
+    path = str(chat["data-socket-path"])
+    assert path.replace(str(chat["data-placeholder-id"]), str(chat["data-conversation-id"])) == (
+        f"/ws/conversations/{conversation.id}/"
+    )
 
 
 async def test_the_chat_page_has_landmarks_and_two_live_regions(chat_page: Page) -> None:
@@ -336,3 +383,9 @@ def test_signing_in_leads_to_where_one_wanted_to_go_but_not_to_another_site(
     assert Client().post(reverse("webchat:login"), lured)["Location"] == reverse(
         "webchat:conversations"
     )
+
+
+def test_the_tag_of_a_chat_says_what_it_lacks_without_a_request() -> None:
+    page = Template("{% load webchat %}{% turnkeeper_chat %}")
+    with pytest.raises(ImproperlyConfigured, match="needs the request"):
+        page.render(Context())

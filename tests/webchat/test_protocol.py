@@ -8,7 +8,7 @@ import pytest
 
 from webchat.api import api
 from webchat.exceptions import ProtocolError
-from webchat.operations import CancelTurn, SetDeadline
+from webchat.operations import CancelTool, CancelTurn, SetDeadline
 from webchat.protocol import javascript_types, schema_docs
 from webchat.protocol.client_frames import (
     Hello,
@@ -43,6 +43,18 @@ def test_frames_become_values_with_defaults():
     assert isinstance(cancel, CancelTurn)
     fields = {"type": "cancel_turn", "op_id": "o", "turn_id": "t", "mode": "now", "reason": ""}
     assert cancel.model_dump() == fields
+
+
+@pytest.mark.parametrize("kind", ["cancel_turn", "cancel_tool"])
+@pytest.mark.parametrize("reason", [7, None, ["slow"], "a\x00b", "x" * 501])
+def test_no_cancel_is_refused_for_its_reason(kind, reason):
+    ids = {"op_id": "o", "turn_id": "t", "tool_id": "c"}
+    frame = parse(json.dumps({"type": kind, **ids, "reason": reason}), max_bytes=KIB_64)
+    assert isinstance(frame, CancelTurn | CancelTool)
+    assert frame.reason == ""
+    given = parse(json.dumps({"type": kind, **ids, "reason": "too slow"}), max_bytes=KIB_64)
+    assert isinstance(given, CancelTurn | CancelTool)
+    assert given.reason == "too slow"
 
 
 def test_unknown_fields_are_ignored_so_that_clients_may_be_newer():
@@ -149,7 +161,9 @@ def test_the_schemas_are_json_and_name_every_required_field():
 
 def test_the_docs_list_the_http_api_as_it_is():
     page = DOCS.read_text("utf-8")
-    documented = set(re.findall(r"^\| `(GET|POST) (/api/[^`?]*)` \|", page, flags=re.MULTILINE))
+    documented = set(
+        re.findall(r"^\| `(GET|POST|PATCH|DELETE) (/api/[^`?]*)` \|", page, flags=re.MULTILINE)
+    )
     operations = {
         (method.upper(), path)
         for path, methods in api.get_openapi_schema(path_prefix="/api/")["paths"].items()

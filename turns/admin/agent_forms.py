@@ -56,11 +56,20 @@ class AgentForm(SeenForm, AgentModelForm):
         ),
     )
 
+    samples = LinesField(
+        label=gettext_lazy("Samples"),
+        help_text=gettext_lazy(
+            "Messages to begin with, one in each line, four at most. Blank = those of the local chat model; none "
+            "with another one."
+        ),
+    )
+
     class Meta:
         model = Agent
         fields = ["name", *(name for name in FIELDS if name != "tools")]
         widgets = {
             "description": forms.TextInput(attrs={"size": 80}),
+            "placeholder": forms.TextInput(attrs={"size": 40}),
             "instructions": forms.Textarea(attrs={"rows": 8, "cols": 80}),
             "chat_model": forms.TextInput(attrs={"size": 40, "spellcheck": "false"}),
         }

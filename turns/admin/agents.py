@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
-from governance.admin.formatting import NOTHING
+from governance.admin.formatting import NOTHING, format_time
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
@@ -26,6 +26,7 @@ from turns.chat_models.catalog import problem_of
 from turns.conf import app_settings
 from turns.core.tool_names import ToolNames
 from turns.models import Agent, AgentChange, Turn
+from turns.selectors import translations
 
 _HEAVY = 10_000  # tokens of tools in each request, from which on it is worth a word
 
@@ -52,10 +53,11 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
     ]
     search_fields = ["name", "description"]
     actions = ["make_default"]
-    readonly_fields = ["tool_list", "tool_weight", "last_used"]
+    readonly_fields = ["sample_list", "tool_list", "tool_weight", "last_used"]
     fieldsets = [
         (None, {"fields": ["name", "description", "is_enabled", "is_default", "seen"]}),
         (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
+        (gettext_lazy("How a conversation begins"), {"fields": ["samples", "placeholder"]}),
         (
             gettext_lazy("What it may use"),
             {
@@ -76,6 +78,7 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
     readable_fieldsets = [
         (None, {"fields": ["name", "description", "is_enabled", "is_default", "last_used"]}),
         (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
+        (gettext_lazy("How a conversation begins"), {"fields": ["sample_list", "placeholder"]}),
         (
             gettext_lazy("What it may use"),
             {"fields": ["tool_list", "tool_weight", "approval"]},
@@ -124,7 +127,7 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
         if request.method == "GET" and self.has_view_permission(request):
             tools = selectors.offered_tools()
             for agent in Agent.objects.filter(is_enabled=True):
-                if problem := _offer(agent, tools).problem:
+                if problem := translations.sentence(_offer(agent, tools).problem):
                     self.message_user(request, f"{agent.name}: {problem}", messages.WARNING)
         try:
             return super().changelist_view(request, extra_context)
@@ -186,13 +189,18 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
         """The tools that it may use."""
         return AgentChange.describe_value("tools", obj.tools)
 
+    @admin.display(description=gettext_lazy("samples"))
+    def sample_list(self, obj: Agent) -> str:
+        """The messages to begin with, one in each line."""
+        return "\n".join(obj.samples) or NOTHING
+
     @admin.display(description=gettext_lazy("in each request"))
     def tool_weight(self, obj: Agent) -> str:
         """How many tools each request of it carries, and about what they weigh."""
         offered = _offer(obj)
         text = _("%(count)d tools, about %(tokens)d tokens.")
         words = text % {"count": len(offered.tools), "tokens": offered.tokens}
-        return f"{words} {offered.problem}".rstrip()
+        return f"{words} {translations.sentence(offered.problem)}".rstrip()
 
     @admin.display(description=gettext_lazy("limits"))
     def limits(self, obj: Agent) -> str:
@@ -202,7 +210,7 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
     @admin.display(description=gettext_lazy("last used"), ordering="used_at")
     def last_used(self, obj: Agent) -> Any:
         """When it was asked last."""
-        return getattr(obj, "used_at", None)
+        return format_time(getattr(obj, "used_at", None))
 
 
 @admin.register(AgentChange)
@@ -218,7 +226,6 @@ class AgentChangeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("old → new"))
     def summary(self, obj: AgentChange) -> str:
-        """The changes in words."""
         return obj.summary
 
 
@@ -262,10 +269,10 @@ def _warnings(agent: Agent) -> list[str]:
     """What does not keep an agent from being saved, but may keep it from answering as it is meant to."""
     found = []
     if agent.is_enabled and (problem := problem_of(agent.chat_model or app_settings.CHAT_MODEL)):
-        found.append(str(problem))
+        found.append(translations.sentence(str(problem)))
     known = [tool.name for tool in selectors.offered_tools()]
     offered = _offer(agent)
-    if words := offered.problem or _weight_problem(offered):
+    if words := translations.sentence(offered.problem) or _weight_problem(offered):
         found.append(words)
     unknown = [
         name for name in agent.tools or () if not any(tool in ToolNames([name]) for tool in known)

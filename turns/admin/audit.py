@@ -1,24 +1,30 @@
 """Admin of the audit: requests to cancel with who, how and why, and repairs of histories."""
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from governance import OPEN_STATUSES
 from governance.admin.filters import ConditionFilter
-from governance.admin.formatting import NOTHING, format_span, format_time
+from governance.admin.formatting import NOTHING, format_span
 from governance.admin.search import ExactSearchAdmin
-from governance.admin.time_filter import time_filter
+from governance.admin.time_filter import DAY, time_filter
 from governance.labels import call_statuses
+from turns.admin import turn_filters
+from turns.admin.audit_charts import repairs_by_day
+from turns.admin.figures import show_figures
 from turns.admin.rows import outcome_words, turn_link
 from turns.core.turns import ACTIVE_STATUSES
 from turns.models import Acknowledgement, CancelRequest, Repair
 from turns.models.labels import turn_statuses
 
+REPAIRS_BY_DAY = "turns_repairs_by_day"
 _OPEN = {status.value for status in (*OPEN_STATUSES, *ACTIVE_STATUSES)}
 
 
@@ -54,21 +60,23 @@ class OutcomeFilter(admin.SimpleListFilter):
 class CancelRequestAdmin(ExactSearchAdmin):
     """Every request to cancel, newest first."""
 
-    list_display = ["requested", "what", "whose", "took", "became", "turn_link"]
-    list_select_related = ["turn__conversation"]
+    content_fields: Collection[str] = ("answer",)
+    list_display = ["requested_at", "what", "whose", "took", "became", "turn_link"]
+    list_select_related = ["turn__conversation__owner"]
     list_filter = [
-        time_filter("requested_at"),
+        time_filter("requested_at", default=DAY),
         SettledFilter,
         "reason",
         "source",
         OutcomeFilter,
         "mode",
+        *turn_filters.of_requests(),
     ]
     id_fields = ("turn",)
     search_fields = ["by_name", "tool_id"]
     search_help_text = _("A whole id of a turn or a call, or a whole user name")
     readonly_fields = ["what", "took", "turn_link", "tools", "became", "answer"]
-    fields = [
+    fields: ClassVar[Any] = [
         "turn_link",
         "what",
         "reason",
@@ -85,11 +93,6 @@ class CancelRequestAdmin(ExactSearchAdmin):
         "answer",
     ]
 
-    @admin.display(description=_("requested at"), ordering="requested_at")
-    def requested(self, obj: CancelRequest) -> str:
-        """When it was made."""
-        return format_time(obj.requested_at)
-
     @admin.display(description=_("by"), ordering="by_name")
     def whose(self, obj: CancelRequest) -> str:
         """Who wanted it, and by what means; or why it was made where nobody did."""
@@ -99,7 +102,6 @@ class CancelRequestAdmin(ExactSearchAdmin):
 
     @admin.display(description=_("outcome"), ordering="outcome")
     def became(self, obj: CancelRequest) -> str:
-        """What has become of it."""
         return outcome_words(obj)
 
     @admin.display(description=_("cancel word and answer"))
@@ -133,19 +135,39 @@ class CancelRequestAdmin(ExactSearchAdmin):
 class RepairAdmin(ExactSearchAdmin):
     """Every repair of a history, newest first."""
 
-    list_display = ["found", "kind", "cause", "turn_link"]
-    list_select_related = ["turn__conversation"]
-    list_filter = [time_filter("at"), "kind", "cause", "found_when"]
+    list_display = ["at", "kind", "cause", "turn_link"]
+    list_select_related = ["turn__conversation__owner"]
+    list_filter = [
+        time_filter("at"),
+        "kind",
+        "cause",
+        "found_when",
+        *turn_filters.of_rows_of_turns(),
+    ]
     id_fields = ("turn", "conversation")
     search_fields = ["tool_id"]
     search_help_text = _("A whole id of a turn, a call or a conversation")
-    readonly_fields = ["turn_link"]
-    fields = ["at", "kind", "cause", "found_when", "tool_id", "text", "turn_link", "conversation"]
+    figures = [(_("Repairs by day"), f"admin:{REPAIRS_BY_DAY}")]
+    readonly_fields = ["turn_link", "at"]
+    fields = [
+        "at",
+        "kind",
+        "cause",
+        "found_when",
+        "tool_id",
+        "text",
+        "turn_link",
+        "conversation",
+    ]
 
-    @admin.display(description=_("at"), ordering="at")
-    def found(self, obj: Repair) -> str:
-        """When it was made."""
-        return format_time(obj.at)
+    def get_urls(self) -> list[Any]:
+        """Add the page of figures."""
+        view = self.admin_site.admin_view(self.by_day_view)
+        return [path("days/", view, name=REPAIRS_BY_DAY), *super().get_urls()]
+
+    def by_day_view(self, request: HttpRequest) -> HttpResponse:
+        """Show how many there were, and why."""
+        return show_figures(request, self, title=_("Repairs by day"), draw=repairs_by_day)
 
     @admin.display(description=_("turn"))
     def turn_link(self, obj: Repair) -> SafeString | str:

@@ -6,15 +6,19 @@ from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from governance.admin.filters import ConditionFilter
-from governance.admin.formatting import format_time
+from governance.admin.readonly import ReadOnlyAdmin, may_view_content
 from governance.admin.search import USERNAME, ExactSearchAdmin
 from governance.admin.time_filter import time_filter
 from turns import services
-from turns.models import Conversation
+from turns.admin import turn_filters
+from turns.models import Conversation, ConversationChange
 
 
 class ParkedFilter(ConditionFilter):
@@ -25,36 +29,52 @@ class ParkedFilter(ConditionFilter):
     conditions = {"yes": (_("Parked"), Q(parked_at__isnull=False))}
 
 
+@admin.register(ConversationChange)
+class ConversationChangeAdmin(ReadOnlyAdmin):
+    """Every conversation that was deleted, newest first."""
+
+    list_display = ["at", "conversation_id", "by_name"]
+    list_filter = [time_filter("at")]
+    search_fields = ["by_name"]
+    search_help_text = _("Who deleted it")
+    fields = ["at", "conversation_id", "by_name"]
+
+
 @admin.register(Conversation)
 class ConversationAdmin(ExactSearchAdmin):
     """Every conversation, the latest first."""
 
-    list_display = ["updated", "title", "owner", "agent", "turns_so_far", "parked"]
-    list_filter = [time_filter("updated_at"), ParkedFilter]
+    content_fields = ("title",)
+    export_order = ("pk",)  # what it is listed by changes
+    list_display = [
+        "updated_at",
+        "title",
+        "owner",
+        "agent",
+        "turns_so_far",
+        "parked_at",
+        "deleted_at",
+    ]
+    list_filter = [time_filter("updated_at"), ParkedFilter, *turn_filters.of_conversations()]
     actions = ["resume_conversations"]
     list_select_related = ["owner"]
     id_fields = ("pk",)
     search_fields = [f"owner__{USERNAME}"]
     search_help_text = _("A whole id, a whole user name, or part of a title")
 
-    def search_part(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-        """Find a part of a title; titles are as many as conversations, not as calls."""
+    def search_part(
+        self, request: HttpRequest, queryset: QuerySet[Any], term: str
+    ) -> QuerySet[Any]:
+        """Find a part of a title for those who may see titles. They are as many as conversations, not as calls."""
+        if not may_view_content(request):
+            return queryset.none()
         return queryset.filter(title__icontains=term)
 
-    @admin.display(description=_("updated at"), ordering="updated_at")
-    def updated(self, obj: Conversation) -> str:
-        """When something happened in it last."""
-        return format_time(obj.updated_at)
-
     @admin.display(description=_("turns"), ordering="last_number")
-    def turns_so_far(self, obj: Conversation) -> int:
-        """How many turns it has had."""
-        return obj.last_number
-
-    @admin.display(description=_("parked at"), ordering="parked_at")
-    def parked(self, obj: Conversation) -> str:
-        """Since when it begins no turn."""
-        return format_time(obj.parked_at)
+    def turns_so_far(self, obj: Conversation) -> SafeString:
+        """How many turns it has had, with their list."""
+        address = reverse("admin:turns_turn_changelist")
+        return format_html('<a href="{}?q={}">{}</a>', address, obj.pk, obj.last_number)
 
     def has_resume_permission(self, request: HttpRequest) -> bool:
         """Whether the action is offered at all."""

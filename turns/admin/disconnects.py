@@ -10,8 +10,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin, OneRowAdmin
+from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.time_filter import time_filter
 from governance.form_fields import SeenForm
-from turns.models import DisconnectPolicy
+from turns.models import DisconnectPolicy, DisconnectPolicyChange
 from turns.presence import disconnects
 
 if TYPE_CHECKING:
@@ -79,3 +81,22 @@ class DisconnectPolicyAdmin(
         if changes := disconnects.save(values, by=by, seen=form.seen_at):
             text = _("%(changes)s. It counts now, also for turns that are left alone already.")
             self.message_user(request, text % {"changes": changes}, messages.INFO)
+
+
+@admin.register(DisconnectPolicyChange)
+class DisconnectPolicyChangeAdmin(ReadOnlyAdmin):
+    """Every edit of it, newest first."""
+
+    list_display = ["at", "action", "summary", "by_name"]
+    list_filter = [time_filter("at")]
+    search_fields = ["by_name"]
+    fields = ["at", "action", "summary", "by_name"]
+    readonly_fields = ["at", "summary"]
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may see the policy may see its history."""
+        return request.user.has_perm("turns.view_disconnectpolicy")
+
+    @admin.display(description=gettext_lazy("old → new"))
+    def summary(self, obj: DisconnectPolicyChange) -> str:
+        return obj.summary

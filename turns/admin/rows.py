@@ -7,16 +7,12 @@ from typing import Any
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
-from governance.admin.formatting import NOTHING
+from governance.admin.formatting import NOTHING, format_time
 from governance.labels import call_statuses, label_for
 from turns.models import CancelRequest, Turn
 from turns.models.labels import turn_statuses
-
-TITLE_SHOWN = 40
 
 
 def link(name: str, pk: Any, text: Any) -> SafeString:
@@ -25,7 +21,7 @@ def link(name: str, pk: Any, text: Any) -> SafeString:
 
 
 def _cell(value: Any) -> Any:
-    return f"{localtime(value):%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value
+    return format_time(value) if isinstance(value, datetime) else value
 
 
 def table(heads: Sequence[Any], lines: Iterable[Sequence[Any]]) -> SafeString | str:
@@ -50,6 +46,6 @@ def outcome_words(request: CancelRequest) -> str:
 
 
 def turn_link(turn: Turn) -> SafeString:
-    """Return a link to a turn's page: its number and what its conversation is called."""
-    title = Truncator(turn.conversation.title).chars(TITLE_SHOWN) or _("a conversation")
-    return link("turns_turn", turn.pk, f"#{turn.number}, {title}")
+    """Return a link to a turn's page: its number, whose it is, and its agent. A title is content, so it has none."""
+    parts = (f"#{turn.number}", turn.conversation.owner.get_username(), turn.agent)
+    return link("turns_turn", turn.pk, " · ".join(filter(None, parts)))

@@ -1,66 +1,210 @@
-"""Running now: the turns and calls that wait or run, with their process, their age and what is left; each has a button."""
+"""Running now: the turns and calls that wait or run, in every process, and the buttons for what may be done about them."""
 
+from datetime import datetime
+from functools import cached_property
 from typing import Any
-from uuid import UUID
+from urllib.parse import urlencode
 
-from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils import timezone
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
-from django.utils.text import Truncator
+from django.template.response import TemplateResponse
+from django.utils.dateparse import parse_datetime
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
-from governance import CancelSource
-from governance import selectors as governance_selectors
-from governance.admin.formatting import NOTHING
-from governance.admin.search import USERNAME, ExactSearchAdmin
-from turns import services
-from turns.admin.rows import link
-from turns.admin.running_turn_view import CALL_MARK, RunningTurnView, button, view_of
+from governance import approval_store, running_calls
+from governance.admin.formatting import format_time
+from governance.admin.readonly import CappedPaginator, ReadOnlyAdmin, may_view_content
+from governance.db_clock import database_now
+from turns.admin import abandoned_calls, running_results
+from turns.admin.running_actions import ACTIONS, AT_ONCE, CANCEL, DECIDE, KINDS, EndOfMany
+from turns.admin.running_filter import RunningFilter, choices, in_words
+from turns.admin.running_turn_view import CallView, Rights, RunningTurnView
 from turns.core.turns import ACTIVE_STATUSES
+from turns.exceptions import TurnsError
 from turns.models import RunningTurn
 
-TITLE_HERE = 24
+TEMPLATE = "admin/turns/runningturn/change_list.html"
+CONFIRM_TEMPLATE = "admin/turns/runningturn/confirm.html"
+PER_PAGE = 50
+REFRESHES = ("5", "30")  # seconds
+REASON_LENGTH = 500
 
 
-class RefreshFilter(admin.SimpleListFilter):
-    """How often the page asks again by itself: a choice, since what moves by itself cannot be read in peace."""
+class RunningPage:
+    """One request for the page."""
 
-    title = gettext_lazy("refresh")
-    parameter_name = "refresh"
+    def __init__(self, model_admin: "RunningTurnAdmin", request: HttpRequest) -> None:
+        self._admin = model_admin
+        self._request = request
+        self._chosen = RunningFilter.of(request.GET)
+        self._at = database_now()
+        self._why = request.POST.get("why", "").strip()[:REASON_LENGTH]
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Name the choices beside "by hand"."""
-        return [("5", gettext_lazy("Every 5 s")), ("30", gettext_lazy("Every 30 s"))]
+    @cached_property
+    def _rights(self) -> Rights:
+        user = self._request.user
+        return Rights(
+            content=may_view_content(self._request),
+            cancel=user.has_perm(CANCEL),
+            decide=user.has_perm(DECIDE),
+        )
 
-    def choices(self, changelist: Any) -> Any:
-        """Say what no choice means."""
-        first, *others = super().choices(changelist)
-        return [{**first, "display": _("By hand")}, *others]
+    def respond(self) -> HttpResponse:
+        """Show the page, or carry out what one of its buttons asks for."""
+        if self._request.method != "POST":
+            return self._show()
+        posted = self._request.POST
+        name = next((name for name in ACTIONS if name in posted), "")
+        try:
+            if name:
+                return self._act(name, posted[name])
+            return self._end_many(posted.get("all", ""))
+        except TurnsError as problem:
+            return self._refuse(str(problem))
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Change nothing of what is shown."""
-        return queryset
+    def _act(self, name: str, value: str) -> HttpResponse:
+        action = ACTIONS[name]
+        if not self._request.user.has_perms(action.permissions):
+            return self._refuse(_("You may not do this."))
+        if action.needs_reason and not self._why:
+            return self._refuse(_("Write why first: nothing was done."))
+        return self._went(action.carry_out(self._request.user, value, self._why))
+
+    def _end_many(self, kind: str) -> HttpResponse:
+        """Say how many there are. Once that is confirmed, ask for the end of those, and of none that came later."""
+        if kind not in KINDS:
+            return self._back({})
+        if not self._rights.cancel:
+            return self._refuse(_("You may not do this."))
+        counted_at = _moment(self._request.POST.get("counted_at", ""))
+        many = EndOfMany(self._chosen, kind=kind, counted_at=counted_at or self._at)
+        if counted_at is None:
+            return self._confirm(many)
+        if not self._why:
+            self._say(_("Write why first: nothing was done."))
+            return self._confirm(many, counted_at)
+        return self._went(many.carry_out(self._request.user, self._why))
+
+    def _confirm(self, many: EndOfMany, counted_at: datetime | None = None) -> HttpResponse:
+        return self._render(
+            CONFIRM_TEMPLATE,
+            title=_("Cancel all of these?"),
+            kind=many.kind,
+            words=KINDS[many.kind],
+            count=many.count,
+            at_once=AT_ONCE,
+            filter=in_words(self._chosen),
+            counted_at=(counted_at or self._at).isoformat(),
+        )
+
+    def _went(self, did: str) -> HttpResponse:
+        """Wait a moment until it has come true, then show the page with what became of it."""
+        if not did:
+            return self._refuse(_("There is nothing like that here: nothing was done."))
+        running_results.wait(did, self._request.user)
+        return self._back({"did": did})
+
+    def _refuse(self, words: str) -> HttpResponse:
+        self._say(words)
+        return self._back({})
+
+    def _say(self, words: str) -> None:
+        self._admin.message_user(self._request, words, messages.ERROR)
+
+    def _back(self, more: dict[str, str]) -> HttpResponse:
+        return HttpResponseRedirect(self._address(**more))
+
+    def _address(self, **more: str) -> str:
+        kept = {**self._chosen.chosen, **self._view_only, **more}
+        return f"{self._request.path}?{urlencode(kept)}" if kept else self._request.path
+
+    @property
+    def _view_only(self) -> dict[str, str]:
+        query = self._request.GET
+        refresh = query.get("refresh", "")
+        page = query.get("p", "")
+        return {
+            **({"refresh": refresh} if refresh in REFRESHES else {}),
+            **({"p": page} if page.isdigit() and page.isascii() else {}),
+        }
+
+    def _show(self) -> HttpResponse:
+        rows = self._chosen.turns().select_related("conversation__owner", "owner")
+        paginator = CappedPaginator(rows, PER_PAGE)
+        page = paginator.get_page(self._view_only.get("p"))
+        ledger, has_more = abandoned_calls.read(with_input=self._rights.content)
+        at = f"{localtime(self._at):%H:%M:%S}"
+        did = self._request.GET.get("did", "")
+        return self._render(
+            TEMPLATE,
+            title=_("Running now, as of %(at)s") % {"at": at},
+            rights=self._rights,
+            turns=self._views(page.object_list),
+            page=page,
+            pages=[(number, self._address(p=str(number))) for number in paginator.page_range],
+            count=paginator.in_words,
+            filters=choices(self._chosen),
+            chosen=self._chosen,
+            result=running_results.read(did, self._request.user) if did else None,
+            reload=self._address(did=did),
+            ledger=ledger,
+            has_more=has_more,
+            refresh=self._view_only.get("refresh", ""),
+            refreshes=[(seconds, self._address(refresh=seconds)) for seconds in REFRESHES],
+            as_of=format_time(self._at),
+        )
+
+    def _views(self, turns: Any) -> list[RunningTurnView]:
+        turns, rights, at = list(turns), self._rights, self._at
+        groups = [str(turn.pk) for turn in turns]
+        calls = running_calls.of_groups(groups, with_input=rights.content)
+        questions = {(row.group, row.call_id): row for row in approval_store.open_questions(groups)}
+        return [
+            RunningTurnView(
+                turn,
+                (
+                    CallView(row, questions.get((row.group, row.call_id)), at=at, rights=rights)
+                    for row in calls.get(str(turn.pk), ())
+                ),
+                at=at,
+                rights=rights,
+            )
+            for turn in turns
+        ]
+
+    def _render(self, template: str, **context: Any) -> HttpResponse:
+        model_admin = self._admin
+        return TemplateResponse(
+            self._request,
+            template,
+            {
+                **model_admin.admin_site.each_context(self._request),
+                "opts": model_admin.opts,
+                "media": model_admin.media,
+                "here": self._address(),
+                "why": self._why,
+                "why_length": REASON_LENGTH,
+                **context,
+            },
+        )
 
 
 @admin.register(RunningTurn)
-class RunningTurnAdmin(ExactSearchAdmin):
+class RunningTurnAdmin(ReadOnlyAdmin):
     """The turns that are not over, the oldest first."""
 
-    list_display = ["turn", "who", "state", "age", "left", "process", "calls", "end"]
-    list_display_links = None
-    list_filter = [RefreshFilter]
-    list_select_related = ["conversation__owner", "owner"]
-    ordering = ["queued_at"]
-    id_fields = ("pk", "conversation")
-    search_fields = [f"conversation__owner__{USERNAME}"]
-    search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
-    actions = ["cancel_turns"]
+    content_fields = ("user_message",)
+    is_exported = False  # it shows what is now
+
+    class Media:
+        js = ["governance/refresh.js"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave out what is over."""
+        return super().get_queryset(request).filter(status__in=ACTIVE_STATUSES)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may see turns may see those that run."""
@@ -70,120 +214,17 @@ class RunningTurnAdmin(ExactSearchAdmin):
         """The same for the link on the front page."""
         return self.has_view_permission(request)
 
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        """Whether the buttons are there."""
-        return request.user.has_perm("turns.cancel_any")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave out what is over."""
-        return super().get_queryset(request).filter(status__in=ACTIVE_STATUSES)
-
-    def get_list_display(self, request: HttpRequest) -> Any:
-        """Without the buttons for those who may only look."""
-        shown = super().get_list_display(request)
-        may_cancel = self.has_cancel_permission(request)
-        return [name for name in shown if may_cancel or name != "end"]
-
-    def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Read the calls of all turns of the page at once."""
-        changelist = super().get_changelist_instance(request)
-        rows = list(changelist.result_list)
-        calls = governance_selectors.open_calls_of_groups(str(row.pk) for row in rows)
-        at, may_cancel = timezone.now(), self.has_cancel_permission(request)
-        for row in rows:
-            row.view = RunningTurnView(
-                row, calls.get(str(row.pk), []), at=at, may_cancel=may_cancel
-            )
-        return changelist
-
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Carry out what a row's button asks for; let the page ask again by itself where that is wanted."""
-        if request.method == "POST" and (wanted := request.POST.get("end")):
-            return self._end(request, wanted)
-        at = f"{localtime(timezone.now()):%H:%M:%S}"
-        title = _("Running now, as of %(at)s") % {"at": at}
-        answer = super().changelist_view(request, {**(extra_context or {}), "title": title})
-        if (seconds := request.GET.get("refresh", "")) in ("5", "30"):
-            answer["Refresh"] = seconds
-        return answer
-
-    @admin.action(description=gettext_lazy("Cancel the selected turns"), permissions=["cancel"])
-    def cancel_turns(self, request: HttpRequest, queryset: QuerySet[RunningTurn]) -> None:
-        """Request the end of the chosen turns, by the path that every request takes."""
-        outcomes = [
-            _cancel(request, str(turn_id)) for turn_id in queryset.values_list("pk", flat=True)
-        ]
-        for outcome in dict.fromkeys(outcomes):
-            self._say(request, outcome, outcomes.count(outcome))
-
-    @admin.display(description=gettext_lazy("turn"), ordering="queued_at")
-    def turn(self, obj: RunningTurn) -> SafeString:
-        """Its conversation and its agent."""
-        title = Truncator(obj.conversation.title).chars(TITLE_HERE) or _("a conversation")
-        return format_html("{}<br>{}", link("turns_turn", obj.pk, title), obj.agent or NOTHING)
-
-    @admin.display(description=gettext_lazy("user"), ordering="conversation__owner")
-    def who(self, obj: RunningTurn) -> str:
-        """Whose turn it is."""
-        return str(obj.conversation.owner.get_username())
-
-    @admin.display(description=gettext_lazy("status"), ordering="status")
-    def state(self, obj: RunningTurn) -> str:
-        """Where it is; a person who is asked is what it waits for."""
-        return view_of(obj).state
-
-    @admin.display(description=gettext_lazy("age"), ordering="started_at")
-    def age(self, obj: RunningTurn) -> str:
-        """Since when it runs, or waits."""
-        return view_of(obj).age
-
-    @admin.display(description=gettext_lazy("time left"))
-    def left(self, obj: RunningTurn) -> str:
-        """What is left of its limit."""
-        return view_of(obj).left
-
-    @admin.display(description=gettext_lazy("process"), ordering="owner")
-    def process(self, obj: RunningTurn) -> str:
-        """Where it runs."""
-        return str(obj.owner) if obj.owner else NOTHING
-
-    @admin.display(description=gettext_lazy("calls"))
-    def calls(self, obj: RunningTurn) -> SafeString | str:
-        """Its calls that wait or run, each with its button."""
-        return view_of(obj).calls
-
-    @admin.display(description=gettext_lazy("cancel"))
-    def end(self, obj: RunningTurn) -> SafeString:
-        """The button that ends the turn."""
-        return button(str(obj.pk), text=_("Cancel turn"), label=_("Cancel this turn"))
-
-    def _end(self, request: HttpRequest, wanted: str) -> HttpResponse:
-        if self.has_cancel_permission(request):
-            self._say(request, _cancel(request, wanted), 1)
-        else:
-            self.message_user(request, _("You may not cancel turns."), messages.ERROR)
-        return HttpResponseRedirect(request.get_full_path())
-
-    def _say(self, request: HttpRequest, outcome: services.OpOutcome, count: int) -> None:
-        if outcome is services.OpOutcome.ACCEPTED:
-            text = ngettext("%(n)d is being ended.", "%(n)d are being ended.", count)
-            level = messages.SUCCESS
-        elif outcome is services.OpOutcome.NOT_CANCELLABLE:
-            text, level = _("This call cannot be cancelled alone: cancel its turn."), messages.ERROR
-        else:
-            text = ngettext("%(n)d had ended already.", "%(n)d had ended already.", count)
-            level = messages.WARNING
-        self.message_user(request, text % {"n": count}, level)
+        """Show what runs, or do what is asked about it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return RunningPage(self, request).respond()
 
 
-def _cancel(request: HttpRequest, wanted: str) -> services.OpOutcome:
-    """Request the end of a turn, or of one call of it, by the path that every request takes."""
-    turn_id, is_call, tool_id = wanted.partition(CALL_MARK)
+def _moment(value: str) -> datetime | None:
+    """Read the moment of a count; None for anything else."""
     try:
-        ids: Any = {"turn_id": UUID(turn_id)}
+        moment = parse_datetime(value)
     except ValueError:
-        return services.OpOutcome.NOT_FOUND
-    who: Any = {"user": request.user, "source": CancelSource.ADMIN}
-    if is_call:
-        return async_to_sync(services.request_tool_cancel)(tool_id=tool_id, **ids, **who).outcome
-    return async_to_sync(services.request_cancel)(**ids, **who).outcome
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None

@@ -1,43 +1,145 @@
 """One turn as the page of what runs now shows it: its state, its clocks and its calls, at one moment."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
-from governance import CallStatus, WaitsFor
-from governance.admin.formatting import NO_BREAK, NOTHING, format_span
-from governance.selectors import CallRow
+from governance import CallStatus, WaitsFor, running_calls
+from governance.admin.calls import preformatted
+from governance.admin.formatting import NO_BREAK, NOTHING, format_span, format_time
+from governance.approval_store import ApprovalRow
+from governance.running_calls import CallRow
 from turns.admin.rows import link
 from turns.calls.serializers import is_interruptible
+from turns.core.turns import TurnStatus
 from turns.models import RunningTurn
 
-CALL_MARK = ":"  # between the ids of a turn and of its call, in the value of a button
+MARK = ":"  # between the ids of a turn and of its call, in the value of a button
+TITLE_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What the user may see and do here; each is a permission of its own."""
+
+    content: bool
+    cancel: bool
+    decide: bool
+
+
+class CallView:
+    """One call of a turn that waits or runs."""
+
+    def __init__(
+        self, row: CallRow, question: ApprovalRow | None, *, at: datetime, rights: Rights
+    ) -> None:
+        self._row = row
+        self._at = at
+        self.rights = rights
+        self.question = question
+        self.key = f"{row.group}{MARK}{row.call_id}"
+        self.tool = row.tool_name
+        self.is_ending = row.status == CallStatus.CANCELLING
+        self.is_asking = row.status == CallStatus.AWAITING_APPROVAL
+        self.can_decide = self.is_asking and question is not None and rights.decide
+        self.is_stuck = row.status == CallStatus.RUNNING and not is_interruptible(row)
+        self.can_extend = bool(row.timeout_ms) and row.status == CallStatus.RUNNING
+
+    @property
+    def link(self) -> SafeString:
+        """Its tool, with its page."""
+        return link("governance_toolcall", self._row.pk, self._row.tool_name)
+
+    @property
+    def input(self) -> str:
+        """The beginning of its arguments."""
+        return input_of(self._row) if self.rights.content else ""
+
+    @property
+    def asked_input(self) -> str:
+        """All of the arguments that a person is asked about."""
+        shows = self.rights.content and self.question is not None
+        return preformatted(self.question.input) if shows and self.question else ""
+
+    @property
+    def asked_host(self) -> str:
+        """The host that it is asked about, if it is."""
+        return self.question.host if self.rights.content and self.question else ""
+
+    @property
+    def state(self) -> str:
+        """Where it is, in words."""
+        return _waits(self._row) or str(self._row.get_status_display())
+
+    @property
+    def since(self) -> SafeString | str:
+        """When it began; of one that waits, when it was asked for."""
+        return format_time(self._row.started_at or self._row.requested_at)
+
+    @property
+    def age(self) -> str:
+        """How long that is ago."""
+        return _since(self._row.started_at or self._row.requested_at, self._at)
+
+    @property
+    def left(self) -> str:
+        row = self._row
+        if row.started_at is None or row.timeout_ms is None:
+            return NOTHING
+        return _left(row.timeout_ms, row.started_at, self._at) if row.timeout_ms else _("no limit")
 
 
 class RunningTurnView:
     """One turn as the page shows it, at one moment."""
 
     def __init__(
-        self, turn: RunningTurn, calls: Iterable[CallRow], *, at: datetime, may_cancel: bool
+        self, turn: RunningTurn, calls: Iterable[CallView], *, at: datetime, rights: Rights
     ) -> None:
         self._turn = turn
-        self._open = list(calls)
         self._at = at
-        self._may_cancel = may_cancel
-        self._is_asking = any(row.status == CallStatus.AWAITING_APPROVAL for row in self._open)
+        self.rights = rights
+        self.calls = list(calls)
+        self.key = str(turn.pk)
+        self.is_ending = turn.status == TurnStatus.CANCELLING
+        self.agent = turn.agent
+        self.user = str(turn.conversation.owner.get_username())
+        self._is_asking = any(call.is_asking for call in self.calls)
+
+    @property
+    def name(self) -> str:
+        """What it is called for those who cannot see where its button stands."""
+        return f"#{self._turn.number}, {self.user}"
+
+    @property
+    def link(self) -> SafeString:
+        """Its number in its conversation, with its page."""
+        return link("turns_turn", self._turn.pk, f"#{self._turn.number}")
+
+    @property
+    def title(self) -> str:
+        """What its conversation is called, for those who may see what was said."""
+        title = self._turn.conversation.title if self.rights.content else ""
+        return Truncator(title).chars(TITLE_SHOWN)
 
     @property
     def state(self) -> str:
-        """Where the turn is, in words."""
+        """Where the turn is, in words; a person who is asked is what it waits for."""
         status: str = self._turn.get_status_display()
         return _("waits for a person") if self._is_asking else status
 
     @property
+    def since(self) -> SafeString | str:
+        """When it began; of one that waits, when its message came."""
+        return format_time(self._turn.started_at or self._turn.queued_at)
+
+    @property
     def age(self) -> str:
-        """Since when it runs; of one that waits, since when."""
+        """How long that is ago."""
         return _since(self._turn.started_at or self._turn.queued_at, self._at)
 
     @property
@@ -50,32 +152,19 @@ class RunningTurnView:
         return _left(self._turn.turn_timeout_ms, self._turn.started_at, self._at)
 
     @property
-    def calls(self) -> SafeString | str:
-        """The calls in lines: tool, state, age, what is left, a button."""
-        lines = [(self._line(row),) for row in self._open]
-        return format_html_join("", "<div>{}</div>", lines) or NOTHING
-
-    def _line(self, row: CallRow) -> SafeString:
-        facts = [_waits(row) or str(row.get_status_display())]
-        if row.started_at is not None:
-            facts.append(_since(row.started_at, self._at))
-            if row.timeout_ms:
-                left = _left(row.timeout_ms, row.started_at, self._at)
-                facts.append(_("%(left)s left") % {"left": left})
-        text = format_html(
-            "{}: {} ", link("governance_toolcall", row.pk, row.tool_name), ", ".join(facts)
+    def process(self) -> SafeString | str:
+        """Where it runs."""
+        return (
+            link("turns_process", self._turn.owner_id, self._turn.owner)
+            if self._turn.owner
+            else NOTHING
         )
-        return text + self._button(row)
 
-    def _button(self, row: CallRow) -> SafeString:
-        if not self._may_cancel or row.status == CallStatus.CANCELLING:
-            return SafeString("")
-        value = f"{self._turn.pk}{CALL_MARK}{row.call_id}"
-        if row.status == CallStatus.RUNNING and not is_interruptible(row):
-            label = _("Stop waiting for this call of %(tool)s") % {"tool": row.tool_name}
-            return button(value, text=_("Stop waiting"), label=label)
-        label = _("Cancel this call of %(tool)s") % {"tool": row.tool_name}
-        return button(value, text=_("Cancel"), label=label)
+
+def input_of(row: Any) -> str:
+    """Return the beginning of a call's arguments, as `running_calls` has read it."""
+    start = getattr(row, "input_start", "") or ""
+    return f"{start}…" if len(start) >= running_calls.INPUT_SHOWN else str(start)
 
 
 def _waits(row: CallRow) -> str:
@@ -89,22 +178,6 @@ def _waits(row: CallRow) -> str:
     }
     said = words.get(row.waits_for["kind"], "")
     return said % {"tool": row.waits_for["tool_name"]} if "%" in said else said
-
-
-def view_of(turn: RunningTurn) -> RunningTurnView:
-    """Return what the page has read of a turn."""
-    found: RunningTurnView = turn.view  # type: ignore[attr-defined]  # set by get_changelist_instance
-    return found
-
-
-def button(value: str, *, text: str, label: str) -> SafeString:
-    """Return a button of the form that Django puts around the list."""
-    return format_html(
-        '<button class="button" type="submit" name="end" value="{}" aria-label="{}">{}</button>',
-        value,
-        label,
-        text,
-    )
 
 
 def _since(moment: datetime, at: datetime) -> str:

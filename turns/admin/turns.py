@@ -1,41 +1,47 @@
 """Admin of turns: what ran, how it ended and by whom, and an action that cancels the ones that run (C2, V4)."""
 
-import json
 from typing import Any
 
 from asgiref.sync import async_to_sync
+from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from governance import CancelSource, approval_store
-from governance import selectors as governance_selectors
-from governance.admin.filters import ConditionFilter
+from governance import CancelSource
+from governance.admin.filters import ConditionFilter, DurationFilter
 from governance.admin.formatting import (
     NOTHING,
-    call_status,
     format_actor,
-    format_source,
     format_span,
-    format_time,
 )
+from governance.admin.links import column
 from governance.admin.search import USERNAME, ExactSearchAdmin
-from governance.admin.time_filter import time_filter
+from governance.admin.time_filter import DAY, time_filter
 from turns import services
-from turns.admin.rows import link, outcome_words, table
+from turns.admin import turn_filters, turn_tables
+from turns.admin.overview import VIEW as OVERVIEW
+from turns.admin.overview import overview
+from turns.admin.rows import link
+from turns.admin.timeline import timeline
+from turns.admin.turn_links import LABELS, links_of_turns
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
-from turns.events import log
-from turns.models import Turn
+from turns.models import Repair, Turn
+from turns.selectors import translations
 
-EVENTS_SHOWN = 500
 TITLE_SHOWN = 40
+LINKS: dict[str, Any] = {
+    name: column(name, label) for name, label in LABELS.items() if name != "turn"
+}
 
 
-class HappeningFilter(ConditionFilter):
+class TurnOutcomeFilter(ConditionFilter):
     """What became of a turn."""
 
     title = gettext_lazy("what happened")
@@ -47,38 +53,61 @@ class HappeningFilter(ConditionFilter):
             Q(status__in=(TurnStatus.CANCELLED, TurnStatus.TIMED_OUT, TurnStatus.INTERRUPTED)),
         ),
         "failed": (gettext_lazy("Failed"), Q(status=TurnStatus.FAILED)),
-        "repaired": (gettext_lazy("Its history was repaired"), Q(repairs__isnull=False)),
+        "replaced": (
+            gettext_lazy("Replaced, as its message or one before it was edited"),
+            Q(replaced_by__isnull=False),
+        ),
+        "repaired": (
+            gettext_lazy("Its history was repaired"),
+            Q(pk__in=Repair.objects.order_by().values("turn")),
+        ),
     }
+
+
+class ReasonForm(ActionForm):
+    """Asks, beside the action, why."""
+
+    why = forms.CharField(label=gettext_lazy("Why"), required=False, max_length=500)
 
 
 @admin.register(Turn)
 class TurnAdmin(ExactSearchAdmin):
     """Every turn, newest first."""
 
-    list_display = ["queued", "status", "who", "title", "ended_by", "ran"]
+    content_fields = ("title", "user_message", "event_log")
+    list_display = ["queued_at", "status", "who", "title", "ended_by", "ran"]
     list_filter = [
-        time_filter("queued_at"),
-        HappeningFilter,
+        time_filter("queued_at", default=DAY),
+        TurnOutcomeFilter,
         "status",
         "ended_by_reason",
         "ended_by_source",
         "source",
+        turn_filters.LimitFilter,
+        DurationFilter,
+        *turn_filters.of_turns(),
     ]
     list_select_related = ["conversation__owner"]
     id_fields = ("pk", "conversation")
     search_fields = [f"conversation__owner__{USERNAME}"]
     search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
     actions = ["cancel_turns"]
+    action_form = ReasonForm
     readonly_fields = [
-        "who",
+        "id",
+        "why",
+        *LINKS.values(),
+        "timeline",
         "ran",
         "limit",
         "ended_by",
         "calls",
         "worked_for",
         "sub_agents",
+        "replacement",
         "decisions",
         "requests",
+        "limit_requests",
         "repairs_made",
         "event_log",
         "usage_text",
@@ -88,18 +117,22 @@ class TurnAdmin(ExactSearchAdmin):
             None,
             {
                 "fields": [
+                    "id",
                     "status",
-                    "ended_by",
+                    "why",
                     "error_code",
-                    "error_message",
-                    "who",
-                    "agent",
-                    "conversation",
+                    "what_failed",
+                    LINKS["user"],
+                    LINKS["agent"],
+                    LINKS["conversation"],
+                    LINKS["chat"],
+                    LINKS["process"],
                     "user_message",
                 ]
             },
         ),
         (gettext_lazy("Time"), {"fields": ["queued_at", "started_at", "ended_at", "ran", "limit"]}),
+        (gettext_lazy("Timeline"), {"fields": ["timeline"]}),
         (
             gettext_lazy("Work"),
             {
@@ -121,10 +154,12 @@ class TurnAdmin(ExactSearchAdmin):
             gettext_lazy("Audit"),
             {
                 "fields": [
+                    "replacement",
+                    "version",
                     "decisions",
                     "requests",
+                    "limit_requests",
                     "repairs_made",
-                    "owner",
                     "epoch",
                     "source",
                 ]
@@ -132,6 +167,24 @@ class TurnAdmin(ExactSearchAdmin):
         ),
         (gettext_lazy("Events"), {"classes": ["collapse"], "fields": ["event_log"]}),
     ]
+
+    def get_urls(self) -> list[Any]:
+        """Add the overview."""
+        view = self.admin_site.admin_view(self.overview_view)
+        return [path("overview/", view, name=OVERVIEW), *super().get_urls()]
+
+    def overview_view(self, request: HttpRequest) -> HttpResponse:
+        """Show what runs, what waits for people, and what is not well."""
+        return overview(request, self)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        """Read what the turn belongs to."""
+        turn: Any = super().get_object(request, object_id, from_field)
+        if turn is not None:
+            turn.links = links_of_turns(request.user, [turn])[str(turn.pk)]
+        return turn
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         """Whether the action is offered at all."""
@@ -142,9 +195,10 @@ class TurnAdmin(ExactSearchAdmin):
     )
     def cancel_turns(self, request: HttpRequest, queryset: QuerySet[Turn]) -> None:
         """Request the end of the chosen turns that still run or wait, by the path that every request takes."""
+        note = request.POST.get("why", "").strip()
         outcomes = [
             async_to_sync(services.request_cancel)(
-                turn_id=turn_id, user=request.user, source=CancelSource.ADMIN
+                turn_id=turn_id, user=request.user, source=CancelSource.ADMIN, note=note
             ).outcome
             for turn_id in queryset.order_by("-number").values_list("pk", flat=True)
         ]
@@ -162,14 +216,8 @@ class TurnAdmin(ExactSearchAdmin):
             )
             self.message_user(request, text % {"count": finished}, messages.WARNING)
 
-    @admin.display(description=gettext_lazy("queued at"), ordering="queued_at")
-    def queued(self, obj: Turn) -> str:
-        """When its message came."""
-        return format_time(obj.queued_at)
-
     @admin.display(description=gettext_lazy("user"), ordering="conversation__owner")
     def who(self, obj: Turn) -> str:
-        """Whose turn it is."""
         return str(obj.conversation.owner.get_username())
 
     @admin.display(description=gettext_lazy("conversation"), ordering="conversation")
@@ -179,7 +227,6 @@ class TurnAdmin(ExactSearchAdmin):
 
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: Turn) -> str:
-        """How long it ran."""
         return format_span(obj.duration_ms)
 
     @admin.display(description=gettext_lazy("limit"))
@@ -192,35 +239,28 @@ class TurnAdmin(ExactSearchAdmin):
         """Who or what ended it before its time."""
         return format_actor(obj)
 
+    @admin.display(description=gettext_lazy("why it ended"))
+    def why(self, obj: Turn) -> str:
+        """Who or what ended it, the note of a request, and what was put right after an interruption."""
+        notes = obj.cancel_requests.filter(tool_id="").exclude(note="").order_by("requested_at")
+        causes = {str(repair.get_cause_display()) for repair in obj.repairs.all()}
+        parts = [format_actor(obj), *notes.values_list("note", flat=True), *sorted(causes)]
+        return ": ".join(part for part in parts if part and part != NOTHING) or NOTHING
+
+    @admin.display(description=gettext_lazy("error"))
+    def what_failed(self, obj: Turn) -> str:
+        """The sentence that people were told."""
+        return translations.sentence(obj.error_message) or NOTHING
+
+    @admin.display(description=gettext_lazy("what happened when"))
+    def timeline(self, obj: Turn) -> SafeString:
+        """When it waited, ran, was asked about, cancelled and repaired; its calls with their limits."""
+        return timeline(obj)
+
     @admin.display(description=gettext_lazy("tool calls"))
     def calls(self, obj: Turn) -> SafeString | str:
         """Its calls in order, each with a link to the whole record."""
-        heads = [
-            _("step"),
-            _("tool"),
-            _("status"),
-            _("ran"),
-            _("limit"),
-            _("ended by"),
-            _("what is known"),
-        ]
-        return table(
-            heads,
-            [
-                (
-                    call.step,
-                    link("governance_toolcall", call.pk, call.tool_name),
-                    call_status(call),
-                    format_span(call.duration_ms),
-                    f"{format_span(call.timeout_ms)} ({format_source(call.timeout_source)})"
-                    if call.timeout_ms
-                    else _("no limit"),
-                    format_actor(call),
-                    call.get_disposition_display() or NOTHING,
-                )
-                for call in governance_selectors.calls_of_group(str(obj.pk))
-            ],
-        )
+        return turn_tables.calls_of(obj)
 
     @admin.display(description=gettext_lazy("works for"))
     def worked_for(self, obj: Turn) -> SafeString | str:
@@ -230,107 +270,43 @@ class TurnAdmin(ExactSearchAdmin):
         text = f"{obj.parent.agent} · {obj.parent_tool_id}"
         return link("turns_turn", obj.parent.pk, text)
 
+    @admin.display(description=gettext_lazy("replaced by"))
+    def replacement(self, obj: Turn) -> SafeString | str:
+        """The turn whose message was sent in the place of its own, or of one before it: it is in no history any more."""
+        if obj.replaced_by is None:
+            return NOTHING
+        return link("turns_turn", obj.replaced_by.pk, str(obj.replaced_by.number))
+
     @admin.display(description=gettext_lazy("sub-agents"))
     def sub_agents(self, obj: Turn) -> SafeString | str:
         """Whom it has set to work, and what became of that."""
-        heads = [
-            _("queued at"),
-            _("agent"),
-            _("status"),
-            _("ended by"),
-            _("ran"),
-            _("delivered at"),
-        ]
-        return table(
-            heads,
-            [
-                (
-                    child.queued_at,
-                    link("turns_turn", child.pk, child.agent or child.pk),
-                    child.get_status_display(),
-                    format_actor(child),
-                    format_span(child.duration_ms),
-                    (child.delivered_at or _("not yet")) if child.is_detached else NOTHING,
-                )
-                for child in obj.children.order_by("queued_at")
-            ],
-        )
+        return turn_tables.sub_agents_of(obj)
 
     @admin.display(description=gettext_lazy("decisions of people"))
     def decisions(self, obj: Turn) -> SafeString | str:
         """Who was asked about its calls, and who decided what when (D4)."""
-        heads = [_("asked at"), _("tool"), _("decision"), _("by"), _("decided at"), _("reason")]
-        return table(
-            heads,
-            [
-                (
-                    question.requested_at,
-                    link("governance_approval", question.pk, question.tool_name),
-                    question.get_decision_display() or _("not yet"),
-                    question.by_name or NOTHING,
-                    question.decided_at or NOTHING,
-                    question.reason or NOTHING,
-                )
-                for question in approval_store.questions_of_group(str(obj.pk))
-            ],
-        )
+        return turn_tables.decisions_on(obj)
 
     @admin.display(description=gettext_lazy("cancel requests"))
     def requests(self, obj: Turn) -> SafeString | str:
         """Who wanted it to end, how, and how long that took (92)."""
-        heads = [
-            _("requested at"),
-            _("what"),
-            _("reason"),
-            _("means"),
-            _("by"),
-            _("took"),
-            _("outcome"),
-        ]
-        return table(
-            heads,
-            [
-                (
-                    request.requested_at,
-                    request.tool_id or _("the turn"),
-                    request.get_reason_display(),
-                    request.get_source_display(),
-                    request.by_name,
-                    format_span(request.settled_ms),
-                    outcome_words(request),
-                )
-                for request in obj.cancel_requests.all()
-            ],
-        )
+        return turn_tables.cancels_of(obj)
+
+    @admin.display(description=gettext_lazy("requests for other limits"))
+    def limit_requests(self, obj: Turn) -> SafeString | str:
+        """Who wanted another limit for which call, and why (T9)."""
+        return turn_tables.limits_of(obj)
 
     @admin.display(description=gettext_lazy("repairs"))
     def repairs_made(self, obj: Turn) -> SafeString | str:
         """What was put right in its history."""
-        rows = [
-            (repair.at, repair.tool_id, repair.get_kind_display(), repair.get_cause_display())
-            for repair in obj.repairs.all()
-        ]
-        return table([_("at"), _("tool call"), _("kind"), _("cause")], rows)
+        return turn_tables.repairs_of(obj)
 
     @admin.display(description=gettext_lazy("events"))
     def event_log(self, obj: Turn) -> SafeString | str:
         """The log as clients saw it."""
-        events = log.read_turn(obj.pk, after=0, limit=EVENTS_SHOWN)
-        named = {"seq", "at", "type", "turn_id"}
-        lines = [
-            (event["seq"], event["at"], event["type"], _fields(event, without=named))
-            for event in events
-        ]
-        return table([_("number"), _("at"), _("type"), _("fields")], lines)
+        return turn_tables.events_of(obj)
 
     @admin.display(description=gettext_lazy("usage"))
     def usage_text(self, obj: Turn) -> str:
-        """What it cost."""
         return ", ".join(f"{name}: {count}" for name, count in obj.usage.items()) or NOTHING
-
-
-def _fields(event: dict[str, Any], *, without: set[str]) -> str:
-    text = json.dumps(
-        {name: value for name, value in event.items() if name not in without}, ensure_ascii=False
-    )
-    return text if len(text) <= 500 else f"{text[:500]}…"

@@ -1,4 +1,4 @@
-"""Edits of agents: the one way for the admin and for code; each is audited with the old and the new values (sync ORM)."""
+"""Edits of agents: the one way for the admin and for code. Each is audited with the old and the new values (sync ORM)."""
 
 from datetime import datetime
 from typing import TypedDict
@@ -17,6 +17,8 @@ class AgentValues(TypedDict, total=False):
     """The fields of an agent that may be edited; what is left out stays as it is. Its name is for good."""
 
     description: str
+    samples: list[str]
+    placeholder: str
     instructions: str
     chat_model: str
     tools: list[str] | None

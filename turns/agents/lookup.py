@@ -1,18 +1,35 @@
 """Finds the agent of a conversation, and makes the first one (sync ORM)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps as installed
 from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
+from governance.durations import limit_ms
+from governance.prepared_statements import Select, fields_of
 from turns.chat_models.catalog import public_name
 from turns.conf import app_settings
+from turns.core.tool_names import ToolNames
 from turns.exceptions import AgentUnavailable
 from turns.models import Agent
 
 FIRST_NAME = "assistant"
+ASK = "sessions_ask"  # the tool that asks another agent
+
+DEFAULT = Select(lambda: Agent.objects.filter(is_default=True, is_enabled=True).order_by("pk")[:1])
+NAMED = Select(
+    lambda name: Agent.objects.filter(name=name, is_enabled=True), **fields_of(Agent, "name")
+)
+ENABLED = Select(lambda: Agent.objects.filter(is_enabled=True).order_by("-is_default", "name"))
+LONGEST_NAME = 64
+NO_SUCH_AGENT = gettext_noop(
+    "There is no agent named “%(name)s”, or it is switched off. Start a new conversation with another agent; an "
+    "administrator can switch it on."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,22 +42,52 @@ class AgentSummary:
     is_default: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """An agent, and those that it may ask."""
+
+    agent: Agent
+    others: Sequence[AgentSummary]
+
+
+def read_config(name: str) -> AgentConfig:
+    """Return the agent of this name, or the default one, with those that it may ask. Raise `AgentUnavailable`."""
+    return config_of(find_agent(name))
+
+
+def config_of(agent: Agent) -> AgentConfig:
+    """Return an agent that was read a moment ago, with those that it may ask."""
+    may_ask = agent.tools is None or ASK in ToolNames(agent.tools)
+    return AgentConfig(agent=agent, others=enabled_agents() if may_ask else [])
+
+
+def terms_of(agent: Agent) -> dict[str, Any]:
+    """Return the fields of a turn that its agent decides, as it is now."""
+    return {
+        "agent": agent.name,
+        "turn_timeout_ms": _turn_timeout_ms(agent),
+        "step_limit": agent.step_limit or app_settings.STEP_LIMIT,
+        "token_limit": agent.token_limit,
+    }
+
+
+def _turn_timeout_ms(agent: Agent) -> int | None:
+    """The agent's limit, else the project's; None = no limit, which both may write as 0."""
+    if agent.turn_timeout_ms is not None:
+        return agent.turn_timeout_ms or None
+    return limit_ms(app_settings.TURN_TIMEOUT) or None
+
+
 def find_agent(name: str = "") -> Agent:
     """Return the enabled agent of this name, or the default one. Raise `AgentUnavailable`.
 
     Where no agent is the default one, an unsaved agent without a name answers, as the project's settings say.
     """
     if not name:
-        return Agent.objects.filter(is_default=True, is_enabled=True).first() or Agent(name="")
-    agent = Agent.objects.filter(name=name, is_enabled=True).first()
+        return DEFAULT.first() or Agent(name="")
+    agent = NAMED.first(name=name)
     if agent is None:
-        raise AgentUnavailable(
-            _(
-                "There is no agent named “%(name)s”, or it is switched off. Start a new conversation with another "
-                "agent; an administrator can switch it on."
-            )
-            % {"name": name[:64]}
-        )
+        raise AgentUnavailable(_(NO_SUCH_AGENT) % {"name": name[:LONGEST_NAME]})
     return agent
 
 
@@ -53,7 +100,7 @@ def enabled_agents() -> list[AgentSummary]:
             chat_model=public_name(agent.chat_model or app_settings.CHAT_MODEL),
             is_default=agent.is_default,
         )
-        for agent in Agent.objects.filter(is_enabled=True).order_by("-is_default", "name")
+        for agent in ENABLED.all()
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _
 
 from turns.chat_models.catalog import most_tools
 from turns.conf import app_settings
@@ -32,6 +32,11 @@ class Weighed(Protocol):
 
 
 T = TypeVar("T", bound=Weighed)
+LEFT_OUT = _(
+    "This agent has %(all)s tools, and its chat model is offered %(kept)s of them, the most that a request may carry. "
+    "Left out: %(names)s. An administrator can choose the agent's tools."
+)
+AND_MORE = _("%(names)s and %(more)s more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +53,13 @@ class Offer(Generic[T]):
 
     @property
     def problem(self) -> str:
-        """What is left out, in a sentence, and what to do; empty if nothing is."""
+        """What is left out, in a sentence of the source, and what to do; empty if nothing is."""
         if not self.left_out:
             return ""
         names = ", ".join(tool.name for tool in self.left_out[:_MOST_NAMED])
         if (more := len(self.left_out) - _MOST_NAMED) > 0:
-            names = _("%(names)s and %(more)d more") % {"names": names, "more": more}
-        return _(
-            "This agent has %(all)d tools, and its chat model is offered %(kept)d of them, the most that a request may "
-            "carry. Left out: %(names)s. An administrator can choose the agent's tools."
-        ) % {
+            names = AND_MORE % {"names": names, "more": more}
+        return LEFT_OUT % {
             "all": len(self.tools) + len(self.left_out),
             "kept": len(self.tools),
             "names": names,

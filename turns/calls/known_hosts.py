@@ -1,11 +1,10 @@
-"""Hosts of the web that a person has named or allowed in the conversation that a turn goes back to (sync ORM)."""
+"""Web hosts that a person named or allowed in the conversation behind a turn (sync ORM)."""
 
 import re
 
 from governance import approval_store
+from turns.core.turns import SAID_BY_PEOPLE
 from turns.models import Turn
-
-_BY_A_PERSON = ("typed", "voice")
 
 
 def is_known(host: str, *, turn: Turn) -> bool:
@@ -17,7 +16,8 @@ def is_known(host: str, *, turn: Turn) -> bool:
     said = Turn.objects.filter(
         conversation_id=conversation_id,
         parent=None,
-        source__in=_BY_A_PERSON,
+        source__in=SAID_BY_PEOPLE,
+        replaced_by=None,
         user_message__icontains=host,
     )
     return any(names(text, host) for text in said.values_list("user_message", flat=True))

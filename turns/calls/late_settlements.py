@@ -1,10 +1,11 @@
 """Leftovers: calls that were given up and may still be running, until they end or nobody can tell any more (T11; sync ORM).
 
 Where a call ends late, its conversation is told, whether or not its turn is over. What was in a process that is gone has ended
-with it. Work elsewhere, and what was in a process that cannot be seen from here, is only looked at no more after a while.
+with it. Work elsewhere, or in a process that cannot be seen from here, is dropped from the watch after a while.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,29 +14,33 @@ from django.db import transaction
 from governance import LateSettlement, recorder, registry, selectors
 from governance.db_clock import database_now
 from governance.selectors import CallRow
-from turns.core.events import ToolSettled
+from turns.core.tool_events import ToolSettled
 from turns.events import log
 from turns.models import Process, Turn
 from turns.processes import process_registry
+from turns.storage import history_version
 
 WATCHED_FOR = timedelta(hours=1)
 PROCESS_ENDED = "process_ended"
 
 
 def settle(turn_id: UUID, call_id: str, late: LateSettlement) -> log.Batch | None:
-    """Record that a call which was given up has ended after all; return what is to be told, None if it was known."""
+    """Record that a call which was given up has ended after all. Return what is to be told, None if it was known."""
     with transaction.atomic():
         conversation = log.locked_of(turn_id)
         if conversation is None:
             return None
+        if conversation.deleted_at is not None:  # nothing that a tool says is kept any more
+            late = replace(late, text="")
         group = str(turn_id)
         if not recorder.record_late_settlement(group=group, call_id=call_id, late=late):
             return None
+        history_version.renew([conversation.pk])
         event = _settled_event(selectors.call(group, call_id))
         return conversation.pk, log.append(conversation, turn_id, event)
 
 
-def settle_gone() -> list[log.Batch]:
+def settle_of_dead_processes() -> list[log.Batch]:
     """Settle the given-up calls of processes that are gone, and stop watching those whose end nobody can see.
 
     What is old is noted at once for all and told to nobody: after a long time without a look there may be many.

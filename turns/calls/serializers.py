@@ -10,8 +10,10 @@ from governance import approval_store as approval_store
 from governance.approval_store import ApprovalRow
 from governance.selectors import CallRow
 from turns.calls import approvals
-from turns.core.events import ToolQueued, ToolResult, ToolStart, ToolTimeout, TurnEvent
-from turns.core.wire import Call, CallEnd, CurrentTool, EndedBy, SubAgentTurn
+from turns.core.events import TurnEvent
+from turns.core.messages import AttachmentBlock
+from turns.core.tool_events import ToolQueued, ToolResult, ToolStart, ToolTimeout
+from turns.core.wire import Call, CallEnd, CurrentTool, EndedBy, LimitChange, SubAgentTurn
 from turns.models import Turn
 
 RESULT_LENGTH = 2_000
@@ -89,6 +91,9 @@ def describe(
         "tool_id": row.call_id,
         "turn_id": row.group,
         "tool_name": row.tool_name,
+        "tool_title": row.tool_title,
+        "tool_server": row.tool_server,
+        "allowed_earlier_by": row.allowed_earlier_by,
         "input": row.input,
         "step": row.step,
         "position": row.position,
@@ -102,11 +107,13 @@ def describe(
         "concurrency": row.concurrency,
         "expected_ms": _expected_ms(row.tool_name),
         "asked_timeout_ms": row.asked_timeout_ms,
+        "limit_changes": [_limit_change(change) for change in row.deadline_changes],
         "waits_for": (row.waits_for or None) if row.status == CallStatus.PENDING else None,
         "approval": approvals.describe(question, at=at) if question else None,
         "message": row.progress.get("message"),
         "progress": row.progress.get("progress"),
         "total": row.progress.get("total"),
+        "tail": row.progress.get("tail"),
         "sub_agent": sub_agent,
     }
     return {**call, **result_fields(row)} if CallStatus(row.status).is_terminal else call
@@ -131,6 +138,11 @@ def result_fields(row: CallRow) -> CallEnd:
     has_settled = row.late_kind not in ("", recorder.UNWATCHED)
     return {
         "result": row.result[:RESULT_LENGTH],
+        "result_length": len(row.result),
+        "images": [
+            AttachmentBlock.of_result(image, tool_use_id=row.call_id).to_json()
+            for image in row.images
+        ],
         "is_error": row.is_error,
         "error_type": row.error_type or None,
         "status": row.status,
@@ -139,6 +151,17 @@ def result_fields(row: CallRow) -> CallEnd:
         "ended_by": ended_by(row),
         "disposition": row.disposition,
         "late": {"kind": row.late_kind, "after_ms": row.late_after_ms} if has_settled else None,
+    }
+
+
+def _limit_change(change: dict[str, Any]) -> LimitChange:
+    is_idle = (
+        change["from_ms"] == change["to_ms"] and change["from_idle_ms"] != change["to_idle_ms"]
+    )
+    return {
+        "timeout_ms": (change["to_idle_ms"] or None) if is_idle else change["to_ms"],
+        "is_idle": is_idle,
+        "changed_by": change["by"],
     }
 
 
@@ -157,6 +180,9 @@ def start_event(row: CallRow) -> ToolStart:
     return ToolStart(
         tool_id=row.call_id,
         tool_name=row.tool_name,
+        tool_title=row.tool_title,
+        tool_server=row.tool_server,
+        allowed_earlier_by=row.allowed_earlier_by,
         input=row.input,
         timeout_ms=row.timeout_ms,
         timeout_source=row.timeout_source,

@@ -1,6 +1,6 @@
 """Requests to end a turn, or one of its calls: one row for each, written here, whoever asks for it (C2, C5; sync ORM).
 
-A request is written down before anything is done about it, obeyed by who owns the turn, and settled when it has come true.
+A request is stored first, then the turn's owner obeys it. It is settled when the turn or call has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,20 +10,23 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import UUIDField
 
 from governance import Cancellation, CancelReason, CancelSource, selectors
+from governance.bulk_updates import update_each
 from governance.db_clock import database_now
-from turns.core.events import TurnAbort, TurnEnd
-from turns.core.ports import PendingCancel
-from turns.core.turns import ACTIVE_STATUSES, TurnStatus
+from governance.prepared_statements import Insert, Select, Update, fields_of
+from turns.core.requests import PendingCancel
+from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus
 from turns.events import log, log_lines
 from turns.events.notifications import Notifications
 from turns.models import CancelRequest, Conversation, Turn
 from turns.signals import cancel_settled
+from turns.storage import turn_lock, turn_status
 
 
 def cancel_turns(
-    turns: Sequence[Turn],
+    turns: Iterable[Turn],
     cancellation: Cancellation,
     *,
     conversations: Iterable[Conversation],
@@ -32,67 +35,68 @@ def cancel_turns(
 ) -> Notifications:
     """Store that turns are to end, whoever asks for it, and return what is to be told (C2).
 
-    The caller holds the locks of their conversations. Each turn is read anew and gets its new status: one that is over
-    is left alone, one that waits ends here, one that runs is ended by its owner.
+    The caller holds the locks of their conversations. Each turn is read again. One that is over is left alone, one that
+    waits ends here, and one that runs is ended by its owner.
     """
-    at = database_now()
-    active = _active(turns)
-    _write(active, cancellation, at=at, mode=mode, by_id=by_id, running=_running_tools(active))
+    locked = {conversation.pk: conversation for conversation in conversations}
+    fresh = turn_lock.read_turns_to_cancel(turn.pk for turn in turns)
+    for turn in fresh:
+        turn.conversation = locked[turn.conversation_id]
+    return cancel_locked(fresh, cancellation, mode=mode, by_id=by_id)
+
+
+def cancel_locked(
+    turns: Sequence[Any], cancellation: Cancellation, *, mode: str = "now", by_id: Any = None
+) -> Notifications:
+    """Store the same for turns as `lock_turn_to_cancel` returns them; each gets its new status."""
+    active = [turn for turn in turns if turn.status in ACTIVE_STATUSES]
+    new = [turn for turn in active if not turn.is_asked]
+    _write(new, cancellation, mode=mode, by_id=by_id, running=_running_tools(new))
+    if mode == "now":
+        _overtake([turn for turn in active if turn.is_asked])
     notifications = Notifications(cancelled=len(active))
     queued = [turn for turn in active if turn.status == TurnStatus.QUEUED]
     running = [turn for turn in active if turn.status != TurnStatus.QUEUED]
-    if running:
-        _mark(running, mode)
-        notifications.owner_ids |= {turn.owner_id for turn in running if turn.owner_id is not None}
-    locked = {conversation.pk: conversation for conversation in conversations}
+    _mark(running, mode)
+    for turn in running:
+        request = PendingCancel(turn_id=turn.pk, mode=mode, cancellation=cancellation)
+        notifications.ask(turn.owner_id, request)
     for turn in queued:
-        conversation = locked[turn.conversation_id]
-        events = end_queued(conversation, [turn], cancellation, at=at)
-        notifications.batches.append((conversation.pk, events))
-        settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=at)
+        events = end_queued(turn.conversation, [turn], cancellation, at=turn.read_at)
+        notifications.batches.append((turn.conversation_id, events))
+        settle(turn.pk, outcome=TurnStatus.CANCELLED.value, at=turn.read_at)
     return notifications
 
 
 def cancel_call(
-    turn: Turn, tool_id: str, cancellation: Cancellation, *, tool_name: str, mode: str, by_id: Any
-) -> None:
-    """Store that one call of a turn is to end; the caller holds the lock of its conversation."""
-    _write(
-        [turn],
-        cancellation,
-        at=database_now(),
-        tool_id=tool_id,
-        mode=mode,
-        by_id=by_id,
-        running={turn.pk: [tool_name]},
-    )
+    turn: Any, tool_id: str, cancellation: Cancellation, *, tool_name: str, mode: str, by_id: Any
+) -> Notifications:
+    """Store that one call of a turn is to end, and return what is to be told; the turn as in `cancel_locked`."""
+    known = CancelRequest.objects.filter(turn=turn.pk, tool_id=tool_id)
+    if not known.exists():
+        running = {turn.pk: [tool_name]}
+        _write([turn], cancellation, tool_id=tool_id, mode=mode, by_id=by_id, running=running)
+    elif mode == "now":
+        _overtake([turn], tool_id)
+    notifications = Notifications()
+    request = PendingCancel(turn_id=turn.pk, tool_id=tool_id, mode=mode, cancellation=cancellation)
+    notifications.ask(turn.owner_id, request)
+    return notifications
 
 
 def end_queued(
     conversation: Conversation, turns: Sequence[Turn], cancellation: Cancellation, *, at: datetime
 ) -> list[log.WireEvent]:
     """End turns of a locked conversation that have not begun: nothing of them runs (C7). Return their events."""
+    ending = TurnEnding(status=TurnStatus.CANCELLED, cancellation=cancellation)
     events: list[log.WireEvent] = []
-    cut = TurnStatus.CANCELLED
     for turn in turns:
-        ended = Turn.objects.filter(pk=turn.pk, status=TurnStatus.QUEUED).update(
-            status=cut,
-            ended_at=at,
-            duration_ms=0,
-            ended_by_reason=cancellation.reason.value,
-            ended_by_source=cancellation.source.value,
-            ended_by_name=cancellation.by,
-        )
-        if ended:
-            turn.status = cut
-            reason = cancellation.reason
-            log_lines.turn_ended(conversation, turn, status=cut, duration_ms=0, reason=reason)
-            end = TurnEnd(status=cut.value, duration_ms=0, usage={}, error_code=None)
-            events += log.append(conversation, turn.pk, TurnAbort.of(cancellation), end, at=at)
+        final = turn_status.write_final(conversation, turn, ending, at=at)
+        events += log.append(conversation, turn.pk, *final, at=at)
     return events
 
 
-def pending_cancels(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
+def pending(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
     """Return the unsettled cancel requests of these turns, oldest first: one query for all."""
     requests = CancelRequest.objects.filter(turn_id__in=turn_ids, settled_at=None).order_by(
         "requested_at"
@@ -122,27 +126,28 @@ def stored_of_calls(turn: Turn, tool_ids: Sequence[str]) -> dict[str, Cancellati
 def settle(
     turn_id: UUID, *, outcome: str, at: datetime, of_calls: Mapping[str, str] | None = None
 ) -> None:
-    """Note that what was asked of a turn has come true at this moment of the database's clock, with all that is open.
+    """Settle all open requests of a turn at this moment of the database's clock.
 
     `of_calls` has the outcomes of calls that have one of their own, by id.
     """
-    for request in CancelRequest.objects.filter(turn_id=turn_id, settled_at=None):
-        _settle(request, outcome=(of_calls or {}).get(request.tool_id, outcome), at=at)
+    outcomes = of_calls or {}
+    _settle({it: outcomes.get(it.tool_id, outcome) for it in _OPEN.all(turn_id=turn_id)}, at=at)
 
 
 def settle_calls(turn_id: UUID, outcomes: Mapping[str, str]) -> None:
     """Note what became of calls of a turn that were asked to stop, by their ids."""
-    open_requests = CancelRequest.objects.filter(turn_id=turn_id, settled_at=None)
-    for request in open_requests.filter(tool_id__in=list(outcomes)):
-        _settle(request, outcome=outcomes[request.tool_id], at=database_now())
+    ended = [it for it in _OPEN.all(turn_id=turn_id) if it.tool_id in outcomes]
+    if ended:
+        _settle({request: outcomes[request.tool_id] for request in ended}, at=database_now())
 
 
-def _settle(request: CancelRequest, *, outcome: str, at: datetime) -> None:
-    passed = round((at - request.requested_at).total_seconds() * 1000)
-    request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
-    request.save(update_fields=["settled_at", "settled_ms", "outcome"])
-    log_lines.cancel_settled(request)
-    transaction.on_commit(partial(_tell_settled, request), robust=True)
+def _settle(outcomes: Mapping[CancelRequest, str], *, at: datetime) -> None:
+    for request, outcome in outcomes.items():
+        passed = round((at - request.requested_at).total_seconds() * 1000)
+        request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
+        log_lines.cancel_settled(request)
+        transaction.on_commit(partial(_tell_settled, request), robust=True)
+    update_each(list(outcomes), ["settled_at", "settled_ms", "outcome"])
 
 
 def _cancellation(request: CancelRequest) -> Cancellation:
@@ -164,28 +169,16 @@ def _tell_settled(request: CancelRequest) -> None:
     )
 
 
-def _active(turns: Sequence[Turn]) -> list[Turn]:
-    """Give turns the status and the owner that they have now; return those that are not over."""
-    stored = Turn.objects.in_bulk([turn.pk for turn in turns])
-    present = [turn for turn in turns if turn.pk in stored]
-    for turn in present:
-        turn.status, turn.owner_id = stored[turn.pk].status, stored[turn.pk].owner_id
-    return [turn for turn in present if turn.status in ACTIVE_STATUSES]
-
-
 def _write(
-    turns: Sequence[Turn],
+    turns: Sequence[Any],
     cancellation: Cancellation,
     *,
-    at: datetime,
     mode: str,
     by_id: Any,
     running: Mapping[UUID, list[str]],
     tool_id: str = "",
 ) -> None:
-    """Make one row for each turn that has none. Who asked first stays on it; but `now` overtakes what is later."""
-    requests = CancelRequest.objects.filter(turn__in=turns, tool_id=tool_id)
-    known = set(requests.values_list("turn_id", flat=True))
+    """Make one row for each turn: who asks first stays on it."""
     made = [
         CancelRequest(
             turn=turn,
@@ -196,30 +189,47 @@ def _write(
             note=cancellation.note,
             mode=mode,
             by_id=by_id,
-            requested_at=at,
+            requested_at=turn.read_at,
             running_tools=running[turn.pk],
         )
         for turn in turns
-        if turn.pk not in known
     ]
-    for request in CancelRequest.objects.bulk_create(made):
+    _INSERT.many(made)
+    for request in made:
         log_lines.cancel_accepted(request)
-    if known and mode == "now":
-        requests.filter(settled_at=None).exclude(mode="now").update(mode="now")
 
 
-def _mark(turns: Sequence[Turn], mode: str) -> None:
+def _overtake(turns: Sequence[Any], tool_id: str = "") -> None:
+    """Let open requests count at once that were to count later."""
+    if turns:
+        requests = CancelRequest.objects.filter(turn__in=turns, tool_id=tool_id, settled_at=None)
+        requests.exclude(mode="now").update(mode="now")
+
+
+def _mark(turns: Sequence[Any], mode: str) -> None:
     """Show on running turns what they are asked for: to end now, or to report to whom it may concern."""
-    rows = Turn.objects.filter(pk__in=[turn.pk for turn in turns])
     if mode == "now":
-        rows.filter(status=TurnStatus.RUNNING).update(status=TurnStatus.CANCELLING)
+        _MARK.run_each({"pk": turn.pk, "status": TurnStatus.CANCELLING} for turn in turns)
         for turn in turns:
             turn.status = TurnStatus.CANCELLING
-    elif mode == "report":
-        rows.update(is_detached=True)
+    elif mode == "report" and turns:
+        Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(is_detached=True)
 
 
-def _running_tools(turns: Sequence[Turn]) -> dict[UUID, list[str]]:
+def _running_tools(turns: Sequence[Any]) -> dict[UUID, list[str]]:
     """The names of the tools whose calls are not over, by turn."""
+    if len(turns) == 1:
+        return {turn.pk: selectors.open_tool_names(str(turn.pk)) for turn in turns}
     calls = selectors.open_calls_of_groups(str(turn.pk) for turn in turns)
     return {turn.pk: [call.tool_name for call in calls.get(str(turn.pk), ())] for turn in turns}
+
+
+_INSERT = Insert(CancelRequest)
+_OPEN = Select(
+    lambda turn_id: CancelRequest.objects.filter(turn_id=turn_id, settled_at=None),
+    turn_id=UUIDField(),
+)
+_MARK = Update(
+    lambda pk, status: (Turn.objects.filter(pk=pk, status=TurnStatus.RUNNING), {"status": status}),
+    **fields_of(Turn, "pk", "status"),
+)

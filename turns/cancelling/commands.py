@@ -4,25 +4,29 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 
 from governance import CallStatus, Cancellation, CancelReason, CancelSource, selectors
-from governance.db_clock import database_now, now_minus
+from governance.db_clock import now_minus
 from governance.sanitize import sanitize_text
 from turns.cancelling import cancel_requests
 from turns.cancelling.descendants import cancel_descendants
 from turns.core.turns import ACTIVE_STATUSES, BY_PEOPLE, LIVE_STATUSES, TurnStatus
-from turns.events import acknowledgements, log
+from turns.events import acknowledgements
 from turns.events.notifications import Notifications
 from turns.exceptions import TurnNotFound
-from turns.models import CancelRequest, Conversation, Turn
+from turns.models import CancelRequest, Turn
 from turns.queueing.queue import REPORT_SOURCE
 from turns.storage import operations
-from turns.storage.access import User, reload, turn_for
+from turns.storage.access import User, reload, turn_of
 from turns.storage.operations import OpOutcome
+from turns.storage.turn_lock import lock_turn_to_cancel
 
+ONLY_QUEUED = "queued"
 SAID_AGAIN_WITHIN = timedelta(seconds=5)
 
 
@@ -43,7 +47,10 @@ class CancelReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelCommand:
-    """Who wants to cancel, how, and why; `said` is the cancel word, where it was one."""
+    """Who wants to cancel, how, and why; `said` is the cancel word, where it was one.
+
+    With the `mode` "queued" a turn ends only while it waits, and nothing behind it does.
+    """
 
     user: User
     source: CancelSource
@@ -109,7 +116,7 @@ def active_turn(conversation_id: UUID) -> Turn | None:
 
 
 def just_cancelled(conversation_id: UUID, command: CancelCommand) -> UUID | None:
-    """Return the turn that a person's cancel has ended a moment ago, if nothing was said since; None if there is none.
+    """Return the turn that a person's cancel has ended a moment ago, if nothing was said since. None if there is none.
 
     Who is in a hurry says "stop" twice. The second one has the answer of the first, also when it is sent again.
     """
@@ -137,10 +144,10 @@ def _ended_by_person(turns: Iterable[Turn]) -> CancelRequest | None:
     return min(requests, key=lambda request: ids.index(request.turn_id), default=None)
 
 
-def cancellation_by(command: CancelCommand, *, owner_id: object) -> Cancellation:
+def _cancellation_by(fresh: AbstractBaseUser, command: CancelCommand, turn: Turn) -> Cancellation:
     """Return a wish as a value: of the conversation's owner it is the user's, of anybody else an administrator's."""
-    fresh = reload(command.user)
-    reason = CancelReason.USER if fresh.pk == owner_id else CancelReason.ADMIN
+    is_owner = fresh.pk == turn.conversation.owner_id
+    reason = CancelReason.USER if is_owner else CancelReason.ADMIN
     return Cancellation(
         reason=reason,
         source=command.source,
@@ -150,45 +157,46 @@ def cancellation_by(command: CancelCommand, *, owner_id: object) -> Cancellation
 
 
 def _once(
-    turn_id: UUID, command: CancelCommand, cancel: Callable[[Conversation, Turn], CancelReceipt]
+    turn_id: UUID, command: CancelCommand, cancel: Callable[..., CancelReceipt]
 ) -> CancelReceipt:
     """Let a person cancel under the lock of the conversation; the same operation again has the same answer."""
+    fresh = reload(command.user)
     try:
-        turn = turn_for(command.user, turn_id, permission="turns.cancel_any")
+        turn_of(fresh, turn_id, permission="turns.cancel_any")
     except TurnNotFound:
         return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
     with transaction.atomic():
-        conversation = log.locked(turn.conversation_id)
+        turn = lock_turn_to_cancel(turn_id)
+        if turn is None:
+            return CancelReceipt(outcome=OpOutcome.NOT_FOUND, turn_id=turn_id)
         if (known := operations.begin(turn, command.op_id)) is not None:
-            turn.refresh_from_db(fields=["status", "owner"])
             return _receipt(turn, known)
-        receipt = cancel(conversation, turn)
+        receipt = cancel(turn, cancellation=_cancellation_by(fresh, command, turn))
         operations.end(turn, command.op_id, receipt.outcome)
         return receipt
 
 
-def _cancel_turn(conversation: Conversation, turn: Turn, command: CancelCommand) -> CancelReceipt:
-    cancellation = cancellation_by(command, owner_id=conversation.owner_id)
-    notifications = cancel_requests.cancel_turns(
-        [turn],
-        cancellation,
-        conversations=[conversation],
-        mode=command.mode,
-        by_id=command.user.pk,
+def _cancel_turn(turn: Any, *, cancellation: Cancellation, command: CancelCommand) -> CancelReceipt:
+    if command.mode == ONLY_QUEUED:
+        return _withdraw(turn, cancellation=cancellation, command=command)
+    conversation = turn.conversation
+    notifications = cancel_requests.cancel_locked(
+        [turn], cancellation, mode=command.mode, by_id=command.user.pk
     )
     if not notifications.cancelled:
         return _receipt(turn, OpOutcome.ALREADY_FINISHED)
     if command.said:
         request = CancelRequest.objects.get(turn=turn, tool_id="")
         acknowledgements.note(request, turn, said=command.said, source=command.source)
-    behind = conversation.turns.filter(status=TurnStatus.QUEUED, number__gt=turn.number)
-    events = cancel_requests.end_queued(
-        conversation, list(behind.order_by("number")), cancellation, at=database_now()
-    )
-    notifications.batches.append((conversation.pk, events))
+    if turn.has_queue_behind:
+        behind = conversation.turns.filter(status=TurnStatus.QUEUED, number__gt=turn.number)
+        events = cancel_requests.end_queued(
+            conversation, list(behind.order_by("number")), cancellation, at=turn.read_at
+        )
+        notifications.batches.append((conversation.pk, events))
     if turn.status == TurnStatus.CANCELLED:
-        notifications.answers += acknowledgements.after(turn)
-    elif command.mode == "now":
+        notifications.answers += acknowledgements.due_after(turn)
+    elif command.mode == "now" and turn.has_children:
         descendants = cancel_descendants(turn.pk, cancellation, waits=False)
         return _receipt(
             turn, OpOutcome.ACCEPTED, notifications=notifications, descendants=descendants
@@ -196,18 +204,24 @@ def _cancel_turn(conversation: Conversation, turn: Turn, command: CancelCommand)
     return _receipt(turn, OpOutcome.ACCEPTED, notifications=notifications)
 
 
+def _withdraw(turn: Any, *, cancellation: Cancellation, command: CancelCommand) -> CancelReceipt:
+    """End a turn that waits, and nothing else: one that has begun goes on."""
+    if turn.status != TurnStatus.QUEUED:
+        return _receipt(turn, OpOutcome.ALREADY_FINISHED)
+    notifications = cancel_requests.cancel_locked([turn], cancellation, by_id=command.user.pk)
+    return _receipt(turn, OpOutcome.ACCEPTED, notifications=notifications)
+
+
 def _cancel_call(
-    conversation: Conversation, turn: Turn, *, tool_id: str, command: CancelCommand
+    turn: Any, *, tool_id: str, cancellation: Cancellation, command: CancelCommand
 ) -> CancelReceipt:
-    turn.refresh_from_db(fields=["status", "owner"])
     calls = {call.call_id: call for call in selectors.calls_of_group(str(turn.pk))}
     call = calls.get(tool_id)
     if call is None:
         return _receipt(turn, OpOutcome.NOT_FOUND, status="")
     if CallStatus(call.status).is_terminal or turn.status not in LIVE_STATUSES:
         return _receipt(turn, OpOutcome.ALREADY_FINISHED, status=call.status)
-    cancellation = cancellation_by(command, owner_id=conversation.owner_id)
-    cancel_requests.cancel_call(
+    notifications = cancel_requests.cancel_call(
         turn,
         tool_id,
         cancellation,
@@ -219,7 +233,7 @@ def _cancel_call(
         turn,
         OpOutcome.ACCEPTED,
         status=CallStatus.CANCELLING.value,
-        notifications=Notifications(owner_ids={turn.owner_id} if turn.owner_id else set()),
+        notifications=notifications,
         descendants=cancel_descendants(turn.pk, cancellation, tool_id=tool_id),
     )
 

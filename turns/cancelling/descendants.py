@@ -108,15 +108,9 @@ def inherited(cancellation: Cancellation) -> Cancellation:
 
 def reached(turn_id: UUID) -> int:
     """Return how many descendants of a turn were asked to stop because of what they belong to."""
-    count, frontier = 0, [turn_id]
-    while frontier:
-        children = Turn.objects.filter(parent_id__in=frontier)
-        asked = CancelRequest.objects.filter(
-            turn__parent_id__in=frontier, tool_id="", reason=CancelReason.PARENT.value
-        )
-        count += asked.count()
-        frontier = list(children.values_list("pk", flat=True))
-    return count
+    ids = [turn.pk for turn in _descendants(turn_id, None)]
+    asked = CancelRequest.objects.filter(turn__in=ids, tool_id="", reason=CancelReason.PARENT)
+    return asked.count() if ids else 0
 
 
 def _descendants(turn_id: UUID, tool_id: str | None) -> list[Turn]:
@@ -157,7 +151,7 @@ def _cancel(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Not
     if turn.status not in ACTIVE_STATUSES:
         return Notifications()
     try:
-        with transaction.atomic(), log.patience():
+        with transaction.atomic(), log.short_lock_wait():
             conversation = log.locked(turn.conversation_id)
             return cancel_requests.cancel_turns(
                 [turn], cancellation, conversations=[conversation], mode=mode

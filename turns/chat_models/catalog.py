@@ -3,7 +3,7 @@
 from functools import cache
 
 from django.utils.module_loading import import_string
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _
 
 from turns.chat_models.local import LocalChatModel
 from turns.chat_models.providers import (
@@ -56,6 +56,13 @@ def get_chat_model(name: str) -> ChatModel:
     return model
 
 
+UNKNOWN = _(
+    "There is no chat model named “%(name)s”. An administrator can set TURNS_CHAT_MODEL to “local”, to one of a "
+    "provider such as “anthropic:claude-sonnet-5-5” (%(providers)s), or to the path of a function that returns "
+    "one, such as “package.module:factory”."
+)
+
+
 def is_known(name: str) -> bool:
     """Return whether there is a chat model of this name. The path of a factory is imported for it, not called."""
     if public_name(name):
@@ -78,10 +85,5 @@ def public_name(name: str) -> str | None:
 
 
 def _unknown(name: str) -> ChatModelError:
-    sentence = _(
-        "There is no chat model named “%(name)s”. An administrator can set TURNS_CHAT_MODEL to “local”, to one of a "
-        "provider such as “anthropic:claude-sonnet-5-5” (%(providers)s), or to the path of a function that returns "
-        "one, such as “package.module:factory”."
-    )
     providers = ", ".join(f"{provider}:…" for provider in PROVIDERS)
-    return ChatModelError("unknown_chat_model", sentence % {"name": name, "providers": providers})
+    return ChatModelError("unknown_chat_model", UNKNOWN % {"name": name, "providers": providers})

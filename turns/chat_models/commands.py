@@ -3,9 +3,9 @@
 import json
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -13,16 +13,59 @@ from django.utils.translation import gettext_noop
 MAX_REPEATS = 200
 
 _MAX_PREFIXES = 4
-_UNITS_MS: Mapping[str, int] = {
+_UNITS_MS = {
     "ms": 1,
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
 }
 _AMOUNT = rf"(?P<amount>\d{{1,9}}(?:\.\d{{1,9}})?)\s*(?P<unit>{'|'.join(_UNITS_MS)})"
-_WITHIN = re.compile(rf"within\s+{_AMOUNT}\s+(?P<rest>\S.*)", re.IGNORECASE | re.DOTALL)
-_REPEAT = re.compile(r"repeat\s+(?P<count>\d{1,9})\s+(?P<rest>\S.*)", re.IGNORECASE | re.DOTALL)
-_DURATION = re.compile(rf"{_AMOUNT}?", re.IGNORECASE)
-_CALL = re.compile(r"(?P<tool>[\w.:-]+)(?:\s+(?P<arguments>\{.*))?", re.DOTALL)
+
+
+class Command(NamedTuple):
+    """A row of the language. The groups of `pattern`, which what follows the word has to match, are the tool's input."""
+
+    tool_name: str  # empty: it is said, or goes before another command
+    pattern: str
+    example: str
+    meaning: str
+    needs: str = ""  # what has to follow the word; empty: nothing
+
+
+# fmt: off
+COMMANDS: Mapping[str, Command] = {
+    "run": Command("exec", r"(?P<command>.+)", "run ls -l",
+        gettext_noop("run a shell command in the workspace"), gettext_noop("a shell command")),
+    "read": Command("read_file", r"(?P<path>.+)", "read notes.txt",
+        gettext_noop("show a file"), gettext_noop("a file")),
+    "list": Command("list_files", r"(?P<path>.+)?", "list",
+        gettext_noop("list a directory: `list`, `list src`")),
+    "write": Command("write_file", r"(?P<path>[^:]*[^:\s])\s*:(?P<content>.*)", "write notes.txt: Buy milk",
+        gettext_noop("write a file"), gettext_noop("a file and a text")),
+    "edit": Command("edit_file", r"(?P<path>[^:]*[^:\s])\s*:(?!\s*=>)\s*(?P<old>.*?\S)\s*=>\s*(?P<new>.*)",
+        "edit notes.txt: milk => bread",
+        gettext_noop("replace a text in a file"), gettext_noop("a file, the old and the new text")),
+    "fetch": Command("web_fetch", r"(?P<url>.+)", "fetch https://example.org/",
+        gettext_noop("show a page of the web"), gettext_noop("an address")),
+    "wait": Command("wait", f"{_AMOUNT}?", "wait 20",
+        gettext_noop("let 20 seconds pass"), gettext_noop("a number of seconds")),
+    "ask": Command("sessions_ask", r"(?P<agent>\S+)\s+(?P<message>.+)", "ask assistant run date",
+        gettext_noop("let another agent do it, and wait for its answer"), gettext_noop("an agent and a message")),
+    "spawn": Command("sessions_spawn", r"(?P<agent>\S+)\s+(?P<message>.+)", "spawn assistant wait 60",
+        gettext_noop("let another agent do it, and get its report later"), gettext_noop("an agent and a message")),
+    "status": Command("session_status", "", "status",
+        gettext_noop("say how the calls of this conversation went")),
+    "say": Command("", r"(?P<text>.+)", "say Hello",
+        gettext_noop("say something"), gettext_noop("a text")),
+    "slowly": Command("", r"(?P<text>.+)", "slowly One two three",
+        gettext_noop("say it word by word, so that you can cancel it"), gettext_noop("a text")),
+    "call": Command("", r"(?P<tool>[\w.:-]+)(?:\s+(?P<arguments>\{.*))?", 'call wait {"seconds": 3}',
+        gettext_noop("call any tool with its arguments as JSON"), gettext_noop("a tool and its arguments as JSON")),
+    "within": Command("", rf"{_AMOUNT}\s+(?P<rest>\S.*)", "within 5s run sleep 60",
+        gettext_noop("give a call a limit of its own (ms, s, min)"), gettext_noop("a time (ms, s or min) and a command")),
+    "repeat": Command("", r"(?P<count>\d{1,9})\s+(?P<rest>\S.*)", "repeat 5 run date",
+        gettext_noop("do the same again, one step after the other"), gettext_noop("a number and a command")),
+}
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,24 +97,24 @@ class Item:
 
 
 def is_command(text: str) -> bool:
-    """Return whether the text begins with the word of a command or of a prefix."""
-    word = _word(text)
-    return word in _COMMANDS or word in _PREFIXES
+    """Return whether the text begins with the word of a command."""
+    return _word(text) in COMMANDS
 
 
 def read(command: str) -> Item:
     """Read one command with the prefixes before it. Raise `CommandProblem` if it cannot be understood."""
     count, timeout_ms, prefix = 1, None, ""
     for _place in range(_MAX_PREFIXES):
-        match = _WITHIN.fullmatch(command) or _REPEAT.fullmatch(command)
-        if match is None:
+        if _word(command) not in {"within", "repeat"}:
             break
-        prefix, command = _word(command), match["rest"]
+        prefix = _word(command)
+        found = _match(command)
+        command = found["rest"]
         if prefix == "within":
-            timeout_ms = _milliseconds(match)
+            timeout_ms = _milliseconds(found)
         else:
-            count = _checked_count(count * int(match["count"]))
-    what = _read_bare(command)
+            count = _checked_count(count * int(found["count"]))
+    what = _made(command)
     if prefix and isinstance(what, Speech):
         raise CommandProblem(
             _("`%(prefix)s` goes before a command that calls a tool.") % {"prefix": prefix}
@@ -81,15 +124,42 @@ def read(command: str) -> Item:
     return Item(what=what, count=count)
 
 
-def _read_bare(command: str) -> PlannedCall | Speech:
+def _made(command: str) -> PlannedCall | Speech:
+    """Return what a command without prefixes makes."""
+    word, found = _word(command), _match(command)
+    if word == "call":
+        return PlannedCall(tool_name=found["tool"], input=_arguments(found))
+    if word in {"say", "slowly"}:
+        return Speech(text=found["text"], is_slow=word == "slowly")
+    if not COMMANDS[word].tool_name:
+        raise _problem(word)  # one prefix too many
+    inputs = {name: text for name, text in found.items() if text is not None}
+    if word == "wait":
+        inputs = {"seconds": _milliseconds(found) / 1000}
+    elif word == "write":
+        inputs["content"] = _unwrap(found["content"])
+    return PlannedCall(tool_name=COMMANDS[word].tool_name, input=inputs)
+
+
+def _match(command: str) -> dict[str, Any]:
+    """Return what follows the word of a command, by the groups of its pattern."""
     word = _word(command)
-    if word in _PREFIXES:
-        raise CommandProblem(_(_PREFIXES[word]))
-    reader = _COMMANDS.get(word)
-    if reader is None:
+    if word not in COMMANDS:
         shown = textwrap.shorten(command, 60, placeholder=" …").replace("`", "'")
         raise CommandProblem(_("The line `%(line)s` is not a command.") % {"line": shown})
-    return reader(command[len(word) :].strip())
+    rest = command[len(word) :].strip()
+    found = re.fullmatch(COMMANDS[word].pattern, rest, re.IGNORECASE | re.DOTALL)
+    if found is None:
+        raise _problem(word)
+    return found.groupdict()
+
+
+def _problem(word: str) -> CommandProblem:
+    row = COMMANDS[word]
+    if not row.needs:
+        return CommandProblem(_("`%(word)s` stands alone.") % {"word": word})
+    said = {"word": word, "needs": _(row.needs), "example": row.example}
+    return CommandProblem(_("`%(word)s` needs %(needs)s: `%(example)s`.") % said)
 
 
 def _checked_count(count: int) -> int:
@@ -105,112 +175,17 @@ def _limited(call: PlannedCall, *, timeout_ms: int) -> PlannedCall:
     return replace(call, input={**call.input, "_meta": {**kept, "timeout_ms": timeout_ms}})
 
 
-def _milliseconds(match: re.Match[str]) -> int:
-    return round(float(match["amount"]) * _UNITS_MS[(match["unit"] or "s").lower()])
+def _milliseconds(found: Mapping[str, Any]) -> int:
+    return round(float(found["amount"]) * _UNITS_MS[(found["unit"] or "s").lower()])
 
 
-def _word(command: str) -> str:
-    return command.split(maxsplit=1)[0].lower()
-
-
-def _needed(text: str, problem: str) -> str:
-    if not text:
-        raise CommandProblem(problem)
-    return text
-
-
-def _run(rest: str) -> PlannedCall:
-    command = _needed(rest, _("`run` needs a shell command: `run ls -l`."))
-    return PlannedCall(tool_name="exec", input={"command": command})
-
-
-def _fetch(rest: str) -> PlannedCall:
-    url = _needed(rest, _("`fetch` needs an address: `fetch https://example.org/`."))
-    return PlannedCall(tool_name="web_fetch", input={"url": url})
-
-
-def _read_file(rest: str) -> PlannedCall:
-    path = _needed(rest, _("`read` needs a file: `read notes.txt`."))
-    return PlannedCall(tool_name="read_file", input={"path": path})
-
-
-def _list(rest: str) -> PlannedCall:
-    return PlannedCall(tool_name="list_files", input={"path": rest} if rest else {})
-
-
-def _write(rest: str) -> PlannedCall:
-    path, colon, content = rest.partition(":")
-    if not (path.strip() and colon):
-        raise CommandProblem(_("`write` needs a file and a text: `write notes.txt: Buy milk`."))
-    return PlannedCall(
-        tool_name="write_file", input={"path": path.strip(), "content": _unwrap(content)}
-    )
-
-
-def _edit(rest: str) -> PlannedCall:
-    path, _colon, change = rest.partition(":")
-    old, arrow, new = change.partition("=>")
-    if not (path.strip() and arrow and old.strip()):
-        raise CommandProblem(
-            _("`edit` needs a file, the old and the new text: `edit notes.txt: milk => bread`.")
-        )
-    inputs = {"path": path.strip(), "old": old.strip(), "new": new.strip()}
-    return PlannedCall(tool_name="edit_file", input=inputs)
-
-
-def _wait(rest: str) -> PlannedCall:
-    match = _DURATION.fullmatch(rest) if rest else None
-    if match is None:
-        raise CommandProblem(_("`wait` needs a number of seconds: `wait 20`."))
-    return PlannedCall(tool_name="wait", input={"seconds": _milliseconds(match) / 1000})
-
-
-def _status(rest: str) -> PlannedCall:
-    if rest:
-        raise CommandProblem(_("`status` stands alone."))
-    return PlannedCall(tool_name="session_status")
-
-
-def _ask(rest: str) -> PlannedCall:
-    return _set_to_work(rest, tool="sessions_ask", word="ask")
-
-
-def _spawn(rest: str) -> PlannedCall:
-    return _set_to_work(rest, tool="sessions_spawn", word="spawn")
-
-
-def _set_to_work(rest: str, *, tool: str, word: str) -> PlannedCall:
-    agent, message = (*rest.split(maxsplit=1), "", "")[:2]
-    if not message:
-        example = f"{word} assistant run date"
-        raise CommandProblem(
-            _("`%(word)s` needs an agent and a message: `%(example)s`.")
-            % {"word": word, "example": example}
-        )
-    return PlannedCall(tool_name=tool, input={"agent": agent, "message": message})
-
-
-def _call(rest: str) -> PlannedCall:
-    match = _CALL.fullmatch(rest)
-    if match is None:
-        raise CommandProblem(
-            _('`call` needs a tool and its arguments as JSON: `call wait {"seconds": 3}`.')
-        )
+def _arguments(found: Mapping[str, Any]) -> Any:
     try:
-        arguments = json.loads(match["arguments"] or "{}")
+        return json.loads(found["arguments"] or "{}")
     except (ValueError, RecursionError):
         raise CommandProblem(
-            _("The arguments of `call %(tool)s` are not valid JSON.") % {"tool": match["tool"]}
+            _("The arguments of `call %(tool)s` are not valid JSON.") % {"tool": found["tool"]}
         ) from None
-    return PlannedCall(tool_name=match["tool"], input=arguments)
-
-
-def _say(rest: str) -> Speech:
-    return Speech(text=_needed(rest, _("`say` needs a text: `say Hello`.")))
-
-
-def _slowly(rest: str) -> Speech:
-    return Speech(text=_needed(rest, _("`slowly` needs a text: `slowly Hello`.")), is_slow=True)
 
 
 def _unwrap(content: str) -> str:
@@ -219,24 +194,5 @@ def _unwrap(content: str) -> str:
     return f"{head.strip()}{newline}{below}" if head.strip() else below
 
 
-_PREFIXES: Mapping[str, str] = {
-    "within": gettext_noop(
-        "`within` needs a time and a command: `within 5s run sleep 60` (ms, s or min)."
-    ),
-    "repeat": gettext_noop("`repeat` needs a number and a command: `repeat 3 run date`."),
-}
-_COMMANDS: Mapping[str, Callable[[str], PlannedCall | Speech]] = {
-    "run": _run,
-    "fetch": _fetch,
-    "read": _read_file,
-    "list": _list,
-    "write": _write,
-    "edit": _edit,
-    "wait": _wait,
-    "status": _status,
-    "ask": _ask,
-    "spawn": _spawn,
-    "call": _call,
-    "say": _say,
-    "slowly": _slowly,
-}
+def _word(command: str) -> str:
+    return command.split(maxsplit=1)[0].lower()

@@ -1,11 +1,12 @@
-"""Failures of a provider: each kind with its stable code, a sentence that says what to do, and whether to try again."""
+"""Failures of a provider: each kind with its stable code, a sentence that says what to do, and whether to try again.
 
-from collections.abc import Callable
+The sentences are English here, as rows keep them; readers get them in their language.
+"""
+
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_noop as _
 
 from turns.core.exceptions import ChatModelError
 
@@ -62,7 +63,7 @@ class ProviderFailure(ChatModelError):
     @property
     def retry_reason(self) -> str:
         """Why the request is repeated, as the beginning of a sentence."""
-        return str(_RETRYING[self.kind])
+        return _RETRYING[self.kind]
 
 
 def failure(
@@ -77,20 +78,16 @@ def failure(
 
     `seconds`: the limit that ran out. `has_begun`: something was said before, and is kept.
     """
-    sentence = _SENTENCES[kind]() % {
+    sentence = _SENTENCES[kind] % {
         "chat_model": subject.chat_model,
         "key": subject.key,
         "extra": subject.extra,
         "seconds": f"{seconds or 0:g}",
     }
     if has_begun and kind in _RETRYING:
-        sentence = _(
-            "%(reason)s, in the middle of an answer. What it said is kept; send “go on” to continue."
-        ) % {"reason": _RETRYING[kind]}
+        sentence = _CUT_SHORT % {"reason": _RETRYING[kind]}
     elif kind is FailureKind.BUSY and retry_after:
-        sentence = _(
-            "The model is busy: too many requests at once. Send your message again in %(wait)s."
-        ) % {"wait": span(retry_after)}
+        sentence = _BUSY_FOR % {"wait": span(retry_after)}
     return ProviderFailure(kind, sentence, retry_after=retry_after)
 
 
@@ -98,91 +95,106 @@ def span(seconds: float) -> str:
     """Return a span of time for people: whole seconds, or minutes where it is long."""
     whole = max(1, round(min(seconds, 2 * _LONGEST)))
     if whole < 120:
-        return _("%(seconds)d s") % {"seconds": whole}
+        return _SECONDS % {"seconds": whole}
     if whole <= _LONGEST:
-        return _("%(minutes)d min") % {"minutes": -(-whole // 60)}
-    return _("more than a day")
+        return _MINUTES % {"minutes": -(-whole // 60)}
+    return _LONG
 
 
+_SECONDS, _MINUTES, _LONG = _("%(seconds)s s"), _("%(minutes)s min"), _("more than a day")
 _LONGEST = 86_400  # seconds that are told as a number of minutes
 _RETRYING = {
-    FailureKind.BUSY: gettext_lazy("The model is busy"),
-    FailureKind.UNAVAILABLE: gettext_lazy("The model is not available"),
-    FailureKind.UNREACHABLE: gettext_lazy("The model cannot be reached"),
-    FailureKind.UNREADABLE: gettext_lazy("The model's answer could not be read"),
-    FailureKind.TIMED_OUT: gettext_lazy("The model's provider ran out of time"),
-    FailureKind.CONFLICT: gettext_lazy("The model's provider was at odds with another request"),
-    FailureKind.MALFORMED_CALL: gettext_lazy(
-        "The model asked for a tool in a way that cannot be read"
-    ),
+    FailureKind.BUSY: _("The model is busy"),
+    FailureKind.UNAVAILABLE: _("The model is not available"),
+    FailureKind.UNREACHABLE: _("The model cannot be reached"),
+    FailureKind.UNREADABLE: _("The model's answer could not be read"),
+    FailureKind.TIMED_OUT: _("The model's provider ran out of time"),
+    FailureKind.CONFLICT: _("The model's provider was at odds with another request"),
+    FailureKind.MALFORMED_CALL: _("The model asked for a tool in a way that cannot be read"),
 }
 
-_SENTENCES: dict[FailureKind, Callable[[], str]] = {
-    FailureKind.KEY_MISSING: lambda: _(
+_CUT_SHORT = _(
+    "%(reason)s, in the middle of an answer. What it said is kept; send “go on” to continue."
+)
+_BUSY_FOR = _("The model is busy: too many requests at once. Send your message again in %(wait)s.")
+RETRYING_IN = _("%(reason)s; retrying in %(wait)s.")
+_SENTENCES: dict[FailureKind, str] = {
+    FailureKind.KEY_MISSING: _(
         "The chat model “%(chat_model)s” needs a key. An administrator can set %(key)s in the server's environment "
         "and restart it."
     ),
-    FailureKind.NOT_INSTALLED: lambda: _(
+    FailureKind.NOT_INSTALLED: _(
         "The chat model “%(chat_model)s” needs packages that are not installed. An administrator can run "
         "pip install “django-turnkeeper[%(extra)s]” and restart the server."
     ),
-    FailureKind.KEY_REFUSED: lambda: _(
+    FailureKind.KEY_REFUSED: _(
         "The provider of the chat model “%(chat_model)s” refused the server's key. An administrator can check %(key)s."
     ),
-    FailureKind.NOT_FOUND: lambda: _(
+    FailureKind.NOT_FOUND: _(
         "The provider knows no chat model “%(chat_model)s”. An administrator can correct its name."
     ),
-    FailureKind.QUOTA: lambda: _(
+    FailureKind.QUOTA: _(
         "The account at the provider of “%(chat_model)s” has no credit left. An administrator can add some."
     ),
-    FailureKind.CONTEXT_TOO_LONG: lambda: _(
+    FailureKind.CONTEXT_TOO_LONG: _(
         "This conversation has become too long for the model. Start a new conversation, and repeat what matters."
     ),
-    FailureKind.REJECTED: lambda: _(
+    FailureKind.REJECTED: _(
         "The provider of “%(chat_model)s” did not accept the request. Start a new conversation; if that does not help, "
         "tell an administrator."
     ),
-    FailureKind.DECLINED: lambda: _(
+    FailureKind.DECLINED: _(
         "The model declined to answer. Say it in other words, or start a new conversation."
     ),
-    FailureKind.BUSY: lambda: _(
+    FailureKind.BUSY: _(
         "The model is busy: too many requests at once. Send your message again in a minute."
     ),
-    FailureKind.UNAVAILABLE: lambda: _(
+    FailureKind.UNAVAILABLE: _(
         "The model is not available at the moment. Send your message again in a few minutes."
     ),
-    FailureKind.UNREACHABLE: lambda: _(
+    FailureKind.UNREACHABLE: _(
         "The model cannot be reached. Send your message again in a minute; if that does not help, an administrator can "
         "check the server's network and the address of “%(chat_model)s”."
     ),
-    FailureKind.UNREADABLE: lambda: _(
+    FailureKind.UNREADABLE: _(
         "The model's answer could not be read. Send your message again; if that does not help, tell an administrator."
     ),
-    FailureKind.SLOW: lambda: _(
+    FailureKind.SLOW: _(
         "The model did not begin to answer within %(seconds)s s. Send your message again, or ask for less at once."
     ),
-    FailureKind.STALLED: lambda: _(
+    FailureKind.STALLED: _(
         "The model fell silent for %(seconds)s s in the middle of its answer. What it said is kept; send “go on” to "
         "continue."
     ),
-    FailureKind.TIMED_OUT: lambda: _(
+    FailureKind.TIMED_OUT: _(
         "The provider of “%(chat_model)s” ran out of time before it had answered. Send your message again, or ask for "
         "less at once."
     ),
-    FailureKind.CONFLICT: lambda: _(
+    FailureKind.CONFLICT: _(
         "The provider of “%(chat_model)s” could not take the request beside another one. Send your message again."
     ),
-    FailureKind.TOO_LARGE: lambda: _(
+    FailureKind.TOO_LARGE: _(
         "The request is larger than the provider of “%(chat_model)s” takes. Send a shorter message or start a new "
         "conversation; if that does not help, an administrator can give the agent fewer tools."
     ),
-    FailureKind.ENDED_EARLY: lambda: _(
+    FailureKind.ENDED_EARLY: _(
         "The model ended its answer before it was finished. What it said is kept; send “go on” to continue."
     ),
-    FailureKind.MALFORMED_CALL: lambda: _(
+    FailureKind.MALFORMED_CALL: _(
         "The model asked for a tool in a way that cannot be read; nothing was run. Send “go on” to let it try again."
     ),
-    FailureKind.DROPPED: lambda: _(
+    FailureKind.DROPPED: _(
         "The connection to the model broke in the middle of its answer. What it said is kept; send “go on” to continue."
     ),
 }
+# Rows keep them in English.
+STORED = (
+    *_SENTENCES.values(),
+    *_RETRYING.values(),
+    _CUT_SHORT,
+    _BUSY_FOR,
+    RETRYING_IN,
+    _SECONDS,
+    _MINUTES,
+    _LONG,
+)

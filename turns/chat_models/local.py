@@ -36,12 +36,19 @@ from turns.core.chat_model import (
     Usage,
 )
 from turns.core.messages import Message
-from turns.core.prompt_markers import HAS_ENDED, INTERRUPTED, SUB_AGENT, TIME_IS_UP
+from turns.core.prompt_markers import (
+    ATTACHED,
+    HAS_ENDED,
+    INTERRUPTED,
+    SHOWN,
+    SUB_AGENT,
+    TIME_IS_UP,
+)
 
 Sleep = Callable[[float], Awaitable[Any]]
 
 PAUSE = 0.08  # seconds between two words of `slowly`
-_NOT_SAID = (SUB_AGENT, INTERRUPTED)
+_NOT_SAID = (SUB_AGENT, INTERRUPTED, ATTACHED)
 _TEXT_PIECE = 24
 _ARGUMENTS_PIECE = 16
 _CHARACTERS_PER_TOKEN = 4
@@ -63,6 +70,7 @@ class _Heard:
     text: str = ""
     note: str = ""
     reports: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     since: Sequence[Message] = ()
 
 
@@ -103,12 +111,13 @@ class LocalChatModel:
 def compose(request: ChatRequest) -> Answer:
     """Return the answer to a request: the next step of its plan, or the last word."""
     heard = _last_heard(request.messages)
+    reports = tuple(_quoted(heard.reports, mark=SUB_AGENT))
     if heard.text.startswith(TIME_IS_UP):
         return Answer(speeches=(Speech(text=_report(request.messages)),))
     if heard.text.startswith(HAS_ENDED):
         return Answer(speeches=(Speech(text=_("All right, that is over.")),))
-    if heard.reports and not heard.text:
-        return Answer(speeches=tuple(_told(heard.reports)))
+    if not heard.text and (found := reports or tuple(_quoted(heard.files, mark=ATTACHED))):
+        return Answer(speeches=found)
     plan = parse(heard.text)
     done = sum(message.role == "assistant" for message in heard.since)
     if done < len(plan.steps):
@@ -116,7 +125,7 @@ def compose(request: ChatRequest) -> Answer:
         speeches = step.speeches or (Speech(text=_announce(plan, done)),)
         return Answer(speeches=speeches, calls=step.calls, step=done + 1)
     last = _last_word(plan, heard, request=request)
-    return Answer(speeches=(*_told(heard.reports), *last))
+    return Answer(speeches=(*reports, *last))
 
 
 def _last_word(plan: Plan, heard: _Heard, *, request: ChatRequest) -> Iterator[Speech]:
@@ -137,22 +146,24 @@ def _last_word(plan: Plan, heard: _Heard, *, request: ChatRequest) -> Iterator[S
 
 def _last_heard(messages: Sequence[Message]) -> _Heard:
     for place in range(len(messages) - 1, -1, -1):
-        texts = [block.text for block in messages[place].texts if not block.is_blank]
+        blocks = [block for block in messages[place].texts if not block.is_blank]
+        texts = [block.text for block in blocks if not block.text.startswith(SHOWN)]
         if texts and messages[place].role == "user":
             return _Heard(
                 text="\n".join(text for text in texts if not text.startswith(_NOT_SAID)),
                 note="\n".join(text for text in texts if text.startswith(INTERRUPTED)),
                 reports=tuple(text for text in texts if text.startswith(SUB_AGENT)),
+                files=tuple(text for text in texts if text.startswith(ATTACHED)),
                 since=messages[place + 1 :],
             )
     return _Heard(since=messages)
 
 
-def _told(reports: Iterable[str]) -> Iterator[Speech]:
-    """What sub-agents have reported is quoted: it is nobody's command."""
-    for report in reports:
-        first, _newline, said = report.removeprefix(SUB_AGENT).strip().partition("\n")
-        yield Speech(text=f"{plain(first)}\n\n{cited(said)}" if said.strip() else plain(first))
+def _quoted(texts: Iterable[str], *, mark: str) -> Iterator[Speech]:
+    """Quote a report or a file, with what is in it. Nothing of it is a command."""
+    for text in texts:
+        first, _newline, rest = text.removeprefix(mark).strip().partition("\n")
+        yield Speech(text=f"{plain(first)}\n\n{cited(rest)}".rstrip())
 
 
 def _report(messages: Sequence[Message]) -> str:
@@ -215,10 +226,7 @@ def _pieces(text: str, size: int) -> Iterator[str]:
 
 
 def _count_tokens(request: ChatRequest) -> int:
-    blocks = (block for message in request.messages for block in message.content)
-    return _tokens(
-        len(request.instructions) + sum(len(json.dumps(block.to_json())) for block in blocks)
-    )
+    return _tokens(len(request.instructions) + sum(message.size for message in request.messages))
 
 
 def _tokens(characters: int) -> int:

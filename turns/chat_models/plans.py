@@ -1,6 +1,7 @@
 """Plans: what the `local` chat model makes of a message; a pure function of its text.
 
-Several lines are the calls of one step, a line `then` begins the next one, an indented line belongs to the line above.
+Several lines are the calls of one step, and a line `then` begins the next step. An indented line belongs to the line
+above.
 """
 
 import re
@@ -17,14 +18,8 @@ MAX_CALLS_IN_STEP = 64
 MAX_STEPS = 200
 
 _THEN = re.compile(r"then\b[ \t:,]*", re.IGNORECASE)
-_HELP = re.compile(r"(?:help|commands|\?+|what can you do)[ ?.!]*", re.IGNORECASE)
-_AGENTS = re.compile(r"(?:list |show )?(?:the )?agents[ ?.!]*", re.IGNORECASE)
-_GREETING = re.compile(
-    r"(?:hi|hello|hey|hallo|greetings|good (?:morning|afternoon|evening|day))\b[\w ,.!]{0,20}",
-    re.IGNORECASE,
-)
-_THANKS = re.compile(r"(?:thanks|thank you|thx)\b[\w ,.!]{0,20}", re.IGNORECASE)
-_CONTINUES = (" ", "\t", "}", "]")
+# A command with the lines below it that are indented, blank, or close a brace.
+_COMMAND = re.compile(r"^[^ \t\n].*(?:\n(?:[ \t}\]].*|[^\S\n]*$))*", re.MULTILINE)
 
 
 class Intent(StrEnum):
@@ -36,6 +31,15 @@ class Intent(StrEnum):
     GREETING = "greeting"
     THANKS = "thanks"
     UNKNOWN = "unknown"
+
+
+_MORE = r"\b[\w ,.!]{0,20}"
+_TALK = {
+    Intent.HELP: r"(?:help|commands|\?+|what can you do)[ ?.!]*",
+    Intent.AGENTS: r"(?:list |show )?(?:the )?agents[ ?.!]*",
+    Intent.GREETING: rf"(?:hi|hello|hey|hallo|greetings|good (?:morning|afternoon|evening|day)){_MORE}",
+    Intent.THANKS: rf"(?:thanks|thank you|thx){_MORE}",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,35 +78,17 @@ def _intent(lines: Sequence[str]) -> Intent:
     if not lines:
         return Intent.UNKNOWN
     if len(lines) == 1:
-        for pattern, intent in (
-            (_HELP, Intent.HELP),
-            (_AGENTS, Intent.AGENTS),
-            (_GREETING, Intent.GREETING),
-            (_THANKS, Intent.THANKS),
-        ):
-            if pattern.fullmatch(lines[0]):
+        for intent, pattern in _TALK.items():
+            if re.fullmatch(pattern, lines[0], re.IGNORECASE):
                 return intent
     return Intent.RUN if is_command(lines[0]) else Intent.UNKNOWN
 
 
 def _join_lines(text: str) -> Iterator[str]:
-    """Yield the commands, each with the indented lines under it, whose common indentation is taken away."""
-    head: str | None = None
-    body: list[str] = []
-    for line in textwrap.dedent(text).splitlines():
-        if head is not None and (not line.strip() or line.startswith(_CONTINUES)):
-            body.append(line)
-            continue
-        if head is not None:
-            yield _joined(head, body)
-        head, body = (line.strip() or None), []
-    if head is not None:
-        yield _joined(head, body)
-
-
-def _joined(head: str, body: Sequence[str]) -> str:
-    rest = textwrap.dedent("\n".join(body)).rstrip()
-    return f"{head}\n{rest}" if rest else head
+    """Yield the commands, each with the lines that belong to it, without their common indentation."""
+    for found in _COMMAND.finditer("\n".join(textwrap.dedent(text).strip().splitlines())):
+        head, _newline, below = found[0].partition("\n")
+        yield f"{head.strip()}\n{textwrap.dedent(below)}".rstrip()
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Item]]:

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _
 
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
 from turns.chat_models.retries import RetryPolicy, with_retries
-from turns.conf import app_settings
+from turns.conf import MODALITIES, app_settings
+from turns.core import loop_resources
 from turns.core.chat_model import (
     ChatDelta,
     ChatRequest,
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 _VENDORS = "turns.chat_models.vendors"
 CUT_OFF = "answer_cut_off"
 EMPTY = "answer_empty"
+_STEP_CUT_OFF = _("A step of the answer was cut off at the limit of its length; the turn goes on.")
+_ANSWER_CUT_OFF = _(
+    "The answer was cut off at the limit of its length. Send “go on” to continue, or ask for a shorter answer."
+)
+_NO_WORD = _("The model ended its answer without a word. Send “go on”, or ask in other words.")
+STORED = (_STEP_CUT_OFF, _ANSWER_CUT_OFF, _NO_WORD)  # rows keep them in English
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +74,12 @@ class Provider:
     def most_tools(self) -> int | None:
         """How many tools a request may offer; None = as far as is known, any number."""
         return 128 if self.name == "openai" else None
+
+    @property
+    def media(self) -> frozenset[str]:
+        """What its models can take beside text; of a server of one's own nothing is known."""
+        is_own = self.name == "openai" and bool(self.base_url)
+        return frozenset() if is_own else frozenset(MODALITIES)
 
     @property
     def is_installed(self) -> bool:
@@ -121,7 +133,7 @@ def problem_of(name: str) -> ProviderFailure | None:
 
 
 def warm(name: str) -> threading.Thread | None:
-    """Begin to import what a chat model of a provider needs, so that its first answer does not wait for that.
+    """Begin to import what a provider's chat model needs, so that its first answer does not wait.
 
     Return the thread that does it; None where there is nothing to import, or it would be in vain.
     """
@@ -160,6 +172,12 @@ class ProviderChatModel:
         self._retry_policy = retry_policy or _retry_policy
         self._subject = _subject(self.name, provider)
 
+    @property
+    def media(self) -> frozenset[str]:
+        """What the model can take beside text."""
+        chosen = app_settings.CHAT_MODEL_MEDIA
+        return self._provider.media if chosen is None else frozenset(chosen)
+
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatDelta, None]:
         """Answer the request piece by piece.
 
@@ -179,18 +197,20 @@ class ProviderChatModel:
                 yield delta
                 has_text = has_text or (isinstance(delta, TextDelta) and bool(delta.text.strip()))
                 has_calls = has_calls or isinstance(delta, ToolCallDelta)
-                if delta == Stop(StopReason.LENGTH):
+                if not isinstance(delta, Stop):
+                    continue
+                if delta.reason is StopReason.LENGTH:
                     yield _cut_off(has_calls=has_calls)
-                elif isinstance(delta, Stop) and not (has_text or has_calls):
+                elif not (has_text or has_calls):
                     yield _empty()
 
     async def _connection(self) -> "Connection":
-        pool = _pool_of(asyncio.get_running_loop())
+        pool = loop_resources.of_running_loop().get(ConnectionPool)
         if (known := pool.get(self.name)) is not None:
             return known
         return await asyncio.to_thread(self._connect, pool)
 
-    def _connect(self, pool: "dict[str, Connection]") -> "Connection":
+    def _connect(self, pool: "ConnectionPool") -> "Connection":
         """Import the vendor and make its client, once for each event loop."""
         with _importing:
             if (known := pool.get(self.name)) is not None:
@@ -212,18 +232,17 @@ class ProviderChatModel:
             return connection
 
 
-# A client belongs to the loop that it was first used on; every turn of that loop shares it.
-_pools: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Connection]]" = WeakKeyDictionary()
+class ConnectionPool(dict[str, "Connection"]):
+    """The clients of one event loop, by chat model: a client belongs to the loop that it was first used on."""
+
+
 _importing = threading.Lock()
-
-
-def _pool_of(loop: asyncio.AbstractEventLoop) -> "dict[str, Connection]":
-    return _pools.setdefault(loop, {})
 
 
 async def close_connections() -> None:
     """Close every connection to a provider that the running loop holds open."""
-    for connection in _pools.pop(asyncio.get_running_loop(), {}).values():
+    pool = loop_resources.of_running_loop().pop(ConnectionPool)
+    for connection in pool.values() if pool else ():
         await connection.aclose()
 
 
@@ -245,19 +264,11 @@ def _subject(name: str, provider: Provider) -> Subject:
 
 
 def _cut_off(*, has_calls: bool) -> Notice:
-    sentence = (
-        _("A step of the answer was cut off at the limit of its length; the turn goes on.")
-        if has_calls
-        else _(
-            "The answer was cut off at the limit of its length. Send “go on” to continue, or ask for a shorter answer."
-        )
-    )
-    return Notice(code=CUT_OFF, message=sentence)
+    return Notice(code=CUT_OFF, message=_STEP_CUT_OFF if has_calls else _ANSWER_CUT_OFF)
 
 
 def _empty() -> Notice:
-    sentence = _("The model ended its answer without a word. Send “go on”, or ask in other words.")
-    return Notice(code=EMPTY, message=sentence)
+    return Notice(code=EMPTY, message=_NO_WORD)
 
 
 def _is_importable(package: str) -> bool:

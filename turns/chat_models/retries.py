@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any
 
-from django.utils.translation import gettext as _
-
-from turns.chat_models.failures import ProviderFailure, span
+from turns.chat_models.failures import RETRYING_IN, ProviderFailure, span
 from turns.core.chat_model import ChatDelta, Notice, Usage
 
 logger = logging.getLogger(__name__)
@@ -84,4 +82,4 @@ async def with_retries(
 
 
 def _sentence(reason: str, wait: float) -> str:
-    return _("%(reason)s; retrying in %(wait)s.") % {"reason": reason, "wait": span(wait)}
+    return RETRYING_IN % {"reason": reason, "wait": span(wait)}

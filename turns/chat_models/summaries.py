@@ -1,10 +1,11 @@
 """Summaries: what the `local` chat model says about the results of its calls, as Markdown."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -37,68 +38,60 @@ class CallResult:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
+class _Report(NamedTuple):
     title: str
     sentence: str
     output: str
-    warning: str = ""
 
 
 def summarise(results: Sequence[CallResult]) -> str:
     """Return what ran and how it ended, with short outputs quoted."""
-    reports = [_report(result) for result in results]
-    grouped = [list(group) for _key, group in groupby(reports, key=_what)]
+    told = [_report(result) for result in results]
+    grouped = [list(group) for _report, group in groupby(told, key=itemgetter(0))]
     sections = [_section(group) for group in grouped[:MAX_REPORTS]]
-    if (more := sum(len(group) for group in grouped[MAX_REPORTS:])) > 0:
-        sections.append(
-            ngettext(
-                "… and %(count)d more call: see its card.",
-                "… and %(count)d more calls: see their cards.",
-                more,
-            )
-            % {"count": more}
-        )
-    return "\n\n".join([*_heading(results), *sections])
-
-
-def _what(report: _Report) -> tuple[str, str, str]:
-    return report.title, report.sentence, report.output
-
-
-def _heading(results: Sequence[CallResult]) -> Iterator[str]:
     if len(results) > 1:
         good = sum(not result.is_error for result in results)
-        yield _("%(good)d of %(all)d calls succeeded.") % {"good": good, "all": len(results)}
+        counted = {"good": good, "all": len(results)}
+        sections.insert(0, _("%(good)d of %(all)d calls succeeded.") % counted)
+    if more := sum(map(len, grouped[MAX_REPORTS:])):
+        rest = ngettext(
+            "… and %(count)d more call: see its card.",
+            "… and %(count)d more calls: see their cards.",
+            more,
+        )
+        sections.append(rest % {"count": more})
+    return "\n\n".join(sections)
 
 
-def _report(result: CallResult) -> _Report:
-    content, warning = _take_warning(result.content)
-    tool = code(result.tool_name)
-    title = _title(result.input)
-    if not result.is_error:
-        sentence, output = _success(result, content)
-        return _Report(title=title, sentence=sentence, output=output, warning=warning)
+def _report(result: CallResult) -> tuple[_Report, str]:
+    """Return what is said of a call, and the loop detector's warning behind its result (A4)."""
+    content, _newline, warning = result.content.rpartition("\n")
+    if not warning.startswith(_LOOP):
+        content, warning = result.content, ""
+    sentence, output = (_failure if result.is_error else _success)(result, content)
+    return _Report(_title(result.input), sentence, output), warning.removeprefix(_LOOP)
+
+
+def _failure(result: CallResult, content: str) -> tuple[str, str]:
+    """Return the sentence and the output that there was."""
     first, _newline, rest = content.partition("\n")
     if denied := _DENIED.fullmatch(content):
-        rest, sentence = "", _named(denied["said"], tool_name=result.tool_name)
-    elif marked := _MARKED.fullmatch(first):
+        return _named(denied["said"], tool_name=result.tool_name), ""
+    if marked := _MARKED.fullmatch(first):
         sentence = _outcome(marked["sentences"], tool_name=result.tool_name)
     else:
-        sentence = _("%(tool)s failed: %(reason)s") % {"tool": tool, "reason": plain(first)}
-    output = quoted(rest.removeprefix(_PARTIAL_OUTPUT))
-    return _Report(title=title, sentence=sentence, output=output, warning=warning)
+        said = {"tool": code(result.tool_name), "reason": plain(first)}
+        sentence = _("%(tool)s failed: %(reason)s") % said
+    return sentence, quoted(rest.removeprefix(_PARTIAL_OUTPUT))
 
 
 def _success(result: CallResult, content: str) -> tuple[str, str]:
     """Return the sentence and the output; what another agent said is told as its answer, not as a program's output."""
-    agent = code(str(result.input.get("agent", "")))
+    agent = {"agent": code(str(result.input.get("agent", "")))}
     if result.tool_name == _ASKED:
-        return _("%(agent)s answered:") % {"agent": agent}, cited(content)
+        return _("%(agent)s answered:") % agent, cited(content)
     if result.tool_name == _SPAWNED:
-        return _("%(agent)s is at work; its report comes here when it is done.") % {
-            "agent": agent
-        }, ""
+        return _("%(agent)s is at work; its report comes here when it is done.") % agent, ""
     return _("%(tool)s succeeded.") % {"tool": code(result.tool_name)}, quoted(content)
 
 
@@ -114,14 +107,6 @@ def _named(told: str, *, tool_name: str) -> str:
     return named.replace(plain(f'Tool "{tool_name}"'), code(tool_name), 1)
 
 
-def _take_warning(content: str) -> tuple[str, str]:
-    """Part the loop detector's word from the tool's own (A4)."""
-    before, _newline, last = content.rpartition("\n")
-    if not last.startswith(_LOOP):
-        return content, ""
-    return before, last.removeprefix(_LOOP)
-
-
 def _title(arguments: Mapping[str, Any]) -> str:
     value = next((arguments[name] for name in MAIN_ARGUMENTS if name in arguments), None)
     if not isinstance(value, str | int | float):
@@ -130,51 +115,40 @@ def _title(arguments: Mapping[str, Any]) -> str:
     return code(text if len(text) <= _TITLE_LENGTH else f"{text[:_TITLE_LENGTH]}…") if text else ""
 
 
-def _section(group: Sequence[_Report]) -> str:
-    """Return one report, or several that are alike as one."""
-    report = group[0]
-    parts = [f"**{report.title}** — {report.sentence}" if report.title else report.sentence]
+def _section(group: Sequence[tuple[_Report, str]]) -> str:
+    """Return one report, or several that are alike as one, with the last warning."""
+    (title, sentence, output), _warning = group[0]
+    head = f"**{title}** — {sentence}" if title else sentence
     if len(group) > 1:
-        parts[0] += _(" (%(count)d times)") % {"count": len(group)}
-    if report.output:
-        parts.append(report.output)
-    if warning := next(_warnings(group), ""):
+        head += _(" (%(count)d times)") % {"count": len(group)}
+    parts = [head, output]
+    if warning := next((said for _report, said in reversed(group) if said), ""):
         parts.append(_("Loop detector: %(warning)s") % {"warning": plain(warning)})
-    return "\n\n".join(parts)
-
-
-def _warnings(group: Iterable[_Report]) -> Iterator[str]:
-    return (report.warning for report in reversed(list(group)) if report.warning)
+    return "\n\n".join(filter(None, parts))
 
 
 def quoted(output: str) -> str:
     """Return an output in a fence, its end left out if it is long; nothing if it is blank."""
-    if not output.strip():
-        return ""
-    shown, is_cut = _shortened(output)
+    shown, rest = _shortened(output)
     fence = "`" * max(3, _longest_run(shown) + 1)
-    return _with_the_rest(f"{fence}text\n{shown}\n{fence}", is_cut=is_cut)
+    return f"{fence}text\n{shown}\n{fence}{rest}" if shown else ""
 
 
 def cited(said: str) -> str:
     """Return what another agent said, its own Markdown kept, as a quotation."""
-    if not said.strip():
-        return ""
-    shown, is_cut = _shortened(said)
-    return _with_the_rest(
-        "\n".join(f"> {line}".rstrip() for line in shown.split("\n")), is_cut=is_cut
-    )
+    shown, rest = _shortened(said)
+    lines = (f"> {line}".rstrip() for line in shown.split("\n"))
+    return "\n".join(lines) + rest if shown else ""
 
 
-def _shortened(text: str) -> tuple[str, bool]:
+def _shortened(text: str) -> tuple[str, str]:
+    """Return the beginning of a text, and the hint at the rest of it."""
+    if not text.strip():
+        return "", ""
     lines = text.strip("\n").splitlines()
     shown = "\n".join(lines[:MAX_QUOTED_LINES])
     is_cut = len(lines) > MAX_QUOTED_LINES or len(shown) > MAX_QUOTED_LENGTH
-    return shown[:MAX_QUOTED_LENGTH], is_cut
-
-
-def _with_the_rest(text: str, *, is_cut: bool) -> str:
-    return f"{text}\n\n{_('The rest is on its card.')}" if is_cut else text
+    return shown[:MAX_QUOTED_LENGTH], f"\n\n{_('The rest is on its card.')}" if is_cut else ""
 
 
 def code(text: str) -> str:

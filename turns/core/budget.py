@@ -1,11 +1,12 @@
 """The tokens of a turn: what its requests have cost, and what is left of its limit and of its family's."""
 
 from turns.core.chat_model import Reply, StopReason, Usage
+from turns.core.texts import FAMILY_LIMIT, TOKEN_LIMIT
 from turns.core.turns import TurnEnding, TurnStatus
 
 
 class TokenBudget:
-    """Counts what a turn uses, in and out, against its limit, and with its family against that one's; None = no limit.
+    """Counts what a turn uses, in and out, against its limit, and with its family against that one's. None = no limit.
 
     `others` is what the rest of the family has used, as far as it is known.
     """
@@ -48,12 +49,11 @@ class TokenBudget:
     def ending(self) -> TurnEnding:
         """Return the ending of a turn that has used up its limit, or has none left of its family's."""
         if self.limit is not None and sum(self.usage.values()) >= self.limit:
-            used = f"the {self.limit} tokens that its agent may use in one turn"
+            sentence = TOKEN_LIMIT % {"limit": self.limit}
         else:
-            used = f"the {self.family_limit} tokens that a turn and all sub-agents that work for it may use, with them"
+            sentence = FAMILY_LIMIT % {"limit": self.family_limit}
         return TurnEnding(
             status=TurnStatus.FAILED,
             error_code="token_limit",
-            error_message=f"The turn was ended: it has used up {used}. Send “go on” to continue in a new turn, or ask for"
-            " less at once.",
+            error_message=sentence,
         )

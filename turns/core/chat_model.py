@@ -104,11 +104,19 @@ ChatDelta = TextDelta | ThinkingDelta | ToolCallDelta | Usage | Notice | Stop
 
 
 class ChatModel(Protocol):
-    """A language model. Cancelling the task that consumes the stream closes the connection to the provider (C4)."""
+    """A language model. Cancelling the task that consumes the stream closes the connection to the provider (C4).
+
+    One that takes more than text says so: `media = frozenset({"image", "pdf"})`.
+    """
 
     def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
         """Answer the request piece by piece; the stream's end is the end of the answer."""
         ...
+
+
+def media_of(chat_model: ChatModel) -> frozenset[str]:
+    """Return what a chat model can take beside text."""
+    return frozenset(getattr(chat_model, "media", ()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,6 +145,11 @@ class Reply:
     def has_calls(self) -> bool:
         """Whether the model has begun to ask for a tool."""
         return bool(self._calls)
+
+    @property
+    def asked_for(self) -> list[tuple[str, str, str]]:
+        """The id, the name and the arguments of each call so far, as the model has written them."""
+        return [(call.id, call.name, "".join(call.arguments)) for call in self._calls.values()]
 
     def take(self, delta: ChatDelta) -> None:
         """Add a piece."""
@@ -208,7 +221,7 @@ def _parse(arguments: str) -> tuple[str, dict[str, Any]]:
     if not arguments.strip():
         return "", {}
     try:
-        parsed = json.loads(arguments, parse_constant=_refuse, parse_float=_finite)
+        parsed = _decode(arguments)
     except OverflowError:
         return "the arguments hold a number that is too large", {}
     except ValueError:
@@ -233,6 +246,9 @@ def _finite(number: str) -> float:
     if math.isinf(value):
         raise OverflowError(number)
     return value
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
 
 
 def _is_deeper(value: Any, depth: int) -> bool:

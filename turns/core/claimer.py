@@ -13,6 +13,7 @@ from turns.core.slots import TurnSlots
 
 logger = logging.getLogger(__name__)
 
+Claim = Callable[[], Awaitable[ClaimedTurn | None]]
 Run = Callable[[ClaimedTurn, int], Awaitable[None]]
 """Runs a claimed turn to its end; the number is the stamp of the scopes from before its claim."""
 
@@ -45,6 +46,7 @@ class TurnClaimer:
         self._run = run
         self._slots = slots
         self._scopes = scopes
+        self._fenced_at = 0
 
     @property
     def has_room(self) -> bool:
@@ -59,6 +61,7 @@ class TurnClaimer:
         """Claim nothing until `resume`; a process that drains goes on draining."""
         if self.phase is Phase.OPEN:
             self.phase = Phase.FENCED
+        self._fenced_at = self._scopes.stamp()
         self._slots.forget()
 
     def resume(self) -> None:
@@ -83,21 +86,35 @@ class TurnClaimer:
         if self.phase is not Phase.OPEN:
             self._slots.forget()
         while (requester := self._slots.acquire()) is not None:
-            # a context of its own: a turn must not carry what is bound to the request that started it
-            task = asyncio.get_running_loop().create_task(
-                self._claim(requester),
-                name=f"claim as conversation {requester} has a turn",
-                context=contextvars.Context(),
-            )
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self._begin(requester, self._store.claim_next)
 
-    async def _claim(self, requester: UUID) -> None:
+    def reserve(self, conversation_id: UUID) -> "asyncio.Future[ClaimedTurn | None] | None":
+        """Take a slot for a turn that is about to be stored and claimed in one. None if there is none, or others wait.
+
+        Whoever calls this sets the future's result: the turn, or None if it was not claimed.
+        """
+        is_open = self.phase is Phase.OPEN and not self._scopes.has(str(conversation_id))
+        if not is_open or not self._slots.take():
+            return None
+        claimed = asyncio.get_running_loop().create_future()
+        self._begin(conversation_id, lambda: claimed)
+        return claimed
+
+    def _begin(self, requester: UUID, claim: Claim) -> None:
+        # a context of its own: a turn must not carry what is bound to the request that started it
+        task = asyncio.get_running_loop().create_task(
+            self._claim(requester, claim, stamp=self._scopes.stamp()),
+            name=f"claim as conversation {requester} has a turn",
+            context=contextvars.Context(),
+        )
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _claim(self, requester: UUID, claim: Claim, *, stamp: int) -> None:
         """Make the turn ours that is next, whichever conversation asked, and run it."""
-        stamp = self._scopes.stamp()
         turn = None
         try:
-            turn = await self._store.claim_next()
+            turn = await claim()
         except Exception:
             logger.exception("A turn could not be claimed")
         finally:
@@ -105,8 +122,7 @@ class TurnClaimer:
         if turn is None:
             self.fill()
             return
-        is_stale = self._scopes.is_stale(str(turn.conversation_id), stamp)
-        if is_stale and self.phase is not Phase.DRAINING:
+        if stamp < self._fenced_at:
             return  # claimed under a lease that is lost: whoever finds it ends it
         if turn.conversation_id != requester:
             self._slots.request(requester)

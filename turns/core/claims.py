@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from turns.core.messages import Message, TextBlock, ToolResultBlock
+from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultBlock
 from turns.core.repairs import RepairKind, RepairRecord
 
 # A call is known by the place of its message and its id: ids may come again in later turns.
@@ -87,7 +87,7 @@ def _replies(cleaned: Sequence[Message]) -> Mapping[int, int]:
             owner = place if message.tool_uses else None
         elif owner is not None:
             replies[place] = owner
-            owner = None if message.texts else owner
+            owner = None if message.said else owner
     return replies
 
 
@@ -103,7 +103,7 @@ def _results(cleaned: Sequence[Message]) -> Iterator[FoundResult]:
                     index=index,
                     is_behind_text=is_behind_text,
                 )
-            is_behind_text = is_behind_text or isinstance(block, TextBlock)
+            is_behind_text = is_behind_text or isinstance(block, TextBlock | AttachmentBlock)
 
 
 def _same_turn(

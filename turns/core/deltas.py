@@ -1,60 +1,84 @@
 """Streams text to whoever watches: at once, but at most twenty times a second, and stores it every second.
 
-Neither waits for the other: text is not late because the database is slow.
+Neither waits for the other: text is not late because the database is slow. All streams of a process are pushed by one
+ticker, in one callback.
 """
 
+from turns.core.loop_resources import of_running_loop
 from turns.core.ports import TurnJournal
-from turns.core.throttle import Throttle
+from turns.core.throttle import Throttle, Ticker
 
 
 class DeltaStream:
-    """Coalesces the deltas of one message. `spacing` and `save_every` in seconds."""
+    """Coalesces the deltas of one message. `save_every` in seconds; without a `ticker` it takes that of the process."""
 
     def __init__(
-        self, journal: TurnJournal, *, step: int, spacing: float = 0.05, save_every: float = 1.0
+        self,
+        journal: TurnJournal,
+        *,
+        step: int,
+        ticker: Ticker | None = None,
+        save_every: float = 1.0,
     ) -> None:
         self._journal = journal
         self._step = step
+        self._ticker = ticker
         self._save_every = save_every
         self._pieces: list[str] = []
-        self._length = 0
+        self._fresh: list[str] = []
         self._pushed = 0
-        self._pushes = Throttle(self._push, spacing=spacing, name="push of a text delta")
-        self._saves = Throttle(self._save, spacing=save_every, name="save of streamed text")
+        self._is_closed = False
+        self._error: Exception | None = None
+        self._saves: Throttle | None = None
+
+    @property
+    def error(self) -> Exception | None:
+        """What the last store or push has raised."""
+        return self._error or (self._saves.error if self._saves is not None else None)
 
     def add(self, text: str) -> None:
         """Take a piece of text; nothing is pushed after the end. Raise what the last store raised (`Fenced`)."""
-        for error in (self._saves.error, self._pushes.error):
-            if error is not None:
-                raise error
-        if not self._length:
+        if (error := self.error) is not None:
+            raise error
+        if self._is_closed:
+            return
+        if self._saves is None or self._ticker is None:
+            self._ticker = self._ticker or of_running_loop().get(Ticker)
+            self._saves = Throttle(
+                self._save, spacing=self._save_every, name="save of streamed text"
+            )
             self._saves.wait(self._save_every)
         self._pieces.append(text)
-        self._length += len(text)
-        self._pushes.request()
+        self._fresh.append(text)
+        self._ticker.request(self._push)
         self._saves.request()
 
     async def close(self) -> None:
         """Push what is left; whoever closes stores the whole."""
         self.discard()
-        await self._pushes.join()
-        await self._saves.join()
-        await self._push()
+        if self._saves is not None:
+            await self._saves.join()
+        self._push()
 
     def discard(self) -> None:
         """Push and store nothing more."""
-        self._pushes.stop()
-        self._saves.stop()
+        self._is_closed = True
+        if self._ticker is not None:
+            self._ticker.withdraw(self._push)
+        if self._saves is not None:
+            self._saves.stop()
 
-    async def _push(self) -> None:
-        text, offset = self._text(), self._pushed
-        self._pushed = len(text)
-        if self._pushed > offset:
-            await self._journal.publish_text(text[offset:], offset)
+    def _push(self) -> None:
+        if not self._fresh:
+            return
+        text, offset = "".join(self._fresh), self._pushed
+        self._fresh.clear()
+        self._pushed += len(text)
+        try:
+            self._journal.publish_text(text, offset)
+        except Exception as error:  # noqa: BLE001 - whoever adds next is told
+            self._error = error
 
     async def _save(self) -> None:
-        await self._journal.save_text(self._step, self._text())
-
-    def _text(self) -> str:
         self._pieces = ["".join(self._pieces)]
-        return self._pieces[0]
+        await self._journal.save_text(self._step, self._pieces[0])

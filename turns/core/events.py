@@ -1,31 +1,29 @@
 """Events: facts of a turn under their names on the wire (V1). One class builds an event and describes it.
 
 The log stores an event with its number and its time. The protocol's page, the API and the types of the chat page are made
-from these classes.
+from these classes. The events of tool calls are in `tool_events`.
 """
 
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from governance import ApprovalRule, Cancellation, Verdict
+from governance import Cancellation
 from turns.core.turns import TurnStatus
 from turns.core.wire import (
-    EndedBy,
-    Late,
+    AttachmentContent,
     Limit,
-    LimitReached,
     Milliseconds,
     OneOf,
     RepairedCall,
     SubAgentReport,
     TextContent,
     ToolUseContent,
-    WaitsFor,
 )
 
-EVENTS: dict[str, type["TurnEvent"]] = {}  # by their names on the wire, in the order of a turn
+EVENTS: dict[str, type["TurnEvent"]] = {}  # by their names on the wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +40,34 @@ class TurnEvent:
     def payload(self) -> dict[str, Any]:
         """Return the fields as the log stores them."""
         return {
-            field.name: value
-            for field in fields(self)
-            if (value := getattr(self, field.name)) is not None or field.default is MISSING
+            name: value
+            for name, is_needed in _fields_of(type(self))  # type: ignore[arg-type]  # a class has a hash
+            if (value := getattr(self, name)) is not None or is_needed
         }
+
+
+@cache
+def _fields_of(event: type[TurnEvent]) -> list[tuple[str, bool]]:
+    """The fields of an event, and whether they have to be there."""
+    return [(field.name, field.default is MISSING) for field in fields(event)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnQueued(TurnEvent):
-    """A message was taken and waits for its turn."""
+    """A message was taken and waits for its turn.
+
+    With `replaces`, it takes the place of that turn's message, as this `version` of it. That turn and all behind it
+    leave the history.
+    """
 
     type: ClassVar = "turn_queued"
     changes_status: ClassVar = True
     user_message: str
     client_id: str | None
     source: str
+    replaces: str | None = None
+    version: int = 1
+    attachments: list[AttachmentContent] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +83,7 @@ class TurnStart(TurnEvent):
     turn_timeout_ms: Limit
     source: str
     reports: list[SubAgentReport]
+    attachments: list[AttachmentContent] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,162 +95,7 @@ class MessageEvent(TurnEvent):
     step: int
     interrupted: bool
     role: Annotated[str, OneOf("user", "assistant")]
-    content: list[TextContent | ToolUseContent]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolApproval(TurnEvent):
-    """A call waits for a person's decision; `input` is whole, `expires_at` null = it may take any time."""
-
-    type: ClassVar = "tool_approval"
-    changes_status: ClassVar = True
-    tool_id: str
-    tool_name: str
-    input: Any
-    expires_at: str | None
-    expires_in_ms: Limit
-    rule: Annotated[str, OneOf(ApprovalRule.ONCE_PER_CONVERSATION, ApprovalRule.ALWAYS)]
-    can_remember: bool
-    host: str
-    description: str
-    requested_at: str
-    position: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDecision(TurnEvent):
-    """A question was decided; `remember` = it lets the tool's later calls of this conversation through, too."""
-
-    type: ClassVar = "tool_decision"
-    changes_status: ClassVar = True
-    tool_id: str
-    decision: Annotated[str, OneOf(Verdict.APPROVED, Verdict.DENIED, Verdict.EXPIRED)]
-    by: str
-    reason: str
-    remember: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolQueued(TurnEvent):
-    """A call has waited for half a second, and for what; again when it waits for something else. Empty names name no call.
-
-    An exclusive call runs alone in its conversation: it waits for the others, and they wait for it.
-    """
-
-    type: ClassVar = "tool_queued"
-    tool_id: str
-    tool_name: str
-    waits_for: WaitsFor
-    concurrency: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStart(TurnEvent):
-    """A tool call begins to run; `timeout_ms` null or 0 = no limit, `idle_timeout_ms` null = it may be silent for any time.
-
-    `expected_ms` is how long it takes as a rule; `asked_timeout_ms` what it asked for above its ceiling, 0 = no limit.
-    Every call is `cancellable`; where it is not `interruptible`, a cancel stops waiting for it, and its work may go on.
-    """
-
-    type: ClassVar = "tool_start"
-    tool_id: str
-    tool_name: str
-    input: Any
-    timeout_ms: Limit
-    timeout_source: str
-    idle_timeout_ms: Limit
-    cancellable: bool
-    concurrency: str
-    position: int
-    expected_ms: Limit
-    asked_timeout_ms: Limit
-    interruptible: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolProgress(TurnEvent):
-    """A call is alive: every 5 s, and when the tool itself says so."""
-
-    type: ClassVar = "tool_progress"
-    tool_id: str
-    tool_name: str
-    elapsed_ms: Milliseconds
-    status: Annotated[str, OneOf("running")]
-    progress: float | None = None
-    total: float | None = None
-    message: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDeadline(TurnEvent):
-    """A running call got another limit, idle limit, or both: both as they are now."""
-
-    type: ClassVar = "tool_deadline"
-    tool_id: str
-    timeout_ms: Limit
-    timeout_source: str
-    idle_timeout_ms: Limit
-    changed_by: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolTimeout(TurnEvent):
-    """A call reached a limit of its own; its `tool_result` follows. `timeout_ms` is the one that `limit_reached` names."""
-
-    type: ClassVar = "tool_timeout"
-    tool_id: str
-    tool_name: str
-    timeout_ms: Limit
-    limit_reached: Annotated[str, OneOf("total", "idle")] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult(TurnEvent):
-    """A call is over: exactly one for every call that started; `limit_reached` is the limit that has ended it, if one did."""
-
-    type: ClassVar = "tool_result"
-    changes_status: ClassVar = True
-    tool_id: str
-    tool_name: str
-    step: int
-    position: int
-    result: str
-    is_error: bool
-    error_type: str | None
-    status: str
-    limit_reached: LimitReached | None
-    duration_ms: Limit
-    ended_by: EndedBy | None
-    disposition: str
-    late: Late | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSettled(TurnEvent):
-    """A call that was given up, and might still have been running, has ended after all; its result stays as it was.
-
-    `kind`: `returned`, `raised`, `cancelled`, or `process_ended`, with the process that ran it. It may come after `turn_end`.
-    """
-
-    type: ClassVar = "tool_settled"
-    follows_end: ClassVar = True
-    tool_id: str
-    tool_name: str
-    status: str
-    kind: str
-    after_ms: Limit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubAgent(TurnEvent):
-    """A call has set a sub-agent to work, in a turn and a conversation of its own; a detached one is not waited for."""
-
-    type: ClassVar = "sub_agent"
-    tool_id: str
-    agent: str
-    child_turn_id: str
-    child_conversation_id: str
-    is_detached: bool
+    content: list[TextContent | AttachmentContent | ToolUseContent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,8 +177,8 @@ class ConversationResumed(TurnEvent):
 class TurnError(TurnEvent):
     """Something went wrong in a turn: a stable code and a sentence; with `wait_ms` the turn tries again after that, and goes on.
 
-    `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn: of a live turn
-    as long as nothing else has happened in it, of one that is over the last one that did not end it.
+    `reason` is the part of the sentence that says why. A snapshot has it as the `notice` of its turn. A live turn has a
+    notice until something else happens in it. A turn that is over has the last one that did not end it.
     """
 
     type: ClassVar = "error"

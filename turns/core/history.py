@@ -1,8 +1,8 @@
 """History: makes the messages of a conversation valid again, whatever happened (H1 to H4).
 
-`repair` is pure and idempotent. Three passes: *clean* each message by itself, *assign* each result
-to its call, *build* the history with one result for each call, in the next user message, in call
-order. Leave the messages of a turn that is still running out: its open calls are no orphans.
+`repair` is pure and idempotent. There are three passes. *Clean* each message by itself. *Assign* each result to its
+call. *Build* the history with one result for each call, in the next user message, in call order. Leave the messages of
+a turn that is still running out: its open calls are no orphans.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -125,9 +125,9 @@ def _build(
                 reply = cleaned[reused]
             else:
                 reply = Message(role="user", content=(), turn_id=message.turn_id)
-            yield _with_content(reply, (*(found.block for found in results), *reply.texts))
+            yield _with_content(reply, (*(found.block for found in results), *reply.said))
         elif place != reused:
-            rest = _with_content(message, message.texts)
+            rest = _with_content(message, message.said)
             if not rest.is_empty:
                 yield rest
 

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from functools import partial
+from typing import Any, Literal, Self, TypeVar
 
-from turns.core.wire import TextContent, ToolResultContent, ToolUseContent
+from turns.core.wire import AttachmentContent, TextContent, ToolResultContent, ToolUseContent
 
 Role = Literal["user", "assistant"]
 # Where a line has room for one argument of a call, it is the first of these that the call has.
@@ -101,14 +102,69 @@ class ToolResultBlock:
         )
 
 
-Block = TextBlock | ToolUseBlock | ToolResultBlock
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachmentBlock:
+    """A file that a person has attached, or an image that the call `tool_use_id` has shown.
+
+    Its `content` is read for a request and never kept in a history.
+    """
+
+    type: Literal["image", "document"]
+    attachment_id: str
+    name: str
+    media_type: str
+    size: int = 0
+    width: int | None = None
+    height: int | None = None
+    tool_use_id: str = ""
+    content: bytes | None = field(default=None, compare=False, repr=False)
+
+    def to_json(self) -> AttachmentContent:
+        """Return the wire's form; an image has its size in pixels, `tool_use_id` is added only where it says something."""
+        form: AttachmentContent = {
+            "type": self.type,
+            "attachment_id": self.attachment_id,
+            "name": self.name,
+            "media_type": self.media_type,
+            "size": self.size,
+        }
+        if self.tool_use_id:
+            form["tool_use_id"] = self.tool_use_id
+        if self.width is None or self.height is None:
+            return form
+        return {**form, "width": self.width, "height": self.height}
+
+    @classmethod
+    def of_result(cls, image: Mapping[str, Any], *, tool_use_id: str) -> Self:
+        """Return the block of an image that a call has shown, from what is stored with the call."""
+        facts = {**image, "type": "image", "attachment_id": image.get("id")}
+        return cls.from_json({**facts, "tool_use_id": tool_use_id})
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the wire's form."""
+        return cls(
+            type="image" if raw.get("type") == "image" else "document",
+            attachment_id=_text(raw.get("attachment_id")),
+            name=_text(raw.get("name")),
+            media_type=_text(raw.get("media_type")),
+            size=_number(raw.get("size")) or 0,
+            width=_number(raw.get("width")),
+            height=_number(raw.get("height")),
+            tool_use_id=_text(raw.get("tool_use_id")),
+        )
+
+
+Block = TextBlock | AttachmentBlock | ToolUseBlock | ToolResultBlock
+_Kind = TypeVar("_Kind", TextBlock, AttachmentBlock, ToolUseBlock, ToolResultBlock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """What one side said at once; `interrupted` if it was cut off (H2).
 
-    `origin` is whatever the caller knows it by; what repair makes of a message keeps its origin.
+    Its `texts`, `attachments`, `tool_uses` and `tool_results` are the blocks of each kind, in order: sorted once, read
+    often. `origin` is whatever the caller knows it by; what repair makes of a message keeps its origin.
     """
 
     role: Role
@@ -116,21 +172,33 @@ class Message:
     turn_id: str | None = None
     interrupted: bool = False
     origin: object = field(default=None, compare=False, repr=False)
+    texts: tuple[TextBlock, ...] = field(init=False, compare=False, repr=False)
+    attachments: tuple[AttachmentBlock, ...] = field(init=False, compare=False, repr=False)
+    tool_uses: tuple[ToolUseBlock, ...] = field(init=False, compare=False, repr=False)
+    tool_results: tuple[ToolResultBlock, ...] = field(init=False, compare=False, repr=False)
+    _size: int = field(default=-1, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        set_once = partial(object.__setattr__, self)
+        set_once("texts", _of_kind(self.content, TextBlock))
+        set_once("attachments", _of_kind(self.content, AttachmentBlock))
+        set_once("tool_uses", _of_kind(self.content, ToolUseBlock))
+        set_once("tool_results", _of_kind(self.content, ToolResultBlock))
 
     @property
-    def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        """The calls in it, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
+    def said(self) -> tuple[TextBlock | AttachmentBlock, ...]:
+        """What was said and shown, in order."""
+        if not self.attachments:
+            return self.texts
+        return tuple(b for b in self.content if isinstance(b, TextBlock | AttachmentBlock))
 
     @property
-    def tool_results(self) -> tuple[ToolResultBlock, ...]:
-        """The results in it, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
-
-    @property
-    def texts(self) -> tuple[TextBlock, ...]:
-        """The texts in it, in order."""
-        return tuple(block for block in self.content if isinstance(block, TextBlock))
+    def size(self) -> int:
+        """How many characters its blocks have as JSON, counted once: a long history has many, and each turn asks."""
+        if self._size < 0:
+            size = sum(len(json.dumps(block.to_json())) for block in self.content)
+            object.__setattr__(self, "_size", size)
+        return self._size
 
     @property
     def is_empty(self) -> bool:
@@ -172,6 +240,8 @@ def block_from_json(raw: object) -> Block | None:
     match raw.get("type"):
         case "text":
             return TextBlock.from_json(raw)
+        case "image" | "document":
+            return AttachmentBlock.from_json(raw)
         case "tool_use":
             return ToolUseBlock.from_json(raw)
         case "tool_result":
@@ -180,8 +250,16 @@ def block_from_json(raw: object) -> Block | None:
             return None
 
 
+def _of_kind(content: tuple[Block, ...], kind: type[_Kind]) -> tuple[_Kind, ...]:
+    return tuple([block for block in content if isinstance(block, kind)])
+
+
 def _text(raw: object) -> str:
     return raw if isinstance(raw, str) else ""
+
+
+def _number(raw: object) -> int | None:
+    return raw if isinstance(raw, int) else None
 
 
 def _input(raw: object) -> Mapping[str, Any] | None:

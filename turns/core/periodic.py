@@ -15,7 +15,7 @@ def run_periodically(
 ) -> "asyncio.Task[None]":
     """Return a task that awaits `work` every `interval` seconds, give or take the share `jitter`, until it is cancelled.
 
-    The interval counts from beginning to beginning, so that the time which the work takes does not make it come late.
+    The interval counts from start to start, so that slow work does not delay the next run.
     Work that fails is logged under `name`, and tried again in the next round.
     """
     return asyncio.create_task(

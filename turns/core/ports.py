@@ -7,8 +7,6 @@ from uuid import UUID
 
 from governance import (
     Approver,
-    Cancellation,
-    Decision,
     Observer,
     ScopeKind,
     ToolCall,
@@ -16,15 +14,26 @@ from governance import (
 )
 from turns.core.chat_model import Notice
 from turns.core.messages import Message
+from turns.core.requests import PendingRequest
 from turns.core.turns import TurnEnding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """The history to send and what the model must be told of the turn before it (H5)."""
+
+    messages: tuple[Message, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTurn:
     """A turn that this process owns from now on; `epoch` fences its writes. Spans in seconds.
 
-    `token_limit` is the most tokens that it may use in all, in and out, `family_token_limit` the most that all turns of
-    its family may; None = no limit. `kind` says whether it answers a text, a voice, or another turn.
+    `token_limit` is the most tokens that it may use in all, in and out. `family_token_limit` is the same for all turns
+    of its family. None = no limit. `kind` says whether it answers a text, a voice, or another turn. `is_new`: it was
+    stored and claimed in one, so nothing was asked of it before. `prompt` and `agent_config` are there where they were
+    read with the claim. `traceparent` names the span in which its message was taken.
     """
 
     id: UUID
@@ -38,31 +47,30 @@ class ClaimedTurn:
     token_limit: int | None = None
     family_token_limit: int | None = None
     kind: ScopeKind = ScopeKind.TEXT_REPLY
+    is_new: bool = False
+    prompt: Prompt | None = None
+    agent_config: object = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingCancel:
-    """A stored request to cancel that is not settled: of a turn, or of one call where `tool_id` is set."""
+class Answer:
+    """An assistant's message without calls: with it a turn ends, or was cut off."""
 
-    turn_id: UUID
-    cancellation: Cancellation
-    tool_id: str = ""
-    mode: str = "now"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """The history to send and what the model must be told of the turn before it (H5)."""
-
-    messages: tuple[Message, ...]
-    note: str = ""
+    step: int
+    message: Message
 
 
 class TurnJournal(Observer, Approver, Protocol):
     """Writes one turn: every method persists, then publishes.
 
-    Each raises `Fenced` if the turn is not ours any more, and `NotStored` if what has happened cannot be written down.
+    Each raises `Fenced` if the turn has another owner, and `NotStored` if the database does not take the write.
     """
+
+    @property
+    def answer(self) -> Answer | None:
+        """What was said last, if it is not stored yet."""
+        ...
 
     async def prompt(self) -> Prompt:
         """Return the history up to and with this turn's user message: valid, repairs persisted (H3)."""
@@ -72,19 +80,19 @@ class TurnJournal(Observer, Approver, Protocol):
         """Store what the turn has cost so far; return what the other turns of its family have, in tokens."""
         ...
 
-    async def open_reply(self, step: int) -> None:
-        """Begin the assistant message of a step."""
-
     async def save_text(self, step: int, text: str) -> None:
-        """Store the text so far."""
+        """Store the text so far of the assistant message of a step; the first one begins it."""
 
     async def save_reply(
         self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
     ) -> None:
-        """Store the finished (or interrupted) assistant message and its calls, before any of them starts."""
+        """Store the finished (or interrupted) assistant message and its calls, before any of them starts.
 
-    async def publish_text(self, text: str, offset: int) -> None:
-        """Push a delta; never fails."""
+        One without calls may be kept as `answer`, which is stored with the turn's end.
+        """
+
+    def publish_text(self, text: str, offset: int) -> None:
+        """Push a delta without waiting; never fails."""
 
     async def notify(self, notice: Notice) -> None:
         """Tell the person something that is no answer (an `error` event)."""
@@ -100,13 +108,14 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def pending_cancels(self, turn_ids: Sequence[UUID]) -> list[PendingCancel]:
-        """Return the unsettled cancel requests of these turns."""
+    async def pending_requests(
+        self, turn_ids: Sequence[UUID], questions: Sequence[str]
+    ) -> list[PendingRequest]:
+        """Return the unsettled requests for these turns, and the decisions on these questions."""
         ...
 
-    async def decisions(self, questions: Sequence[str]) -> list[Decision]:
-        """Return what people have decided of these questions."""
-        ...
+    def settle_requests(self, requests: Sequence[PendingRequest]) -> None:
+        """Let it be stored that these requests were applied, or came too late; nobody waits for that."""
 
     async def end_turn(
         self,
@@ -116,10 +125,12 @@ class TurnStore(Protocol):
         steps: int,
         usage: dict[str, int],
         outcomes: Mapping[str, ToolOutcome],
+        answer: Answer | None = None,
     ) -> bool:
         """Give the turn its terminal status, once: close its calls, settle its requests. False if it had one.
 
-        `outcomes` are those of its last calls, by id, whether they are stored or not.
+        `outcomes` are those of its last calls, by id, stored or not. `answer` is what it said last, if that is not
+        stored yet.
         """
         ...
 

@@ -3,4 +3,6 @@
 TIME_IS_UP = "[TIME IS UP]"
 INTERRUPTED = "[INTERRUPTED] The previous turn"
 HAS_ENDED = "[HAS ENDED]"
+ATTACHED = "[ATTACHED FILE]"
+SHOWN = "[IMAGE OF A TOOL]"
 SUB_AGENT = "[SUB-AGENT] This is a report, not a message of the user."

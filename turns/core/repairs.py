@@ -27,14 +27,14 @@ class RepairKind(StrEnum):
 
 
 class Cause(NamedTuple):
-    """Why a call has no result, or a turn no end of its own: a name for rows and the wire, a clause for the model."""
+    """Why a call has no result, or a turn no end of its own. It is a name for rows and the wire, and a clause for the model."""
 
     name: str
     ended: str
 
     @classmethod
     def of(cls, reason: str) -> "Cause":
-        """Return the cause that a cancel for a reason is; a reason of a newer version still says that it was a cancel."""
+        """Return the cause that a cancel for a reason is. A reason of a newer version still says that it was a cancel."""
         known = (
             CancelReason(reason).row.ended if reason in set(CancelReason) else "it was cancelled"
         )
@@ -95,7 +95,8 @@ def interruption_note(
     cause: Cause,
     *,
     indeterminate: Sequence[ToolUseBlock] = (),
-    settled: Sequence[ToolUseBlock] = (),
+    stopped: Sequence[ToolUseBlock] = (),
+    finished: Sequence[ToolUseBlock] = (),
     not_started: Sequence[ToolUseBlock] = (),
 ) -> str:
     """Return what the next turn's prompt says about a turn that did not reach its end (H5)."""
@@ -104,8 +105,10 @@ def interruption_note(
         lines.append(
             f"May have run in part or whole, check before repeating: {_list(indeterminate)}."
         )
-    if settled:
-        lines.append(f"Finished, the results stand: {_list(settled)}.")
+    if stopped:
+        lines.append(f"Stopped before the end, no longer running: {_list(stopped)}.")
+    if finished:
+        lines.append(f"Finished, the results stand: {_list(finished)}.")
     if not_started:
         lines.append(f"Not started: {_list(not_started)}.")
     return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from governance import (
     CancellationToken,
     CancelReason,
     Host,
+    KeepImage,
     LiveCall,
     LoopDetector,
     ScopeKind,
@@ -25,12 +26,15 @@ from turns.core.budget import TokenBudget
 from turns.core.chat_model import ChatModel, ChatRequest, Notice, ToolSpec, message_of
 from turns.core.clock import TurnClock, TurnFacts
 from turns.core.exceptions import ChatModelError, Fenced
-from turns.core.messages import Message, TextBlock, ToolResultBlock
-from turns.core.ports import ClaimedTurn, TurnJournal
+from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultBlock
+from turns.core.ports import Answer, ClaimedTurn, TurnJournal
 from turns.core.prompt_markers import TIME_IS_UP
+from turns.core.requests import PendingTimeout
 from turns.core.slots import only_waits
 from turns.core.step_approver import StepApprover
 from turns.core.step_observer import StepObserver
+from turns.core.texts import STEP_LIMIT
+from turns.core.tracing import UNTRACED, Traced, describe_turn, step_span
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
 
 logger = logging.getLogger(__name__)
@@ -43,13 +47,19 @@ REPORT_REQUEST = (
 _COMPLETED = TurnEnding(status=TurnStatus.COMPLETED)
 
 
+async def without_files(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages as they are, where nobody has files for them."""
+    return messages
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnConfig:
     """Who takes part in a turn: the chat model, its tools and instructions, the place it works in.
 
     `allowed` has the names of the tools that may be called, None = all; `max_parallel` calls run at once. Where
     `report_grace` is above 0, a turn whose time is up gets that many seconds to report what it has. `approval` is
-    the least strict rule that holds for every tool (D1). The person is told the `notices` at the beginning.
+    the least strict rule that holds for every tool (D1). The person is told the `notices` at the beginning. `with_files`
+    adds the files to a history. `keep_image` keeps what calls show. `traced` is for its spans.
     """
 
     chat_model: ChatModel
@@ -62,6 +72,9 @@ class TurnConfig:
     report_grace: float = 0.0
     approval: ApprovalRule = ApprovalRule.NEVER
     notices: tuple[Notice, ...] = ()
+    with_files: Callable[[Sequence[Message]], Awaitable[Sequence[Message]]] = without_files
+    keep_image: KeepImage | None = None
+    traced: Traced = UNTRACED
 
 
 class TurnRunner:
@@ -85,24 +98,33 @@ class TurnRunner:
         self._config = config
         self._executor = executor
         self._journal = journal
-        self._loops = loops
         self._calls: dict[str, LiveCall] = {}
-        self.failure: BaseException | None = (
-            None  # that ends the turn while calls are still to be ended
-        )
-        self._outcomes: Mapping[str, ToolOutcome] = {}
+        # What ends the turn while calls are still to be ended.
+        self.failure: BaseException | None = None
         self._after_step: Cancellation | None = None
-        self._work = CancellationToken(
-            parent=token
-        )  # the calls and the answers, but not the report
+        self._work = CancellationToken(parent=token)  # calls and answers, but not the report
+        self.scope = str(turn.conversation_id)  # the conversation as governance sees it
+        self._turn_id = str(turn.id)
         self._answering = Answering(
-            config.chat_model, journal, turn_id=str(turn.id), on_usage=self._budget.take
+            config.chat_model, journal, turn_id=self._turn_id, on_usage=self._budget.take
         )
-
-    @property
-    def scope(self) -> str:
-        """The conversation as governance sees it: an opaque id."""
-        return str(self.turn.conversation_id)
+        self._observer = StepObserver(
+            journal,
+            loops,
+            token=self._work,
+            halt=token.cancel,
+            is_voice=turn.kind is ScopeKind.VOICE,
+        )
+        self._host = Host(
+            observer=self._observer,
+            workspace=config.workspace,
+            metadata=TurnFacts(config.metadata, clock=self.clock),
+            allowed=config.allowed,
+            max_parallel=config.max_parallel,
+            approver=StepApprover(journal, clock=self.clock),
+            approval=config.approval,
+            keep_image=config.keep_image,
+        )
 
     @property
     def usage(self) -> dict[str, int]:
@@ -112,7 +134,12 @@ class TurnRunner:
     @property
     def outcomes(self) -> Mapping[str, ToolOutcome]:
         """What the calls of the last step came to so far, by id, whether that is stored or not."""
-        return self._outcomes
+        return self._observer.outcomes
+
+    @property
+    def answer(self) -> Answer | None:
+        """What was said last, if that is not stored yet: it is stored with the turn's end."""
+        return self._journal.answer
 
     def find_call(self, tool_id: str) -> LiveCall | None:
         """Return the call of this id if it waits or runs now."""
@@ -132,6 +159,14 @@ class TurnRunner:
         """The calls that wait for a person's decision, from the moment at which people can see the question."""
         return [call for call in self._calls.values() if call.question and call.question.is_open]
 
+    def set_timeout(self, call: LiveCall, change: PendingTimeout) -> None:
+        """Give a call another limit, from its start on if it waits; one without a limit has nothing to extend."""
+        if change.timeout_ms is not None:
+            self._executor.set_deadline(call, change.timeout_ms / 1000, by=change.by)
+        elif call.timeout is not None:
+            timeout = call.timeout + (change.extend_ms or 0) / 1000
+            self._executor.set_deadline(call, timeout, by=change.by)
+
     def cancel_after_step(self, cancellation: Cancellation) -> None:
         """Let the running step end, then stop."""
         self._after_step = self._after_step or cancellation
@@ -142,15 +177,17 @@ class TurnRunner:
         Raises:
             Fenced: the turn belongs to another owner now.
         """
+        describe_turn(self.turn, self._config.traced, token=self._work)
         try:
             prompt = await self._journal.prompt()
             messages = _with_note(prompt.messages, prompt.note)
             for notice in self._config.notices:
                 await self._journal.notify(notice)
             instructions = self._config.instructions
-            ending = await self._converse(messages, instructions=instructions)
+            conversing = self._converse(messages, instructions=instructions)
+            ending = await self._answering.work(conversing) or self._ended_by_token()
             if ending.status is TurnStatus.TIMED_OUT and not self.token.is_cancelled:
-                await self._report(messages, instructions=instructions)
+                await self._answering.work(self._report(messages, instructions=instructions))
                 return self._ended_by_token()
             return ending  # noqa: TRY300 - one of two ways out
         except Fenced:
@@ -178,23 +215,31 @@ class TurnRunner:
             if self._budget.is_used_up:
                 return self._budget.ending()
             self.steps += 1
-            request = ChatRequest(
-                instructions=instructions,
-                messages=tuple(messages),
-                tools=self._config.tools,
-                max_tokens=self._budget.left,
-            )
-            reply = await self._answering.ask(request, step=self.steps, token=self._work)
-            if reply is None:
-                return self._ended_by_token()
-            if not reply.has_calls:
-                return self._budget.ending() if self._budget.has_cut_off(reply) else _COMPLETED
-            calls = reply.calls(scope=self.scope)
-            message = message_of(reply.text, calls, turn_id=str(self.turn.id))
-            await self._journal.save_reply(self.steps, message, calls)
-            await self._count_family()  # whoever is set to work now has less left
-            messages.extend((message, await self._call_tools(calls)))
+            with step_span(self.steps):
+                ending = await self._take_step(messages, instructions=instructions)
+            if ending is not None:
+                return ending
         return ending_of(cancellation)
+
+    async def _take_step(self, messages: list[Message], *, instructions: str) -> TurnEnding | None:
+        """Ask once, and run the calls of the answer. Return how the turn ends with that; None = it goes on."""
+        request = ChatRequest(
+            instructions=instructions,
+            messages=tuple(await self._config.with_files(messages)),
+            tools=self._config.tools,
+            max_tokens=self._budget.left,
+        )
+        reply = await self._answering.ask(request, step=self.steps, token=self._work)
+        if reply is None:
+            return self._ended_by_token()
+        if not reply.has_calls:
+            return self._budget.ending() if self._budget.has_cut_off(reply) else _COMPLETED
+        calls = reply.calls(scope=self.scope)
+        message = message_of(reply.text, calls, turn_id=self._turn_id)
+        await self._journal.save_reply(self.steps, message, calls)
+        await self._count_family()  # whoever is set to work now has less left
+        messages.extend((message, await self._call_tools(calls)))
+        return None
 
     def _ended_by_token(self) -> TurnEnding:
         """The turn's own cancellation counts before that of its work: it may have come during the report."""
@@ -216,7 +261,11 @@ class TurnRunner:
         wanted = Message(role="user", content=(TextBlock(text=REPORT_REQUEST),))
         request = ChatRequest(
             instructions=instructions,
-            messages=(*messages, *([said] if said else ()), wanted),
+            messages=(
+                *await self._config.with_files(messages),
+                *([said] if said else ()),
+                wanted,
+            ),
             max_tokens=self._budget.left,
         )
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
@@ -224,7 +273,8 @@ class TurnRunner:
             self._config.report_grace, self.token.cancel, timed_out
         )
         try:
-            await self._answering.ask(request, step=self.steps, token=self.token, is_last=True)
+            with step_span(self.steps):
+                await self._answering.ask(request, step=self.steps, token=self.token, is_last=True)
         except ChatModelError:
             logger.warning(
                 "A chat model gave no report", extra={"turn_id": str(self.turn.id)}, exc_info=True
@@ -234,43 +284,32 @@ class TurnRunner:
 
     async def _call_tools(self, calls: Sequence[ToolCall]) -> Message:
         """Run the calls of a step side by side; return their results in call order (P1)."""
-        observer = StepObserver(
-            self._journal,
-            self._loops,
-            step=self.steps,
-            token=self._work,
-            halt=self.token.cancel,
-            is_voice=self.turn.kind is ScopeKind.VOICE,
-        )
-        self._outcomes = observer.outcomes
-        host = Host(
-            observer=observer,
-            workspace=self._config.workspace,
-            metadata=TurnFacts(self._config.metadata, clock=self.clock),
-            allowed=self._config.allowed,
-            max_parallel=self._config.max_parallel,
-            approver=StepApprover(self._journal, clock=self.clock),
-            approval=self._config.approval,
-        )
+        self._observer.begin_step(self.steps)
         self._calls = {call.id: self._executor.prepare(call, token=self._work) for call in calls}
+        try:
+            if len(calls) == 1:  # it needs no task to run beside
+                await self._executor.execute(self._calls[calls[0].id], host=self._host)
+            else:
+                await self._await_all()
+        finally:
+            self._calls = {}
+        outcomes = self._observer.outcomes
+        results = [_block(call, outcomes[call.id]) for call in calls]
+        images = [
+            AttachmentBlock.of_result(image.to_json(), tool_use_id=call.id)
+            for call in calls
+            for image in outcomes[call.id].images
+        ]
+        return Message(role="user", content=(*results, *images), turn_id=self._turn_id)
+
+    async def _await_all(self) -> None:
+        """Wait for every call; if one could not be recorded, end the others before passing the error on."""
         tasks = [
             asyncio.create_task(
-                self._executor.execute(live, host=host), name=f"tool call {call_id}"
+                self._executor.execute(live, host=self._host), name=f"tool call {call_id}"
             )
             for call_id, live in self._calls.items()
         ]
-        try:
-            await self._await_all(tasks)
-        finally:
-            self._calls = {}
-        return Message(
-            role="user",
-            content=tuple(_block(call, observer.outcomes[call.id]) for call in calls),
-            turn_id=str(self.turn.id),
-        )
-
-    async def _await_all(self, tasks: Sequence["asyncio.Task[ToolOutcome]"]) -> None:
-        """Wait for every call; if one could not be recorded, end the others before passing the error on."""
         try:
             done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             if pending:
@@ -290,7 +329,7 @@ def _step_limit_reached(limit: int) -> TurnEnding:
     return TurnEnding(
         status=TurnStatus.FAILED,
         error_code="step_limit",
-        error_message=f"The turn was ended after {limit} steps, its limit.",
+        error_message=STEP_LIMIT % {"limit": limit},
     )
 
 

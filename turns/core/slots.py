@@ -49,7 +49,6 @@ class TurnSlots:
             self._requests.setdefault(conversation_id)
 
     def forget(self) -> None:
-        """Forget all requests."""
         self._requests.clear()
 
     def acquire(self) -> UUID | None:
@@ -60,6 +59,13 @@ class TurnSlots:
             self._claims += 1
         self.refresh()
         return requester
+
+    def take(self) -> bool:
+        """Take a free slot without a request, unless somebody has requested one; return whether there was one."""
+        is_free = self.has_room and not self._requests
+        self._claims += is_free
+        self.refresh()
+        return is_free
 
     def release(self) -> None:
         """Release the slot of a finished claim; a claimed turn counts as busy from now on."""

@@ -1,4 +1,4 @@
-"""The observer of one step: tells the journal of its calls, and the loop detector of their results (A4)."""
+"""The observer of a turn's steps: tells the journal of its calls, and the loop detector of their results (A4)."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +22,9 @@ from turns.core.voice import in_voice
 
 
 class StepObserver:
-    """Passes the calls of one step on to the journal, with the loop detector's word in their results (A4).
+    """Passes the calls of the steps on to the journal, with the loop detector's word in their results (A4).
+
+    `outcomes` are those of the last step.
 
     Once `token` is cancelled, results say nothing of loops; `halt` ends the turn.
     """
@@ -32,7 +34,6 @@ class StepObserver:
         journal: TurnJournal,
         loops: LoopDetector,
         *,
-        step: int,
         token: CancellationToken,
         halt: Callable[[Cancellation], object],
         is_voice: bool = False,
@@ -40,10 +41,15 @@ class StepObserver:
         self.outcomes: dict[str, ToolOutcome] = {}
         self._journal: Observer = journal
         self._loops = loops
-        self._step = step
+        self._step = 0
         self._token = token
         self._halt = halt
         self._is_voice = is_voice
+
+    def begin_step(self, step: int) -> None:
+        """Observe the calls of this step from now on."""
+        self._step = step
+        self.outcomes = {}
 
     async def call_queued(self, call: LiveCall) -> None:
         with suppress(Fenced):  # the turn has ended meanwhile: nothing is to be told of it

@@ -1,7 +1,7 @@
-"""Owns the live turns of a process: runs them, applies cancel requests, and stores the one ending of each.
+"""Owns the live turns of a process: runs them, applies requests, and stores the one ending of each.
 
 A turn runs in a task of ours, outside every connection. Cancelling is bounded twice: the runner and its tools end
-within their graces, and if they do not, the supervisor ends the turn without them (C1).
+within their graces. If they do not, the supervisor ends the turn without them (C1).
 """
 
 import asyncio
@@ -19,13 +19,16 @@ from governance import (
     ScopeRegistry,
 )
 from governance.logs import bind
+from turns.core import texts
 from turns.core.claimer import Phase, TurnClaimer
 from turns.core.exceptions import Fenced, NotStored, TurnRefused
 from turns.core.periodic import run_periodically
 from turns.core.ports import ClaimedTurn, TurnStore
+from turns.core.requests import PendingRequest
 from turns.core.runner import TurnRunner
 from turns.core.running_turn import RunningTurn
 from turns.core.slots import TurnSlots
+from turns.core.tracing import note_ending
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
 
 logger = logging.getLogger(__name__)
@@ -37,19 +40,17 @@ END_ATTEMPTS = 4  # of a process that goes down
 END_PAUSE = 3.0  # seconds at most between two attempts
 
 _NOT_STORED = TurnEnding(
-    status=TurnStatus.INTERRUPTED,
-    error_code="not_stored",
-    error_message="The server's database did not take what was done here. What ran last may have been applied, so check "
-    "its effect before you continue.",
+    status=TurnStatus.INTERRUPTED, error_code="not_stored", error_message=texts.NOT_STORED
 )
 
 
 class TurnSupervisor:
     """Starts, cancels and ends turns on one event loop.
 
-    `cancel_bound` is how many seconds after a cancel a turn is ended whatever its runner does; `poll_interval` how
-    often the stored requests are read, in case a nudge was lost (C12). `on_poll` is awaited as often. While
-    `max_live` turns are busy here no other begins; the store decides which one is next (P4). 0 = none ever. About every `sweep_interval` seconds it looks for turns that lost their owner, and for what waits to begin (H4).
+    `cancel_bound` seconds after a cancel a turn is ended, whatever its runner does. Every `poll_interval` seconds the
+    stored requests are read, in case a wake-up was lost (C12). `on_poll` is awaited as often. While `max_live` turns
+    are busy here no other begins; the store decides which one is next (P4). 0 = none ever. About every `sweep_interval`
+    seconds it looks for turns that lost their owner, and for what waits to begin (H4).
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class TurnSupervisor:
         self._on_poll = on_poll
         self._scopes: ScopeRegistry[CancellationToken] = ScopeRegistry()
         self._live: dict[UUID, RunningTurn] = {}
+        self._told_at = 0  # when it was last heard that something is asked of a turn
         self._claimer = TurnClaimer(
             store,
             run=self._oversee,
@@ -83,7 +85,6 @@ class TurnSupervisor:
 
     @property
     def live_turns(self) -> Iterable[RunningTurn]:
-        """The turns that run here now."""
         return tuple(self._live.values())
 
     @property
@@ -123,6 +124,10 @@ class TurnSupervisor:
         """
         self._claimer.request(conversation_id)
 
+    def reserve(self, conversation_id: UUID) -> "asyncio.Future[ClaimedTurn | None] | None":
+        """Take a slot for a turn that is claimed where its message is taken. None if it has to wait for its turn."""
+        return self._claimer.reserve(conversation_id)
+
     def find_turn(self, turn_id: UUID) -> RunningTurn | None:
         """Return a turn that runs in this process."""
         return self._live.get(turn_id)
@@ -133,25 +138,21 @@ class TurnSupervisor:
         return live.find_call(tool_id) if live else None
 
     async def check_requests(self) -> None:
-        """Read the stored cancel requests of the live turns and apply them."""
+        """Read the requests that are stored for the live turns, and apply them."""
+        self._told_at = self._scopes.stamp()
         if self._live:
-            for order in await self._store.pending_cancels(list(self._live)):
-                if (live := self._live.get(order.turn_id)) is not None:
-                    live.apply(order)
-            await self._pass_decisions_on()
+            questions = [question for live in self.live_turns for question in live.open_questions]
+            self.apply_requests(await self._store.pending_requests(list(self._live), questions))
 
-    async def _pass_decisions_on(self) -> None:
-        """Give the calls that wait for a person what was decided; asked only where one waits."""
-        waiting = {
-            call.question.id: call
-            for live in self._live.values()
-            if live.runner is not None
-            for call in live.runner.waiting_calls
-            if call.question is not None and call.question.id
-        }
-        if waiting:
-            for decision in await self._store.decisions(list(waiting)):
-                waiting[decision.question].answer(decision)
+    def apply_requests(self, requests: Iterable[PendingRequest]) -> None:
+        """Apply requests to the turns that run here; what has to wait, the next poll finds again."""
+        self._told_at = self._scopes.stamp()
+        applied = [
+            request
+            for request in requests
+            if (live := self._live.get(request.turn_id)) is not None and live.apply(request)
+        ]
+        self._store.settle_requests(applied)
 
     async def fence(self) -> None:
         """Drop every live turn, because this process has lost its lease: end its tools, store nothing, start nothing.
@@ -206,33 +207,39 @@ class TurnSupervisor:
         return sum(not live.is_waiting for live in self._live.values())
 
     async def _oversee(self, turn: ClaimedTurn, claimed_at: int) -> None:
-        """Run the turn in a task of its own, end it, and let the next one of its conversation begin."""
+        """Run the turn to its end, and let the next one of its conversation begin."""
         live = self._live[turn.id] = RunningTurn(turn, cancel_bound=self._cancel_bound)
+        with live.span:
+            bind(**_ids_of(turn), trace_id=live.span.trace_id)  # the lines of its tools, too
+            await self._run_to_end(live, claimed_at)
+        self.wake(turn.conversation_id)
+        self._claimer.fill()
+
+    async def _run_to_end(self, live: RunningTurn, claimed_at: int) -> None:
+        """Run the turn in a task of its own, and end it."""
+        turn = live.turn
         scope = str(turn.conversation_id)
         # Everything may have been cancelled while its claim was under way: then it starts cancelled.
         self._scopes.begin(scope, turn.kind, live.token, queued_at=claimed_at)
         self._claimer.fill()
-        runner = asyncio.create_task(self._run(live), name=f"turn {turn.id}")
+        runner = asyncio.create_task(self._run(live, claimed_at), name=f"turn {turn.id}")
         try:
             ended: set[asyncio.Future[Any]] = {runner, live.overdue}
             await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
             ending = self._ending(live, runner)
+            note_ending(live.span, ending, usage=live.runner.usage if live.runner else {})
             await self._end(live, ending)
         finally:
             del self._live[turn.id]
             self._scopes.clear(scope, live.token)
             self._leave_behind(runner)
-        self.wake(turn.conversation_id)
-        self._claimer.fill()
-        if ending is not None and ending.status is not TurnStatus.COMPLETED:
-            await self._apply_stored()  # for the turns that this one has started
 
     async def _apply_stored(self) -> None:
         """Apply at once what is stored; the poll and every write would find it, too."""
         try:
             await self.check_requests()
         except Exception:
-            logger.exception("The stored cancel requests could not be read")
+            logger.exception("The stored requests could not be read")
 
     def _leave_behind(self, runner: "asyncio.Task[TurnEnding | None]") -> None:
         """Give up on a runner whose turn has ended without it; it is kept until it is gone."""
@@ -240,13 +247,14 @@ class TurnSupervisor:
             self._left_behind.add(runner)
             runner.add_done_callback(self._left_behind.discard)
 
-    async def _run(self, live: RunningTurn) -> TurnEnding | None:
+    async def _run(self, live: RunningTurn, claimed_at: int) -> TurnEnding | None:
         """Return how the turn ended; None if it is not ours any more."""
-        ids = {"turn_id": str(live.turn.id), "conversation_id": str(live.turn.conversation_id)}
-        bind(**ids)  # the lines of its tools, too
+        ids = _ids_of(live.turn)
         try:
             live.runner = await self._make_runner(live.turn, live.token)
-            await self._apply_stored()
+            # What was told since may have been of this turn, before it was live here.
+            if not live.turn.is_new or self._told_at >= claimed_at:
+                await self._apply_stored()
             return await live.runner.run()
         except Fenced:
             logger.warning("A turn was fenced", extra=ids)
@@ -264,7 +272,7 @@ class TurnSupervisor:
             return TurnEnding(
                 status=TurnStatus.FAILED,
                 error_code="internal_error",
-                error_message="Something went wrong on the server. Try again; if it happens again, tell an administrator.",
+                error_message=texts.INTERNAL_ERROR,
             )
 
     def _ending(
@@ -291,11 +299,13 @@ class TurnSupervisor:
         for attempt in count(1):
             if live.is_fenced:
                 return
-            # An outcome that cannot be stored must not keep the turn from its end.
-            outcomes = dict(runner.outcomes) if runner and attempt <= END_ATTEMPTS else {}
+            outcomes, answer = (dict(runner.outcomes), runner.answer) if runner else ({}, None)
+            if attempt > END_ATTEMPTS:  # what cannot be stored must not keep the turn from its end
+                ending = ending if answer is None else _NOT_STORED
+                outcomes, answer = {}, None
             try:
                 await self._store.end_turn(
-                    live.turn, ending, steps=steps, usage=usage, outcomes=outcomes
+                    live.turn, ending, steps=steps, usage=usage, outcomes=outcomes, answer=answer
                 )
             except Exception:
                 logger.exception(
@@ -318,6 +328,10 @@ class TurnSupervisor:
         if self.has_room:
             for conversation_id in await self._store.waiting_conversations():
                 self.wake(conversation_id)
+
+
+def _ids_of(turn: ClaimedTurn) -> dict[str, str]:
+    return {"turn_id": str(turn.id), "conversation_id": str(turn.conversation_id)}
 
 
 async def _wait_for_all(tasks: Collection[asyncio.Task[Any]]) -> None:

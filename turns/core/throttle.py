@@ -5,13 +5,15 @@ from collections.abc import Awaitable, Callable
 
 PAUSE = 4  # times what the last run took, counted from when it was due
 LONGEST_PAUSE = 0.5  # seconds
+CROWD = 100  # of a ticker: so many at once take turns less often
+CROWDED = 1.4  # times the spacing, then
 
 
 class Throttle:
     """Does some work as often as it is wanted: one run at a time, `spacing` seconds from one to the next at least.
 
-    After a run that took long, or came late, the pause is several times that: many pacers of a busy process run less
-    often each, instead of falling behind together. `error` is what the work has raised; then it is done no more.
+    After a run that took long, or came late, the pause is several times that. So many throttles of a busy process run
+    less often each, and do not fall behind together. `error` is what the work has raised; then it is done no more.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], *, spacing: float, name: str) -> None:
@@ -70,3 +72,38 @@ class Throttle:
         if (error := run.exception()) is not None:
             self.error = error if isinstance(error, Exception) else RuntimeError(str(error))
         self._arm()
+
+
+class Ticker:
+    """Does what many want in one callback: at once after a rest, else `spacing` seconds after the last time.
+
+    It rests at least as long as its last round took or came late, so that a busy process gets to everything else. The
+    work must not raise.
+    """
+
+    def __init__(self, *, spacing: float = 0.05) -> None:
+        self._spacing = spacing
+        self._next = float("-inf")
+        self._wanted: dict[Callable[[], None], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def request(self, work: Callable[[], None]) -> None:
+        """Do it in the next round, once."""
+        self._wanted[work] = None
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            due_at = max(loop.time(), self._next)
+            self._timer = loop.call_at(due_at, self._tick, due_at)
+
+    def withdraw(self, work: Callable[[], None]) -> None:
+        """Do it no more, unless it is requested again."""
+        self._wanted.pop(work, None)
+
+    def _tick(self, due_at: float) -> None:
+        self._timer = None
+        wanted, self._wanted = self._wanted, {}
+        for work in wanted:
+            work()
+        now = asyncio.get_running_loop().time()
+        spacing = self._spacing * (CROWDED if len(wanted) > CROWD else 1)
+        self._next = max(due_at + spacing, now + min(now - due_at, LONGEST_PAUSE))

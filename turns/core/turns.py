@@ -27,6 +27,7 @@ class TurnStatus(StrEnum):
 
 LIVE_STATUSES = (TurnStatus.RUNNING, TurnStatus.CANCELLING)
 ACTIVE_STATUSES = (TurnStatus.QUEUED, *LIVE_STATUSES)
+SAID_BY_PEOPLE = ("typed", "voice")  # the sources of messages that a person has written or spoken
 BY_PEOPLE = tuple(reason for reason in CancelReason if reason.row.is_by_person)
 _ENDED = frozenset(status for status in TurnStatus if status not in ACTIVE_STATUSES)
 ALLOWED_TRANSITIONS: Mapping[TurnStatus, frozenset[TurnStatus]] = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from turns.core.messages import Message, TextBlock, ToolResultBlock
+from turns.core.messages import Message, ToolResultBlock, ToolUseBlock
 
 
 def violations(messages: Sequence[Message]) -> list[str]:
@@ -52,7 +52,9 @@ def _user_problems(message: Message, *, asked: tuple[str, ...]) -> Iterator[str]
 
 
 def _results_lead(message: Message) -> bool:
-    kinds = [
-        type(block) for block in message.content if isinstance(block, TextBlock | ToolResultBlock)
+    is_said = [
+        not isinstance(block, ToolResultBlock)
+        for block in message.content
+        if not isinstance(block, ToolUseBlock)
     ]
-    return sorted(kinds, key=lambda kind: kind is TextBlock) == kinds
+    return sorted(is_said) == is_said

@@ -1,4 +1,7 @@
-"""Results as the model of a voice turn reads them: a cancelled call is an object that nobody takes for a failure to repeat (C8)."""
+"""Results as the model of a voice turn reads them.
+
+A cancelled call is an object that no model takes for a failure to repeat (C8).
+"""
 
 import json
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Ends the turns that a dead process left behind, and finds what waits to be started (H4; sync ORM).
 
-Every process looks, also one that runs no turns; whoever comes first ends a turn, the others find nothing to do.
+Every process looks, also one that runs no turns. Whoever comes first ends a turn, the others find nothing to do.
 """
 
 import logging
@@ -37,9 +37,9 @@ def sweep(process: Process, live: Collection[UUID]) -> Notifications:
     """End what has no live owner: what each process does every few seconds, in a few short queries."""
     notifications = end_lost(process, live)
     notifications.add(end_orphaned())
-    notifications.add(mend())
+    notifications.add(complete_endings())
     if next(_sweeps) % SWEEPS_PER_LOOK == 0:
-        notifications.batches += late_settlements.settle_gone()
+        notifications.batches += late_settlements.settle_of_dead_processes()
     return notifications
 
 
@@ -64,16 +64,16 @@ def end_abandoned(process: Process) -> None:
 def recover() -> tuple[Notifications, list[UUID]]:
     """End what was interrupted and repair its history.
 
-    Returns what is to be told of that, and the conversations whose queued turns may start now: those never began, so
-    nothing is run twice. An interrupted turn is never run again by itself.
+    Returns the notifications, and the conversations whose queued turns may start now. Those never began, so nothing is
+    run twice. An interrupted turn is never run again by itself.
     """
     notifications = end_orphaned()
-    notifications.add(mend())
-    notifications.batches += late_settlements.settle_gone()
+    notifications.add(complete_endings())
+    notifications.batches += late_settlements.settle_of_dead_processes()
     return notifications, waiting_conversations()
 
 
-def mend() -> Notifications:
+def complete_endings() -> Notifications:
     """Do what somebody who has gone should have done: cancel what belongs to an ended turn, bring reports on their way."""
     notifications = Notifications(batches=report_delivery.enqueue_report_turns())
     notifications.add(descendants.complete())

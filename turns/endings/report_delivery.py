@@ -7,9 +7,10 @@ queued to carry it; but nothing begins by itself after a cancel (C7).
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import Case, Exists, Max, OuterRef, Q, When
+from django.db.models import Case, Exists, Max, OuterRef, Q, UUIDField, When
 from django.utils.translation import ngettext
 
+from governance.prepared_statements import Select
 from turns.cancelling.descendants import CUT_OFF
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
@@ -19,22 +20,23 @@ from turns.models import CancelRequest, Conversation, Turn
 from turns.queueing import queue, turn_tree
 
 
-def after(turn_id: UUID) -> list[log.Batch]:
+def enqueue_due_after(turn_id: UUID) -> list[log.Batch]:
     """Queue what carries the reports that are due since a turn has ended. Return the events to publish."""
-    turn = Turn.objects.filter(pk=turn_id).select_related("parent").first()
-    if turn is None:
+    place = _PLACE.first(turn_id=turn_id)
+    if place is None:
         return []
-    waiting = {turn.conversation_id}
-    if turn.is_detached and turn.parent is not None:
-        waiting.add(turn.parent.conversation_id)
+    conversation_id, has_reports, is_detached, above = place
+    waiting = {conversation_id} if has_reports else set[UUID]()
+    if is_detached and above is not None:
+        waiting.add(above)
     return [batch for pk in waiting if (batch := enqueue_report_turn(pk)) is not None]
 
 
 def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
     """Queue what carries the reports that somebody has left behind who should have.
 
-    Those that have to wait for a person are not even looked at: they may be many, and wait for ever. Of those that are,
-    some can still not be carried (an agent is gone, a queue is full), so each time another one is the first.
+    Those that have to wait for a person are not even looked at: they may be many, and wait for ever. Some of them
+    cannot be delivered yet (an agent is gone, a queue is full), so each run begins with another one.
     """
     busy = Turn.objects.filter(
         conversation=OuterRef("parent__conversation"), status__in=ACTIVE_STATUSES
@@ -51,6 +53,7 @@ def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
         Q(parent__parent=None) | ~Q(parent__parent__status__in=CUT_OFF),
         UNDELIVERED,
         parent__conversation__parked_at=None,
+        parent__conversation__deleted_at=None,
         ended_at__isnull=False,
     )
     first = Case(When(parent__conversation__gte=uuid4(), then=0), default=1)
@@ -64,7 +67,7 @@ def enqueue_report_turns(*, limit: int = 100) -> list[log.Batch]:
 
 def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
     """Queue a turn for the reports that are due to an idle conversation; None if there is nothing to begin."""
-    if not undelivered(conversation_id).exists():
+    if _FIRST_REPORT.first(conversation_id=conversation_id) is None:
         return None
     with transaction.atomic():
         conversation = _locked(conversation_id)
@@ -92,6 +95,21 @@ def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
             depth=depth, is_detached=above is not None, root=due[-1].root_id
         )
         return conversation_id, queued.events
+
+
+_PLACE = Select(
+    lambda turn_id: (
+        Turn.objects.filter(pk=turn_id)
+        .order_by()
+        .annotate(has_reports=Exists(undelivered(OuterRef("conversation"))))
+        .values_list("conversation_id", "has_reports", "is_detached", "parent__conversation_id")
+    ),
+    turn_id=UUIDField(),
+)
+_FIRST_REPORT = Select(
+    lambda conversation_id: undelivered(conversation_id).values_list("pk")[:1],
+    conversation_id=UUIDField(),
+)
 
 
 def _locked(conversation_id: UUID) -> Conversation:

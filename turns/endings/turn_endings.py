@@ -9,23 +9,25 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 
 from governance import Cancellation, CancelReason, ToolOutcome, checkpoint
-from governance.db_clock import database_now
 from governance.selectors import CallRow
 from turns.calls.serializers import result_events
 from turns.cancelling import cancel_requests, descendants
-from turns.core.events import TurnAbort, TurnEnd, TurnError, TurnEvent
+from turns.core.events import TurnEvent
+from turns.core.exceptions import Fenced
+from turns.core.ports import Answer
 from turns.core.repairs import Cause, Repair, RepairKind
-from turns.core.turns import LIVE_STATUSES, TurnEnding, TurnStatus, check_transition, ending_of
+from turns.core.turns import TurnEnding, TurnStatus, ending_of
 from turns.endings.open_calls import close_calls
-from turns.events import acknowledgements, log, log_lines
+from turns.events import acknowledgements, log
 from turns.events.notifications import Notifications
 from turns.history import messages
 from turns.history.histories import record_repairs
-from turns.models import Conversation, Turn
+from turns.models import Turn
 from turns.queueing.parking import park_if_deadly
+from turns.storage import turn_status
+from turns.storage.turn_lock import lock_ending_turn
 
 
 def end_turn(
@@ -36,44 +38,53 @@ def end_turn(
     steps: int | None = None,
     usage: dict[str, int] | None = None,
     outcomes: Mapping[str, ToolOutcome] | None = None,
+    answer: Answer | None = None,
     waits: bool = True,
 ) -> Notifications | None:
     """End a live turn: its calls, its message, its requests, its events. None if it was not live or not ours any more.
 
     The epoch grows, so later writes of its runner are refused. A completed turn stops only the children that it waits
-    for; any other ending stops all its descendants (C10). `outcomes` holds the outcomes of its calls, by id, that the
-    owner knows and may not have stored yet. Without `waits` a locked conversation is skipped: an owner that hangs in the
-    middle of a write must not block the process that finds it.
+    for; any other ending stops all its descendants (C10). `outcomes` holds what the owner knows of its calls, by id,
+    and may not have stored yet. `answer` is what it said last, unless that is stored. Without `waits` a locked
+    conversation is skipped. An owner that hangs in the middle of a write must not block the process that finds it.
     """
     with transaction.atomic():
-        conversation = log.locked_of(turn_id, waits=waits)
-        at = database_now()
-        live = Turn.objects.filter(pk=turn_id, status__in=LIVE_STATUSES)
-        row = live.filter(epoch=epoch).first() if epoch is not None else live.first()
-        if conversation is None or row is None:
+        row = lock_ending_turn(turn_id, epoch=epoch, waits=waits)
+        if row is None:
             return None
+        conversation, at = row.conversation, row.read_at
         ending = _apply_pending_cancel(row, ending)
-        check_transition(TurnStatus(row.status), ending.status)
+        row.steps = row.steps if steps is None else steps
         row.usage = row.usage if usage is None else usage
         closed = close_calls(row, ending, known=outcomes or {})
         events = [event for call in closed for event in result_events(call)]
-        events += messages.close_unfinished(row)
+        if answer is not None:
+            events += messages.save(row, answer, is_begun=row.has_unfinished_message, at=at)
+        elif row.has_unfinished_message:
+            events += messages.close_unfinished(row)
         events += _record_repairs(row, closed, ending, at=at)
         cascade = _end_descendants(row, ending)
         events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
-        events += _final_events(row, ending, at=at)
-        _write(row, ending, at=at, steps=row.steps if steps is None else steps)
-        _log(conversation, row, ending, at=at)
-        of_calls = {call.call_id: call.status for call in closed}
-        cancel_requests.settle(row.pk, outcome=ending.status.value, at=at, of_calls=of_calls)
+        asked = descendants.reached(row.pk) if row.has_children and ending.cancellation else 0
+        final = turn_status.write_final(conversation, row, ending, at=at, descendants=asked)
+        if not final:
+            raise Fenced(f"turn {turn_id} has changed although its conversation is locked")
+        if row.has_requests:
+            _settle_requests(row, ending, closed, at=at)
         checkpoint("in_end")
-        told = log.append(conversation, row.pk, *events, at=at)
-        batches = [(conversation.pk, told), *cascade.batches]
-        answers = acknowledgements.after(row) if ending.cancellation is not None else []
-        return Notifications(batches=batches, owner_ids=cascade.owner_ids, answers=answers)
+        told = log.append(conversation, row.pk, *events, *final, at=at)
+        answers = acknowledgements.due_after(row) if ending.cancellation is not None else []
+        return Notifications([(conversation.pk, told), *cascade.batches], cascade.requests, answers)
 
 
-def _end_descendants(turn: Turn, ending: TurnEnding) -> Notifications:
+def _settle_requests(turn: Any, ending: TurnEnding, closed: list[CallRow], *, at: datetime) -> None:
+    of_calls = {call.call_id: call.status for call in closed}
+    cancel_requests.settle(turn.pk, outcome=ending.status.value, at=at, of_calls=of_calls)
+
+
+def _end_descendants(turn: Any, ending: TurnEnding) -> Notifications:
+    if not turn.has_children:
+        return Notifications()
     if ending.status is TurnStatus.COMPLETED:
         return descendants.cancel_waited_for(turn.pk)
     cause = ending.cancellation or Cancellation(reason=CancelReason.ERROR)
@@ -81,7 +92,7 @@ def _end_descendants(turn: Turn, ending: TurnEnding) -> Notifications:
 
 
 def _apply_pending_cancel(turn: Turn, ending: TurnEnding) -> TurnEnding:
-    """Return the ending that was asked for, if that was stored before the turn came to an end by itself (C1, 30).
+    """Return the ending that was asked for, if the request was stored before the turn ended by itself (C1, 30).
 
     One that the database took nothing from any more came to its end so, too: its owner has ended all that ran.
     """
@@ -117,52 +128,3 @@ def _record_repairs(
 def _is_deadly(ending: TurnEnding) -> bool:
     """Whether the process was lost with the turn; a database that does not take something is no process that dies."""
     return ending.has_lost_owner and not ending.error_code
-
-
-def _final_events(turn: Turn, ending: TurnEnding, *, at: datetime) -> list[TurnEvent]:
-    events: list[TurnEvent] = []
-    if ending.error_code:
-        events.append(TurnError(code=ending.error_code, message=ending.error_message))
-    if ending.cancellation is not None:
-        events.append(TurnAbort.of(ending.cancellation, descendants=descendants.reached(turn.pk)))
-    end = TurnEnd(
-        status=ending.status.value,
-        duration_ms=_duration_ms(turn, at=at),
-        usage=turn.usage,
-        error_code=ending.error_code or None,
-    )
-    return [*events, end]
-
-
-def _write(turn: Turn, ending: TurnEnding, *, at: datetime, steps: int) -> None:
-    cause = ending.cancellation
-    fields: dict[str, Any] = {
-        "status": ending.status.value,
-        "epoch": F("epoch") + 1,
-        "ended_at": at,
-        "duration_ms": _duration_ms(turn, at=at),
-        "steps": steps,
-        "usage": turn.usage,
-        "error_code": ending.error_code,
-        "error_message": ending.error_message[:500],
-        "ended_by_reason": cause.reason.value if cause else "",
-        "ended_by_source": cause.source.value if cause else "",
-        "ended_by_name": cause.by if cause else "",
-    }
-    Turn.objects.filter(pk=turn.pk).update(**fields)
-
-
-def _log(conversation: Conversation, turn: Turn, ending: TurnEnding, *, at: datetime) -> None:
-    log_lines.turn_ended(
-        conversation,
-        turn,
-        status=ending.status,
-        duration_ms=_duration_ms(turn, at=at),
-        reason=ending.cancellation.reason if ending.cancellation else "",
-        error_code=ending.error_code,
-    )
-
-
-def _duration_ms(turn: Turn, *, at: datetime) -> int:
-    started_at = turn.started_at or at
-    return max(round((at - started_at).total_seconds() * 1000), 0)

@@ -1,7 +1,7 @@
 """Acknowledgements: whoever has said a cancel word is told that it came true, after it has, and once (C6, C8).
 
-Each is an event of the conversation and shown in it, but no message: no chat model ever reads it. The answer to a typed word is
-a fixed one; that to a spoken word is the chat model's, if it has one in time.
+Each is an event of the conversation and shown in it, but no message: no chat model ever reads it. A typed word gets a
+fixed answer. A spoken word gets the chat model's answer, if that comes in time.
 """
 
 import logging
@@ -11,12 +11,13 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
-from django.utils.translation import gettext as _
+from django.db.models import Q, UUIDField
+from django.utils.translation import gettext_noop as _
 
 from governance import CancelSource, has_cancel_word, selectors
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now, now_minus
+from governance.prepared_statements import Select
 from governance.sanitize import sanitize_text
 from turns.conf import app_settings
 from turns.core.events import CancelAcknowledged
@@ -31,6 +32,19 @@ logger = logging.getLogger(__name__)
 LEFT_AFTER = timedelta(seconds=10)  # by who should have given it
 AT_ONCE = 100
 TEXT_LENGTH = 300
+_MAY_GO_ON = _("Okay. I do not wait for it any more, but it may still be running.")
+_CANCELLED_BUT = _("Cancelled. May still be running: %(tools)s.")
+_CANCELLED_BEHIND = _("Cancelled in the background: %(agents)s.")
+_OKAY = _("Okay, that has ended.")
+_CANCELLED, _ENDED = _("Cancelled."), _("It has ended.")
+STORED = (
+    _MAY_GO_ON,
+    _CANCELLED_BUT,
+    _CANCELLED_BEHIND,
+    _OKAY,
+    _CANCELLED,
+    _ENDED,
+)  # rows keep them in English
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +70,21 @@ def note(request: CancelRequest, turn: Turn, *, said: str, source: CancelSource)
     return int(row.pk)
 
 
-def after(turn: Turn) -> list[int]:
-    """Return the answers that the end of a turn may have made due; those to other detached turns beside it, too."""
-    meant = Q(request__turn=turn)
-    if turn.is_detached and turn.parent is not None:
-        meant |= Q(request__turn__is_detached=True, turn__conversation=turn.parent.conversation_id)
-    rows = Acknowledgement.objects.filter(meant, at=None)
+def due_after(turn: Turn) -> list[int]:
+    """Return the answers that the end of a turn may have made due. Those to other detached turns beside it, too."""
+    if not turn.is_detached or turn.parent is None:
+        return [pk for (pk,) in _OF_TURN.all(turn_id=turn.pk)]
+    meant = Q(request__turn__is_detached=True, turn__conversation=turn.parent.conversation_id)
+    rows = Acknowledgement.objects.filter(Q(request__turn=turn) | meant, at=None)
     return list(rows.values_list("pk", flat=True))
+
+
+_OF_TURN = Select(
+    lambda turn_id: Acknowledgement.objects.filter(request__turn=turn_id, at=None).values_list(
+        "pk"
+    ),
+    turn_id=UUIDField(),
+)
 
 
 def overdue() -> list[int]:
@@ -119,8 +141,9 @@ def _look(pk: int) -> _Due | None:
     is_spoken = row.source == CancelSource.VOICE
     left = selectors.may_still_run(str(row.request.turn_id))
     was_cancelled = row.request.outcome == TurnStatus.CANCELLED
+    agents = _agents_ended(row) if was_cancelled else []
     return _Due(
-        text=_fixed(is_spoken=is_spoken, was_cancelled=was_cancelled, left=left),
+        text=_fixed(is_spoken=is_spoken, was_cancelled=was_cancelled, left=left, agents=agents),
         said=row.said,
         agent=row.turn.agent,
         is_spoken=is_spoken,
@@ -143,15 +166,33 @@ def _has_others_open(row: Acknowledgement) -> bool:
     return others.exists()
 
 
-def _fixed(*, is_spoken: bool, was_cancelled: bool, left: list[str]) -> str:
+def _agents_ended(row: Acknowledgement) -> list[str]:
+    """Return the agents of the detached turns that the word has ended; none where it meant the turn at work."""
+    meant = row.request.turn
+    if meant.conversation_id == row.turn.conversation_id:
+        return []
+    ended = Turn.objects.filter(
+        parent__conversation=row.turn.conversation_id,
+        is_detached=True,
+        status=TurnStatus.CANCELLED,
+        cancel_requests__requested_at__gte=row.request.requested_at,
+        cancel_requests__tool_id="",
+        cancel_requests__reason__in=BY_PEOPLE,
+    )
+    return list(ended.order_by("queued_at", "pk").values_list("agent", flat=True))
+
+
+def _fixed(*, is_spoken: bool, was_cancelled: bool, left: list[str], agents: list[str]) -> str:
     """The answer that needs no chat model. A spoken one holds no cancel word: a microphone may hear it."""
     if left and is_spoken:
-        return _("Okay. I do not wait for it any more, but it may still be running.")
+        return _MAY_GO_ON
     if left:
-        return _("Cancelled. May still be running: %(tools)s.") % {"tools": ", ".join(left)}
+        return _CANCELLED_BUT % {"tools": ", ".join(left)}
     if is_spoken:
-        return _("Okay, that has ended.")
-    return _("Cancelled.") if was_cancelled else _("It has ended.")
+        return _OKAY
+    if agents:
+        return _CANCELLED_BEHIND % {"agents": ", ".join(agents)}
+    return _CANCELLED if was_cancelled else _ENDED
 
 
 @run_in_db_thread

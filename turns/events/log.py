@@ -1,23 +1,55 @@
-"""The event log: appends facts with a number that has no gap, and reads them in the form of the wire (sync ORM)."""
+"""The event log: appends events with gapless numbers, and reads them in the form of the wire (sync ORM)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import UUIDField
 from django.utils import timezone
 
 from governance.bulk_updates import update_each
+from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.sanitize import sanitize_json
 from turns.core.events import TurnEvent
 from turns.models import Conversation, Event
 
-PATIENCE_MS = 500  # for a row that somebody else has locked
+LOCK_WAIT_MS = 500  # for a row that somebody else has locked
 
 WireEvent = dict[str, Any]
 Batch = tuple[UUID, list[WireEvent]]  # a conversation and events of it that are to be published
+
+_COUNTED = ("last_seq", "last_position", "last_number", "title", "updated_at")
+
+LOCKED = Select(lambda pk: Conversation.objects.select_for_update().filter(pk=pk), pk=UUIDField())
+IF_FREE = Select(
+    lambda pk: Conversation.objects.select_for_update(skip_locked=True).filter(pk=pk),
+    pk=UUIDField(),
+)
+LOCKED_OF = Select(
+    lambda turn_id: Conversation.objects.select_for_update(of=("self",)).filter(turns=turn_id),
+    turn_id=UUIDField(),
+)
+COUNT = Update(
+    lambda pk, **counted: (Conversation.objects.filter(pk=pk), counted),
+    **fields_of(Conversation, "pk", *_COUNTED),
+)
+_EVENTS = Insert(Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """What a row has of an event that is appended: to make the row itself takes several times as long."""
+
+    conversation_id: UUID
+    turn_id: UUID
+    seq: int
+    type: str
+    payload: dict[str, Any]
+    at: datetime
 
 
 def locked(conversation_id: UUID, *, waits: bool = True) -> Conversation:
@@ -26,17 +58,22 @@ def locked(conversation_id: UUID, *, waits: bool = True) -> Conversation:
     Whoever changes anything of a conversation holds this lock first, so changes have one order and no deadlock. Raise
     `Conversation.DoesNotExist` if there is none, or if somebody has it and we do not wait.
     """
-    return Conversation.objects.select_for_update(skip_locked=not waits).get(pk=conversation_id)
+    conversation = (LOCKED if waits else IF_FREE).first(pk=conversation_id)
+    if conversation is None:
+        raise Conversation.DoesNotExist
+    return conversation
 
 
 def locked_of(turn_id: UUID, *, waits: bool = True) -> Conversation | None:
-    """Return the conversation of a turn, locked; None if it was deleted, or somebody has it and we do not wait."""
-    rows = Conversation.objects.select_for_update(of=("self",), skip_locked=not waits)
+    """Return the conversation of a turn, locked. None if it was deleted, or somebody has it and we do not wait."""
+    if waits:
+        return LOCKED_OF.first(turn_id=turn_id)
+    rows = Conversation.objects.select_for_update(of=("self",), skip_locked=True)
     return rows.filter(turns=turn_id).first()
 
 
 @contextmanager
-def patience() -> Iterator[None]:
+def short_lock_wait() -> Iterator[None]:
     """In a transaction: wait for one row that somebody else has locked no longer than a moment, then raise.
 
     For who has others to see to as well. Without effect where the database cannot be told so.
@@ -45,7 +82,7 @@ def patience() -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
-        cursor.execute(f"SET LOCAL lock_timeout = {PATIENCE_MS}")
+        cursor.execute(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
         yield
         cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
 
@@ -53,13 +90,21 @@ def patience() -> Iterator[None]:
 def append(
     conversation: Conversation, turn_id: UUID, *events: TurnEvent, at: datetime | None = None
 ) -> list[WireEvent]:
-    """Store the events of a `locked` conversation and return them as they go to clients."""
+    """Store the events of a `locked` conversation and return them as they go to clients.
+
+    What the conversation counts is stored with them: events, messages and turns; and its title.
+    """
     if not events:
         return []
     rows = _numbered(conversation, turn_id, events, at=at or timezone.now())
-    Event.objects.bulk_create(rows)
-    conversation.save(update_fields=["last_seq", "updated_at"])
+    _EVENTS.many(rows)
+    count(conversation)
     return [wire(row) for row in rows]
+
+
+def count(conversation: Conversation) -> None:
+    """Store what a `locked` conversation counts, where no event says that it has changed."""
+    COUNT.run(pk=conversation.pk, **{name: getattr(conversation, name) for name in _COUNTED})
 
 
 def append_to_all(
@@ -68,18 +113,18 @@ def append_to_all(
     """Store events of turns in several `locked` conversations, and return them as they go to clients."""
     at = timezone.now()
     rows = {place: _numbered(place, turn_id, events, at=at) for place, turn_id, events in news}
-    Event.objects.bulk_create([row for of_place in rows.values() for row in of_place])
+    _EVENTS.many([row for of_place in rows.values() for row in of_place])
     update_each(list(rows), ["last_seq", "updated_at"])
     return [(place.pk, [wire(row) for row in of_place]) for place, of_place in rows.items()]
 
 
 def _numbered(
     conversation: Conversation, turn_id: UUID, events: Sequence[TurnEvent], *, at: datetime
-) -> list[Event]:
+) -> list[NewEvent]:
     """Return new rows with the next numbers of a conversation, which counts them from now on."""
     rows = [
-        Event(
-            conversation=conversation,
+        NewEvent(
+            conversation_id=conversation.pk,
             turn_id=turn_id,
             seq=seq,
             type=event.type,
@@ -93,7 +138,7 @@ def _numbered(
     return rows
 
 
-def wire(row: Event) -> WireEvent:
+def wire(row: Event | NewEvent) -> WireEvent:
     """Return an event as clients see it."""
     return {
         "type": row.type,

@@ -1,15 +1,17 @@
-"""What the log of the server says of turns: one line for each accepted and each settled cancel, and for each turn's end.
+"""What the server's log says of turns: one line for each cancel, when it is accepted and settled, each end and repair.
 
-Written once the change is committed; ids and statuses only, never what people wrote.
+A line is written once the change is committed. It has ids and statuses, never what people wrote.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
+from turns.core.repairs import Repair
 from turns.core.turns import TurnStatus
 from turns.models import CancelRequest, Conversation, Turn
 
@@ -39,6 +41,18 @@ def turn_ended(
         "agent": turn.agent,
     }
     _say("A turn ended", {**ids, "status": status.value, "duration_ms": duration_ms, **facts})
+
+
+def history_repaired(conversation_id: UUID, repairs: Iterable[Repair], *, found_when: str) -> None:
+    """Say what was put right in a history, and why."""
+    for repair in repairs:
+        facts = {"kind": repair.kind.value, "cause": repair.cause.name, "found_when": found_when}
+        ids = {
+            "conversation_id": conversation_id,
+            "turn_id": repair.turn_id,
+            "call_id": repair.tool_id,
+        }
+        _say("A history was repaired", {**ids, **facts})
 
 
 def _of_request(request: CancelRequest) -> dict[str, Any]:

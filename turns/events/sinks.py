@@ -1,44 +1,119 @@
 """Sinks: who is told of turn events once they are stored; registered by the apps above before the server starts."""
 
+import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 from uuid import UUID
 
 logger = logging.getLogger(__name__)
 
+_FAILED = "An event could not be published"
+
 
 class EventSink(Protocol):
-    """Takes events in the form of the wire. Losing one is allowed: the log has it (invariant 2)."""
+    """Takes events in the form of the wire. Losing one is allowed: the log has it (invariant 2).
+
+    A sink may have a function `push(conversation_id, delta)`. It gets the streamed text there, at once, and must not
+    wait. Any other sink gets the text by `publish` too, from a task of its own.
+    """
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
         """Pass the event on."""
         ...
 
 
-_sinks: list[EventSink] = []
+Push = Callable[[UUID, dict[str, Any]], None]
+
+
+class Relay:
+    """Passes streamed text on in the background: in order, and what waits of one answer as one piece."""
+
+    def __init__(self, publish: Callable[[UUID, dict[str, Any]], Awaitable[None]]) -> None:
+        self._publish = publish
+        self._waiting: dict[UUID, list[dict[str, Any]]] = {}
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+
+    def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
+        """Take a piece."""
+        waiting = self._waiting.get(conversation_id)
+        if waiting is None:
+            self._waiting[conversation_id] = [delta]
+            self._tasks[conversation_id] = asyncio.get_running_loop().create_task(
+                self._pass_on(conversation_id), name="relay of streamed text"
+            )
+        elif waiting and _continues(waiting[-1], delta):
+            waiting[-1] = {**waiting[-1], "text": waiting[-1]["text"] + delta["text"]}
+        else:
+            waiting.append(delta)
+
+    async def drain(self, conversation_id: UUID) -> None:
+        """Wait until the pieces of a conversation are passed on: an event comes after the text before it."""
+        task = self._tasks.get(conversation_id)
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({task})
+
+    async def _pass_on(self, conversation_id: UUID) -> None:
+        waiting = self._waiting[conversation_id]
+        try:
+            while waiting:
+                try:
+                    await self._publish(conversation_id, waiting.pop(0))
+                except Exception:
+                    logger.exception(_FAILED, extra={"conversation_id": str(conversation_id)})
+        finally:
+            del self._waiting[conversation_id], self._tasks[conversation_id]
+
+
+class _Registered:
+    """A sink with the way that text takes to it."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self.sink = sink
+        relay = Relay(sink.publish)
+        own: Push | None = getattr(sink, "push", None)
+        self.push: Push = own or relay.push
+        self._relay = None if own else relay
+
+    async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
+        if self._relay is not None:
+            await self._relay.drain(conversation_id)
+        await self.sink.publish(conversation_id, event)
+
+
+_registered: list[_Registered] = []
 
 
 def register(sink: EventSink) -> None:
     """Add a sink; the same one twice counts once."""
-    if sink not in _sinks:
-        _sinks.append(sink)
+    if all(known.sink != sink for known in _registered):
+        _registered.append(_Registered(sink))
 
 
 def unregister(sink: EventSink) -> None:
     """Take a sink out again."""
-    if sink in _sinks:
-        _sinks.remove(sink)
+    _registered[:] = [known for known in _registered if known.sink != sink]
 
 
 async def publish(conversation_id: UUID, events: Iterable[dict[str, Any]]) -> None:
     """Tell every sink of every event; one that fails is logged and never fails the turn."""
     for event in events:
-        for sink in tuple(_sinks):
+        for known in tuple(_registered):
             try:
-                await sink.publish(conversation_id, event)
+                await known.publish(conversation_id, event)
             except Exception:
-                logger.exception(
-                    "An event could not be published",
-                    extra={"conversation_id": str(conversation_id)},
-                )
+                logger.exception(_FAILED, extra={"conversation_id": str(conversation_id)})
+
+
+def push(conversation_id: UUID, delta: dict[str, Any]) -> None:
+    """Tell every sink of a piece of streamed text, without waiting for any."""
+    for known in tuple(_registered):
+        try:
+            known.push(conversation_id, delta)
+        except Exception:
+            logger.exception(_FAILED, extra={"conversation_id": str(conversation_id)})
+
+
+def _continues(before: dict[str, Any], delta: dict[str, Any]) -> bool:
+    ends_at = before["offset"] + len(before["text"])
+    return bool(delta["turn_id"] == before["turn_id"] and delta["offset"] == ends_at)

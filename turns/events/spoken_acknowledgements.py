@@ -1,4 +1,4 @@
-"""What is said aloud: one short sentence of an agent's chat model, which is no step of a turn and calls no tool (C8)."""
+"""What is said aloud: one short sentence of an agent's chat model. It is no step of a turn and calls no tool (C8)."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ _INSTRUCTIONS = (
 
 
 async def acknowledge(said: str, *, agent: str) -> str:
-    """Return what the agent says after a spoken `said` has come true; nothing if it is late, too long, or no sentence.
+    """Return what the agent says after a spoken `said` has come true. Nothing if it is late, too long, or no sentence.
 
     Raises:
         AgentUnavailable, ChatModelError: nobody can say it.

@@ -4,66 +4,147 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, starmap
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import UUIDField
 from django.utils import timezone
 
 from governance import CallStatus, Disposition, ToolCall
 from governance import repairs as call_repairs
 from governance import selectors as governance_selectors
+from governance.prepared_statements import Select, fields_of
 from turns.core.events import HistoryRepaired
 from turns.core.history import repair, violations
-from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from turns.core.messages import Message, ToolResultBlock, ToolUseBlock
 from turns.core.repairs import CRASH, Cause, CauseOf, Repair, interruption_note
 from turns.core.turns import LIVE_STATUSES, TurnStatus
-from turns.events import log
+from turns.events import log, log_lines
+from turns.history.cache import CACHE, HistoryCache
+from turns.history.rendering import SaidRow, live_part, message_of, with_results
 from turns.models import Conversation, Turn
 from turns.models import Message as MessageRow
 from turns.models import Repair as RepairRow
+from turns.storage import history_version
+
+STORED_EVERY = 200  # messages that were checked since it was last stored how many are valid
+_STOPPED = {CallStatus.CANCELLED, CallStatus.TIMED_OUT}
+
+
+class _Row(NamedTuple):
+    """What a history needs of a message's row; its turn is live or not at the same moment."""
+
+    position: int
+    role: str
+    content: Any
+    turn_id: UUID
+    interrupted: bool
+    step: int
+    turn__status: str
+
+
+_VALID = Select(
+    lambda pk: Conversation.objects.filter(pk=pk).values_list("history_version", "valid_position"),
+    **fields_of(Conversation, "pk"),
+)
+_BEHIND = Select(
+    lambda conversation_id, position: (
+        MessageRow.objects.filter(
+            conversation=conversation_id,
+            position__gt=position,
+            is_streaming=False,
+            turn__replaced_by__isnull=True,
+        )
+        .order_by("position")
+        .values_list(*_Row._fields)
+    ),
+    conversation_id=UUIDField(),
+    **fields_of(MessageRow, "position"),
+)
+_PREVIOUS = Select(
+    lambda conversation_id, turn_id: (
+        Turn.objects.filter(
+            conversation=conversation_id, started_at__isnull=False, replaced_by__isnull=True
+        )
+        .exclude(pk=turn_id)
+        .order_by("-number")[:1]
+    ),
+    conversation_id=UUIDField(),
+    turn_id=UUIDField(),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Up to which position a history of a version is valid."""
+
+    version: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The messages up to the last one that is settled, and the repairs that were made just now to get there."""
+    """The messages up to the last settled one, and the repairs that this reading made.
+
+    `checked` is how far it was found to be valid, where that is worth being stored.
+    """
 
     messages: tuple[Message, ...]
     repairs: tuple[Repair, ...] = ()
     events: tuple[log.WireEvent, ...] = ()
+    checked: Checked | None = None
 
 
 def load(conversation_id: UUID, *, found_when: str) -> History:
-    """Return the valid history of a conversation; what had to be put right is stored, so it is done once (H3).
+    """Return the valid history of a conversation. What had to be put right is stored, so it is done once (H3).
 
     A live turn is never touched: what it has settled is added as it is, its unfinished step is left out.
     """
     return read(conversation_id) or load_repaired(conversation_id, found_when=found_when)
 
 
-def read(conversation_id: UUID) -> History | None:
+def read(
+    conversation_id: UUID, *, cache: HistoryCache = CACHE, locked: Conversation | None = None
+) -> History | None:
     """Return the history if it is valid as it is stored; without the conversation's lock, so that nobody waits for it.
 
-    What has ended does not change any more, unless it has to be repaired: then this returns None.
+    What has ended does not change but with a new version (`history_version`). So what is kept of this version is only
+    continued, and what was stored as valid is not checked again. None if something has to be repaired. A row that is
+    `locked` tells its version itself.
     """
-    live_turns = Turn.objects.filter(conversation=conversation_id, status__in=LIVE_STATUSES)
-    live_ids = set(live_turns.values_list("pk", flat=True))
-    rows = MessageRow.objects.filter(conversation=conversation_id, is_streaming=False)
-    if live_ids:
-        live = list(rows.filter(turn__in=live_ids).order_by("position"))
-        rows = rows.exclude(turn__in=live_ids)
+    # The version goes first: what changes from now on is read under the old one, and dropped with it.
+    if locked is not None:
+        version, valid_position = locked.history_version, locked.valid_position
+    elif (valid := _VALID.first(pk=conversation_id)) is not None:
+        version, valid_position = valid
     else:
-        live = []
-    ended = [
-        Message.from_json(
-            {"role": role, "content": content, "turn_id": turn_id, "interrupted": interrupted}
-        )
-        for role, content, turn_id, interrupted in rows.order_by("position").values_list(
-            "role", "content", "turn_id", "interrupted"
-        )
-    ]
-    messages = _with_results(ended)
-    return None if violations(messages) else History(messages=(*messages, *_live_part(live)))
+        raise Conversation.DoesNotExist
+    known = cache.get(conversation_id, version=version)
+    rows = _rows_behind(conversation_id, known.position)
+    ended = [row for row in rows if row.turn__status not in LIVE_STATUSES]
+    live = [row for row in rows if row.turn__status in LIVE_STATUSES]
+    fresh = _render(row for row in ended if row.position > valid_position)
+    if violations(fresh):
+        return None
+    if ended:
+        trusted = _render(row for row in ended if row.position <= valid_position)
+        known = known.followed_by([*trusted, *fresh], position=ended[-1].position)
+        if not live or known.position < live[0].position:
+            transaction.on_commit(partial(cache.put, conversation_id, known))
+    is_worth_it = known.position - valid_position >= STORED_EVERY
+    return History(
+        messages=(*known.messages, *live_part(live)),
+        checked=Checked(version=version, position=known.position) if is_worth_it else None,
+    )
+
+
+def note_checked(conversation_id: UUID, checked: Checked) -> None:
+    """Store how far a history was found to be valid, unless it has changed since."""
+    unchanged = Conversation.objects.filter(pk=conversation_id, history_version=checked.version)
+    unchanged.filter(valid_position__lt=checked.position).update(valid_position=checked.position)
 
 
 def load_repaired(conversation_id: UUID, *, found_when: str) -> History:
@@ -79,34 +160,47 @@ def load_repaired(conversation_id: UUID, *, found_when: str) -> History:
             at = timezone.now()
             told = record_repairs(conversation_id, repaired.repairs, found_when=found_when, at=at)
             events = log.append(conversation, ended[-1].turn_id, told, at=at)
+            history_version.renew([conversation_id])
             messages = _render(_rows(conversation)[0])
-        messages += _live_part(live)
+        messages += live_part(live)
     return History(messages=tuple(messages), repairs=repaired.repairs, events=tuple(events))
 
 
-def note_on_previous(turn: Turn) -> str:
-    """Return what the prompt of `turn` says about the turn before it, if that did not reach its end (H5)."""
-    ended = Turn.objects.filter(
-        conversation_id=turn.conversation_id, number__lt=turn.number, started_at__isnull=False
-    )
-    previous = ended.order_by("-number").first()
+def note_on_previous(conversation_id: UUID, turn_id: UUID) -> str:
+    """Return what the prompt of a running turn says about an unfinished turn before it (H5)."""
+    previous = _PREVIOUS.first(conversation_id=conversation_id, turn_id=turn_id)
     if previous is None or previous.status == TurnStatus.COMPLETED:
         return ""
+    return note_on(previous)
+
+
+def note_on(previous: Turn) -> str:
+    """Return what the turn after this one, which did not reach its end, is told about it."""
     calls = governance_selectors.calls_of_group(str(previous.pk))
-    by_disposition: dict[str, list[ToolUseBlock]] = defaultdict(list)
+    known: dict[str, list[ToolUseBlock]] = defaultdict(list)
     for call in calls:
-        by_disposition[call.disposition].append(ToolUseBlock(id=call.call_id, name=call.tool_name))
+        is_stopped = call.disposition == Disposition.SETTLED and call.status in _STOPPED
+        block = ToolUseBlock(id=call.call_id, name=call.tool_name)
+        known["stopped" if is_stopped else call.disposition].append(block)
     return interruption_note(
         _cause(previous),
-        indeterminate=by_disposition[Disposition.INDETERMINATE],
-        settled=by_disposition[Disposition.SETTLED],
-        not_started=by_disposition[Disposition.NOT_STARTED],
+        indeterminate=known[Disposition.INDETERMINATE],
+        stopped=known["stopped"],
+        finished=known[Disposition.SETTLED],
+        not_started=known[Disposition.NOT_STARTED],
     )
+
+
+def _rows_behind(conversation_id: UUID, position: int) -> list[_Row]:
+    """The finished messages of a conversation behind a position."""
+    return list(starmap(_Row, _BEHIND.all(conversation_id=conversation_id, position=position)))
 
 
 def _rows(conversation: Conversation) -> tuple[list[MessageRow], list[MessageRow]]:
     """The finished messages of the turns that have ended, and those of the live turn."""
-    rows = MessageRow.objects.filter(conversation=conversation, is_streaming=False)
+    rows = MessageRow.objects.filter(
+        conversation=conversation, is_streaming=False, turn__replaced_by=None
+    )
     ended: list[MessageRow] = []
     live: list[MessageRow] = []
     for row in rows.select_related("turn").order_by("position"):
@@ -114,55 +208,14 @@ def _rows(conversation: Conversation) -> tuple[list[MessageRow], list[MessageRow
     return ended, live
 
 
-def _live_part(rows: Sequence[MessageRow]) -> list[Message]:
-    """The steps of a live turn whose calls have all ended; if they are no valid history, what the user said."""
-    if not rows:
-        return []
-    open_steps = {
-        call.step
-        for call in governance_selectors.calls_of_group(str(rows[0].turn_id))
-        if not CallStatus(call.status).is_terminal
-    }
-    settled = _render([row for row in rows if row.role == "user" or row.step not in open_steps])
-    if not violations(settled):
-        return settled
-    said = [_message(row) for row in rows if row.role == "user"]
-    return [message for message in said if not violations([message])]
+def _render(rows: Iterable[SaidRow]) -> list[Message]:
+    return with_results([_message(row) for row in rows])
 
 
-def _render(rows: Sequence[MessageRow]) -> list[Message]:
-    """Put each call's result, from its own row, behind the message that asked for it (invariant 10)."""
-    return _with_results([_message(row) for row in rows])
-
-
-def _with_results(said: Sequence[Message]) -> list[Message]:
-    with_calls = dict.fromkeys(message.turn_id or "" for message in said if message.tool_uses)
-    results = {
-        (call.group, call.call_id): ToolResultBlock(
-            tool_use_id=call.call_id,
-            content=call.result,
-            is_error=call.is_error,
-            is_synthetic=call.is_synthetic,
-        )
-        for call in governance_selectors.results_of_groups(with_calls)
-    }
-    messages = []
-    for message in said:
-        messages.append(message)
-        asked = dict.fromkeys((message.turn_id, use.id) for use in message.tool_uses)
-        if found := tuple(results[key] for key in asked if key in results):
-            messages.append(Message(role="user", content=found, turn_id=message.turn_id))
-    return messages
-
-
-def _message(row: MessageRow) -> Message:
-    fields = {
-        "role": row.role,
-        "content": row.content,
-        "turn_id": str(row.turn_id),
-        "interrupted": row.interrupted,
-    }
-    return replace(Message.from_json(fields), origin=row)
+def _message(row: SaidRow) -> Message:
+    """What a row says; a repair has to know the row, and what is kept must not keep it."""
+    said = message_of(row)
+    return replace(said, origin=row) if isinstance(row, MessageRow) else said
 
 
 def _cause_of(rows: Sequence[MessageRow]) -> CauseOf:
@@ -194,6 +247,7 @@ def record_repairs(
         )
         for repaired in repairs
     )
+    log_lines.history_repaired(conversation_id, repairs, found_when=found_when)
     return HistoryRepaired(
         repairs=[
             {"tool_id": repaired.tool_id, "kind": repaired.kind.value, "cause": repaired.cause.name}
@@ -216,7 +270,7 @@ def _write_back(
         _settle(row, uses, reply.tool_results)
         changed |= _by_row([reply]).keys() & kept.keys()
     for row in changed:
-        blocks: tuple[TextBlock | ToolUseBlock, ...] = (*kept[row].texts, *kept[row].tool_uses)
+        blocks = (*kept[row].said, *kept[row].tool_uses)
         row.content = [block.to_json() for block in blocks]
     MessageRow.objects.bulk_update(changed, ["content"])
     MessageRow.objects.filter(pk__in=[row.pk for row in rows if row not in kept]).delete()
@@ -229,7 +283,8 @@ def _by_row(messages: Iterable[Message]) -> dict[MessageRow, Message]:
 
 def _is_kept(message: Message) -> bool:
     """Whether a message's row says anything: results are on the rows of their calls."""
-    return bool(message.tool_uses) or any(not text.is_blank for text in message.texts)
+    has_words = any(not text.is_blank for text in message.texts)
+    return has_words or bool(message.tool_uses or message.attachments)
 
 
 def _answers(

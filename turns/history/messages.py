@@ -3,8 +3,17 @@
 from datetime import datetime
 from typing import Any
 
+from django.db.models import QuerySet
+
+from governance import selectors
+from governance.prepared_statements import Insert
+from governance.sanitize import sanitize_json
 from turns.core.events import MessageEvent, TurnEvent
+from turns.core.ports import Answer
+from turns.events import log
 from turns.models import Conversation, Message, Turn
+
+_MESSAGE = Insert(Message)
 
 
 def add(
@@ -16,18 +25,52 @@ def add(
     at: datetime,
     **fields: Any,
 ) -> Message:
-    """Append a message to a locked conversation."""
+    """Append a message to a locked conversation, whose new position is stored with the next event that is appended."""
     conversation.last_position += 1
-    conversation.save(update_fields=["last_position"])
-    return Message.objects.create(
-        conversation=conversation,
-        turn=turn,
-        position=conversation.last_position,
-        role=role,
-        content=content,
-        at=at,
-        **fields,
+    return _MESSAGE.one(
+        Message(
+            conversation=conversation,
+            turn=turn,
+            position=conversation.last_position,
+            role=role,
+            content=content,
+            at=at,
+            **fields,
+        )
     )
+
+
+def begin(turn: Turn, *, step: int, text: str, at: datetime) -> None:
+    """Append the message of a step to a locked conversation as far as it was said. Done twice, it is there once."""
+    if Message.objects.filter(turn=turn, step=step, role="assistant").exists():
+        return
+    content = [{"type": "text", "text": text}]
+    fields: dict[str, Any] = {"step": step, "is_streaming": True}
+    add(turn.conversation, turn, role="assistant", content=content, at=at, **fields)
+    log.count(turn.conversation)
+    Turn.objects.filter(pk=turn.pk).update(steps=step)
+
+
+def save(turn: Turn, answer: Answer, *, is_begun: bool, at: datetime) -> list[TurnEvent]:
+    """Store a whole (or interrupted) message of a locked conversation. One that says nothing is not kept."""
+    message, step = answer.message, answer.step
+    if message.is_empty:
+        if is_begun:
+            _begun(turn, step).delete()
+        return []
+    content = sanitize_json([block.to_json() for block in message.content])
+    fields: dict[str, Any] = {"step": step, "interrupted": message.interrupted}
+    if not is_begun:
+        row = add(turn.conversation, turn, role="assistant", content=content, at=at, **fields)
+        return [message_event(row)]
+    row = _begun(turn, step).get()
+    row.content, row.is_streaming, row.interrupted = content, False, message.interrupted
+    row.save(update_fields=["content", "is_streaming", "interrupted"])
+    return [message_event(row)]
+
+
+def _begun(turn: Turn, step: int) -> "QuerySet[Message]":
+    return Message.objects.select_for_update().filter(turn=turn, step=step, is_streaming=True)
 
 
 def close_unfinished(turn: Turn) -> list[TurnEvent]:
@@ -46,11 +89,16 @@ def close_unfinished(turn: Turn) -> list[TurnEvent]:
 
 
 def message_event(message: Message) -> MessageEvent:
-    """Return the event of a finished (or interrupted) message."""
+    """Return the event of a finished (or interrupted) message; its calls with the titles of their tools."""
     return MessageEvent(
         id=message.pk,
         role=message.role,
-        content=message.content,
+        content=[_with_title(block) for block in message.content],
         interrupted=message.interrupted,
         step=message.step,
     )
+
+
+def _with_title(block: Any) -> Any:
+    title = selectors.tool_title(block["name"]) if block.get("type") == "tool_use" else ""
+    return {**block, "title": title} if title else block

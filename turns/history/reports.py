@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Expression, OuterRef, Q, QuerySet
 
 from governance import Cancellation, CancelReason, CancelSource
 from governance.durations import format_duration
@@ -18,7 +18,9 @@ REPORT_LENGTH = 20_000
 
 _ENDED = [status.value for status in TurnStatus if status.is_terminal]
 # The statuses that it may not have are named, since there are few turns of those that SQLite would begin with.
-UNDELIVERED = Q(is_detached=True, delivered_at=None, parent__isnull=False) & ~Q(
+UNDELIVERED = Q(
+    is_detached=True, delivered_at=None, parent__isnull=False, parent__replaced_by=None
+) & ~Q(
     parent__status__in=[status.value for status in TurnStatus if status is not TurnStatus.COMPLETED]
 )
 
@@ -59,10 +61,10 @@ def in_words(report: Report) -> str:
     return f"{first} {said}:\n{report.text}"
 
 
-def undelivered(conversation_id: UUID) -> "QuerySet[Turn, Turn]":
+def undelivered(conversation_id: UUID | Expression | OuterRef) -> "QuerySet[Turn, Turn]":
     """Return the ended turns of detached sub-agents whose reports are still due to a conversation.
 
-    Those of a turn that was cut off are not: their work was cancelled with it (C7).
+    Those of a turn that was cut off are not: their work was cancelled with it (C7). Nor are those of a replaced one.
     """
     return Turn.objects.filter(
         UNDELIVERED, parent__conversation=conversation_id, status__in=_ENDED
@@ -70,12 +72,24 @@ def undelivered(conversation_id: UUID) -> "QuerySet[Turn, Turn]":
 
 
 def take(conversation: Conversation, *, at: datetime) -> list[dict[str, Any]]:
-    """Take the reports that are due to a locked conversation, each once, as blocks of the message that it gets next."""
+    """Take the reports that are due to a locked conversation, each once, as blocks of its next message."""
     return [
         _block(report_of(turn))
         for turn in undelivered(conversation.pk)
         if Turn.objects.filter(pk=turn.pk, delivered_at=None).update(delivered_at=at)
     ]
+
+
+def give_back(turns: "QuerySet[Turn, Turn]") -> None:
+    """Let what these turns were told be told again, as far as it is still due."""
+    said = Message.objects.filter(turn__in=turns, role="user").values_list("content", flat=True)
+    told = [
+        block["sub_agent"]["turn_id"]
+        for content in said
+        for block in content
+        if "sub_agent" in block
+    ]
+    Turn.objects.filter(pk__in=told, parent__replaced_by=None).update(delivered_at=None)
 
 
 def _block(report: Report) -> dict[str, Any]:

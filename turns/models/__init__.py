@@ -2,26 +2,39 @@
 
 from turns.models.acknowledgements import Acknowledgement
 from turns.models.agents import Agent, AgentChange
+from turns.models.attachments import Attachment
 from turns.models.conversations import (
     Conversation,
+    ConversationChange,
     Event,
     Message,
     MessageTally,
     Operation,
     Viewer,
 )
-from turns.models.disconnects import DisconnectPolicy
+from turns.models.disconnects import DisconnectPolicy, DisconnectPolicyChange
 from turns.models.processes import Process
-from turns.models.turns import CancelRequest, DeadlineOrder, Repair, RunningTurn, Turn
+from turns.models.turns import (
+    CancelledTurn,
+    CancelRequest,
+    DeadlineOrder,
+    Repair,
+    RunningTurn,
+    Turn,
+)
 
 __all__ = [
     "Acknowledgement",
     "Agent",
     "AgentChange",
+    "Attachment",
     "CancelRequest",
+    "CancelledTurn",
     "Conversation",
+    "ConversationChange",
     "DeadlineOrder",
     "DisconnectPolicy",
+    "DisconnectPolicyChange",
     "Event",
     "Message",
     "MessageTally",

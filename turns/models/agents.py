@@ -37,6 +37,13 @@ class Agent(models.Model):
         blank=True,
         help_text=_("What it is good for; people and other agents choose by it."),
     )
+    samples: "models.JSONField[Any, Any]" = models.JSONField(_("samples"), blank=True, default=list)
+    placeholder = models.CharField(
+        _("placeholder"),
+        max_length=100,
+        blank=True,
+        help_text=_("Stands in the empty field for a message. Blank = “Message the agent…”."),
+    )
     instructions = models.TextField(_("instructions"), blank=True)
     chat_model = models.CharField(
         _("chat model"),

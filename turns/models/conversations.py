@@ -9,12 +9,17 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from governance.audit import Change
+
 
 class Conversation(models.Model):
     """A series of turns of one user; `last_seq` numbers its events without a gap, `last_position` its messages.
 
     `agent` is an agent's name, blank = the default one. A parked conversation starts no turn until a person lets it.
     `unattended_since` is set when its last viewer has left turns behind, those up to `attended_number` (C11).
+    `history_version` grows when something changes that stood in the history already. As long as it stays, the messages
+    up to `valid_position` are known to be a valid history. `edited_at` tells lists that they are behind: it was
+    renamed, pinned or deleted. A deleted one exists for nobody; `emptied_at` is when its contents were gone, too.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -34,10 +39,16 @@ class Conversation(models.Model):
     last_seq = models.PositiveBigIntegerField(_("last event"), default=0)
     last_position = models.PositiveBigIntegerField(_("last message"), default=0)
     last_number = models.PositiveBigIntegerField(_("last turn"), default=0)
+    history_version = models.PositiveBigIntegerField(default=0)
+    valid_position = models.PositiveBigIntegerField(default=0)
     unattended_since = models.DateTimeField(_("unattended since"), null=True)
     attended_number = models.PositiveBigIntegerField(_("last turn that had a viewer"), default=0)
     parked_at = models.DateTimeField(_("parked at"), null=True)
     parked_reason = models.CharField(_("parked because"), max_length=200, blank=True)
+    pinned_at = models.DateTimeField(_("pinned at"), null=True)
+    edited_at = models.DateTimeField(_("edited at"), null=True)
+    deleted_at = models.DateTimeField(_("deleted at"), null=True)
+    emptied_at = models.DateTimeField(_("emptied at"), null=True)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
     updated_at = models.DateTimeField(_("updated at"), auto_now=True)
 
@@ -59,17 +70,48 @@ class Conversation(models.Model):
                 condition=models.Q(parked_at__isnull=False),
                 name="turns_parked_of_owner",
             ),
+            models.Index(
+                fields=["owner", "-edited_at"],
+                condition=models.Q(edited_at__isnull=False),
+                name="turns_edited_of_owner",
+            ),
+            models.Index(
+                fields=["parent", "deleted_at"],
+                condition=models.Q(deleted_at__isnull=False, emptied_at__isnull=True),
+                name="turns_to_empty",
+            ),
+            models.Index(
+                fields=["deleted_at"],
+                condition=models.Q(deleted_at__isnull=False),
+                name="turns_deleted",
+            ),
         ]
 
     def __str__(self) -> str:
-        return self.title or str(self.id)
+        return str(self.id)  # its title is content, which not everybody may see
+
+
+class ConversationChange(Change):
+    """The deletion of a conversation: who deleted it, and when (append-only). It outlives the row."""
+
+    subject = "turns.Conversation"
+
+    conversation_id = models.UUIDField(_("conversation"), db_index=True)
+
+    class Meta(Change.Meta):
+        app_label = "turns"
+        verbose_name = _("deleted conversation")
+        verbose_name_plural = _("deleted conversations")
+
+    def __str__(self) -> str:
+        return f"{self.conversation_id} {self.at:%Y-%m-%d %H:%M}"
 
 
 class Message(models.Model):
     """A piece of history: text and tool_use blocks. Results of calls live on the calls' own rows (invariant 10).
 
     `content` holds blocks as in the protocol's `history`. While it streams, `is_streaming` is set and the text so far
-    is in `content`; `interrupted` marks an answer that was cut off (H2).
+    is in `content`. `interrupted` marks an answer that was cut off (H2).
     """
 
     conversation = models.ForeignKey(

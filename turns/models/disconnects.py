@@ -3,6 +3,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from governance.audit import Change
 from governance.model_fields import PositiveDurationMsField
 
 
@@ -39,3 +40,31 @@ class DisconnectPolicy(models.Model):
 
     def __str__(self) -> str:
         return str(self._meta.verbose_name)
+
+
+class DisconnectPolicyChange(Change):
+    """One edit of the disconnect policy: who changed which field from what to what, and when (append-only).
+
+    Whoever may see the policy may see it.
+    """
+
+    subject = "turns.DisconnectPolicy"
+
+    class Meta(Change.Meta):
+        app_label = "turns"
+        default_permissions = ()
+        verbose_name = _("disconnect policy change")
+        verbose_name_plural = _("disconnect policy changes")
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M}"
+
+    @classmethod
+    def describe_value(cls, name: str, value: object) -> str:
+        """Return a field's value as people read it."""
+        if name == "policy":
+            words = dict(DisconnectPolicy._meta.get_field("policy").flatchoices)
+            return str(words.get(value, value))
+        if name == "grace_ms" and not value:
+            return str(_("none"))
+        return super().describe_value(name, value)

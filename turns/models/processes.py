@@ -18,6 +18,7 @@ class Process(models.Model):
     pid = models.PositiveIntegerField(_("pid"))
     start_ticks = models.BigIntegerField(_("start"), default=0)
     pid_namespace = models.CharField(_("pid namespace"), max_length=64, blank=True)
+    name = models.CharField(_("name"), max_length=255, blank=True)
     role = models.CharField(
         _("role"),
         max_length=16,
@@ -31,6 +32,15 @@ class Process(models.Model):
         _("seen at"),
         null=True,
         help_text=_("When it last renewed its lease, by the database's clock."),
+    )
+    code_version = models.CharField(_("version of the code"), max_length=64, blank=True)
+    policy_version = models.PositiveBigIntegerField(
+        _("version of the limits"), default=0, help_text=_("That it ran with when it was seen.")
+    )
+    abandoned = models.PositiveIntegerField(
+        _("abandoned work"),
+        default=0,
+        help_text=_("Bodies of calls that outlived their calls when it was seen."),
     )
     draining_at = models.DateTimeField(_("draining since"), null=True)
     ended_at = models.DateTimeField(_("ended at"), null=True)
@@ -47,4 +57,4 @@ class Process(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.pid}"
+        return self.name or f"{self.host}:{self.pid}"

@@ -1,7 +1,7 @@
 """Rows of turns: the turns themselves, the requests to cancel them, the repairs of what they left behind.
 
-An index is found by its first columns, and by conditions of `= NULL` if it is a partial one: SQLite, which has no
-statistics and does not compare lists, finds no other.
+SQLite finds an index by its first columns, and a partial one by conditions of `= NULL`. It has no statistics and does
+not compare lists, so it finds no other.
 """
 
 import uuid
@@ -22,10 +22,11 @@ _LIVE = [status.value for status in LIVE_STATUSES]
 class Turn(models.Model):
     """One user message up to the end of the agent's answer.
 
-    `number` orders the turns of a conversation; `epoch` grows with every change of owner and fences the writes of an
-    earlier one; at most one turn of a conversation is live. A turn that was started by a tool call of another has that
-    one as its `parent`, and as its `root` the turn of a person that everything began with: those of one root are a family.
-    What a detached one comes to is delivered to the parent's conversation, once.
+    `number` orders the turns of a conversation. At most one of them is live. `epoch` grows with every change of owner
+    and fences the writes of an earlier one. A turn that was started by a tool call of another turn has that turn as its
+    `parent`. Its `root` is the turn of a person that everything began with. The turns of one root are a family. What a
+    detached one comes to is delivered to the parent's conversation, once. A turn that is `replaced_by` another is in no
+    history any more. Its message, or one before it, was sent again in another form. `version` counts these forms.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -49,8 +50,18 @@ class Turn(models.Model):
         _("detached"), default=False, help_text=_("Its parent does not wait for it.")
     )
     delivered_at = models.DateTimeField(_("delivered at"), null=True)
+    replaced_by = models.ForeignKey(
+        "self",
+        models.CASCADE,
+        null=True,
+        related_name="replaced",
+        verbose_name=_("replaced by"),
+        db_index=False,
+    )
+    version = models.PositiveIntegerField(_("version of the message"), default=1, db_default=1)
     agent = models.CharField(_("agent"), max_length=64, blank=True)
     user_message = models.TextField(_("user message"))
+    attachments = models.JSONField(_("attachments"), default=list)
     source = models.CharField(
         _("source"), max_length=16, default="typed", choices=labels.message_sources
     )
@@ -85,6 +96,7 @@ class Turn(models.Model):
     error_code = models.CharField(_("error code"), max_length=64, blank=True)
     error_message = models.CharField(_("error"), max_length=500, blank=True)
     usage = models.JSONField(_("usage"), default=dict)
+    traceparent = models.CharField(_("trace"), max_length=64, blank=True, default="", db_default="")
 
     class Meta:
         app_label = "turns"
@@ -119,6 +131,11 @@ class Turn(models.Model):
                 name="turns_undelivered",
             ),
             models.Index(
+                fields=["replaced_by"],
+                condition=Q(replaced_by__isnull=False),
+                name="turns_replaced",
+            ),
+            models.Index(
                 fields=["ended_at", "id"], condition=~Q(user_message=""), name="turns_to_prune"
             ),
         ]
@@ -128,7 +145,7 @@ class Turn(models.Model):
 
 
 class CancelRequest(models.Model):
-    """A stored wish to end a turn or one of its calls: who, how, why, and how long it took to come true (C2, C12)."""
+    """A stored request to end a turn or one of its calls: who, how, why, and how long it took (C2, C12)."""
 
     turn = models.ForeignKey(
         Turn,
@@ -174,6 +191,17 @@ class CancelRequest(models.Model):
         return f"{self.reason} {self.turn_id} {self.tool_id}".strip()
 
 
+class CancelledTurn(CancelRequest):
+    """A request to cancel a whole turn, for a list of its own in the admin."""
+
+    class Meta:
+        app_label = "turns"
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("cancelled turn")
+        verbose_name_plural = _("cancelled turns")
+
+
 class Repair(models.Model):
     """One correction of a history, kept for the audit (H3)."""
 
@@ -213,7 +241,7 @@ class RunningTurn(Turn):
 
 
 class DeadlineOrder(models.Model):
-    """A stored wish to give a running call another limit, for the process that owns its turn to obey (T9, C12)."""
+    """A stored request to change a running call's limit, which the turn's owner obeys (T9, C12)."""
 
     turn = models.ForeignKey(
         Turn, models.CASCADE, related_name="deadline_orders", verbose_name=_("turn")
@@ -222,6 +250,7 @@ class DeadlineOrder(models.Model):
     timeout_ms = models.PositiveBigIntegerField(_("new limit (ms)"), null=True)
     extend_ms = models.PositiveBigIntegerField(_("added to the limit (ms)"), null=True)
     by_name = models.CharField(_("by"), max_length=150, blank=True)
+    note = models.CharField(_("note"), max_length=500, blank=True, db_default="")
     requested_at = models.DateTimeField(_("requested at"), db_default=Now())
     settled_at = models.DateTimeField(_("settled at"), null=True)
 

@@ -11,6 +11,7 @@ from governance.validation import span_problem
 from turns.chat_models.catalog import is_known
 
 MOST = {"step_limit": 100_000, "max_parallel_calls": 10_000, "token_limit": 10**12}
+MOST_SAMPLES, LONGEST_SAMPLE = 4, 200
 _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,128}\*?|\*")
 
 
@@ -34,6 +35,19 @@ def tools_problem(tools: Any) -> str:
     return ""
 
 
+def samples_problem(samples: Any) -> str:
+    """Return what is wrong with a list of samples; empty if nothing is."""
+    if not isinstance(samples, list) or not all(isinstance(text, str) for text in samples):
+        return _("Write a list of texts.")
+    if len(samples) > MOST_SAMPLES:
+        return _("Write %(most)d samples at most.") % {"most": MOST_SAMPLES}
+    if any(not text.strip() or len(text) > LONGEST_SAMPLE for text in samples):
+        return _("Write 1 to %(most)d characters in each sample.") % {"most": LONGEST_SAMPLE}
+    if not all(text.isprintable() for text in samples):
+        return _("Write each sample in one line, without invisible characters.")
+    return ""
+
+
 def _problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if values["is_default"] and not values["is_enabled"]:
         yield (
@@ -48,6 +62,8 @@ def _problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "chat_model", problem % {"name": values["chat_model"][:60]}
     if problem := tools_problem(values["tools"]):
         yield "tools", problem
+    if problem := samples_problem(values["samples"]):
+        yield "samples", problem
     if problem := span_problem(values["turn_timeout_ms"]):
         yield "turn_timeout_ms", problem
     for name, most in MOST.items():

@@ -5,12 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.utils.translation import gettext as _
 
 from governance import audit
 from governance.audit import Editor
-from governance.durations import format_limit
-from turns.models import DisconnectPolicy
+from turns.models import DisconnectPolicy, DisconnectPolicyChange
 
 FIELDS = ("policy", "grace_ms", "unattended_limit_ms")
 RETURN_GRACE = timedelta(seconds=10)
@@ -37,16 +35,16 @@ def save(values: Mapping[str, Any], *, by: Editor = None, seen: datetime | None 
         return ""
     policy.full_clean()
     policy.save()
-    summary = audit.summary_of(DisconnectPolicy, changes, _describe)
-    audit.log(policy, action="change", summary=summary, by=by)
-    return summary
+    change = audit.record(DisconnectPolicyChange, policy, action="change", changes=changes, by=by)
+    return change.summary
 
 
 def grace_period(policy: DisconnectPolicy, *, is_clean_close: bool = False) -> timedelta | None:
     """Return how long turns may go on alone; None = as long as they like.
 
-    "At once" is the moment at which the last viewer leaves. Who did not mean to (`is_clean_close` is False: the page
-    reconnects, the server restarted, or the policy was another then) gets the time that a page needs to come back.
+    "At once" is the moment at which the last viewer leaves. Somebody who did not mean to leave gets the time that a
+    page needs to come back. Then `is_clean_close` is False: the page reconnects, the server restarted, or the policy
+    was another.
     """
     if policy.policy == DisconnectPolicy.CANCEL_AT_ONCE:
         return timedelta(0) if is_clean_close else RETURN_GRACE
@@ -54,11 +52,3 @@ def grace_period(policy: DisconnectPolicy, *, is_clean_close: bool = False) -> t
         limit = policy.unattended_limit_ms
         return timedelta(milliseconds=limit) if limit else None
     return timedelta(milliseconds=policy.grace_ms)
-
-
-def _describe(name: str, value: Any) -> str:
-    if name == "policy":
-        return str(dict(DisconnectPolicy._meta.get_field("policy").flatchoices)[value])
-    if name == "grace_ms" and not value:
-        return _("none")
-    return format_limit(value)

@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from governance.db import run_in_db_thread
-from turns.events.notifications import Notifications, notify
+from turns.events.notifications import Notifications, TellOwner, notify
 from turns.models import Process
 from turns.presence import viewers
 
@@ -28,14 +27,12 @@ class Presence:
 class PresenceTracker:
     """Counts the open sockets of one process as rows, so that every process and every tab counts.
 
-    `check_requests` lets the owner of turns obey at once, in whatever process it is.
+    `tell_owner` reaches the owner of a turn, in whatever process it is.
     """
 
-    def __init__(
-        self, process: Process, *, check_requests: Callable[[UUID], Awaitable[None]]
-    ) -> None:
+    def __init__(self, process: Process, *, tell_owner: TellOwner) -> None:
         self._process = process
-        self._check_requests = check_requests
+        self._tell_owner = tell_owner
         self._present: dict[str, UUID] = {}
         self._lock = asyncio.Lock()  # the list here and the rows change together
         self._swept_at = float("-inf")
@@ -64,7 +61,7 @@ class PresenceTracker:
                 facts = {"conversation_id": str(viewing.conversation_id)}
                 logger.exception("A viewer who has left is still on the list", extra=facts)
                 return
-        await notify(notifications, check_requests=self._check_requests)
+        await notify(notifications, tell_owner=self._tell_owner)
 
     async def poll(self) -> None:
         """Sweep if the last time was a while ago."""
@@ -76,7 +73,7 @@ class PresenceTracker:
         self._swept_at = time.monotonic()
         async with self._lock:
             notifications = await _sweep(self._process, dict(self._present))
-        await notify(notifications, check_requests=self._check_requests)
+        await notify(notifications, tell_owner=self._tell_owner)
 
 
 _join = run_in_db_thread(viewers.join)

@@ -1,7 +1,7 @@
 """Who looks at a conversation, and which turns were left behind by the last who did (C11; sync ORM).
 
-A conversation and those of its sub-agents are one family: who looks at one of them attends to all. The row of the
-topmost one is locked first, so that a viewer who comes back and the end of the grace have one order.
+A conversation and those of its sub-agents are one family: who looks at one of them attends to all. The topmost row is
+locked first, so that a returning viewer and the end of the grace have one order.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,6 +21,7 @@ from turns.events.notifications import Notifications
 from turns.models import Conversation, Process, Turn, Viewer
 from turns.presence import disconnects
 from turns.processes.process_registry import end_dead
+from turns.storage.conversation_tree import family_of
 
 QUIET_AT_ONCE = 100
 LEFT = Cancellation(reason=CancelReason.DISCONNECT, source=CancelSource.POLICY)
@@ -107,7 +108,7 @@ def _forget_quiet(unattended: QuerySet[Conversation]) -> None:
     for pk in list(quiet[:QUIET_AT_ONCE]):
         with transaction.atomic():
             top = log.locked(pk)
-            if not _active(_family(top.pk)).exists():
+            if not _active(family_of(top.pk)).exists():
                 Conversation.objects.filter(pk=pk).update(unattended_since=None)
 
 
@@ -123,20 +124,9 @@ def _top_of(conversation: Conversation) -> UUID:
     return pk
 
 
-def _family(top_id: UUID) -> list[UUID]:
-    """The conversation and all below it, parents first."""
-    family: list[UUID] = []
-    level = [top_id]
-    while level:
-        family += level
-        children = Conversation.objects.filter(parent__in=level).exclude(pk__in=family)
-        level = list(children.values_list("pk", flat=True))
-    return family
-
-
 def _is_left(top: Conversation) -> bool:
     """Note since when a family is unattended, if it has turns that are not over; return whether it is."""
-    family = _family(top.pk)
+    family = family_of(top.pk)
     viewers = Viewer.objects.filter(conversation__in=family, process__ended_at=None)
     if viewers.exists() or not _active(family).exists():
         return False
@@ -148,9 +138,9 @@ def _is_left(top: Conversation) -> bool:
 
 
 def _cancel(top: Conversation) -> Notifications:
-    """Store that what was left behind ends; what was begun later, by a program, never had a viewer and goes on."""
+    """Store that what was left behind ends. What was begun later, by a program, never had a viewer and goes on."""
     Conversation.objects.filter(pk=top.pk).update(unattended_since=None)
-    family = _family(top.pk)
+    family = family_of(top.pk)
     left = [turn for turn in _active(family).order_by("number") if _had_viewer(turn, top)]
     conversation_ids = {turn.conversation_id for turn in left}
     conversations = [log.locked(pk) for pk in family if pk in conversation_ids]
@@ -158,7 +148,7 @@ def _cancel(top: Conversation) -> Notifications:
 
 
 def _had_viewer(turn: Turn, top: Conversation) -> bool:
-    """Whether a turn, or the one of the topmost conversation that it works for, was there before the last viewer left."""
+    """Whether a turn, or the topmost turn that it works for, began before the last viewer left."""
     origin = turn
     while origin.conversation_id != top.pk and origin.parent is not None:
         origin = origin.parent

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
 
+from turns.core import loop_resources
 from turns.exceptions import TurnsError
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,9 @@ R = TypeVar("R")
 
 SETTLE_LIMIT = 5.0  # seconds
 
-_tasks: "WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Task[Any]]]" = WeakKeyDictionary()
+
+class BackgroundTasks(set[asyncio.Task[Any]]):
+    """The tasks of one event loop that nobody awaits, until they are done."""
 
 
 def shielded(
@@ -48,15 +50,13 @@ def spawn(work: Coroutine[Any, Any, object], *, name: str) -> None:
 
 async def join() -> None:
     """Wait for the tasks of this loop, for `SETTLE_LIMIT` seconds at most."""
-    under_way = set(_tasks.get(asyncio.get_running_loop(), ()))
-    if under_way:
+    if under_way := set(loop_resources.of_running_loop().get(BackgroundTasks)):
         await asyncio.wait(under_way, timeout=SETTLE_LIMIT)
 
 
 def _begin(work: Coroutine[Any, Any, R], *, name: str) -> "asyncio.Task[R]":
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work, name=f"background {name}")
-    known = _tasks.setdefault(loop, set())
+    task = asyncio.create_task(work, name=f"background {name}")
+    known = loop_resources.of_running_loop().get(BackgroundTasks)
     known.add(task)
     task.add_done_callback(known.discard)
     return task

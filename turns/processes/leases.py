@@ -1,5 +1,5 @@
-"""The lease of this process: renewed by a thread of its own, so that neither a blocked event loop nor a busy database
-thread holds it up, and lost for good when it is not renewed in time (H4).
+"""The lease of this process: its own thread renews it, so a blocked event loop or a busy database thread does not
+delay it. A lease that is not renewed in time is lost for good (H4).
 
 Somebody else ends the turns of a process whose lease has run out by the database's clock. This process stops sooner by
 its own: after `fence_after` seconds without a renewal it owns nothing any more.

@@ -2,21 +2,28 @@
 
 import os
 import socket
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from governance.db_clock import now_minus
+from governance import runtime
+from governance.db_clock import database_now, now_minus
+from governance.policy_reports import PolicyReport
 from turns.conf import app_settings
 from turns.models import Process
 
 
 def register(
-    *, role: str = "embedded", turn_limit: int = 0, has_shared_layer: bool = False
+    *,
+    role: str = "embedded",
+    name: str = "",
+    turn_limit: int = 0,
+    has_shared_layer: bool = False,
 ) -> Process:
     """Write this process down as a possible owner of turns; its lease begins now, by the database's clock."""
     pid = os.getpid()
@@ -26,6 +33,8 @@ def register(
         pid_namespace=pid_namespace(),
         pid=pid,
         start_ticks=start_ticks(pid),
+        name=(name or app_settings.PROCESS_NAME)[:255],
+        code_version=code_version(),
         role=role,
         turn_limit=turn_limit,
         has_shared_layer=has_shared_layer,
@@ -35,8 +44,32 @@ def register(
 
 
 def renew(process: Process) -> bool:
-    """Renew the lease. False if somebody has ended it: then the process owns nothing any more, and never will again."""
-    return bool(Process.objects.filter(pk=process.pk, ended_at=None).update(seen_at=Now()))
+    """Renew the lease, and report what the process runs with. False if somebody has ended it.
+
+    Then the process owns nothing any more, and never will again.
+    """
+    ours = Process.objects.filter(pk=process.pk, ended_at=None)
+    return bool(
+        ours.update(
+            seen_at=Now(),
+            policy_version=runtime.limits_version(),
+            abandoned=runtime.load().abandoned,
+        )
+    )
+
+
+def policy_reports() -> list[PolicyReport]:
+    """Return with which version of the limits each process runs that has not ended."""
+    now = database_now()
+    return [
+        _report(process, now) for process in Process.objects.filter(ended_at=None).order_by("pk")
+    ]
+
+
+def is_stale(process: Process, now: datetime) -> bool:
+    """Whether the lease of a process has run out, by the database's clock."""
+    ttl = timedelta(seconds=app_settings.LEASE_TTL)
+    return process.seen_at is None or process.seen_at < now - ttl
 
 
 def note_draining(process: Process) -> None:
@@ -65,8 +98,8 @@ def lack_shared_layer() -> bool:
 def end_dead() -> int:
     """End the registration of every process that is dead; return how many were.
 
-    It is the row that decides: once it has ended, its lease cannot be renewed, and the turns that name it are ended by
-    whoever sees them first. Several processes may look at once.
+    It is the row that decides: once it has ended, its lease cannot be renewed. Whoever sees its turns first ends
+    them. Several processes may look at once.
     """
     ended = 0
     for process in _doubtful():
@@ -80,7 +113,7 @@ def end_dead() -> int:
 def is_here(process: Process) -> bool:
     """Return whether the table of processes that we see has, or had, this one.
 
-    Only one machine can use a database that is a file, so there another boot is an earlier one of this machine.
+    Only one machine can use a database file, so there another boot means an earlier one of this machine.
     """
     if process.pid_namespace != pid_namespace():
         return False
@@ -106,6 +139,34 @@ def _lease_has_run_out() -> Q:
     return Q(seen_at=None) | Q(seen_at__lt=now_minus(timedelta(seconds=app_settings.LEASE_TTL)))
 
 
+def _report(process: Process, now: datetime) -> PolicyReport:
+    is_here = _is_this_process(process)
+    return PolicyReport(
+        name=str(process),
+        version=runtime.limits_version() if is_here else process.policy_version,
+        silence=(now - (process.seen_at or process.started_at)).total_seconds(),
+        is_here=is_here,
+    )
+
+
+def _is_this_process(process: Process) -> bool:
+    is_ours = (process.pid, process.boot_id, process.pid_namespace) == (
+        os.getpid(),
+        boot_id(),
+        pid_namespace(),
+    )
+    return is_ours and process.start_ticks == start_ticks(process.pid)
+
+
+@cache
+def code_version() -> str:
+    """Return the installed version of the package; empty where it runs from its sources."""
+    try:
+        return version("django-turnkeeper")
+    except PackageNotFoundError:
+        return ""
+
+
 @cache
 def boot_id() -> str:
     """Return what tells one boot of this machine from another; empty where the system does not say."""
@@ -125,7 +186,7 @@ def pid_namespace() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; -1 if there is none, 0 where it cannot be known."""
+    """Return when a process started, in clock ticks since boot. -1 if there is none, 0 where it cannot be known."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:  # it is gone, or hidden from us, or we may open no more files

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Protocol
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from django.db import transaction
 from django.utils.module_loading import import_string
 
 from turns.conf import app_settings
+from turns.core import loop_resources
 
 Wake = Callable[[UUID], None]
 
@@ -74,23 +74,27 @@ def path_of(name: str) -> str:
     return _PATHS.get(name, name)
 
 
+class LocalHost:
+    """Who runs turns on one event loop, as the embedded dispatcher wakes it."""
+
+    def __init__(self) -> None:
+        self.wake: Wake | None = None
+
+
 def attach(wake: Wake) -> None:
     """Let the embedded dispatcher wake whoever runs turns on this loop."""
-    _here[asyncio.get_running_loop()] = wake
+    loop_resources.of_running_loop().get(LocalHost).wake = wake
 
 
 def detach() -> None:
     """Wake nobody on this loop any more."""
-    _here.pop(asyncio.get_running_loop(), None)
-
-
-_here: "WeakKeyDictionary[asyncio.AbstractEventLoop, Wake]" = WeakKeyDictionary()
+    loop_resources.of_running_loop().pop(LocalHost)
 
 
 def _wake_here(conversation_id: UUID) -> None:
-    for loop, wake in list(_here.items()):
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(wake, conversation_id)
+    for loop, host in loop_resources.of_all_loops(LocalHost):
+        if host.wake is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(host.wake, conversation_id)
 
 
 @cache

@@ -46,7 +46,7 @@ def park_if_deadly(conversation: Conversation, turn: Turn, *, at: datetime) -> l
 
 
 def resume(conversation_id: UUID, user: User) -> list[log.WireEvent] | None:
-    """Let a parked conversation go on, for its owner and for staff who may cancel; None if it is not parked.
+    """Let a parked conversation go on, for its owner and for staff who may cancel. None if it is not parked.
 
     Raises:
         ConversationNotFound, NotAllowed

@@ -3,28 +3,47 @@
 A change of status is a compare-and-set. Which conversation is next is for `scheduling` to say.
 """
 
-from dataclasses import dataclass
-from typing import Any
-from uuid import UUID
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F
-from django.db.models.functions import Now
+from django.db.models import (
+    Count,
+    DateTimeField,
+    Exists,
+    F,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    UUIDField,
+)
+from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext as _
 
-from governance import CancelSource, ScopeKind, checkpoint
-from governance.db_clock import database_now
-from governance.durations import limit_ms
-from turns.agents.lookup import find_agent
+from governance import CancelSource, ScopeKind, checkpoint, traceparent
+from governance.prepared_statements import Insert, Select, Update
+from turns.agents.lookup import config_of, find_agent, terms_of
+from turns.attachments import rows as attached_files
 from turns.conf import app_settings
 from turns.core.events import TurnQueued, TurnStart
 from turns.core.ports import ClaimedTurn
 from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.core.wire import AttachmentContent
 from turns.events import log
-from turns.exceptions import ConversationParked, MessageRejected, QueueIsFull
+from turns.exceptions import (
+    ConversationNotFound,
+    ConversationParked,
+    MessageRejected,
+    QueueIsFull,
+)
 from turns.history import messages
-from turns.history.reports import take
+from turns.history.prompts import read_prompt_quickly
+from turns.history.reports import take, undelivered
 from turns.models import Agent, Conversation, Process, Turn
+from turns.queueing import message_edits
 from turns.queueing.dispatchers import get_dispatcher
 from turns.queueing.rate_limit import count_message
 from turns.queueing.turn_tree import token_limit
@@ -37,11 +56,84 @@ Claimed = tuple[ClaimedTurn, list[log.WireEvent]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """A turn that waits to be claimed; `is_new` is False where the same client id came again."""
+    """A turn that waits to be claimed; `is_new` is False where the same client id came again.
+
+    `claimed`: nothing else waited, so it runs at once.
+    """
 
     turn: Turn
     is_new: bool
     events: list[log.WireEvent]
+    claimed: ClaimedTurn | None = None
+
+
+class _State(NamedTuple):
+    """What there is in the queue of a locked conversation, and around it: `is_alive` is the process that asks."""
+
+    waiting: int
+    is_busy: bool
+    others_wait: bool
+    is_alive: bool
+    has_reports: bool
+    now: datetime
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a turn may begin without having waited: it is nobody else's turn, in no process."""
+        return self.is_alive and not (self.waiting or self.is_busy or self.others_wait)
+
+
+def startable() -> "QuerySet[Turn]":
+    """Return the queued turns of conversations without a live one that are not parked."""
+    live = Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
+    queued = Turn.objects.filter(status=TurnStatus.QUEUED, conversation__parked_at=None)
+    return queued.filter(~Exists(live)).order_by()
+
+
+def _read_state(pk: Any, process_id: Any) -> "QuerySet[Any, Any]":
+    of_it = Turn.objects.filter(conversation=OuterRef("pk")).order_by()
+    waiting = of_it.filter(status=TurnStatus.QUEUED).values("conversation")
+    return (
+        Conversation.objects.filter(pk=pk)
+        .annotate(
+            waiting=Coalesce(Subquery(waiting.annotate(count=Count("pk")).values("count")), 0),
+            is_busy=Exists(of_it.filter(status__in=LIVE_STATUSES)),
+            others_wait=Exists(startable().exclude(conversation=OuterRef("pk"))),
+            is_alive=Exists(Process.objects.filter(pk=process_id, ended_at=None)),
+            has_reports=Exists(undelivered(OuterRef("pk"))),
+            now=Now(),
+        )
+        .order_by()
+        .values_list(*_State._fields)
+    )
+
+
+STATE = Select(_read_state, pk=UUIDField(), process_id=UUIDField())
+FIRST = Select(
+    lambda pk: Turn.objects.filter(conversation=pk, status=TurnStatus.QUEUED).order_by("number")[
+        :1
+    ],
+    pk=UUIDField(),
+)
+CLAIM = Update(
+    lambda pk, process_id, at: (
+        Turn.objects.filter(
+            Exists(Process.objects.filter(pk=process_id, ended_at=None)),
+            pk=pk,
+            status=TurnStatus.QUEUED,
+        ),
+        {
+            "status": TurnStatus.RUNNING.value,
+            "owner": process_id,
+            "epoch": F("epoch") + 1,
+            "started_at": at,
+        },
+    ),
+    pk=UUIDField(),
+    process_id=UUIDField(),
+    at=DateTimeField(),
+)
+_TURN = Insert(Turn)
 
 
 def enqueue(
@@ -52,42 +144,42 @@ def enqueue(
     client_id: str | None,
     parent: Turn | None = None,
     writer_id: Any = None,
+    process: Process | None = None,
+    replaces: UUID | None = None,
+    attachments: Sequence[UUID] = (),
 ) -> Enqueued:
     """Queue a turn for a user message, under the limits that its agent has now.
 
-    `writer_id` is the person whose message it is, and who may not send too many; None = no person has written it.
+    `writer_id` is the person whose message it is, and who may not send too many. None = no person has written it.
+    `process` has a free slot: if nobody waits, the turn is its own at once. With `replaces`, that turn and all behind
+    it leave the history. `attachments` are files of the writer.
 
     Raises:
-        QueueIsFull: too many turns wait already (P4).
-        TooManyMessages: the writer has sent too many within a minute (P4).
-        ConversationParked: a person has to let it go on first.
-        MessageRejected: a sub-agent works there, for another turn.
-        AgentUnavailable: the conversation's agent was deleted or switched off.
+        ConversationNotFound, ConversationParked, MessageRejected, AgentUnavailable, QueueIsFull, TooManyMessages,
+        AttachmentNotFound, AttachmentRejected, CannotReplace, AlreadyReplaced, ConversationBusy
     """
+    turn = Turn(id=uuid4(), parent=parent, user_message=text, source=source, client_id=client_id)
     with transaction.atomic():
-        conversation = log.locked(conversation_id)
+        turn.conversation = conversation = log.locked(conversation_id)
         if (known := _sent_before(conversation, client_id)) is not None:
             return Enqueued(turn=known, is_new=False, events=[])
-        _check_room(conversation, parent=parent)
+        if replaces is not None:
+            turn.version += message_edits.replace(conversation, replaces, by=turn.pk).version
+        state = _state_of(conversation, process)
+        _check_room(conversation, waiting=state.waiting, parent=parent)
         agent = find_agent(conversation.agent)
         if writer_id is not None:
-            count_message(writer_id)
-        conversation.last_number += 1
-        conversation.title = conversation.title or _title(text)
-        conversation.save(update_fields=["last_number", "title"])
-        turn = Turn.objects.create(
-            conversation=conversation,
-            number=conversation.last_number,
-            parent=parent,
-            user_message=text,
-            source=source,
-            client_id=client_id,
-            queued_at=database_now(),
-            dispatched_at=Now(),
-            **_terms_of(agent),
-        )
+            count_message(writer_id, now=state.now)
+        if attachments:
+            turn.attachments = _claim(attachments, turn, owner_id=writer_id)
+        _number(turn, agent, at=state.now)
+        queued = _queued(turn, replaces=replaces)
+        if process is not None and parent is None and state.is_idle:
+            checkpoint("before_claim")
+            turn.status, turn.owner, turn.epoch = TurnStatus.RUNNING, process, 1
+            return _begin_at_once(conversation, turn, queued, agent=agent, state=state)
+        _TURN.one(turn)
         get_dispatcher().dispatch(conversation.pk, turn.pk)
-        queued = TurnQueued(user_message=text, client_id=client_id, source=source)
         return Enqueued(turn=turn, is_new=True, events=log.append(conversation, turn.pk, queued))
 
 
@@ -100,15 +192,46 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
     try:
         with transaction.atomic():
             conversation = log.locked(conversation_id, waits=waits)
-            is_busy = conversation.turns.filter(status__in=LIVE_STATUSES).exists()
-            if is_busy or conversation.parked_at is not None:
+            state = _state_of(conversation, process)
+            turn = FIRST.first(pk=conversation.pk)
+            if turn is None or state.is_busy or conversation.parked_at is not None:
                 return None
-            turn = conversation.turns.filter(status=TurnStatus.QUEUED).order_by("number").first()
-            if turn is None:
-                return None
-            return _begin(conversation, turn, process=process)
+            if not CLAIM.run(pk=turn.pk, process_id=process.pk, at=state.now):
+                return None  # this process has lost its lease
+            turn.epoch += 1
+            claimed, started = _begin(conversation, turn, state)
+            return claimed, log.append(conversation, turn.pk, started, at=state.now)
     except (IntegrityError, Conversation.DoesNotExist):
         return None
+
+
+def _claim(ids: Sequence[UUID], turn: Turn, *, owner_id: Any) -> list[AttachmentContent]:
+    return attached_files.claim(
+        ids, conversation_id=turn.conversation_id, turn_id=turn.pk, owner_id=owner_id
+    )
+
+
+def _number(turn: Turn, agent: Agent, *, at: datetime) -> None:
+    """Make a turn the last one of its locked conversation, under the terms of its agent, within the trace of its request."""
+    conversation = turn.conversation
+    conversation.last_number += 1
+    conversation.title = conversation.title or _title(turn.user_message, turn.attachments)
+    turn.number = conversation.last_number
+    turn.queued_at = turn.dispatched_at = at
+    turn.traceparent = traceparent()
+    for name, value in terms_of(agent).items():
+        setattr(turn, name, value)
+
+
+def _queued(turn: Turn, *, replaces: UUID | None) -> TurnQueued:
+    return TurnQueued(
+        user_message=turn.user_message,
+        client_id=turn.client_id,
+        source=turn.source,
+        replaces=None if replaces is None else str(replaces),
+        version=turn.version,
+        attachments=turn.attachments or None,
+    )
 
 
 def _sent_before(conversation: Conversation, client_id: str | None) -> Turn | None:
@@ -118,47 +241,65 @@ def _sent_before(conversation: Conversation, client_id: str | None) -> Turn | No
     return Turn.objects.filter(conversation=conversation, client_id=client_id).first()
 
 
-def _check_room(conversation: Conversation, *, parent: Turn | None) -> None:
+def _state_of(conversation: Conversation, process: Process | None) -> _State:
+    read = STATE.first(pk=conversation.pk, process_id=process and process.pk)
+    if read is None:
+        raise Conversation.DoesNotExist
+    return _State(*read)
+
+
+def _begin_at_once(
+    conversation: Conversation,
+    turn: Turn,
+    queued: TurnQueued,
+    *,
+    agent: Agent,
+    state: _State,
+) -> Enqueued:
+    """Store a turn that nobody else comes before as one that runs: it is claimed where its message is taken.
+
+    What it begins with is read along, which saves it ways to the database of its own.
+    """
+    turn.started_at = state.now
+    _TURN.one(turn)
+    claimed, started = _begin(conversation, turn, state)
+    events = log.append(conversation, turn.pk, queued, started, at=state.now)
+    claimed = replace(
+        claimed,
+        is_new=True,
+        # A message that replaces another one has changed what is known of the history.
+        prompt=None if queued.replaces else read_prompt_quickly(conversation, turn.pk),
+        agent_config=config_of(agent),
+    )
+    return Enqueued(turn=turn, is_new=True, events=events, claimed=claimed)
+
+
+def _check_room(conversation: Conversation, *, waiting: int, parent: Turn | None) -> None:
     """Raise unless another turn may wait here; `parent` is the turn that it would work for."""
+    if conversation.deleted_at is not None:
+        raise ConversationNotFound
     if conversation.parked_at is not None:
         raise ConversationParked
     if conversation.parent_id is not None and parent is None:
         raise MessageRejected(
             _("A sub-agent works here. Write to the conversation that it works for.")
         )
-    waiting = Turn.objects.filter(conversation=conversation, status=TurnStatus.QUEUED).count()
     if waiting >= app_settings.MAX_QUEUED:
         raise QueueIsFull
 
 
-def _terms_of(agent: Agent) -> dict[str, Any]:
-    """The fields of a turn that its agent decides, as it is now."""
-    return {
-        "agent": agent.name,
-        "turn_timeout_ms": _turn_timeout_ms(agent),
-        "step_limit": agent.step_limit or app_settings.STEP_LIMIT,
-        "token_limit": agent.token_limit,
-    }
-
-
-def _begin(conversation: Conversation, turn: Turn, *, process: Process) -> Claimed:
-    at = database_now()
-    is_alive = Exists(Process.objects.filter(pk=process.pk, ended_at=None))
-    queued = Turn.objects.filter(is_alive, pk=turn.pk, status=TurnStatus.QUEUED)
-    changed = queued.update(
-        status=TurnStatus.RUNNING, owner=process, epoch=F("epoch") + 1, started_at=at
-    )
-    if not changed:
-        raise IntegrityError("the turn was taken meanwhile, or this process has lost its lease")
-    reports = take(conversation, at=at)
-    said = {"type": "text", "text": turn.user_message}
+def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[ClaimedTurn, TurnStart]:
+    """Add the message of a claimed turn, with the reports that are due."""
+    at = state.now
+    reports = take(conversation, at=at) if state.has_reports else []
+    said = [{"type": "text", "text": turn.user_message}] if turn.user_message.strip() else []
     is_carrier = bool(reports) and turn.source == REPORT_SOURCE
-    content = reports if is_carrier else [*reports, said]
+    content = reports if is_carrier else [*reports, *turn.attachments, *said]
     messages.add(conversation, turn, role="user", content=content, at=at)
     claimed = ClaimedTurn(
         id=turn.pk,
         conversation_id=turn.conversation_id,
-        epoch=turn.epoch + 1,
+        epoch=turn.epoch,
         agent=turn.agent,
         user_message=turn.user_message,
         turn_timeout=None if turn.turn_timeout_ms is None else turn.turn_timeout_ms / 1000,
@@ -167,6 +308,7 @@ def _begin(conversation: Conversation, turn: Turn, *, process: Process) -> Claim
         family_token_limit=token_limit(turn),
         parent_id=turn.parent_id,
         kind=_kind_of(turn),
+        traceparent=turn.traceparent,
     )
     checkpoint("in_claim")
     started = TurnStart(
@@ -177,8 +319,9 @@ def _begin(conversation: Conversation, turn: Turn, *, process: Process) -> Claim
         turn_timeout_ms=turn.turn_timeout_ms,
         source=turn.source,
         reports=[block["sub_agent"] for block in reports],
+        attachments=turn.attachments or None,
     )
-    return claimed, log.append(conversation, turn.pk, started, at=at)
+    return claimed, started
 
 
 def _kind_of(turn: Turn) -> ScopeKind:
@@ -187,13 +330,6 @@ def _kind_of(turn: Turn) -> ScopeKind:
     return ScopeKind.VOICE if turn.source == CancelSource.VOICE else ScopeKind.TEXT_REPLY
 
 
-def _turn_timeout_ms(agent: Agent) -> int | None:
-    """The agent's limit, else the project's; None = no limit, which both may write as 0."""
-    if agent.turn_timeout_ms is not None:
-        return agent.turn_timeout_ms or None
-    return limit_ms(app_settings.TURN_TIMEOUT) or None
-
-
-def _title(text: str) -> str:
-    line = " ".join(text.split())
+def _title(text: str, files: Sequence[AttachmentContent]) -> str:
+    line = " ".join(text.split()) or ", ".join(file["name"] for file in files)
     return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1].rstrip()}…"

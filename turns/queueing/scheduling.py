@@ -5,16 +5,20 @@ user's one waiting. The queue is what has not begun, and what has begun and not 
 """
 
 import logging
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from itertools import islice
+from typing import Any
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
-from django.db.models import Exists, Min, OuterRef, Q, QuerySet
+from django.db.models import Min, Q
 from django.db.models.functions import Now
 
 from governance import CallStatus, registry, selectors
 from governance.db_clock import now_minus
+from governance.prepared_statements import Select
 from turns.core.slots import only_waits
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log
@@ -27,40 +31,68 @@ logger = logging.getLogger(__name__)
 DISPATCH_PATIENCE = timedelta(seconds=5)
 CANDIDATES = 20  # that one claim tries: others may be faster with the first ones
 
+WAITING = Select(
+    lambda: (
+        queue.startable()
+        .values_list("conversation", "conversation__owner")
+        .annotate(since=Min("queued_at"))
+        .order_by("since", "conversation")
+    )
+)
 
-def claim_next(*, process: Process) -> queue.Claimed | None:
+
+LIVE = Select(
+    lambda: (
+        Turn.objects.filter(status__in=LIVE_STATUSES)
+        .order_by()
+        .values_list("pk", "conversation__owner")
+    )
+)
+
+
+class ClaimBatch:
+    """Claims of a process that share one reading of who is next: those that were asked for before it.
+
+    To read the queue anew for each of many claims would cost the square of their number.
+    """
+
+    def __init__(self) -> None:
+        self.is_read = False  # from now on nobody may join: the queue may have changed since
+        self.order: deque[UUID] = deque()
+
+
+def claim_next(*, process: Process, batch: ClaimBatch | None = None) -> queue.Claimed | None:
     """Make the turn that is next running and owned by `process`; None if none can begin now.
 
-    A conversation that somebody is writing is passed over, and waited for only if there is no other: a process that
-    stands still in the middle of a write must not hold up everybody's turns.
+    A conversation that another process is writing is passed over. It is waited for only if there is no other. A process
+    that stands still in the middle of a write must not hold up everybody's turns. A turn that another process has
+    claimed meanwhile counts as begun, and those behind it stay in order. When none is left of a batch, the queue is
+    read anew.
     """
-    candidates = waiting_conversations(limit=CANDIDATES)
-    for conversation_id in candidates:
-        claimed = _claim_in(conversation_id, process=process, waits=False)
-        if claimed is not None:
-            return claimed
-    for conversation_id in candidates:
-        try:
-            with transaction.atomic(), log.patience():
-                claimed = _claim_in(conversation_id, process=process)
-        except DatabaseError:  # still being written: the sweep comes back to it
-            return None
-        if claimed is not None:
-            return claimed
-    return None
+    batch = batch or ClaimBatch()
+    batch.is_read = True
+    return _claim_in_order(batch.order, process=process) or _claim_anew(batch, process=process)
 
 
-def waiting_conversations(*, limit: int = 100) -> list[UUID]:
+def waiting_conversations(*, limit: int | None = 100) -> list[UUID]:
     """Return conversations that have a queued turn and no live one, in the order in which they are next."""
-    queued = _startable().values_list("conversation", "conversation__owner")
-    waiting = list(queued.annotate(since=Min("queued_at")).order_by("since", "conversation"))
+    waiting = [(conversation_id, owner_id) for conversation_id, owner_id, _since in WAITING.all()]
     at_work = _at_work() if len(waiting) > 1 else Counter()
+    return in_order(waiting, at_work=at_work)[:limit]
+
+
+def in_order(waiting: Iterable[tuple[UUID, Any]], *, at_work: Mapping[Any, int]) -> list[UUID]:
+    """Return conversations that wait, with their owners and the oldest first, in the order in which they are next.
+
+    `at_work` is how many turns of each owner are. The order holds while they begin: each counts as if those before it had.
+    """
+    begun = Counter(at_work)
     places: list[tuple[int, UUID]] = []
-    for conversation_id, owner_id, _since in waiting:
-        at_work[owner_id] += 1  # as if those before it had begun
-        places.append((at_work[owner_id], conversation_id))
+    for conversation_id, owner_id in waiting:
+        begun[owner_id] += 1
+        places.append((begun[owner_id], conversation_id))
     places.sort(key=lambda place: place[0])
-    return [conversation_id for _count, conversation_id in places[:limit]]
+    return [conversation_id for _count, conversation_id in places]
 
 
 def dispatch_again(*, limit: int = 100) -> int:
@@ -69,7 +101,7 @@ def dispatch_again(*, limit: int = 100) -> int:
     The database's clock decides; of several processes one does it.
     """
     patience = Q(dispatched_at=None) | Q(dispatched_at__lt=now_minus(DISPATCH_PATIENCE))
-    overdue = _startable().filter(patience).order_by("queued_at")
+    overdue = queue.startable().filter(patience).order_by("queued_at")
     count = 0
     for turn in overdue.only("conversation_id", "dispatched_at")[:limit]:
         with transaction.atomic():
@@ -80,6 +112,33 @@ def dispatch_again(*, limit: int = 100) -> int:
                 get_dispatcher().dispatch(turn.conversation_id, turn.pk)
                 count += 1
     return count
+
+
+def _claim_anew(batch: ClaimBatch, *, process: Process) -> queue.Claimed | None:
+    """Read who is next for the rest of a batch, and claim the first one; wait for one only if there is no other."""
+    batch.order = deque(waiting_conversations(limit=None))
+    candidates = list(islice(batch.order, CANDIDATES))
+    claimed = _claim_in_order(batch.order, process=process)
+    if claimed is not None:
+        return claimed
+    for conversation_id in candidates:
+        try:
+            with transaction.atomic(), log.short_lock_wait():
+                claimed = _claim_in(conversation_id, process=process)
+        except DatabaseError:  # still being written: the sweep comes back to it
+            return None
+        if claimed is not None:
+            return claimed
+    return None
+
+
+def _claim_in_order(order: deque[UUID], *, process: Process) -> queue.Claimed | None:
+    """Claim in the first conversation that nobody else writes; take it out of the order, and those before it."""
+    for _ in range(min(CANDIDATES, len(order))):
+        claimed = _claim_in(order.popleft(), process=process, waits=False)
+        if claimed is not None:
+            return claimed
+    return None
 
 
 def _claim_in(
@@ -97,17 +156,9 @@ def _claim_in(
         return None
 
 
-def _startable() -> QuerySet[Turn]:
-    """The queued turns of conversations without a live one that are not parked."""
-    live = Turn.objects.filter(conversation=OuterRef("conversation"), status__in=LIVE_STATUSES)
-    queued = Turn.objects.filter(status=TurnStatus.QUEUED, conversation__parked_at=None)
-    return queued.filter(~Exists(live))
-
-
 def _at_work() -> Counter[object]:
-    """How many turns of each user are at work; one that waits for a person or for a sub-agent is not."""
-    live = Turn.objects.filter(status__in=LIVE_STATUSES).order_by()
-    owners = dict(live.values_list("pk", "conversation__owner"))
+    """How many turns of each user are at work. One that waits for a person or for a sub-agent is not."""
+    owners = dict(LIVE.all())
     calls = selectors.open_calls_of_groups(map(str, owners))
     at_work: Counter[object] = Counter()
     for turn_id, owner_id in owners.items():

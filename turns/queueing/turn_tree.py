@@ -1,4 +1,4 @@
-"""Families: a turn of a person and all that was set to work for it, at any depth; one budget for all of them (C10; sync ORM).
+"""Families: a turn of a person and all turns that work for it, at any depth. They share one budget (C10; sync ORM).
 
 A turn that carries a report belongs to the family that it reports of: without a person nothing grows beyond the budget.
 """
@@ -9,7 +9,6 @@ from uuid import UUID
 from django.db.models import Q
 
 from turns.conf import app_settings
-from turns.core.events import TurnEvent
 from turns.core.turns import ACTIVE_STATUSES
 from turns.events import log
 from turns.models import Agent, Conversation, Turn
@@ -28,7 +27,7 @@ def lock(turn_id: UUID) -> None:
 
 
 def refusal(turn: Turn) -> str | None:
-    """Return why nobody may be set to work for this turn any more, in a sentence for the model; None if somebody may."""
+    """Return why nobody may be set to work for this turn any more, in a sentence for the model. None if somebody may."""
     family = Turn.objects.filter(root=root_of(turn))
     at_work, most = app_settings.MAX_FAMILY, app_settings.MAX_FAMILY_TOTAL
     if family.count() >= most:
@@ -45,7 +44,7 @@ def refusal(turn: Turn) -> str | None:
 
 
 def has_room_for_report_turn(turn: Turn) -> bool:
-    """Return whether a turn that carries a report may work below this one now; what it reports of is counted already."""
+    """Return whether a turn that carries a report may work below this one now. What it reports of is counted already."""
     children = Turn.objects.filter(parent=turn, status__in=ACTIVE_STATUSES)
     family = Turn.objects.filter(root=root_of(turn), status__in=ACTIVE_STATUSES)
     return children.count() < app_settings.MAX_CHILDREN and family.count() < app_settings.MAX_FAMILY
@@ -77,17 +76,9 @@ def rules_above(turn_id: UUID) -> list[str]:
     return list(Agent.objects.filter(name__in=names).values_list("approval", flat=True))
 
 
-class SharedUsage:
-    """Stores what a turn has used so far; `others` is then what the rest of its family has, in tokens."""
-
-    def __init__(self, usage: Mapping[str, int]) -> None:
-        self._usage = dict(usage)
-        self.others = 0
-
-    def __call__(self, turn: Turn) -> list[TurnEvent]:
-        """Store it; there is nothing to tell."""
-        Turn.objects.filter(pk=turn.pk).update(usage=self._usage)
-        root_id = root_of(turn)
-        others = Turn.objects.filter(Q(pk=root_id) | Q(root=root_id)).exclude(pk=turn.pk)
-        self.others = sum(sum(usage.values()) for usage in others.values_list("usage", flat=True))
-        return []
+def share_usage(turn: Turn, usage: Mapping[str, int]) -> int:
+    """Store what a turn has used so far; return what the rest of its family has, in tokens."""
+    Turn.objects.filter(pk=turn.pk).update(usage=dict(usage))
+    root_id = root_of(turn)
+    others = Turn.objects.filter(Q(pk=root_id) | Q(root=root_id)).exclude(pk=turn.pk)
+    return sum(sum(used.values()) for used in others.values_list("usage", flat=True))

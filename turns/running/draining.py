@@ -2,8 +2,8 @@
 
 The first signal drains: nothing starts, what runs may end for `TURNS_DRAIN_GRACE` seconds, the rest is cancelled as
 `shutdown`. The second takes the grace away, the third leaves at once. Signals are taken where Python takes them, not by
-the event loop, and a thread keeps the time: a loop that is blocked, a coroutine that swallows its cancellation or a
-database that hangs cannot keep the process.
+the event loop, and a thread keeps the time. So nothing can keep the process: no blocked loop, no coroutine that
+swallows its cancellation, no database that hangs.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ WRITE_BOUND = 2.0  # seconds for the last writes of a process that is left by fo
 GOODBYE_BOUND = 2.0
 EXIT_UNCLEAN = 70
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NUDGE = signal.SIGURG  # ignored wherever nobody asks for it
-NUDGES = 5
-NUDGE_INTERVAL = 0.1  # seconds
+INTERRUPT_SIGNAL = signal.SIGURG  # ignored wherever nobody asks for it
+INTERRUPTS = 5
+INTERRUPT_INTERVAL = 0.1  # seconds
 
 Goodbye = Callable[[], Awaitable[None]]
 SignalFunction = Callable[[int, FrameType | None], Any]
@@ -72,7 +72,7 @@ class Drain:
         """Take SIGINT and SIGTERM from now on; to be called in the main thread."""
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
-        Nudger().start()
+        MainThreadInterrupter().start()
         self._guard.start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -116,32 +116,32 @@ class Drain:
         self._leave()
 
 
-class Nudger(threading.Thread):
-    """Interrupts the main thread after each signal, so that it takes even one that came as it began a call that blocks.
+class MainThreadInterrupter(threading.Thread):
+    """Interrupts the main thread after each signal, so that a signal at the start of a blocking call is taken too.
 
     Python takes signals between two steps of the main thread, or where they interrupt a call. One that comes in between
     interrupts nothing, and would be taken when the call ends.
     """
 
     def __init__(self) -> None:
-        super().__init__(name="nudger", daemon=True)
-        self._ear, self._mouth = socket.socketpair()
-        self._mouth.settimeout(0)  # Python writes to it in the midst of anything
-        self._next = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
-        signal.signal(NUDGE, lambda *_: None)
+        super().__init__(name="main-thread-interrupter", daemon=True)
+        self._reader, self._writer = socket.socketpair()
+        self._writer.settimeout(0)  # Python writes to it in the midst of anything
+        self._next = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        signal.signal(INTERRUPT_SIGNAL, lambda *_: None)
 
     def run(self) -> None:
-        """Nudge."""
+        """Interrupt the main thread a few times after each signal."""
         main = threading.main_thread().ident
-        while numbers := self._ear.recv(64):
+        while numbers := self._reader.recv(64):
             if self._next >= 0:  # whoever has listened before goes on hearing of them
                 with suppress(OSError):
                     os.write(self._next, numbers)
             if main is None or not any(number in SIGNALS for number in numbers):
                 continue
-            for _ in range(NUDGES):
-                time.sleep(NUDGE_INTERVAL)
-                signal.pthread_kill(main, NUDGE)
+            for _ in range(INTERRUPTS):
+                time.sleep(INTERRUPT_INTERVAL)
+                signal.pthread_kill(main, INTERRUPT_SIGNAL)
 
 
 class ExitGuard(threading.Thread):

@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
-from governance import CancellationToken, LoopDetector
+from governance import CancellationToken, LoopDetector, rollups
 from governance.db import run_in_db_thread
 from governance.runtime import close_executor, get_executor, refresh_policies
-from turns.calls import timeout_changes
 from turns.chat_models.catalog import close_connections, warm
 from turns.conf import app_settings
+from turns.core.periodic import run_periodically
 from turns.core.ports import ClaimedTurn
 from turns.core.runner import TurnRunner
 from turns.core.supervisor import TurnSupervisor
-from turns.endings import recovery
-from turns.events.notifications import notify
+from turns.endings import deletions, recovery
+from turns.events.notifications import TellOwner, notify
 from turns.models import Process
 from turns.presence.tracker import PresenceTracker
 from turns.processes import background, process_registry, wakeups
@@ -26,6 +26,7 @@ from turns.running.journal import DatabaseJournal
 from turns.running.ownership import Ownership
 from turns.running.progress import ProgressWriter
 from turns.running.store import DatabaseStore
+from turns.running.text_writes import TextWrites
 from turns.running.turn_config import turn_config_of
 from turns.storage.priority_lock import PriorityLock
 from turns.storage.retries import until_done
@@ -33,6 +34,9 @@ from turns.storage.retries import until_done
 logger = logging.getLogger(__name__)
 
 NOTE_LIMIT = 2.0  # seconds
+ROLL_UP_INTERVAL = 300.0  # seconds between two looks for an hour that is over
+ROLL_UP_JITTER = 0.2
+DELETIONS_JITTER = 0.2
 
 
 class Runtime:
@@ -43,15 +47,16 @@ class Runtime:
         ownership: Ownership,
         *,
         max_live: int,
-        check_requests: Callable[[UUID], Awaitable[None]],
+        tell_owner: TellOwner,
     ) -> None:
         self.is_over = False
         self.ownership = ownership
         self.lock = PriorityLock()
         self.progress = ProgressWriter(self.lock)
-        self.presence = PresenceTracker(ownership.process, check_requests=check_requests)
+        self.texts = TextWrites()
+        self.presence = PresenceTracker(ownership.process, tell_owner=tell_owner)
         self.supervisor = TurnSupervisor(
-            store=DatabaseStore(ownership, lock=self.lock),
+            store=DatabaseStore(ownership, lock=self.lock, tell_owner=tell_owner),
             make_runner=self._make_runner,
             poll_interval=app_settings.POLL_INTERVAL,
             cancel_bound=app_settings.CANCEL_BOUND,
@@ -59,26 +64,31 @@ class Runtime:
             on_poll=self._poll,
             max_live=max_live,
         )
-        self._listener = WakeupListener(self.apply_requests)
+        self._tell_owner = tell_owner
+        self._listener = WakeupListener(self.supervisor.check_requests)
+        self._deletions = partial(deletions.finish, tell_owner=tell_owner)
+        self._runs_turns = max_live > 0
         self._callbacks: list[Callable[[], object]] = []
+        self._rounds: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def begin(
-        cls, *, role: str, max_live: int, check_requests: Callable[[UUID], Awaitable[None]]
+        cls, *, role: str, name: str = "", max_live: int, tell_owner: TellOwner
     ) -> "Runtime":
         """Register this process, end what a dead one left behind, then let turns begin (H4).
 
-        `check_requests` lets the owner of a turn, in whatever process it is, apply what is stored for it.
+        `tell_owner` reaches the owner of a turn, in whatever process it is.
         """
         await get_executor()
         if max_live:
             warm(app_settings.CHAT_MODEL)
-        register = partial(process_registry.register, role=role, turn_limit=max_live)
+        register = partial(process_registry.register, role=role, name=name, turn_limit=max_live)
         ownership = Ownership(
-            lambda: run_in_db_thread(register)(has_shared_layer=wakeups.are_shared())
+            lambda: run_in_db_thread(register)(has_shared_layer=wakeups.are_shared()),
+            tell_owner=tell_owner,
         )
         await ownership.begin()
-        runtime = cls(ownership, max_live=max_live, check_requests=check_requests)
+        runtime = cls(ownership, max_live=max_live, tell_owner=tell_owner)
         await runtime._start()
         return runtime
 
@@ -92,10 +102,14 @@ class Runtime:
         """How many turns run here now."""
         return len(tuple(self.supervisor.live_turns))
 
-    async def apply_requests(self) -> None:
-        """Read what is stored for the turns that run here, and apply it."""
-        await self.supervisor.check_requests()
-        await timeout_changes.apply_pending(self.supervisor)
+    def finish_deletions(self) -> None:
+        """Go on with deleted conversations now, where workspaces are; a process without turns leaves it to the others."""
+        if self._runs_turns:
+            background.spawn(self._deletions(), name="deleted conversations")
+
+    def reserve(self, conversation_id: UUID) -> "asyncio.Future[ClaimedTurn | None] | None":
+        """Take a slot for a turn that is about to be stored, if it can run here at once."""
+        return self.supervisor.reserve(conversation_id) if self.ownership.lease.is_held else None
 
     def on_draining(self, callback: Callable[[], object]) -> None:
         """Call this once, when the runtime begins to drain."""
@@ -119,6 +133,7 @@ class Runtime:
             close_executor,
             close_connections,
             self._listener.close,
+            self._stop_rounds,
             self.ownership.end,
         ):
             try:
@@ -131,12 +146,38 @@ class Runtime:
         recovered, waiting = await run_in_db_thread(recovery.recover)()
         if await run_in_db_thread(process_registry.lack_shared_layer)():
             logger.error("Several processes are alive that do not hear each other: set REDIS_URL")
-        await notify(recovered, check_requests=wakeups.send)
+        await notify(recovered, tell_owner=self._tell_owner)
         self.supervisor.start()
         for conversation_id in waiting:
             self.supervisor.wake(conversation_id)
         dispatchers.attach(self.supervisor.wake)
         self._listener.listen_for(self.process.pk)
+        self._start_rounds()
+
+    def _start_rounds(self) -> None:
+        self._rounds.add(
+            run_periodically(
+                _roll_up,
+                name="roll-up of durations",
+                interval=ROLL_UP_INTERVAL,
+                jitter=ROLL_UP_JITTER,
+            )
+        )
+        if self._runs_turns:
+            self._rounds.add(
+                run_periodically(
+                    self._deletions,
+                    name="deleted conversations",
+                    interval=app_settings.SWEEP_INTERVAL,
+                    jitter=DELETIONS_JITTER,
+                )
+            )
+
+    async def _stop_rounds(self) -> None:
+        for task in self._rounds:
+            task.cancel()
+        if self._rounds:
+            await asyncio.wait(self._rounds)
 
     def _move(self, process: Process) -> None:
         """Go on under another row, since the lease of the last one was lost."""
@@ -144,7 +185,6 @@ class Runtime:
         self._listener.listen_for(process.pk)
 
     async def _poll(self) -> None:
-        await timeout_changes.apply_pending(self.supervisor)
         await refresh_policies()
         await self.presence.poll()
 
@@ -155,7 +195,12 @@ class Runtime:
             config=await until_done(partial(turn_config_of, turn, token=token), lease=lease),
             executor=await get_executor(),
             journal=DatabaseJournal(
-                turn, token=token, lease=lease, lock=self.lock, progress=self.progress
+                turn,
+                token=token,
+                lease=lease,
+                lock=self.lock,
+                progress=self.progress,
+                texts=self.texts,
             ),
             loops=_loop_detector(),
             token=token,
@@ -168,6 +213,13 @@ class Runtime:
                 await run_in_db_thread(process_registry.note_draining)(self.process)
         except Exception:
             logger.exception("It could not be noted that the process drains")
+
+
+async def _roll_up() -> None:
+    """Roll up each hour that is over; others have the database's thread between two of them."""
+    is_behind = True
+    while is_behind:
+        is_behind = await run_in_db_thread(rollups.roll_up)()
 
 
 def _loop_detector() -> LoopDetector:

@@ -1,27 +1,34 @@
-"""Numbers for Prometheus: what this process has seen, and what the database knows of now (B7).
+"""Metrics of this process for Prometheus: what it runs, and what it has counted since its start (B7).
 
 Imported only where `prometheus_client` is installed (the extra `metrics`). Events and signals are counted as they come,
-so a scrape reads no history: it asks the database for what is active, which an index answers.
+so a scrape reads no history. What the database knows of all processes is in `site_metrics`.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import islice
 from typing import Any
 from uuid import UUID
 from wsgiref.simple_server import WSGIServer
 
-from django.db.models import Count
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    start_http_server,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from governance import Disposition
+from governance import CallStatus, Disposition
 from governance import registry as tools
-from governance.db import run_in_db_thread
-from governance.db_clock import database_now
-from governance.runtime import load
-from turns.core.turns import ACTIVE_STATUSES
+from governance.runtime import limits_version, load, timeouts
+from turns.core.turns import TurnStatus
 from turns.events import sinks
-from turns.models import Conversation, Process, Turn
+from turns.processes.process_registry import code_version
 from turns.running import runtime
 from turns.signals import cancel_settled
 
@@ -30,9 +37,29 @@ OTHER = "other"
 UNKNOWN = "unknown"
 TOOL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 CANCEL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
+_ENDED = tuple(status for status in CallStatus if status.is_terminal)
+_DIRECTIONS = {"input_tokens": "input", "output_tokens": "output"}  # by their names in `usage`
 
-registry = CollectorRegistry()
 
+class Registry(CollectorRegistry):
+    """A registry without `_created` series, which double the counters.
+
+    `prometheus_client.disable_created_metrics()` would take them from the host's metrics too. `prepare` is called before
+    each scrape.
+    """
+
+    prepare: Callable[[], None] = staticmethod(lambda: None)
+
+    def collect(self) -> Iterable[Metric]:
+        self.prepare()
+        for metric in super().collect():
+            metric.samples = [
+                sample for sample in metric.samples if not sample.name.endswith("_created")
+            ]
+            yield metric
+
+
+registry = Registry()
 _turns = Counter(
     "turnkeeper_turns", "Turns that ended in this process", ["status"], registry=registry
 )
@@ -56,18 +83,28 @@ _cancel_seconds = Histogram(
     buckets=CANCEL_BUCKETS,
     registry=registry,
 )
-_active = Gauge(
-    "turnkeeper_turns_active", "Turns that are not over, everywhere", ["status"], registry=registry
-)
-_unattended = Gauge(
-    "turnkeeper_conversations_unattended",
-    "Conversations whose last viewer has left turns behind, everywhere",
+_indeterminate = Counter(
+    "turnkeeper_tool_calls_indeterminate",
+    "Tool calls that ended while their work may still have been running",
+    ["tool_name"],
     registry=registry,
 )
-_lease_age = Gauge(
-    "turnkeeper_lease_age_seconds",
-    "Time since a process renewed its lease, for each that has not ended",
-    ["process", "role"],
+_repairs = Counter(
+    "turnkeeper_history_repairs",
+    "Repairs of histories that this process made",
+    ["cause"],
+    registry=registry,
+)
+_tokens = Counter(
+    "turnkeeper_model_tokens",
+    "Tokens of chat models in turns that ended in this process",
+    ["direction"],
+    registry=registry,
+)
+_errors = Counter(
+    "turnkeeper_turn_errors",
+    "Turns that ended in this process with an error, by its code",
+    ["code"],
     registry=registry,
 )
 
@@ -96,16 +133,46 @@ class MetricsSink:
 
     def __init__(self) -> None:
         self._names = ToolNames()
+        self._counters = {
+            "turn_end": self._count_turn,
+            "tool_result": self._count_call,
+            "history_repaired": self._count_repairs,
+        }
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-        """Count one event."""
-        if event["type"] == "turn_end":
-            _turns.labels(event["status"]).inc()
-        elif event["type"] == "tool_result":
-            name = self._names.label(event["tool_name"])
-            _calls.labels(name, event["status"]).inc()
-            if _is_measured(event):
-                _tool_seconds.labels(name, event["status"]).observe(event["duration_ms"] / 1000)
+        count = self._counters.get(event["type"])
+        if count is not None:
+            count(event)
+
+    def initialise(self) -> None:
+        """Let each series of a tool begin at 0, so that `increase()` sees the first timeout after a start."""
+        for tool in tuple(tools):
+            name = self._names.label(tool.name)
+            _indeterminate.labels(name)
+            for status in _ENDED:
+                _calls.labels(name, status)
+
+    def _count_turn(self, event: dict[str, Any]) -> None:
+        _turns.labels(event["status"]).inc()
+        for name, direction in _DIRECTIONS.items():
+            _tokens.labels(direction).inc(event["usage"].get(name, 0))
+        if event["error_code"]:
+            _errors.labels(event["error_code"]).inc()
+
+    def _count_call(self, event: dict[str, Any]) -> None:
+        name = self._names.label(event["tool_name"])
+        _calls.labels(name, event["status"]).inc()
+        if event["disposition"] == Disposition.INDETERMINATE:
+            _indeterminate.labels(name).inc()
+        if _is_measured(event):
+            _tool_seconds.labels(name, event["status"]).observe(event["duration_ms"] / 1000)
+
+    def _count_repairs(self, event: dict[str, Any]) -> None:
+        for repair in event["repairs"]:
+            _repairs.labels(repair["cause"]).inc()
+
+    def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
+        """Streamed text is not counted."""
 
 
 def _is_measured(event: dict[str, Any]) -> bool:
@@ -131,10 +198,39 @@ class ProcessLoad(Collector):
         yield calls
 
 
+class ToolLimits(Collector):
+    """The limits in force in this process."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Return the limit of each tool's next call; without a limit, the tool has no sample."""
+        yield GaugeMetricFamily(
+            "turnkeeper_limits_version",
+            "Version of the administrators' limits in force in this process",
+            value=limits_version(),
+        )
+        limits = GaugeMetricFamily(
+            "turnkeeper_tool_limit_seconds", "Limit of the tool's next call", labels=["tool_name"]
+        )
+        for name, timeout in islice(timeouts().items(), MAX_TOOL_NAMES):
+            if timeout:
+                limits.add_metric([name], timeout)
+        yield limits
+
+
 def begin() -> None:
-    """Count from now on."""
-    sinks.register(MetricsSink())
+    sink = MetricsSink()
+    sinks.register(sink)
+    registry.prepare = sink.initialise
+    registry.register(ToolLimits())
     registry.register(ProcessLoad())
+    for default in (ProcessCollector, PlatformCollector, GCCollector):
+        default(registry=registry)
+    Info("turnkeeper_build", "What runs here", registry=registry).info(
+        {"version": code_version() or "unknown"}
+    )
+    for status in TurnStatus:
+        if status.is_terminal:
+            _turns.labels(status)
     cancel_settled.connect(_on_cancel_settled, dispatch_uid="turns.metrics")
 
 
@@ -142,24 +238,6 @@ def serve(port: int, *, host: str) -> WSGIServer:
     """Answer scrapes in a thread of its own: for a process that serves no pages. Raise `OSError` if it cannot listen."""
     server, _thread = start_http_server(port, addr=host, registry=registry)
     return server
-
-
-@run_in_db_thread
-def look() -> None:
-    """Read what the database knows of now: a few short queries, none of which looks at history."""
-    active = Turn.objects.filter(status__in=ACTIVE_STATUSES).order_by().values_list("status")
-    counts = dict(active.annotate(Count("pk")))
-    unattended = Conversation.objects.filter(unattended_since__isnull=False).count()
-    alive = list(Process.objects.filter(ended_at=None, seen_at__isnull=False))
-    now = database_now()
-    for status in ACTIVE_STATUSES:
-        _active.labels(status.value).set(counts.get(status.value, 0))
-    _unattended.set(unattended)
-    _lease_age.clear()
-    for process in alive:
-        if process.seen_at is not None:
-            age = (now - process.seen_at).total_seconds()
-            _lease_age.labels(str(process), process.role).set(max(age, 0))
 
 
 def _on_cancel_settled(sender: object, *, source: str, what: str, seconds: float, **_: Any) -> None:

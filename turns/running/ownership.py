@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from governance.db import run_in_db_thread
 from turns.core.supervisor import TurnSupervisor
 from turns.endings import recovery
-from turns.events.notifications import notify
+from turns.events.notifications import TellOwner, notify
 from turns.models import Process
-from turns.processes import leases, process_registry, wakeups
+from turns.processes import leases, process_registry
 from turns.processes.leases import Lease
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,9 @@ Moved = Callable[[Process], None]
 class Ownership:
     """The one registration of an event loop at a time. `register` writes a new row and returns it."""
 
-    def __init__(self, register: Register) -> None:
+    def __init__(self, register: Register, *, tell_owner: TellOwner) -> None:
         self._register = register
+        self._tell_owner = tell_owner
         self._lease: Lease | None = None
         self._supervisor: TurnSupervisor | None = None
         self._moved: Moved | None = None
@@ -80,7 +81,7 @@ class Ownership:
         )
 
     async def _return(self) -> None:
-        """Drop what is not ours any more, then come back under a new name as soon as the database lets us."""
+        """Drop what another process owns now, then register under a new name as soon as the database permits."""
         if self._supervisor is not None:
             await self._supervisor.fence()
         pause = FIRST_PAUSE
@@ -106,7 +107,7 @@ class Ownership:
         if self._moved is not None:
             self._moved(self.process)
         recovered, waiting = await _recover()
-        await notify(recovered, check_requests=wakeups.send)
+        await notify(recovered, tell_owner=self._tell_owner)
         if self._supervisor is not None:
             self._supervisor.resume()
             for conversation_id in waiting:

@@ -1,7 +1,7 @@
-"""Progress of running calls, stored for all turns of a process at once, and never in the way of anything else (V1).
+"""Stores the progress of running calls for all turns of a process at once, without delaying other writes (V1).
 
-Many tools report every second. What they say is a hint for who watches: the newest word of each call is kept until there
-is time to write it, and dropped when the call ends.
+Many tools report every second. Progress is a hint for those who watch. The newest of each call is kept until it can be
+written, and dropped when the call ends.
 """
 
 import asyncio
@@ -15,8 +15,9 @@ from django.db import transaction
 
 from governance import CallStatus, LiveCall, recorder
 from governance.db import run_in_db_thread
-from turns.core.events import ToolProgress, milliseconds
+from turns.core.events import milliseconds
 from turns.core.ports import ClaimedTurn
+from turns.core.tool_events import ToolProgress
 from turns.core.turns import LIVE_STATUSES
 from turns.events import log, sinks
 from turns.models import Conversation, Turn
@@ -41,12 +42,11 @@ class Report:
 
     @classmethod
     def of(cls, turn: ClaimedTurn, call: LiveCall) -> "Report":
-        """Return what there is to say of a call now."""
         return cls(
             turn=turn,
             tool_id=call.id,
             tool_name=call.call.tool_name,
-            progress=recorder.progress_fields(call.last_progress),
+            progress=recorder.progress_of(call),
             elapsed_ms=milliseconds(call.elapsed) or 0,
         )
 
@@ -65,6 +65,7 @@ class Report:
             progress=self.progress.get("progress"),
             total=self.progress.get("total"),
             message=self.progress.get("message") or None,
+            tail=self.progress.get("tail"),
         )
 
 
@@ -134,8 +135,9 @@ def store(reports: Sequence[Report]) -> list[log.Batch]:
         }
         running = recorder.record_progress({key: it.progress for key, it in written.items()})
         told: dict[UUID, list[Report]] = {}
-        for key in running:
-            told.setdefault(written[key].turn.conversation_id, []).append(written[key])
+        for key, report in written.items():  # in the order in which calls have reported
+            if key in running:
+                told.setdefault(report.turn.conversation_id, []).append(report)
         return log.append_to_all(
             (conversations[place], of_place[0].turn.id, [report.event() for report in of_place])
             for place, of_place in told.items()

@@ -17,7 +17,7 @@ class RunnerProcess:
     """
 
     def __init__(self, *, max_live: int, name: str, say: Callable[[str], None]) -> None:
-        runtime.become_runner(max_live)
+        runtime.become_runner(max_live, name=name)
         self._max_live = max_live
         self._name = name
         self._say = say

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextvars
+from collections.abc import Sequence
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from django.db import connections
 
 from governance import LiveCall
 from governance.db import run_in_db_thread
 from turns.conf import app_settings
+from turns.core import loop_resources
+from turns.core.requests import PendingRequest
 from turns.core.running_turn import RunningTurn
 from turns.endings import recovery
 from turns.processes import process_registry, wakeups
@@ -21,6 +23,7 @@ class _Role:
     """What this process is: `runner` only where `become_runner` said so."""
 
     runner_limit: int | None = None
+    name = ""
 
     @classmethod
     def of_this_process(cls) -> tuple[str, int]:
@@ -32,14 +35,28 @@ class _Role:
         return "web", 0
 
 
-_starting: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Runtime]]" = (
-    WeakKeyDictionary()
-)
+class RuntimeStart:
+    """The start of the runtime of one event loop: under way, done or failed; None if it has not begun."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Runtime] | None = None
+
+    @property
+    def runtime(self) -> Runtime | None:
+        task = self.task
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended without a runtime."""
+        return self.task is not None and self.task.done() and self.runtime is None
 
 
-def become_runner(max_live: int) -> None:
+def become_runner(max_live: int, *, name: str = "") -> None:
     """Let this process run up to `max_live` turns that others have queued; said before the runtime starts."""
-    _Role.runner_limit = max_live
+    _Role.runner_limit, _Role.name = max_live, name
 
 
 def turns_run_here() -> bool:
@@ -55,14 +72,13 @@ async def ensure_started() -> Runtime:
 
     Where turns are run by runners, that of a process that serves people claims none.
     """
-    loop = asyncio.get_running_loop()
-    starting = _starting.get(loop)
-    if starting is None or (starting.done() and (starting.cancelled() or starting.exception())):
+    start = loop_resources.of_running_loop().get(RuntimeStart)
+    if start.task is None or start.has_failed:
         # an empty context: what lives as long as the process must not hang on the request that came first
-        starting = _starting[loop] = loop.create_task(
+        start.task = asyncio.get_running_loop().create_task(
             _begin(), name="start of the turn supervisor", context=contextvars.Context()
         )
-    return await asyncio.shield(starting)
+    return await asyncio.shield(start.task)
 
 
 async def unreachable() -> list[str]:
@@ -76,15 +92,23 @@ async def wake(conversation_id: UUID) -> None:
     (await ensure_started()).supervisor.wake(conversation_id)
 
 
-async def check_requests(owner_id: UUID | None = None) -> None:
-    """Let the owner of a turn obey what is stored for it now: this process, or another one by a hint (C12).
+async def check_requests() -> None:
+    """Read what is stored for the turns that this loop runs, and apply it."""
+    runtime = _running()
+    if runtime is not None:
+        await runtime.supervisor.check_requests()
 
-    A hint that gets lost costs a second: every process reads the stored requests of its turns that often.
+
+async def tell_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
+    """Let the owner of turns apply requests that were stored for them (C12).
+
+    In this process it gets them as they are, another one is woken to read them. A wake-up that gets lost costs a second:
+    every process reads the requests for its turns that often.
     """
     runtime = _running()
-    if runtime is not None and owner_id in (None, runtime.process.pk):
-        await runtime.apply_requests()
-    elif owner_id is not None:
+    if runtime is not None and owner_id == runtime.process.pk:
+        runtime.supervisor.apply_requests(requests)
+    else:
         await wakeups.send(owner_id)
 
 
@@ -96,9 +120,8 @@ async def live_turns() -> int:
 
 def live_count() -> int:
     """Return how many turns this process runs now, over all of its loops; safe in any thread."""
-    starting = [task for _, task in list(_starting.items())]
-    started = [task.result() for task in starting if _has_started(task)]
-    return sum(runtime.live_count for runtime in started)
+    starts = [start for _loop, start in loop_resources.of_all_loops(RuntimeStart)]
+    return sum(start.runtime.live_count for start in starts if start.runtime is not None)
 
 
 async def is_draining() -> bool:
@@ -137,17 +160,17 @@ async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
 
     `for_good`: no runtime is started on this loop again. What is queued meanwhile waits for another process.
     """
-    loop = asyncio.get_running_loop()
-    starting = _starting.get(loop)
-    if starting is None:
+    resources = loop_resources.of_running_loop()
+    start = resources.find(RuntimeStart)
+    if start is None or start.task is None:
         return
-    runtime = await asyncio.shield(starting)
+    runtime = await asyncio.shield(start.task)
     if runtime.is_over:
         return
     await runtime.drain(grace=app_settings.DRAIN_GRACE if grace is None else grace)
     await runtime.close()
     if not for_good:
-        _starting.pop(loop, None)
+        resources.pop(RuntimeStart)
 
 
 def abandon(loop: asyncio.AbstractEventLoop) -> None:
@@ -155,24 +178,20 @@ def abandon(loop: asyncio.AbstractEventLoop) -> None:
 
     Their epoch grows, so if it should answer after all, nothing more is written.
     """
-    starting = _starting.get(loop)
-    if starting is None or not starting.done() or starting.cancelled() or starting.exception():
+    start = loop_resources.of_loop(loop).find(RuntimeStart)
+    if start is None or start.runtime is None:
         return
     try:
-        recovery.end_abandoned(starting.result().process)
+        recovery.end_abandoned(start.runtime.process)
     finally:
         connections.close_all()
 
 
 def _running() -> Runtime | None:
-    starting = _starting.get(asyncio.get_running_loop())
-    return starting.result() if starting is not None and _has_started(starting) else None
-
-
-def _has_started(starting: "asyncio.Task[Runtime]") -> bool:
-    return starting.done() and not starting.cancelled() and starting.exception() is None
+    start = loop_resources.of_running_loop().find(RuntimeStart)
+    return start.runtime if start is not None else None
 
 
 async def _begin() -> Runtime:
     role, max_live = _Role.of_this_process()
-    return await Runtime.begin(role=role, max_live=max_live, check_requests=check_requests)
+    return await Runtime.begin(role=role, name=_Role.name, max_live=max_live, tell_owner=tell_owner)

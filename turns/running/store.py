@@ -1,43 +1,50 @@
 """The supervisor's store on Django's ORM: persists, then publishes."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
-from governance import Decision, ToolOutcome, approval_store, checkpoint
-from governance.db import run_in_db_thread, run_in_poll_thread
-from turns.cancelling import cancel_requests
-from turns.core.ports import ClaimedTurn, PendingCancel
+from governance import ToolOutcome, checkpoint
+from governance.db import run_in_db_thread, run_in_poll_thread, run_in_query_thread
+from turns.core.ports import Answer, ClaimedTurn
+from turns.core.requests import PendingRequest
 from turns.core.turns import TurnEnding
 from turns.endings import recovery, report_delivery, turn_endings
-from turns.events import sinks
-from turns.events.notifications import notify
-from turns.processes import wakeups
+from turns.events import log, sinks
+from turns.events.notifications import Notifications, TellOwner, notify
+from turns.processes.background import spawn
 from turns.queueing import scheduling
+from turns.running import requests
 from turns.running.ownership import Ownership
 from turns.storage.priority_lock import PriorityLock, Urgency
 
+logger = logging.getLogger(__name__)
+
 _claim_next = run_in_db_thread(scheduling.claim_next)
 # A cancel waits behind nothing (C12); nor does what is read in the same round, or it would hold up the next one.
-_pending_cancels = run_in_poll_thread(cancel_requests.pending_cancels)
-_decisions = run_in_poll_thread(approval_store.decisions_on)
-_end_turn = run_in_db_thread(turn_endings.end_turn)
+_pending = run_in_poll_thread(requests.pending)
+_settle = run_in_db_thread(requests.settle)
 _sweep = run_in_db_thread(recovery.sweep)
-_deliver_after = run_in_db_thread(report_delivery.after)
 _dispatch_again = run_in_db_thread(scheduling.dispatch_again)
-_waiting_conversations = run_in_db_thread(scheduling.waiting_conversations)
+_waiting_conversations = run_in_query_thread(scheduling.waiting_conversations)
 
 
 class DatabaseStore:
     """Keeps turns in the database; publishes what it has persisted."""
 
-    def __init__(self, ownership: Ownership, *, lock: PriorityLock) -> None:
+    def __init__(self, ownership: Ownership, *, lock: PriorityLock, tell_owner: TellOwner) -> None:
         self._ownership = ownership
         self._lock = lock
+        self._tell_owner = tell_owner
+        self._batch = scheduling.ClaimBatch()
 
     async def claim_next(self) -> ClaimedTurn | None:
-        """Make the queued turn ours that is next."""
+        """Make the queued turn ours that is next; claims that wait for the database together share a reading of it."""
         checkpoint("before_claim")
-        claimed = await _claim_next(process=self._ownership.process)
+        if self._batch.is_read:
+            self._batch = scheduling.ClaimBatch()
+        claimed = await _claim_next(process=self._ownership.process, batch=self._batch)
         if claimed is None:
             return None
         checkpoint("after_claim")
@@ -45,13 +52,16 @@ class DatabaseStore:
         await sinks.publish(turn.conversation_id, events)
         return turn
 
-    async def pending_cancels(self, turn_ids: Sequence[UUID]) -> list[PendingCancel]:
-        """Return the unsettled cancel requests of these turns."""
-        return await _pending_cancels(turn_ids)
+    async def pending_requests(
+        self, turn_ids: Sequence[UUID], questions: Sequence[str]
+    ) -> list[PendingRequest]:
+        """Return the unsettled requests for these turns, and the decisions on these questions."""
+        return await _pending(turn_ids, questions)
 
-    async def decisions(self, questions: Sequence[str]) -> list[Decision]:
-        """Return what people have decided of these questions."""
-        return await _decisions(questions)
+    def settle_requests(self, applied: Sequence[PendingRequest]) -> None:
+        """Let it be stored that requests were applied; a write that waits must not hold up the next poll."""
+        if wanted := [request for request in applied if requests.needs_settling(request)]:
+            spawn(_settle(wanted), name="settling of requests")
 
     async def end_turn(
         self,
@@ -61,24 +71,31 @@ class DatabaseStore:
         steps: int,
         usage: dict[str, int],
         outcomes: Mapping[str, ToolOutcome],
+        answer: Answer | None = None,
     ) -> bool:
         """End the turn if it is still ours; that goes before whatever else waits to be written."""
         checkpoint("before_end")
         async with self._lock.acquired(Urgency.ENDING):
-            ended = await _end_turn(
-                turn.id, ending, epoch=turn.epoch, steps=steps, usage=usage, outcomes=outcomes
+            ended, deliveries = await _end_turn(
+                turn.id,
+                ending,
+                epoch=turn.epoch,
+                steps=steps,
+                usage=usage,
+                outcomes=outcomes,
+                answer=answer,
             )
         checkpoint("after_end")
         if ended is None:
             return False
-        await notify(ended, check_requests=self._wake_others)
-        for conversation_id, events in await _deliver_after(turn.id):
+        await notify(ended, tell_owner=self._tell_owner)
+        for conversation_id, events in deliveries:
             await sinks.publish(conversation_id, events)
         return True
 
     async def sweep(self, live: Collection[UUID]) -> None:
         """End what has no live owner, and tell of it."""
-        await notify(await _sweep(self._ownership.process, live), check_requests=self._wake_others)
+        await notify(await _sweep(self._ownership.process, live), tell_owner=self._tell_owner)
 
     async def dispatch_again(self) -> None:
         """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
@@ -88,7 +105,17 @@ class DatabaseStore:
         """Return the conversations with a queued turn and no live one."""
         return await _waiting_conversations()
 
-    async def _wake_others(self, owner_id: UUID) -> None:
-        """The supervisor looks itself for what is stored for its own turns."""
-        if owner_id != self._ownership.process.pk:
-            await wakeups.send(owner_id)
+
+@run_in_db_thread
+def _end_turn(
+    turn_id: UUID, *ended: Any, **how: Any
+) -> tuple[Notifications | None, list[log.Batch]]:
+    """End a turn, and in the same crossing queue what carries the reports that are due since."""
+    told = turn_endings.end_turn(turn_id, *ended, **how)
+    if told is None:
+        return None, []
+    try:
+        return told, report_delivery.enqueue_due_after(turn_id)
+    except Exception:  # the turn has ended whatever comes of it
+        logger.exception("Reports are left to the sweep", extra={"turn_id": str(turn_id)})
+        return told, []

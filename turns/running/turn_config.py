@@ -2,26 +2,38 @@
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from governance import ApprovalRule, CancellationToken, Tool, registry
-from governance.db import run_in_db_thread
+from governance.db import run_in_db_thread, run_in_query_thread
 from governance.runtime import disabled_reason, make_workspace, prepare_tools, workspace_of
-from turns.agents.lookup import enabled_agents, find_agent
+from turns.agents.lookup import (
+    ASK,
+    LONGEST_NAME,
+    NO_SUCH_AGENT,
+    AgentConfig,
+    AgentSummary,
+    read_config,
+)
 from turns.agents.offers import notices_of, offer
+from turns.attachments import file_storage
 from turns.chat_models.catalog import get_chat_model
 from turns.chat_models.guide import COLLEAGUES
 from turns.conf import app_settings
-from turns.core.chat_model import ToolSpec
+from turns.core.chat_model import ToolSpec, media_of
 from turns.core.exceptions import TurnRefused
 from turns.core.ports import ClaimedTurn
 from turns.core.runner import TurnConfig
 from turns.core.tool_names import ToolNames
+from turns.core.tracing import Traced
 from turns.exceptions import AgentUnavailable
 from turns.models import Agent
 from turns.queueing.turn_tree import line_of, rules_above
+from turns.running.attachment_files import with_files
+from turns.running.call_images import keep_image
 
-ASK, SPAWN = "sessions_ask", "sessions_spawn"
+SPAWN = "sessions_spawn"
 SUB_AGENTS = "sub-agents"  # the directory of their workspaces
 
 
@@ -31,7 +43,9 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
     Raises:
         TurnRefused: its agent was deleted or switched off since the message was taken, or has no chat model.
     """
-    agent = await _agent_of(turn)
+    read = turn.agent_config
+    found = read if isinstance(read, AgentConfig) else await _read_agents(turn.agent)
+    agent, others = found.agent, found.others
     name = agent.chat_model or app_settings.CHAT_MODEL
     chat_model = get_chat_model(name)
     scope = str(turn.conversation_id)
@@ -39,13 +53,16 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
     if workspace is not None:
         await asyncio.to_thread(make_workspace, workspace)
     await prepare_tools(token=token)
-    allowed = None if agent.tools is None else ToolNames(agent.tools)
+    allowed = _allowed(agent)
     offered = offer(registry, agent.tools, chat_model=name)
     return TurnConfig(
         chat_model=chat_model,
+        traced=Traced(chat_model=name, shows_content=app_settings.TRACE_CONTENT),
         tools=_specs(offered.tools),
         notices=notices_of(offered),
-        instructions=await _instructions(agent, may_ask=allowed is None or ASK in allowed),
+        with_files=partial(with_files, media=media_of(chat_model), workspace=workspace),
+        keep_image=partial(keep_image, turn) if file_storage.is_configured() else None,
+        instructions=_instructions(agent, others),
         workspace=workspace,
         metadata={
             "turn_id": str(turn.id),
@@ -78,16 +95,20 @@ async def _approval_of(agent: Agent, turn: ClaimedTurn) -> ApprovalRule:
     return max(said, key=lambda rule: rule.strictness, default=ApprovalRule.NEVER)
 
 
-async def _agent_of(turn: ClaimedTurn) -> Agent:
+async def _read_agents(name: str) -> AgentConfig:
     try:
-        return await run_in_db_thread(find_agent)(turn.agent)
+        return await run_in_query_thread(read_config)(name)
     except AgentUnavailable as gone:
-        raise TurnRefused(gone.code, gone.sentence) from gone
+        sentence = NO_SUCH_AGENT % {"name": name[:LONGEST_NAME]}  # rows keep it in English
+        raise TurnRefused(gone.code, sentence) from gone
 
 
-async def _instructions(agent: Agent, *, may_ask: bool) -> str:
+def _allowed(agent: Agent) -> ToolNames | None:
+    return None if agent.tools is None else ToolNames(agent.tools)
+
+
+def _instructions(agent: Agent, others: Iterable[AgentSummary]) -> str:
     """The project's word to every agent, the agent's own, and who may be asked to work for it."""
-    others = await run_in_db_thread(enabled_agents)() if may_ask else []
     listed = "\n".join(
         f"- {other.name}: {other.description}" if other.description else f"- {other.name}"
         for other in others
@@ -106,6 +127,6 @@ def _specs(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
 
 
 def _told(tool: Tool) -> str:
-    """What the chat model is told of a tool; one that is switched off stays in the list, so that it can say why."""
+    """What the chat model is told of a tool. One that is switched off stays in the list, so that it can say why."""
     reason = disabled_reason(tool)
     return f"Do not use it now. {reason} {tool.description}" if reason else tool.description

@@ -1,7 +1,7 @@
 """Writes of a turn's owner: what waits is one fenced transaction, which can be repeated if its answer was lost.
 
-Calls of a step start and end side by side. However many they are, what they have to write while one transaction is under
-way is the next one, so that their number does not make a cancel late (C1).
+Calls of a step start and end side by side. All that waits while one transaction is under way becomes the next one. So a
+cancel is not late, however many calls there are (C1).
 """
 
 import asyncio
@@ -17,12 +17,13 @@ from turns.cancelling import cancel_requests
 from turns.core.events import TurnEvent
 from turns.core.exceptions import Fenced
 from turns.core.ports import ClaimedTurn
-from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.core.turns import TurnStatus
 from turns.events import log, sinks
 from turns.models import Turn
 from turns.processes.leases import Lease
 from turns.storage.priority_lock import PriorityLock, Urgency
 from turns.storage.retries import until_done
+from turns.storage.turn_lock import lock_live_turn
 
 Change = Callable[[Turn, Sequence[Any]], list[TurnEvent]]
 """Writes what all its items ask for, and returns the events of that."""
@@ -60,24 +61,20 @@ class Write:
             self._items.setdefault(entry.change, []).append(entry.item)
 
     def __call__(self) -> Cancellation | None:
-        """Carry them out and append the events, if the turn is still ours; return why it is to be cancelled, if it is.
+        """Carry them out and append the events, if the turn is still ours. Return why it is to be cancelled, if it is.
 
         Raises:
             Fenced: the turn has another owner or has ended.
         """
         turn = self._turn
         with transaction.atomic():
-            conversation = log.locked_of(turn.id)
-            row = Turn.objects.filter(
-                pk=turn.id, epoch=turn.epoch, status__in=LIVE_STATUSES
-            ).first()
-            if conversation is None or row is None:
+            row = lock_live_turn(turn.id, epoch=turn.epoch)
+            if row is None:
                 raise Fenced(f"turn {turn.id} is not ours any more")
-            row.conversation = conversation
-            if not (self.events and log.has(conversation.pk, self.events[0])):
+            if not (self.events and log.has(row.conversation_id, self.events[0])):
                 made = [change(row, items) for change, items in self._items.items()]
                 events = [event for of_change in made for event in of_change]
-                self.events = log.append(conversation, turn.id, *events)
+                self.events = log.append(row.conversation, turn.id, *events)
             return cancel_requests.stored(row) if row.status == TurnStatus.CANCELLING else None
 
 
@@ -108,7 +105,7 @@ class Writer:
     ) -> "asyncio.Future[None]":
         """Let a change be written with what else waits; the future is done when it is stored and published.
 
-        Its exception is `Fenced` if the turn has another owner or has ended, `NotStored` if the database does not take it.
+        It raises `Fenced` if the turn has another owner or has ended, `NotStored` if the database refuses.
         """
         loop = asyncio.get_running_loop()
         entry = _Entry(change=change, item=item, urgency=urgency, done=loop.create_future())
@@ -144,7 +141,6 @@ class _Batch:
 
     @property
     def events(self) -> list[log.WireEvent]:
-        """What is to be published."""
         return self._write.events
 
     async def trigger(self) -> Cancellation | None:

@@ -1,7 +1,9 @@
 """What clients may read of conversations and turns; checked for each user."""
 
+from turns.selectors.attachments import AttachedFile, attached_file
 from turns.selectors.conversations import (
     ConversationSummary,
+    WholeResult,
     active_turn_ids,
     active_turns,
     conversation_events,
@@ -16,14 +18,22 @@ from turns.selectors.conversations import (
     processes_lack_shared_layer,
     reaches_back,
     snapshot,
+    starters,
+    tool_result,
     turn_events,
+    unbegun_conversation,
 )
+from turns.selectors.exports import export
 
 __all__ = [
+    "AttachedFile",
     "ConversationSummary",
+    "WholeResult",
     "active_turn_ids",
     "active_turns",
+    "attached_file",
     "conversation_events",
+    "export",
     "get_conversation",
     "get_turn",
     "history",
@@ -35,5 +45,8 @@ __all__ = [
     "processes_lack_shared_layer",
     "reaches_back",
     "snapshot",
+    "starters",
+    "tool_result",
     "turn_events",
+    "unbegun_conversation",
 ]

@@ -17,11 +17,12 @@ from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from governance import approval_store
+from governance import selectors as governance_selectors
 from governance.approval_store import ApprovalRow
 from governance.db import run_in_query_thread
 from turns.calls import approvals
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
-from turns.core.wire import SubAgentQuestion
+from turns.core.wire import BackgroundWork, SubAgentQuestion
 from turns.models import Conversation, Turn
 
 MOST_INTERRUPTED = 200  # of all owners together, the latest; a list shows as many of one
@@ -37,61 +38,116 @@ class ConversationStatus(StrEnum):
 
 
 _URGENCY = tuple(ConversationStatus)
-_PLACE = ("owner", "parent", "parked_at", "last_number")
+_SHOWN = (
+    "status",
+    "agent",
+    "parent_id",
+    "parent_tool_id",
+    "is_detached",
+    "queued_at",
+    "started_at",
+    "conversation__owner",
+)
+_PLACE = ("owner", "parent", "parked_at", "deleted_at", "last_number")
 
 
 @dataclass(frozen=True, slots=True)
 class StatusMark:
-    """How a conversation stands; `asked_in` says where its open questions were put, once for each: by sub-agents too."""
+    """How a conversation stands; `asked_in` says where its open questions were put, once for each: by sub-agents too.
+
+    `tools_running` counts the calls at work, those of sub-agents too; `is_queued` = none of its turns has begun yet.
+    """
 
     standing: ConversationStatus
     asked_in: tuple[UUID, ...] = ()
+    tools_running: int = 0
+    is_queued: bool = False
+
+    def joined(self, other: "StatusMark") -> "StatusMark":
+        """Return the mark of what both say."""
+        return StatusMark(
+            standing=min(self.standing, other.standing, key=_URGENCY.index),
+            asked_in=self.asked_in + other.asked_in,
+            tools_running=self.tools_running + other.tools_running,
+            is_queued=self.is_queued and other.is_queued,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Marks by owner and conversation, latest conversations by owner, open questions of sub-agents by whom they work for."""
+    """How conversations stand: marks by owner and conversation, latest conversations by owner.
+
+    `questions` and `background` are by the conversation that sub-agents work for. `edited` is when each owner has last
+    renamed, pinned or deleted one.
+    """
 
     marks: dict[Any, dict[UUID, StatusMark]] = field(default_factory=lambda: defaultdict(dict))
     latest: dict[Any, Conversation] = field(default_factory=dict)
     questions: dict[UUID, list[SubAgentQuestion]] = field(default_factory=lambda: defaultdict(list))
+    background: dict[UUID, list[BackgroundWork]] = field(default_factory=lambda: defaultdict(list))
+    edited: dict[Any, datetime | None] = field(default_factory=dict)
 
-    def add(
-        self, conversation: Conversation, standing: ConversationStatus, *asked_in: UUID
-    ) -> None:
-        """Mark a conversation; the more urgent of two marks stays."""
+    def add(self, conversation: Conversation, mark: StatusMark) -> None:
+        """Mark a conversation; of two marks the more urgent one stays, with what both count."""
         marks = self.marks[conversation.owner_id]
-        known = marks.get(conversation.pk, StatusMark(standing))
-        urgent = min(known.standing, standing, key=_URGENCY.index)
-        marks[conversation.pk] = StatusMark(urgent, known.asked_in + asked_in)
+        known = marks.get(conversation.pk)
+        marks[conversation.pk] = known.joined(mark) if known else mark
 
 
 def read(*, owners: Collection[Any] = (), conversations: Collection[UUID] = ()) -> Overview:
     """Return the marks of some owners, and what is asked below some conversations; the caller has checked who asks."""
-    overview = Overview(latest={row.owner_id: row for row in _latest(owners)})
+    latest = {row.owner_id: row for row in _latest(owners)}
+    edited = {owner_id: row.list_edited_at for owner_id, row in latest.items()}
+    overview = Overview(latest=latest, edited=edited)
     lines = _Lines({*owners, *_owners_of(conversations)})
-    questions = approval_store.open_questions(str(turn.pk) for turn in lines.active)
+    groups = [str(turn.pk) for turn in lines.active]
+    questions = approval_store.open_questions(groups)
+    running = governance_selectors.running_tools(groups)
     for conversation, standing in _left_behind(owners):
-        overview.add(conversation, standing)
-    for turn in lines.active:
-        root = lines.of(turn)[-1].conversation
-        if root.owner_id in owners:
-            overview.add(root, ConversationStatus.WORKING)
+        overview.add(conversation, StatusMark(standing))
     at = timezone.now()
+    for turn in sorted(lines.active, key=lambda turn: turn.queued_at):
+        line, tools = lines.of(turn), running.get(str(turn.pk), [])
+        if line[-1].conversation.owner_id in owners:
+            overview.add(line[-1].conversation, _at_work(turn, tools_running=len(tools)))
+        for below, above in pairwise(line if turn.is_detached else ()):
+            if above.conversation_id in conversations:
+                work = _in_background(turn, below=below, tools=tools, at=at)
+                overview.background[above.conversation_id].append(work)
+    _add_questions(overview, lines, questions, owners=owners, conversations=conversations, at=at)
+    return overview
+
+
+def _add_questions(
+    overview: Overview,
+    lines: "_Lines",
+    questions: Iterable[ApprovalRow],
+    *,
+    owners: Collection[Any],
+    conversations: Collection[UUID],
+    at: datetime,
+) -> None:
     for question in questions:
         if not (line := lines.of_question(question)):
             continue
         root = line[-1].conversation
         if root.owner_id in owners:
-            overview.add(root, ConversationStatus.ASKING, line[0].conversation_id)
+            overview.add(root, StatusMark(ConversationStatus.ASKING, (line[0].conversation_id,)))
         for below, above in pairwise(line):
             if above.conversation_id in conversations:
                 described = _described(question, asker=line[0], below=below, at=at)
                 overview.questions[above.conversation_id].append(described)
-    return overview
 
 
 look = run_in_query_thread(read)
+
+
+def _at_work(turn: Turn, *, tools_running: int) -> StatusMark:
+    return StatusMark(
+        ConversationStatus.WORKING,
+        tools_running=tools_running,
+        is_queued=turn.status == TurnStatus.QUEUED,
+    )
 
 
 def _owners_of(conversations: Collection[UUID]) -> Iterable[Any]:
@@ -104,7 +160,9 @@ class _Lines:
 
     def __init__(self, owners: Collection[Any]) -> None:
         # Not by a join, which SQLite would begin with all that the owners have ever said.
-        ours = Conversation.objects.filter(pk=OuterRef("conversation"), owner__in=owners)
+        ours = Conversation.objects.filter(
+            pk=OuterRef("conversation"), owner__in=owners, deleted_at=None
+        )
         self.active = _turns(Q(Exists(ours), status__in=ACTIVE_STATUSES))
         self._known: dict[UUID | None, Turn] = {turn.pk: turn for turn in self.active}
         above = self.active
@@ -113,7 +171,7 @@ class _Lines:
             self._known |= {turn.pk: turn for turn in above}
 
     def of(self, turn: Turn) -> Sequence[Turn]:
-        """The turn, the one that it works for, and so on up to the one that nobody has set to work."""
+        """The turn and each parent of it, up to the root."""
         line = [turn]
         while (above := self._known.get(line[-1].parent_id)) is not None:
             line.append(above)
@@ -127,17 +185,23 @@ class _Lines:
 
 def _turns(wanted: Q) -> list[Turn]:
     rows = Turn.objects.filter(wanted).select_related("conversation")
-    return list(rows.only("status", "agent", "parent_id", "parent_tool_id", "conversation__owner"))
+    return list(rows.only(*_SHOWN))
 
 
-def _latest(owners: Collection[Any]) -> Iterable[Conversation]:
-    """The conversation of each owner in which something has happened last: one look into an index for each."""
+def _latest(owners: Collection[Any]) -> Iterable[Any]:
+    """The conversation of each owner in which something has happened last, and when one was edited last.
+
+    Two looks into an index for each.
+    """
     if not owners:
         return ()
-    own = Conversation.objects.filter(owner=OuterRef("pk"), parent=None).order_by("-updated_at")
+    own = Conversation.objects.filter(owner=OuterRef("pk"), parent=None, deleted_at=None)
     people = get_user_model()._default_manager.filter(pk__in=owners).order_by()
-    latest = people.values_list(Subquery(own.values("pk")[:1]))
-    return Conversation.objects.filter(pk__in=latest).order_by().only("owner", "title")
+    latest = people.values_list(Subquery(own.order_by("-updated_at").values("pk")[:1]))
+    edited = Conversation.objects.filter(owner=OuterRef("owner"), edited_at__isnull=False)
+    last_edit = Subquery(edited.order_by("-edited_at").values("edited_at")[:1])
+    rows = Conversation.objects.filter(pk__in=latest).order_by().only("owner", "title")
+    return rows.annotate(list_edited_at=last_edit)
 
 
 def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, ConversationStatus]]:
@@ -145,7 +209,7 @@ def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Conver
     if not owners:
         return
     # Chosen here, since there are few of both; by owner a database would read all that theirs have ever been.
-    parked = Conversation.objects.filter(parked_at__isnull=False).order_by()
+    parked = Conversation.objects.filter(parked_at__isnull=False, deleted_at=None).order_by()
     for row in parked.only("owner", "parent"):
         if row.owner_id in owners and row.parent_id is None:
             yield row, ConversationStatus.PARKED
@@ -153,7 +217,7 @@ def _left_behind(owners: Collection[Any]) -> Iterable[tuple[Conversation, Conver
     interrupted = interrupted.only("number", *(f"conversation__{name}" for name in _PLACE))
     for turn in interrupted.order_by("-queued_at")[:MOST_INTERRUPTED]:
         row = turn.conversation
-        is_at_rest = row.parent_id is None and row.parked_at is None
+        is_at_rest = row.parent_id is None and row.parked_at is None and row.deleted_at is None
         if row.owner_id in owners and is_at_rest and turn.number == row.last_number:
             yield row, ConversationStatus.INTERRUPTED
 
@@ -170,6 +234,26 @@ def _described(
         "parent_tool_id": below.parent_tool_id,
         "tool_id": question.call_id,
         "tool_name": question.tool_name,
+        "tool_title": question.tool_title,
+        "tool_server": question.tool_server,
         "input": question.input,
         **approvals.describe(question, at=at),
+    }
+
+
+def _in_background(
+    turn: Turn, *, below: Turn, tools: Iterable[tuple[str, str]], at: datetime
+) -> BackgroundWork:
+    """A detached turn as the page shows it that works for a call which has set `below` to work."""
+    return {
+        "turn_id": str(turn.pk),
+        "conversation_id": str(turn.conversation_id),
+        "agent": turn.agent,
+        "status": turn.status,
+        "parent_turn_id": str(below.parent_id),
+        "parent_tool_id": below.parent_tool_id,
+        "elapsed_ms": max(
+            round((at - (turn.started_at or turn.queued_at)).total_seconds() * 1000), 0
+        ),
+        "tools": [{"tool_name": name, "tool_title": title} for name, title in tools],
     }

@@ -5,16 +5,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
+from governance import CallStatus
+from governance import selectors as governance_selectors
 from governance.db import read_snapshot, run_in_pool_thread, run_in_query_thread
+from governance.sanitize import sanitize_text
 from turns.agents.lookup import AgentSummary, enabled_agents, find_agent
+from turns.agents.starters import Starters, starters_of
 from turns.calls import serializers
 from turns.conf import app_settings
 from turns.core import wire
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
+from turns.exceptions import ToolCallNotEnded, ToolCallNotFound
 from turns.history import histories
 from turns.models import Conversation, Event, Message, Repair, Turn
 from turns.processes import process_registry
@@ -22,6 +27,7 @@ from turns.selectors import conversation_status, turn_serializers
 from turns.storage.access import User, conversation_for, reload, sees_all, turn_for
 
 LIST_LENGTH = 200
+SEARCH_LENGTH = 200
 EVENTS_LENGTH = 1_000
 
 
@@ -29,7 +35,8 @@ EVENTS_LENGTH = 1_000
 class ConversationSummary:
     """A conversation in a list; `agent` names who answers in it now, the default one where nobody was chosen.
 
-    `standing` says how it stands where it is not at rest, and `asked` how many decisions it waits for. `parent_id` is
+    `standing` is its state where it is not at rest. `asked` counts the decisions that it waits for, `tools_running` the
+    calls at work. `is_queued` = no turn of those that wait has begun. `last_seq` numbers its last event. `parent_id` is
     the conversation that it works for, where it is a sub-agent's.
     """
 
@@ -38,10 +45,22 @@ class ConversationSummary:
     agent: str
     updated_at: datetime
     is_active: bool = False
+    is_pinned: bool = False
     standing: str = ""
     asked: int = 0
+    tools_running: int = 0
+    is_queued: bool = False
+    last_seq: int = 0
     parent_id: UUID | None = None
     parent_title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeResult:
+    """What a call came to: all that is stored of it."""
+
+    tool_name: str
+    text: str
 
 
 @run_in_query_thread
@@ -52,18 +71,29 @@ def list_agents(*, user: User) -> list[AgentSummary]:
 
 
 @run_in_query_thread
-def list_conversations(*, user: User) -> list[ConversationSummary]:
-    """Return the user's conversations, the latest first; not those in which sub-agents work."""
+def list_conversations(
+    *, user: User, search: str = "", agent: str = "", offset: int = 0, limit: int = LIST_LENGTH
+) -> list[ConversationSummary]:
+    """Return the user's conversations, pinned ones first, then the latest; not those in which sub-agents work.
+
+    `search` is a part of the title; `agent` answers in them now.
+    """
     owner_id = reload(user).pk
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
-    rows = Conversation.objects.filter(owner_id=owner_id, parent=None).annotate(
+    rows = Conversation.objects.filter(owner_id=owner_id, parent=None, deleted_at=None).annotate(
         is_active=Exists(active)
     )
+    if wanted := sanitize_text(search.strip(), limit=SEARCH_LENGTH):
+        rows = rows.filter(title__icontains=wanted)
     default = find_agent().name
+    if agent:
+        rows = rows.filter(agent__in=[agent, ""] if agent == default else [agent])
     marks = conversation_status.read(owners={owner_id}).marks[owner_id]
     return [
         _summary(row, default=default, mark=marks.get(row.pk))
-        for row in rows.order_by("-updated_at")[:LIST_LENGTH]
+        for row in rows.order_by(F("pinned_at").desc(nulls_last=True), "-updated_at", "-pk")[
+            offset : offset + limit
+        ]
     ]
 
 
@@ -78,12 +108,31 @@ def get_conversation(*, conversation_id: UUID, user: User) -> ConversationSummar
 
 
 @run_in_query_thread
+def unbegun_conversation(*, conversation_id: UUID, agent: str, user: User) -> ConversationSummary:
+    """Return a conversation as it will be that its first message makes. Raise `AgentUnavailable`."""
+    reload(user)
+    chosen = find_agent(sanitize_text(agent.strip(), limit=64)).name
+    return ConversationSummary(
+        id=conversation_id, title="", agent=chosen, updated_at=timezone.now()
+    )
+
+
+@run_in_query_thread
+def starters(*, agent: str, user: User) -> Starters:
+    """Return what an agent's empty page offers."""
+    reload(user)
+    return starters_of(agent)
+
+
+@run_in_query_thread
 def active_turns(*, user: User) -> list[wire.ActiveTurn]:
     """Return the turns that wait or run, with what their tools are doing (V5)."""
     turns = Turn.objects.filter(status__in=ACTIVE_STATUSES).select_related("owner")
     if not sees_all(user):
         # Not by a join, which SQLite would begin with all that the user has ever said.
-        own = Conversation.objects.filter(pk=OuterRef("conversation"), owner_id=user.pk)
+        own = Conversation.objects.filter(
+            pk=OuterRef("conversation"), owner_id=user.pk, deleted_at=None
+        )
         turns = turns.filter(Exists(own))
     rows = list(turns.order_by("queued_at")[:LIST_LENGTH])
     at = timezone.now()
@@ -103,6 +152,18 @@ def get_turn(*, turn_id: UUID, user: User) -> wire.TurnWithCalls:
         "user_message": turn.user_message,
         "calls": described,
     }
+
+
+@run_in_query_thread
+def tool_result(*, turn_id: UUID, tool_id: str, user: User) -> WholeResult:
+    """Return the whole result of a call that has ended. Raise `TurnNotFound`, `ToolCallNotFound`, `ToolCallNotEnded`."""
+    turn = turn_for(user, turn_id, permission="turns.view_all")
+    if not governance_selectors.has_call(str(turn.pk), tool_id):
+        raise ToolCallNotFound
+    row = governance_selectors.call(str(turn.pk), tool_id)
+    if not CallStatus(row.status).is_terminal:
+        raise ToolCallNotEnded
+    return WholeResult(tool_name=row.tool_name, text=row.result)
 
 
 @run_in_query_thread
@@ -203,8 +264,8 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapsho
     )
     if before is not None:
         rows = rows.filter(position__lt=before)
-    messages = list(rows[: limit + 1])
-    shown = messages[:limit][::-1]
+    messages = list(rows[: limit + 2])
+    shown = _within(messages, limit)[::-1]
     at = timezone.now()
     turns = _turns_of(conversation, shown, with_active=before is None)
     described = serializers.DescribedCalls((turn.pk for turn in turns), at=at)
@@ -219,7 +280,7 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapsho
         "active_turns": [
             turn_serializers.live_turn(turn, described.of(turn.pk), at=at) for turn in active
         ],
-        "has_earlier": len(messages) > limit,
+        "has_earlier": len(messages) > len(shown),
         "parked": {
             "at": conversation.parked_at.isoformat(),
             "reason": conversation.parked_reason,
@@ -227,6 +288,22 @@ def _snapshot(conversation: Conversation, *, before: int | None) -> wire.Snapsho
         if conversation.parked_at
         else None,
     }
+
+
+def _within(messages: list[Message], limit: int) -> list[Message]:
+    """Return the first messages that weigh no more than the limit together, one at least: each call counts, too.
+
+    If only the message that has begun their last turn is left of it, it comes along.
+    """
+    weight = 0
+    for place, message in enumerate(messages):
+        weight += 1 + sum(block["type"] == "tool_use" for block in message.content)
+        if place > 0 and weight > limit:
+            is_its_beginning = (
+                message.role == "user" and message.turn_id == messages[place - 1].turn_id
+            )
+            return messages[: place + is_its_beginning]
+    return messages
 
 
 def _turns_of(
@@ -252,6 +329,10 @@ def _summary(
         agent=row.agent or default,
         updated_at=row.updated_at,
         is_active=getattr(row, "is_active", False),
+        is_pinned=row.pinned_at is not None,
         standing=mark.standing if mark else "",
         asked=len(mark.asked_in) if mark else 0,
+        tools_running=mark.tools_running if mark else 0,
+        is_queued=mark.is_queued if mark else False,
+        last_seq=row.last_seq,
     )

@@ -1,11 +1,12 @@
-"""What clients may do to conversations and turns: parse nothing, check everything, write once, then nudge.
+"""What clients may do to conversations and turns: parse nothing, check everything, write once, then wake the owner.
 
 Each service checks the user anew, stores in one transaction, publishes, and hands over to the supervisor. None of them
 waits for a turn, a tool or a model (invariant 1).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.utils.translation import gettext as _
 
@@ -19,7 +20,7 @@ from turns.conf import app_settings
 from turns.events import sinks
 from turns.events.notifications import notify
 from turns.exceptions import MessageRejected
-from turns.models import Conversation
+from turns.models import Conversation, Process
 from turns.processes.background import shielded
 from turns.queueing import continuations, parking, queue
 from turns.running import runtime
@@ -29,6 +30,7 @@ from turns.storage.access import User, conversation_for, reload
 from turns.storage.operations import OpOutcome
 
 CLIENT_ID_LENGTH = 64
+FILES_ALONE = " "  # the words of a message that has none: an empty text is one that was pruned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +43,33 @@ class Received:
     cancelled: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """What a client has sent."""
+
+    text: str
+    source: str
+    client_id: str | None
+    replaces: UUID | None
+    attachments: Sequence[UUID]
+
+
 async def create_conversation(
-    *, user: User, title: str = "", agent: str = ""
+    *, user: User, title: str = "", agent: str = "", conversation_id: UUID | None = None
 ) -> ConversationSummary:
     """Begin a conversation with an agent, or with the default one as it is at each message.
 
+    A client may choose the id; asked again with the same one, it gets the same conversation as it is.
+
     Raises:
         AgentUnavailable: there is none of this name, or it is switched off.
+        ConversationNotFound: the id is that of a conversation of somebody else, or of a deleted one.
     """
     return await _create_conversation(
-        user, sanitize_text(title.strip(), limit=200), sanitize_text(agent.strip(), limit=64)
+        conversation_id or uuid4(),
+        user,
+        sanitize_text(title.strip(), limit=200),
+        sanitize_text(agent.strip(), limit=64),
     )
 
 
@@ -62,22 +81,41 @@ async def receive_message(
     text: str,
     client_id: str | None = None,
     source: str = "typed",
+    replaces: UUID | None = None,
+    attachments: Sequence[UUID] = (),
 ) -> Received:
-    """Queue a turn for a message, or obey it if it is a cancel word and something is active (C6).
+    """Queue a turn for a message, or cancel if it is a cancel word and a turn is active (C6).
+
+    With `replaces`, the message takes the place of that turn's: it and all behind it leave the history, and stay to be seen.
+    Nothing may run then. `attachments` are files that the user has attached: each in one conversation only, and there as often
+    as wanted.
 
     Raises:
+        AttachmentNotFound, AttachmentRejected,
         ConversationNotFound, MessageRejected, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
+        CannotReplace, AlreadyReplaced, ConversationBusy: what `replaces` names cannot be replaced.
     """
-    await runtime.ensure_started()
+    here = await runtime.ensure_started()
     if is_cancel_intent(text, also=app_settings.CANCEL_WORDS):
         applied = await _apply_cancel_word(
             user, conversation_id, text, source=source, client_id=client_id
         )
         if applied is not None:
             return applied
-    enqueued = await _enqueue(user, conversation_id, text, source, client_id)
-    checkpoint("after_enqueue")
-    await sinks.publish(conversation_id, enqueued.events)
+    message = _Message(
+        text=text, source=source, client_id=client_id, replaces=replaces, attachments=attachments
+    )
+    reserved, claimed = here.reserve(conversation_id), None
+    try:
+        process = here.process if reserved is not None else None
+        enqueued = await _enqueue(user, conversation_id, message, process=process)
+        checkpoint("after_enqueue")
+        if (claimed := enqueued.claimed) is not None:
+            checkpoint("after_claim")
+        await sinks.publish(conversation_id, enqueued.events)
+    finally:
+        if reserved is not None and not reserved.done():
+            reserved.set_result(claimed)
     return Received(
         conversation_id=conversation_id, turn_id=enqueued.turn.pk, is_new=enqueued.is_new
     )
@@ -85,7 +123,7 @@ async def receive_message(
 
 @shielded
 async def continue_turn(*, turn_id: UUID, user: User) -> Received:
-    """Let the agent go on after a turn that was interrupted, in a new turn; asked again, it is the same one (H4).
+    """Let the agent go on after a turn that was interrupted, in a new turn. Asked again, it is the same one (H4).
 
     Raises:
         TurnNotFound, CannotContinue, ConversationParked, TooManyMessages, QueueIsFull, AgentUnavailable, NotAllowed
@@ -189,11 +227,11 @@ async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
     """Tell of what was ended at once, and let the owner obey the rest without waiting for its poll."""
     if receipt.outcome is OpOutcome.ACCEPTED:
         checkpoint("after_cancel_stored")
-    await notify(receipt.notifications, check_requests=runtime.check_requests)
+    await notify(receipt.notifications, tell_owner=runtime.tell_owner)
     if not receipt.notifications.has_left_out:
         return receipt
     cascade = await _cancel_left_out(receipt.turn_id)
-    await notify(cascade, check_requests=runtime.check_requests)
+    await notify(cascade, tell_owner=runtime.tell_owner)
     return replace(receipt, descendants=max(receipt.descendants, cascade.cancelled))
 
 
@@ -207,11 +245,17 @@ _request_call_cancel = run_in_db_thread(commands.request_call_cancel)
 
 
 @run_in_db_thread
-def _create_conversation(user: User, title: str, agent: str) -> ConversationSummary:
-    chosen = find_agent(agent)
-    row = Conversation.objects.create(owner_id=reload(user).pk, title=title, agent=agent)
+def _create_conversation(
+    conversation_id: UUID, user: User, title: str, agent: str
+) -> ConversationSummary:
+    owner_id, answering = reload(user).pk, find_agent(agent).name
+    values = {"owner_id": owner_id, "title": title, "agent": agent}
+    row, is_new = Conversation.objects.get_or_create(pk=conversation_id, defaults=values)
+    if not is_new:
+        row = conversation_for(user, conversation_id)
+        answering = row.agent or find_agent().name
     return ConversationSummary(
-        id=row.pk, title=row.title, agent=chosen.name, updated_at=row.updated_at
+        id=row.pk, title=row.title, agent=answering, updated_at=row.updated_at
     )
 
 
@@ -229,10 +273,11 @@ def _turn_meant(
 
 @run_in_db_thread
 def _enqueue(
-    user: User, conversation_id: UUID, text: str, source: str, client_id: str | None
+    user: User, conversation_id: UUID, message: _Message, *, process: Process | None
 ) -> queue.Enqueued:
     conversation = conversation_for(user, conversation_id)
-    if not text.strip():
+    text, client_id = message.text, message.client_id
+    if not text.strip() and not message.attachments:
         raise MessageRejected(_("The message is empty."))
     limit = app_settings.MAX_MESSAGE_LENGTH
     if len(text) > limit:
@@ -243,8 +288,11 @@ def _enqueue(
         raise MessageRejected(_("client_id must have 1 to 64 characters."))
     return queue.enqueue(
         conversation.pk,
-        text=sanitize_text(text),
-        source=source,
+        text=sanitize_text(text) if text.strip() else FILES_ALONE,
+        source=message.source,
         client_id=client_id,
         writer_id=user.pk,
+        process=process,
+        replaces=message.replaces,
+        attachments=message.attachments,
     )

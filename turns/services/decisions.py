@@ -1,5 +1,6 @@
 """Takes the decisions of people on calls that wait for one: each is decided once, and seen by everybody (D2, D4)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
@@ -10,7 +11,8 @@ from governance import Verdict, approval_store, selectors
 from governance.approval_store import ApprovalRow, HumanDecision
 from governance.db import run_in_db_thread
 from governance.db_clock import database_now
-from turns.calls.approvals import decision_event
+from turns.calls.approvals import decision_event, pending_decision
+from turns.core.requests import PendingRequest
 from turns.core.turns import TurnStatus
 from turns.events import log, sinks
 from turns.exceptions import TurnNotFound
@@ -40,6 +42,7 @@ class DecisionReceipt:
     conversation_id: UUID | None = None
     owner_id: UUID | None = None
     events: list[log.WireEvent] = field(default_factory=list)
+    requests: Sequence[PendingRequest] = ()
 
 
 @shielded
@@ -52,18 +55,22 @@ async def decide_tool(
     remember: Literal["conversation"] | None = None,
     reason: str = "",
     op_id: str | None = None,
+    question: str = "",
 ) -> DecisionReceipt:
     """Approve or deny a call that waits for a person: stored when this returns, obeyed at once by the turn's owner.
 
     It is for the conversation's owner, and for staff with `turns.decide_any`. `remember` lets the tool's later calls
     through too, where its rule is once per conversation; where it is always, each call is asked about. The first
     decision counts; a later one is told how it stands (`ALREADY_FINISHED`). The same `op_id` has the same answer.
+    A decision on a `question` counts for that one alone: the call may have been asked about something else since.
     """
-    receipt = await _decide(turn_id, tool_id, user, decision, remember is not None, reason, op_id)
+    receipt = await _decide(
+        turn_id, tool_id, user, decision, remember is not None, reason, op_id, question
+    )
     if receipt.conversation_id is not None:
         await sinks.publish(receipt.conversation_id, receipt.events)
-        if receipt.events and receipt.owner_id is not None:
-            await runtime.check_requests(receipt.owner_id)
+        if receipt.requests and receipt.owner_id is not None:
+            await runtime.tell_owner(receipt.owner_id, receipt.requests)
     return receipt
 
 
@@ -76,6 +83,7 @@ def _decide(
     remember: bool,  # noqa: FBT001 - a door passes what it was given, in order
     reason: str,
     op_id: str | None,
+    question: str,
 ) -> DecisionReceipt:
     try:
         turn = turn_for(user, turn_id, permission=PERMISSION)
@@ -95,7 +103,10 @@ def _decide(
         )
         changed: list[ApprovalRow] = []
         if row is not None:
-            outcome, changed = _apply(turn, row, word)
+            is_meant = question in ("", str(row.pk))
+            outcome, changed = (
+                _apply(turn, row, word) if is_meant else (OpOutcome.ALREADY_FINISHED, [])
+            )
         else:
             outcome = known or _unasked(turn, tool_id)
         if known is None:
@@ -107,6 +118,7 @@ def _decide(
             conversation_id=conversation.pk,
             owner_id=turn.owner_id,
             events=events,
+            requests=[pending_decision(question) for question in changed],
         )
 
 

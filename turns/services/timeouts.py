@@ -10,9 +10,10 @@ from governance import CallStatus, TimeoutSource, selectors
 from governance.db import run_in_db_thread
 from governance.durations import limit_ms
 from turns.calls import timeout_changes
+from turns.core.requests import PendingTimeout
 from turns.core.turns import LIVE_STATUSES
 from turns.exceptions import MessageRejected, ToolCallNotFound, TurnNotFound
-from turns.models import DeadlineOrder, Turn
+from turns.models import Turn
 from turns.processes.background import shielded
 from turns.running import runtime
 from turns.storage import operations
@@ -39,6 +40,7 @@ class _Asked:
     tool_id: str
     by: str
     op_id: str | None
+    note: str
 
     @property
     def owner_id(self) -> UUID | None:
@@ -55,10 +57,11 @@ async def set_deadline(
     timeout_ms: int | None = None,
     extend_ms: int | None = None,
     op_id: str | None = None,
+    note: str = "",
 ) -> DeadlineReceipt:
     """Give a call another limit, capped by the administrators' ceiling (T9); one that waits gets it as it starts.
 
-    `extend_ms` is added to the limit in force. Exactly one of the two is given.
+    `extend_ms` is added to the limit in force. Exactly one of the two is given. `note` says why, for the record.
 
     Raises:
         MessageRejected: neither or both are given, or the number is not positive.
@@ -69,15 +72,15 @@ async def set_deadline(
             _("Give either timeout_ms or extend_ms, a number of milliseconds above 0.")
         )
     try:
-        asked = await _may_change(turn_id, tool_id, user, op_id)
+        asked = await _may_change(turn_id, tool_id, user, op_id, note)
     except (TurnNotFound, ToolCallNotFound):
         return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
     # Stored also where the call runs here: an answer that is lost on its way must not be a wish that is lost.
-    receipt, is_new = await _store_order(asked, timeout_ms, extend_ms)
-    if is_new:
-        await runtime.check_requests(asked.owner_id)
+    receipt, change = await _store(asked, timeout_ms, extend_ms)
+    if change is not None and asked.owner_id is not None:
+        await runtime.tell_owner(asked.owner_id, [change])
     call = await runtime.find_call(turn_id, tool_id)
-    if receipt.outcome is not OpOutcome.ACCEPTED or not timeout_changes.is_known(call):
+    if receipt.outcome is not OpOutcome.ACCEPTED or call is None or not call.has_policy:
         return receipt  # elsewhere, about to begin here, or over: its row knows
     return replace(
         receipt,
@@ -87,7 +90,7 @@ async def set_deadline(
 
 
 @run_in_db_thread
-def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _Asked:
+def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None, note: str) -> _Asked:
     """Return who asks for what.
 
     Raises:
@@ -97,38 +100,39 @@ def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None) -> _
     if not selectors.has_call(str(turn.pk), tool_id):
         raise ToolCallNotFound
     by = str(reload(user).get_username())[:150]
-    return _Asked(turn=turn, tool_id=tool_id, by=by, op_id=op_id)
+    return _Asked(turn=turn, tool_id=tool_id, by=by, op_id=op_id, note=note)
 
 
 @run_in_db_thread
-def _store_order(
+def _store(
     asked: _Asked, timeout_ms: int | None, extend_ms: int | None
-) -> tuple[DeadlineReceipt, bool]:
-    """Store the order with the operation, or neither; return the answer, and whether there is a new order."""
+) -> tuple[DeadlineReceipt, PendingTimeout | None]:
+    """Store the change with the operation, or neither; return the answer, and the change if it is a new one."""
     with transaction.atomic():
         known = operations.begin(asked.turn, asked.op_id)
         row = selectors.call(str(asked.turn.pk), asked.tool_id)
         if known is not None:
             return DeadlineReceipt(
                 outcome=known, timeout_ms=row.timeout_ms, timeout_source=row.timeout_source
-            ), False
+            ), None
         if row.status not in _OPEN:
             operations.end(asked.turn, asked.op_id, OpOutcome.ALREADY_FINISHED)
-            return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED), False
-        DeadlineOrder.objects.create(
-            turn=asked.turn,
-            tool_id=asked.tool_id,
+            return DeadlineReceipt(outcome=OpOutcome.ALREADY_FINISHED), None
+        change = timeout_changes.store(
+            asked.turn,
+            asked.tool_id,
             timeout_ms=timeout_ms,
             extend_ms=extend_ms,
-            by_name=asked.by,
+            by=asked.by,
+            note=asked.note,
         )
-        return _promised(row, timeout_ms, extend_ms), True
+        return _promised(row, timeout_ms, extend_ms), change
 
 
 def _promised(
     row: selectors.CallRow, timeout_ms: int | None, extend_ms: int | None
 ) -> DeadlineReceipt:
-    """What a stored order will come to: the limit of a call that has none is not extended."""
+    """What a stored change will come to: the limit of a call that has none is not extended."""
     if timeout_ms is None and row.timeout_ms is None:
         return DeadlineReceipt(outcome=OpOutcome.ACCEPTED, timeout_source=row.timeout_source)
     wanted = timeout_ms if timeout_ms is not None else (row.timeout_ms or 0) + (extend_ms or 0)

@@ -1,26 +1,39 @@
 """Who asks: the user is read anew for every action, because a socket may outlive a sign-out (sync ORM)."""
 
+from functools import cache
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
+from django.db.models import UUIDField
 
+from governance.prepared_statements import Select, fields_of
 from turns.exceptions import ConversationNotFound, NotAllowed, TurnNotFound
 from turns.models import Conversation, Turn
 
 User = AbstractBaseUser | AnonymousUser
+_TURN = Select(
+    lambda turn_id: Turn.objects.select_related("conversation").order_by().filter(pk=turn_id),
+    turn_id=UUIDField(),
+)
+
+CONVERSATION = Select(lambda pk: Conversation.objects.filter(pk=pk), pk=UUIDField())
 
 
 def reload(user: User) -> AbstractBaseUser:
     """Return the user as the database has it now. Raise `NotAllowed` if it is gone or deactivated."""
-    fresh = (
-        get_user_model()._default_manager.filter(pk=user.pk, is_active=True).first()
-        if user.pk
-        else None
-    )
+    fresh = _active_user().first(pk=user.pk) if user.pk else None
     if fresh is None:
         raise NotAllowed
     return fresh
+
+
+@cache
+def _active_user() -> "Select[AbstractBaseUser]":
+    users = get_user_model()
+    return Select(
+        lambda pk: users._default_manager.filter(pk=pk, is_active=True), **fields_of(users, "pk")
+    )
 
 
 def conversation_for(
@@ -28,9 +41,11 @@ def conversation_for(
 ) -> Conversation:
     """Return a conversation of the user, or any to staff with `permission`. Raise `ConversationNotFound`."""
     fresh = reload(user)
-    conversation = Conversation.objects.filter(pk=conversation_id).first()
-    if conversation is None or not (
-        conversation.owner_id == fresh.pk or _is_operator(fresh, permission)
+    conversation = CONVERSATION.first(pk=conversation_id)
+    if (
+        conversation is None
+        or conversation.deleted_at
+        or not (conversation.owner_id == fresh.pk or _is_operator(fresh, permission))
     ):
         raise ConversationNotFound
     return conversation
@@ -38,10 +53,16 @@ def conversation_for(
 
 def turn_for(user: User, turn_id: UUID, *, permission: str | None = None) -> Turn:
     """Return a turn of the user, or any to staff with `permission`. Raise `TurnNotFound` (C5)."""
-    fresh = reload(user)
-    turn = Turn.objects.select_related("conversation").filter(pk=turn_id).first()
-    if turn is None or not (
-        turn.conversation.owner_id == fresh.pk or _is_operator(fresh, permission)
+    return turn_of(reload(user), turn_id, permission=permission)
+
+
+def turn_of(fresh: AbstractBaseUser, turn_id: UUID, *, permission: str | None = None) -> Turn:
+    """Return the same for a user who was read a moment ago."""
+    turn = _TURN.first(turn_id=turn_id)
+    if (
+        turn is None
+        or turn.conversation.deleted_at
+        or not (turn.conversation.owner_id == fresh.pk or _is_operator(fresh, permission))
     ):
         raise TurnNotFound
     return turn

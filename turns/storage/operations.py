@@ -1,4 +1,4 @@
-"""Operations: what clients have asked for under ids of their own, so that the same one again has the same answer (sync ORM)."""
+"""Operations: what clients asked for under their own ids, so that a repeated one gets the same answer (sync ORM)."""
 
 from enum import StrEnum
 from uuid import UUID

@@ -1,47 +1,62 @@
-"""Deletes what is older than it has to be kept, a little at a time, so that nobody waits for it (sync ORM).
+"""Deletes what is older than its retention, in small batches, so that nobody waits (sync ORM).
 
-Of an ended turn goes what was said and done: its messages, its tool calls with their results, its events. Its row stays
-as a record of what ran when and who ended it, with the cancel requests, the repairs and the decisions of people.
+Of an ended turn goes what was said and done: its messages, its tool calls with their results, its events. Its row
+stays as a record of what ran and who ended it. Cancel requests, repairs and decisions stay with it.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import UUID
 
-from django.db import models, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from governance import recorder, selectors
+from governance import recorder
 from governance.db_clock import database_now
+from turns.attachments import rows as attachments
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
-from turns.events import log
 from turns.models import (
     Acknowledgement,
+    Attachment,
+    CancelRequest,
     Conversation,
     DeadlineOrder,
     Event,
     Message,
     Operation,
     Process,
+    Repair,
     Turn,
 )
+from turns.storage import history_version
+from turns.storage.retention_counts import ContentCounts, count_contents
 
-BATCH = 200  # turns that are looked up at once
+BATCH = 100  # turns, or conversations, of one transaction; fewer where they have many rows
 PIECE = 1_000  # rows that are deleted at once
+_IDS = 500  # ids that are bound to one statement
+
+_DUE = Q(
+    is_detached=True,
+    delivered_at=None,
+    parent__status=TurnStatus.COMPLETED,
+    parent__replaced_by=None,
+)
+_HAS_CONTENTS = ~Q(user_message="")
+Row = TypeVar("Row", Turn, Conversation)
 
 
 @dataclass(slots=True)
-class Pruned:
+class Pruned(ContentCounts):
     """How much was deleted, or would be."""
 
-    turns: int = 0
-    events: int = 0
-    messages: int = 0
-    calls: int = 0
     conversations: int = 0
     processes: int = 0
+
+
+Report = Callable[[Pruned, Pruned], None]
 
 
 def prune(
@@ -50,72 +65,112 @@ def prune(
     with_conversations: bool = False,
     is_dry_run: bool = False,
     pause: float = 0.0,
+    report: Report = lambda _done, _planned: None,
 ) -> Pruned:
     """Delete the contents of turns that ended longer ago than `older_than`, by the database's clock.
 
-    `with_conversations`: also whole conversations in which nothing has happened since, with all records of them.
-    `pause` is how many seconds to leave to others after each turn. It can be interrupted and run again at any time.
+    Conversations that people deleted that long ago go with all records of them. `with_conversations`: so do those in
+    which nothing has happened since. Files go that no message has claimed within a day. `pause` is how many seconds to
+    leave to others after each batch. `report` learns how much is done, and of how much. It can be interrupted and run
+    again at any time.
     """
     before = database_now() - older_than
+    levels = _quiet_conversations(before, only_deleted=not with_conversations)
+    planned = _count(before, [pk for level in levels for pk in level])
+    if is_dry_run:
+        return planned
     pruned = Pruned()
-    quiet = _quiet_conversations(before) if with_conversations else []
-    for conversation_id in quiet:
-        turns = Turn.objects.filter(conversation_id=conversation_id, ended_at__lt=before)
-        for turn_id in turns.values_list("pk", flat=True):
-            _add(pruned, turn_id)
-            if not is_dry_run:
-                _delete_events(turn_id)
-                time.sleep(pause)
-        pruned.conversations += is_dry_run or _delete_conversation(conversation_id, before=before)
-    counted = set(quiet)
-    for turn in _old_turns(before):
-        if turn.conversation_id in counted:  # counted above, and left where it was taken up again
-            continue
-        _add(pruned, turn.pk)
-        if not is_dry_run:
-            _delete_events(turn.pk)
-            _empty(turn)
-            time.sleep(pause)
-    owned = Turn.objects.filter(owner=OuterRef("pk"))
-    gone = Process.objects.filter(~Exists(owned), ended_at__lt=before)
-    pruned.processes = gone.count() if is_dry_run else gone.delete()[0]
+    for _batch in _delete(before, levels, pruned):
+        report(pruned, planned)
+        time.sleep(pause)
     return pruned
 
 
-def _old_turns(before: datetime) -> Iterator[Turn]:
-    """The turns that ended before a moment and have contents, oldest first.
+def _old(before: datetime) -> Q:
+    """The turns that ended before a moment.
 
-    A report that is still due is not old; one of work that was cut off is due to nobody.
+    A report that is still due is not old. One of work that was cut off or replaced is due to nobody.
     """
-    old = (
-        Turn.objects.filter(ended_at__lt=before)
-        .exclude(status__in=ACTIVE_STATUSES)
-        .exclude(user_message="")
-        .exclude(is_detached=True, delivered_at=None, parent__status=TurnStatus.COMPLETED)
-        .order_by("ended_at", "pk")
-    )
-    batch = list(_few(old))
-    while batch:
-        yield from batch
-        last = batch[-1]
+    return Q(ended_at__lt=before) & ~Q(status__in=ACTIVE_STATUSES) & ~_DUE
+
+
+def _count(before: datetime, quiet: Sequence[UUID]) -> Pruned:
+    """Count what there is to delete: in one query, and one more for some hundred quiet conversations each."""
+    pruned, old = Pruned(conversations=len(quiet)), _old(before) & _HAS_CONTENTS
+    pruned.add(count_contents(Turn.objects.filter(old)))
+    for start in range(0, len(quiet), _IDS):
+        few = Turn.objects.filter(conversation__in=quiet[start : start + _IDS])
+        pruned.add(count_contents(few.filter(ended_at__lt=before).exclude(old)))
+    pruned.attachments += attachments.orphans().count()
+    pruned.processes = _gone_processes(before).count()
+    return pruned
+
+
+def _delete(before: datetime, levels: Iterable[Sequence[UUID]], pruned: Pruned) -> Iterator[None]:
+    """Delete batch by batch, and add each to `pruned`."""
+    for level in levels:
+        for start in range(0, len(level), BATCH):
+            few = level[start : start + BATCH]
+            for turns in _batches_of_turns(_old(before) & Q(conversation__in=few)):
+                _empty(turns, pruned)
+                yield
+            conversations = Conversation.objects.filter(pk__in=few).only("last_number")
+            for batch in _batches(conversations, rows_of=lambda place: place.last_number):
+                _delete_conversations([place.pk for place in batch], before=before, pruned=pruned)
+                yield
+    for turns in _batches_of_turns(_old(before) & _HAS_CONTENTS):
+        _empty(turns, pruned)
+        yield
+    attachments.mark_for_removal(attachments.orphans())
+    pruned.attachments += attachments.sweep()
+    pruned.processes += _gone_processes(before).delete()[0]
+
+
+def _gone_processes(before: datetime) -> "QuerySet[Process]":
+    owned = Turn.objects.filter(owner=OuterRef("pk"))
+    return Process.objects.filter(~Exists(owned), ended_at__lt=before)
+
+
+def _batches_of_turns(which: Q) -> Iterator[list[Turn]]:
+    """Turns, oldest first, each batch read when the one before it is done."""
+    turns = Turn.objects.filter(which).order_by("ended_at", "pk")
+    turns = turns.only("ended_at", "conversation_id", "steps", "tool_call_count")
+    found = list(turns[:BATCH])
+    while found:
+        yield from _batches(found, rows_of=lambda turn: turn.steps + turn.tool_call_count)
+        last = found[-1]
         later = Q(ended_at__gt=last.ended_at) | Q(pk__gt=last.pk)
-        batch = list(_few(old.filter(later, ended_at__gte=last.ended_at)))
+        found = list(turns.filter(later, ended_at__gte=last.ended_at)[:BATCH])
 
 
-def _few(turns: "models.QuerySet[Turn]") -> "models.QuerySet[Turn]":
-    return turns.only("ended_at", "conversation_id")[:BATCH]
+def _batches(rows: Iterable[Row], *, rows_of: Callable[[Row], int]) -> Iterator[list[Row]]:
+    """Join rows to which no more than `PIECE` others belong; one alone may have more."""
+    batch: list[Row] = []
+    weight = 0
+    for row in rows:
+        if batch and weight + rows_of(row) > PIECE:
+            yield batch
+            batch, weight = [], 0
+        batch.append(row)
+        weight += rows_of(row)
+    if batch:
+        yield batch
 
 
-def _quiet_conversations(before: datetime) -> list[UUID]:
+def _quiet_conversations(before: datetime, *, only_deleted: bool) -> list[list[UUID]]:
     """Conversations in which nothing has happened since a moment, those of sub-agents before those that they work for."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     quiet = Conversation.objects.filter(~Exists(active), updated_at__lt=before)
+    if only_deleted:
+        quiet = quiet.filter(deleted_at__lt=before, emptied_at__isnull=False)
     ids = set(quiet.values_list("pk", flat=True))
-    parents = dict(Conversation.objects.filter(parent_id__in=ids).values_list("pk", "parent_id"))
+    parents = dict(Conversation.objects.filter(parent__in=quiet).values_list("pk", "parent_id"))
     while blocked := {parent for child, parent in parents.items() if child not in ids} & ids:
         ids -= blocked
-    depths = {pk: _depth(pk, parents) for pk in ids}
-    return sorted(ids, key=lambda pk: depths[pk], reverse=True)
+    levels: dict[int, list[UUID]] = {}
+    for pk in sorted(ids):
+        levels.setdefault(_depth(pk, parents), []).append(pk)
+    return [levels[depth] for depth in sorted(levels, reverse=True)]
 
 
 def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
@@ -126,44 +181,85 @@ def _depth(conversation_id: UUID, parents: Mapping[UUID, UUID | None]) -> int:
     return depth
 
 
-def _add(pruned: Pruned, turn_id: UUID) -> None:
-    pruned.turns += 1
-    pruned.events += Event.objects.filter(turn_id=turn_id).count()
-    pruned.messages += Message.objects.filter(turn_id=turn_id).count()
-    pruned.calls += selectors.count_of_group(str(turn_id))
+def empty_conversations(conversation_ids: Collection[UUID]) -> None:
+    """Delete what was said and done in conversations. Rows of turns, calls, cancels, repairs and decisions stay."""
+    turn_ids = list(
+        Turn.objects.filter(conversation__in=conversation_ids).values_list("pk", flat=True)
+    )
+    for start in range(0, len(turn_ids), BATCH):
+        few = turn_ids[start : start + BATCH]
+        _delete_events(few)
+        with transaction.atomic():
+            history_version.renew(conversation_ids)
+            _delete_texts(few)
+            recorder.empty_calls([str(turn_id) for turn_id in few])
+            CancelRequest.objects.filter(turn__in=few).update(note="")
+            Repair.objects.filter(turn__in=few).update(text="")
+    Conversation.objects.filter(pk__in=conversation_ids).update(title="", parked_reason="")
 
 
-def _delete_events(turn_id: UUID) -> None:
+def _delete_texts(turn_ids: Sequence[UUID]) -> int:
+    """Delete what people and agents have written in these turns, and what clients have asked for; count the messages."""
+    messages, _by_model = Message.objects.filter(turn__in=turn_ids).delete()
+    for rows in (Operation, Acknowledgement, DeadlineOrder):
+        rows.objects.filter(turn__in=turn_ids).delete()
+    attachments.mark_for_removal(Attachment.objects.filter(turn__in=turn_ids))
+    Turn.objects.filter(pk__in=turn_ids).update(user_message="", attachments=[], error_message="")
+    return messages
+
+
+def _delete_events(turn_ids: Sequence[UUID]) -> int:
     """They are no part of the history: pages that were away for that long get a snapshot."""
-    rows: models.QuerySet[Event] = Event.objects.filter(turn_id=turn_id)
+    rows: QuerySet[Event] = Event.objects.filter(turn__in=turn_ids).order_by()
+    deleted = 0
     while piece := list(rows.values_list("pk", flat=True)[:PIECE]):
-        Event.objects.filter(pk__in=piece).delete()
+        deleted += Event.objects.filter(pk__in=piece).delete()[0]
+    return deleted
 
 
-def _empty(turn: Turn) -> None:
-    """Delete what was said and done in a turn at once: a history never has calls of which the results are gone."""
+def _empty(turns: Sequence[Turn], pruned: Pruned) -> None:
+    """Delete what was said and done in turns; who works in their conversations is waited for one by one."""
+    pruned.events += _delete_events([turn.pk for turn in turns])
+    for turn in _empty_locked(turns, pruned, waits=False):
+        _empty_locked([turn], pruned, waits=True)
+
+
+def _empty_locked(turns: Sequence[Turn], pruned: Pruned, *, waits: bool) -> list[Turn]:
+    """Empty turns at once: a history never has calls of which the results are gone. Return those that are not locked."""
     with transaction.atomic():
-        if log.locked_of(turn.pk) is None:
-            return
-        Message.objects.filter(turn=turn).delete()
-        recorder.delete_calls(str(turn.pk))
-        Operation.objects.filter(turn=turn).delete()
-        Acknowledgement.objects.filter(turn=turn).delete()
-        DeadlineOrder.objects.filter(turn=turn).delete()
-        Turn.objects.filter(pk=turn.pk).update(user_message="", error_message="")
+        locked = _lock({turn.conversation_id for turn in turns}, waits=waits)
+        ids = [turn.pk for turn in turns if turn.conversation_id in locked]
+        history_version.renew(locked)
+        calls = recorder.delete_calls([str(turn_id) for turn_id in ids])
+        messages = _delete_texts(ids)
+    pruned.add(ContentCounts(turns=len(ids), messages=messages, calls=calls))
+    return [turn for turn in turns if turn.conversation_id not in locked]
 
 
-def _delete_conversation(conversation_id: UUID, *, before: datetime) -> bool:
-    """Delete a conversation with all records of it, unless it has been taken up again; return whether it is gone."""
+def _lock(conversation_ids: Collection[UUID], *, waits: bool) -> set[UUID]:
+    """Lock conversations until the transaction ends. Who has one already waits for another nowhere: no deadlock."""
+    rows = Conversation.objects.select_for_update(of=("self",), skip_locked=not waits)
+    return set(rows.filter(pk__in=conversation_ids).order_by("pk").values_list("pk", flat=True))
+
+
+def _delete_conversations(ids: Sequence[UUID], *, before: datetime, pruned: Pruned) -> None:
+    """Delete conversations with all records of them, but those that have been taken up again, or are just in use."""
     with transaction.atomic():
-        try:
-            conversation = log.locked(conversation_id)
-        except Conversation.DoesNotExist:
-            return False
-        is_active = conversation.turns.filter(status__in=ACTIVE_STATUSES).exists()
-        if is_active or conversation.updated_at >= before:
-            return False
-        for turn_id in conversation.turns.values_list("pk", flat=True):
-            recorder.delete_calls(str(turn_id), with_decisions=True)
-        conversation.delete()
-        return True
+        active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
+        children = Conversation.objects.filter(parent=OuterRef("pk"))
+        still_quiet = Conversation.objects.filter(
+            ~Exists(active),
+            ~Exists(children),
+            pk__in=_lock(ids, waits=False),
+            updated_at__lt=before,
+        )
+        quiet = list(still_quiet.values_list("pk", flat=True))
+        turn_ids = Turn.objects.filter(conversation__in=quiet).values_list("pk", flat=True)
+        groups = [str(turn_id) for turn_id in turn_ids]
+        calls = recorder.delete_calls(groups, with_decisions=True)
+        _all, deleted = Conversation.objects.filter(pk__in=quiet).delete()
+    pruned.calls += calls
+    pruned.events += deleted.get("turns.Event", 0)
+    pruned.messages += deleted.get("turns.Message", 0)
+    pruned.attachments += deleted.get("turns.Attachment", 0)
+    pruned.conversations += len(quiet)

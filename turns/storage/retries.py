@@ -1,4 +1,4 @@
-"""Asks the database again for what a turn's owner needs of it, for as long as the turn is its own."""
+"""Repeats a turn's database work for as long as the process owns the turn."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ _MAY_PASS = (OperationalError, InterfaceError, InternalError)
 
 
 async def until_done(crossing: Callable[[], Awaitable[R]], *, lease: Lease | None = None) -> R:
-    """Await a crossing to the database, again and again if it fails in a way that may pass; return what it comes to.
+    """Await a crossing to the database, again and again if it fails in a way that may pass. Return what it comes to.
 
     Its answer may be lost after it was committed, so it must be one that can be repeated.
 

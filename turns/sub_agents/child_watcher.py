@@ -1,6 +1,6 @@
 """Following: sees a sub-agent's turn to its end, wherever it runs, and says what it is doing.
 
-The log is the truth and is read every second; a turn of this process rings, so that it is read at once.
+The log is the truth and is read every second. A turn of this process rings, so that it is read at once.
 """
 
 import asyncio
@@ -15,27 +15,19 @@ from django.db import Error as DatabaseError
 from governance import selectors as governance_selectors
 from governance.db import run_in_db_thread
 from turns.conf import app_settings
-from turns.core.events import (
-    ToolApproval,
-    ToolProgress,
-    ToolResult,
-    ToolStart,
-    TurnAbort,
-    TurnEnd,
-    TurnQueued,
-    TurnStart,
-)
+from turns.core import texts
+from turns.core.events import TurnAbort, TurnEnd, TurnQueued, TurnStart
+from turns.core.tool_events import ToolApproval, ToolProgress, ToolResult, ToolStart
 from turns.core.turns import LIVE_STATUSES
 from turns.events import log, sinks
 from turns.models import Message, Turn
 
 logger = logging.getLogger(__name__)
 
-WRITING = "writing"
 _WORDS = {
-    TurnQueued.type: "waits for its turn",
-    TurnStart.type: "thinking",
-    TurnAbort.type: "is being ended",
+    TurnQueued.type: texts.QUEUED,
+    TurnStart.type: texts.THINKING,
+    TurnAbort.type: texts.ENDING,
 }
 
 
@@ -84,13 +76,14 @@ class ChildTurnWatcher:
             self._set_paused(is_asked=False)
 
     async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-        """As a sink: a stored event is read from the log, a piece of text is a sign of life."""
-        if conversation_id != self._conversation_id:
-            return
-        if "seq" in event:
+        """As a sink: a stored event is read from the log."""
+        if conversation_id == self._conversation_id:
             self._wakeup.set()
-        else:
-            self._say(WRITING)
+
+    def push(self, conversation_id: UUID, delta: dict[str, Any]) -> None:
+        """As a sink: a piece of text is a sign of life."""
+        if conversation_id == self._conversation_id:
+            self._say(texts.WRITING)
 
     async def _look(self) -> None:
         events, written, is_asked, exists = await _read(
@@ -102,7 +95,7 @@ class ChildTurnWatcher:
                 self._say(words)
             self._is_over = self._is_over or event["type"] == TurnEnd.type
         if written > self._written:
-            self._say(WRITING)
+            self._say(texts.WRITING)
         self._written = written
         self._is_over = self._is_over or not exists
         self._set_paused(is_asked=is_asked and not self._is_over)
@@ -118,11 +111,12 @@ def _in_words(event: dict[str, Any]) -> str:
     tool = event.get("tool_name", "")
     match event["type"]:
         case ToolStart.type:
-            return f"running {tool}"
+            return texts.RUNNING % {"tool": tool}
         case ToolProgress.type:
-            return f"{tool}: {event['message']}" if event.get("message") else f"running {tool}"
+            said = event.get("message")
+            return f"{tool}: {said}" if said else texts.RUNNING % {"tool": tool}
         case ToolApproval.type:
-            return f"waits for your approval of {tool}"
+            return texts.ASKING % {"tool": tool}
         case ToolResult.type:
             return f"{tool} {str(event.get('status', '')).replace('_', ' ')}"
         case known:
@@ -133,7 +127,7 @@ def _in_words(event: dict[str, Any]) -> str:
 def _read(
     turn_id: UUID, conversation_id: UUID, after: int
 ) -> tuple[list[log.WireEvent], int, bool, bool]:
-    """The news of a turn, how long its unfinished answer is, whether a person is asked, whether it is there at all."""
+    """A turn's news: the length of its unfinished answer, whether a person is asked, whether it exists."""
     events = log.read(conversation_id, after=after)
     streaming = Message.objects.filter(turn=turn_id, is_streaming=True).first()
     written = sum(len(block.get("text", "")) for block in streaming.content) if streaming else 0

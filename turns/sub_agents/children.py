@@ -1,8 +1,8 @@
 """Children: the turns of sub-agents, each started by a tool call of another turn (C10, T10; sync ORM).
 
 A child is an ordinary turn in a conversation of its own, which belongs to the owner of the parent's. It is created
-under the lock of the parent's conversation, so nothing is started once a cancel of the parent was accepted, and
-whatever was started before is found by the cascade.
+under the lock of the parent's conversation. So nothing starts after a cancel of the parent, and the cascade finds all
+that started before.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from governance.sanitize import sanitize_text
 from turns.agents.lookup import enabled_agents, find_agent
 from turns.cancelling.descendants import ask_for_report, cancel_descendants, cancel_with_descendants
 from turns.conf import app_settings
-from turns.core.events import SubAgent
+from turns.core.tool_events import SubAgent
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.events.notifications import Notifications

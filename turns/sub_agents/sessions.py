@@ -41,9 +41,9 @@ _FAULTS = {
 }
 
 
-@tool(timeout=0, only_waits=True)
+@tool(title="Ask an agent", timeout=0, only_waits=True)
 async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
-    """Set another agent to work on a message and wait for its answer; several calls in one step work side by side.
+    """Set another agent to work on a message and wait for its answer. Several calls in one step work side by side.
 
     The agent knows nothing of this conversation, so say all that it needs.
     """
@@ -64,7 +64,7 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
     return _answer(context, await until_done(partial(_report, child)))
 
 
-@tool(timeout=0)
+@tool(title="Set an agent to work", timeout=0)
 async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
     """Set another agent to work on a message and do not wait: its report reaches this conversation when it has ended.
 
@@ -82,7 +82,7 @@ async def sessions_spawn(context: ToolContext, agent: str, message: str) -> str:
     )
 
 
-@tool
+@tool(title="End an agent’s work")
 async def sessions_cancel(context: ToolContext, session: str) -> str:
     """End a sub-agent that works for this conversation, and all that it has set to work; no report is delivered."""
     try:
@@ -90,7 +90,7 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
     except ValueError:
         raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
     cascade = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
-    await notify(cascade, check_requests=runtime.check_requests)
+    await notify(cascade, tell_owner=runtime.tell_owner)
     if not cascade.cancelled:
         return "There is no such session at work for this conversation: it has ended, or never was."
     return f"The session was told to end, {cascade.cancelled} sub-agents in all."
@@ -153,7 +153,7 @@ def _give_up(context: ToolContext) -> None:
 
 
 async def _tell_of(end: Callable[[], Awaitable[Notifications]]) -> None:
-    await notify(await until_done(end), check_requests=runtime.check_requests)
+    await notify(await until_done(end), tell_owner=runtime.tell_owner)
 
 
 def _answer(context: ToolContext, report: Report | None) -> str:

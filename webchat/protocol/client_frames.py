@@ -11,11 +11,11 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from webchat.exceptions import ProtocolError
-from webchat.protocol.fields import ClientKey, Id, Text
+from webchat.protocol.fields import AttachmentIds, ClientKey, Id, Text
 from webchat.protocol.operation import OPERATIONS, Operation, frame_of
 from webchat.validation_messages import validation_message
 
-_CONFIG = ConfigDict(extra="ignore", strict=True, use_attribute_docstrings=True)
+_CONFIG = ConfigDict(extra="ignore", strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
@@ -29,13 +29,18 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Message:
-    """What the user typed or said; a spoken text that is not final is ignored (C8)."""
+    """What the user typed or said; a spoken text that is not final is ignored (C8). `attachments` are ids of files.
+
+    With `replaces`, it takes the place of that turn's message: this turn and all behind it leave the history.
+    """
 
     type: Literal["message"]
     client_id: ClientKey
     text: Text
     source: Literal["typed", "voice"] = "typed"
     is_final: bool = True
+    replaces: Id | None = None
+    attachments: AttachmentIds = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
@@ -69,7 +74,6 @@ def _adapter(frames: tuple[type, ...]) -> TypeAdapter[Any]:
 
 
 def _types() -> list[str]:
-    """The types of all frames."""
     return [get_args(frame.__annotations__["type"])[0] for frame in client_frames()]
 
 

@@ -1,8 +1,14 @@
 """Types of the fields that clients send, in frames and in requests of the API."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 MAX_LIMIT_MS = 31_536_000_000  # a year: enough for everything, small enough for every database
@@ -14,11 +20,21 @@ def _without_nul(text: str) -> str:
     return text
 
 
+def _or_empty(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return check(value)
+    except ValidationError:
+        return ""
+
+
 Text = Annotated[str, AfterValidator(_without_nul)]
 Id = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_without_nul)]
 ClientKey = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_without_nul)]
-Mode = Literal["now", "after_step"]
+AttachmentIds = Annotated[list[Id], Field(max_length=100)]
+Mode = Literal["now", "after_step", "queued"]
 Decision = Literal["approve", "deny"]
 Remember = Literal["conversation"]
 Reason = Annotated[str, Field(max_length=500), AfterValidator(_without_nul)]
+CancelNote = Annotated[Reason, WrapValidator(_or_empty)]
+"""Why somebody cancels: what is no such text is left out, since no cancel is refused for its reason."""
 LimitMs = Annotated[int, Field(ge=1, le=MAX_LIMIT_MS)]

@@ -19,7 +19,7 @@ SCRIPT = Path("static/webchat/js/net/wire.js")
 _WIDTH = 120
 _HEAD = """/**
  * The protocol as the server has it: its constants, and the types of all frames.
- * Made by `python -m webchat.protocol` from `turns/core/events.py` and `webchat/protocol/`: change those.
+ * Made by `python -m webchat.protocol` from `webchat/protocol/` and the events of `turns/core/`: change those.
  */
 """
 _TYPES = {

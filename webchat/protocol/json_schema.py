@@ -1,4 +1,4 @@
-"""The JSON Schema of frames and of the objects in them, as the documentation shows it and the types of the page have it."""
+"""The JSON Schema of frames and their objects, for the documentation and the page's types."""
 
 from collections.abc import Iterable
 from typing import Any

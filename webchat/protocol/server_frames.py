@@ -16,7 +16,7 @@ Seq = Annotated[int, Field(ge=0)]
 class Frame(BaseModel):
     """What every frame of the server has: a `type`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
 
 
 class Welcome(Frame):
@@ -55,11 +55,16 @@ class Heartbeat(Frame):
 
 
 class BusyConversation(TypedDict):
-    """Another conversation that is not at rest; `asked_in` names the conversation of each of its open questions."""
+    """Another conversation that is not at rest; `asked_in` names the conversation of each of its open questions.
+
+    `tools_running` counts its calls at work; `is_queued` = no turn of those that wait has begun.
+    """
 
     conversation_id: str
     standing: wire.Standing
     asked_in: list[str]
+    tools_running: int
+    is_queued: bool
 
 
 class LatestConversation(TypedDict):
@@ -72,17 +77,22 @@ class LatestConversation(TypedDict):
 class Overview(Frame):
     """What goes on elsewhere, whole, whenever it has changed; forget it with a new `welcome`.
 
-    `conversations`: your other conversations that are not at rest, `standing` as `asking`, `parked`, `working` or
-    `interrupted`; `asked_in` names the conversation of each of their open questions. `questions`: what sub-agents ask that
-    work for this conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question. `latest`: the
-    `conversation_id` and `title` of your conversation in which something has happened last, this one included; one that
-    you do not know, or by another title, tells you to list them again.
+    `conversations`: your other conversations that are not at rest. Their `standing` is `asking`, `parked`, `working` or
+    `interrupted`. `asked_in` names the conversation of each of their open questions. `tools_running` counts the calls
+    at work, `is_queued` says that no turn has begun yet. `questions`: what sub-agents ask that work for this
+    conversation; decide with `decide_tool`, the `turn_id` and the `tool_id` of the question. `latest`: the
+    `conversation_id` and `title` of your conversation in which something has happened last, this one included. If you
+    do not know it, or know another title, list your conversations again. List them again also when `edited_at` has
+    changed: it is when you last renamed, pinned or deleted one. `background`: the sub-agents that work for this
+    conversation while nothing here waits for them; `cancel_turn` with their `turn_id` ends one.
     """
 
     type: Literal["overview"] = "overview"
     conversations: list[BusyConversation]
     questions: list[wire.SubAgentQuestion]
     latest: LatestConversation | None = None
+    edited_at: str | None = None
+    background: list[wire.BackgroundWork] = []
 
 
 class Problem(Frame):

@@ -135,7 +135,7 @@ class ProcessInvoker:
 
         `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. `on_return` gets the
         `time.monotonic()` at which it returned in the worker. Cancelling the surrounding task sends SIGTERM to the
-        worker's group and SIGKILL after `kill_grace`; `CancelledError` follows when the group is gone.
+        worker's group and SIGKILL after `kill_grace`. `CancelledError` follows when the group is gone.
 
         Raises:
             RemoteToolError, ToolFailed: the tool raised; the second one with a sentence for the model.

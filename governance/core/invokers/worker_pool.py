@@ -39,7 +39,6 @@ class WorkerPool:
 
     @property
     def busy(self) -> int:
-        """Workers in a call."""
         return len(self._busy)
 
     @property

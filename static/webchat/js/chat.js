@@ -1,253 +1,118 @@
-/** Starts the chat page: reads its settings and texts from the template, and joins the parts. */
+/** Starts the chat page: the chat itself, and around it the list of conversations and the title of the page. */
 
-import { Conversation } from "./state/conversation.js";
-import { listedConversations, openQuestions } from "./state/overview.js";
+import { listedConversations } from "./state/overview.js";
+import { ReadMarks } from "./state/read_marks.js";
 import { activeTurn } from "./state/reducer.js";
-import { announcementsOf, TierWatch } from "./view/announcements.js";
-import { Announcer } from "./view/announcer.js";
+import { AgentChoice } from "./view/agent_choice.js";
 import { Attention } from "./view/attention.js";
 import { badgesOf, showBadges } from "./view/badges.js";
-import { Composer } from "./view/composer.js";
-import { ConnectionIndicator } from "./view/connection_indicator.js";
+import { Chat } from "./view/chat.js";
 import { ConversationList } from "./view/conversation_list.js";
+import { ConversationMenu } from "./view/conversation_menu.js";
 import { byId, setText } from "./view/dom.js";
-import { I18n } from "./view/i18n.js";
-import { listenToKeys } from "./view/keyboard.js";
-import { Notice } from "./view/notice.js";
-import { PageLayout } from "./view/page_layout.js";
-import { RunningBar } from "./view/running_bar.js";
-import { ChatTranscriptElement } from "./view/transcript.js";
+import { endingLabel } from "./view/labels.js";
+import { listenToSearch } from "./view/search.js";
+import { TurnNotification } from "./view/turn_notification.js";
 
 /** @typedef {import("./state/types.js").State} State */
+/** @typedef {import("./view/tool_call.js").View} View */
 
-const REPAINT_MS = 250;
-const LOST_AFTER_MS = 5_000;
-const LIVE = new Set(["online", "slow", "resuming", "connecting"]);
 const MAX_TITLE = 60;
+const RENDERING = 10_000; // milliseconds that the making of a page may take, and that clocks may differ
 
 class ChatPage {
-  #app = byId("chat", HTMLElement);
-  #transcript = byId("transcript", ChatTranscriptElement);
-  #latest = byId("latest", HTMLButtonElement);
-  #help = byId("help", HTMLDialogElement);
-  #i18n = new I18n(JSON.parse(byId("webchat-texts", HTMLScriptElement).text), document.documentElement.lang || "en");
-  #announcer = new Announcer(byId("status", HTMLElement), byId("alert", HTMLElement));
+  #app = byId(document, "chat", HTMLElement);
   #conversationId = this.#app.dataset.conversationId ?? "";
-  #layout = new PageLayout();
-  #notice = new Notice();
+  #list = byId(document, "conversations", HTMLElement);
+  #readMarks = new ReadMarks(localStorage, this.#app.dataset.user ?? "");
   #attention = new Attention(this.#conversationId);
-  #connection = new ConnectionIndicator();
-  #bar = new RunningBar();
-  #conversationList = new ConversationList(byId("conversations", HTMLElement));
-  #tiers = new TierWatch();
-  #conversation = new Conversation(
-    this.#socketUrl(),
-    (before, after) => this.#changed(before, after),
-    (text) => this.#composer.restore(text),
-  );
-  #closing = new AbortController();
-  #composer = new Composer({
-    form: byId("composer", HTMLFormElement),
-    input: byId("composer-input", HTMLTextAreaElement),
-    send: byId("send", HTMLButtonElement),
-    storageKey: `draft:${this.#conversationId}`,
-    onSend: (text) => this.#send(text),
-    onEarly: () => this.#announcer.say({ text: this.#i18n.text("not_ready"), urgent: false }),
-    signal: this.#closing.signal,
+  #conversationList = new ConversationList(this.#list, () => this.#showRenamed());
+  #chat = new Chat(document, {
+    onChanged: (before, after) => this.#changed(before, after),
+    onFound: (page) => {
+      history.replaceState(null, "", page);
+      void this.#conversationList.refreshNow();
+    },
+    onRendered: (state, view) => this.#rendered(state, view),
+    onStored: () => {
+      this.#readMarks.reload();
+      this.#chat.schedule();
+    },
   });
-  #isScheduled = false;
-  #isLossSaid = false;
+
+  /** @type {AgentChoice|null} */
+  #agent = null;
+  #notification = new TurnNotification(this.#chat.i18n, (text) => this.#chat.announcer.say({ text, urgent: true }));
 
   start() {
-    this.#listen();
-    this.#listenToBrowser();
-    setInterval(() => this.#tick(), REPAINT_MS);
-    this.#conversation.connection.start();
-    if (matchMedia("(hover: hover)").matches) this.#composer.focus();
-  }
-
-  #socketUrl() {
-    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    return `${scheme}//${location.host}${this.#app.dataset.socketPath}`;
-  }
-
-  #listen() {
-    const { signal } = this.#closing;
-    const conversation = this.#conversation;
-    this.#transcript.addEventListener(
-      "tool-call-cancel",
-      (event) => {
-        const { turnId, toolId } = /** @type {CustomEvent} */ (event).detail;
-        conversation.cancelTool(turnId, toolId);
+    this.#agent = new AgentChoice(this.#app, this.#chat.i18n, (said) => this.#chat.announcer.say(said));
+    listenToSearch((text) => this.#conversationList.search(text));
+    new ConversationMenu(this.#list, {
+      url: this.#app.dataset.conversationsUrl ?? "",
+      i18n: this.#chat.i18n,
+      onChanged: ({ id, isDeleted }) => {
+        if (isDeleted && id === this.#conversationId) location.assign(byId(document, "back", HTMLAnchorElement).href);
+        else void this.#conversationList.refreshNow();
       },
-      { signal },
-    );
-    this.#transcript.addEventListener(
-      "tool-call-extend",
-      (event) => {
-        const { turnId, toolId, extendMs } = /** @type {CustomEvent} */ (event).detail;
-        conversation.extend(turnId, toolId, extendMs);
-      },
-      { signal },
-    );
-    this.#transcript.addEventListener(
-      "tool-call-decide",
-      (event) => {
-        const { turnId, toolId, ...decided } = /** @type {CustomEvent} */ (event).detail;
-        conversation.decide(turnId, toolId, decided);
-      },
-      { signal },
-    );
-    this.#transcript.addEventListener(
-      "turn-retry",
-      (event) => {
-        this.#send(/** @type {CustomEvent} */ (event).detail.text);
-      },
-      { signal },
-    );
-    this.#transcript.addEventListener(
-      "turn-continue",
-      (event) => {
-        conversation.continueTurn(/** @type {CustomEvent} */ (event).detail.turnId);
-        this.#transcript.follow();
-      },
-      { signal },
-    );
-    this.#transcript.addEventListener("scroll", () => this.#showLatest(), { signal, passive: true });
-    for (const [id, act] of this.#buttons()) byId(id, HTMLButtonElement).addEventListener("click", act, { signal });
-    for (const sample of document.querySelectorAll("button[data-prompt]")) {
-      sample.addEventListener("click", () => this.#send(/** @type {HTMLElement} */ (sample).dataset.prompt ?? ""), {
-        signal,
-      });
-    }
-    listenToKeys({
-      cards: () => this.#transcript.cards,
-      cancelTurn: () => conversation.cancelTurn(),
-      focusComposer: () => this.#composer.focus(),
-      showHelp: () => this.#help.showModal(),
-      signal,
+      onProblem: (text) => this.#chat.announcer.say({ text, urgent: true }),
     });
-  }
-
-  /** @returns {Array<[string, () => void]>} */
-  #buttons() {
-    return [
-      ["cancel-turn", () => this.#conversation.cancelTurn()],
-      ["reconnect", () => this.#conversation.connection.reconnect()],
-      ["reload", () => location.reload()],
-      ["notice-close", () => this.#conversation.dismissNotice()],
-      ["help-open", () => this.#help.showModal()],
-      ["resume", () => this.#conversation.resume()],
-      ["latest", () => this.#transcript.follow()],
-      ["asked", () => this.#showQuestion()],
-      ["earlier-show", () => this.#showEarlier()],
-    ];
-  }
-
-  /** A browser that was away learns at once whether its line still stands. */
-  #listenToBrowser() {
-    const { signal } = this.#closing;
-    const { connection } = this.#conversation;
-    const revive = () => connection.revive();
-    window.addEventListener("online", revive, { signal });
-    window.addEventListener("pageshow", (event) => event.persisted && revive(), { signal });
-    window.addEventListener("offline", () => connection.suspect(), { signal });
-    document.addEventListener(
-      "visibilitychange",
-      () => {
-        if (document.visibilityState !== "visible") return;
-        revive();
-        this.#schedule();
-      },
-      { signal },
-    );
-  }
-
-  /** @param {string} text @returns {boolean} */
-  #send(text) {
-    const isTaken = this.#conversation.send(text);
-    if (isTaken) this.#transcript.follow();
-    return isTaken;
-  }
-
-  #showQuestion() {
-    this.#transcript.show(this.#bar.nextQuestion(this.#conversation.state));
-    this.#schedule();
-  }
-
-  /** The button stays under the finger; when there is nothing earlier any more, the focus goes to the conversation. */
-  async #showEarlier() {
-    const count = await this.#conversation.showEarlier(this.#app.dataset.messagesUrl ?? "");
-    if (count === 0) return;
-    this.#announcer.say({ text: this.#i18n.count("say_earlier", count), urgent: false });
-    if (!this.#conversation.state.hasEarlier) this.#transcript.focus({ preventScroll: true });
+    this.#chat.start();
   }
 
   /** @param {State} before @param {State} after */
   #changed(before, after) {
-    if (openQuestions(before).length > 0 && openQuestions(after).length === 0) this.#announcer.calm();
-    for (const announcement of announcementsOf(before, after, this.#i18n)) this.#announcer.say(announcement);
-    if (before.phase !== after.phase) this.#transcript.follow();
     if (before.otherConversations !== after.otherConversations && after.latest)
       this.#conversationList.update(listedConversations(after));
-    this.#schedule();
+    if (before.listEditedAt !== after.listEditedAt && this.#isListBehind(before, after))
+      void this.#conversationList.refreshNow();
+    if (document.visibilityState !== "visible") this.#changedOutOfSight(before, after);
   }
 
-  #schedule() {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    requestAnimationFrame(() => {
-      this.#isScheduled = false;
-      this.#render();
-    });
+  /**
+   * Something in the list was edited. What was edited long before the server made the page, the page has.
+   * @param {State} before @param {State} after
+   */
+  #isListBehind(before, after) {
+    if (before.listEditedAt !== undefined) return true;
+    const renderedAt = Date.parse(this.#list.dataset.renderedAt ?? "");
+    return Date.parse(after.listEditedAt ?? "") > renderedAt - RENDERING;
   }
 
-  #view() {
-    const { viewer, connection } = this.#conversation.state;
-    return { i18n: this.#i18n, viewer, now: performance.now(), frozenAt: connection.frozenAt };
+  /** A page that nobody sees is not drawn, but its title is seen. @param {State} before @param {State} after */
+  #changedOutOfSight(before, after) {
+    const { i18n } = this.#chat;
+    const turn = this.#attention.ended(before, after);
+    this.#attention.render(after, { i18n });
+    if (!turn) return;
+    const ending = endingLabel(i18n, turn, after.viewer);
+    this.#notification.tell(this.#attention.title, ending?.title ?? i18n.text("notification_answered"));
   }
 
-  #render() {
-    const { state } = this.#conversation;
-    const view = this.#view();
+  /** @param {State} state @param {View} view */
+  #rendered(state, view) {
     this.#showTitle(state);
-    this.#transcript.render(state, view);
-    if (state.phase === "ready") showBadges(badgesOf(state, this.#conversationId), this.#i18n);
-    this.#layout.render(state);
-    this.#notice.render(state, view);
+    if (state.phase === "ready") this.#showBadges(state);
     this.#attention.render(state, view);
-    this.#connection.render(state, view);
-    this.#bar.render(state, view);
-    this.#composer.label(this.#i18n.text(activeTurn(state) ? "queue" : "send"));
-    this.#showLatest();
   }
 
-  #tick() {
-    if (document.visibilityState !== "visible") return;
-    const { state } = this.#conversation;
-    const view = this.#view();
-    this.#connection.render(state, view);
-    this.#bar.render(state, view);
-    this.#sayLoss(state, view.now);
-    if (activeTurn(state) === null) return;
-    this.#transcript.tick(view);
-    for (const crossing of this.#tiers.crossings(state, view.now, this.#i18n)) this.#announcer.say(crossing);
+  /** What is in sight and at rest counts as looked at. @param {State} state */
+  #showBadges(state) {
+    const isSeen = document.visibilityState === "visible" && activeTurn(state) === null;
+    if (isSeen) this.#readMarks.see(this.#conversationId, state.lastSeq ?? 0);
+    showBadges(badgesOf(state, this.#conversationId), this.#readMarks, this.#chat.i18n);
   }
 
-  /** @param {State} state @param {number} now */
-  #sayLoss({ connection }, now) {
-    const { status, frozenAt } = connection;
-    const isLost = frozenAt !== null && !LIVE.has(status) && now - frozenAt > LOST_AFTER_MS;
-    if (isLost && !this.#isLossSaid) this.#announcer.say({ text: this.#i18n.text(`banner_${status}`), urgent: true });
-    if (this.#isLossSaid && frozenAt === null) {
-      this.#announcer.calm();
-      this.#announcer.say({ text: this.#i18n.text("say_connected"), urgent: false });
-    }
-    this.#isLossSaid = isLost || (this.#isLossSaid && frozenAt !== null);
-  }
-
-  #showLatest() {
-    this.#latest.hidden = this.#transcript.isAtEnd || this.#transcript.isFollowing;
+  /** The list has the title that the server knows; somebody may have given another one. */
+  #showRenamed() {
+    this.#chat.schedule();
+    const entry = document.querySelector(".list-entry:has([aria-current])");
+    if (!(entry instanceof HTMLElement)) return;
+    if (entry.dataset.agent) this.#agent?.show(entry.dataset.agent);
+    const { title } = entry.dataset;
+    if (!title) return;
+    delete this.#app.dataset.untitled;
+    this.#attention.name(title);
+    setText(byId(document, "title", HTMLElement), title);
   }
 
   /** A conversation without a title is called by its first words until the server names it. @param {State} state */
@@ -258,7 +123,7 @@ class ChatPage {
     const line = first.text.split(/\s+/).join(" ").trim();
     const title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
     this.#attention.name(title);
-    setText(byId("title", HTMLElement), title);
+    setText(byId(document, "title", HTMLElement), title);
     const listed = document.querySelector(".sidebar-link[aria-current] .conversation-title");
     if (listed) setText(listed, title);
   }

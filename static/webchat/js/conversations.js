@@ -1,37 +1,64 @@
 /** The list of conversations, kept up to date: which there are, and which work, wait for a decision, or were interrupted. */
 
+import { ReadMarks } from "./state/read_marks.js";
 import { showBadges } from "./view/badges.js";
 import { ConversationList } from "./view/conversation_list.js";
+import { ConversationMenu } from "./view/conversation_menu.js";
 import { byId } from "./view/dom.js";
 import { I18n } from "./view/i18n.js";
+import { listenToSearch } from "./view/search.js";
 
 const REFRESH_MS = 4_000;
 /** "3 minutes ago" is not true for longer. */
 const RENEW_MS = 60_000;
 
-const region = byId("conversations", HTMLElement);
-const list = new ConversationList(region);
-const i18n = new I18n(JSON.parse(byId("webchat-texts", HTMLScriptElement).text), document.documentElement.lang || "en");
+const region = byId(document, "conversations", HTMLElement);
+const list = new ConversationList(region, () => showBadges(badges, readMarks, i18n));
+const readMarks = new ReadMarks(localStorage, region.dataset.user ?? "");
+const i18n = new I18n(
+  JSON.parse(byId(document, "webchat-texts", HTMLScriptElement).text),
+  document.documentElement.lang || "en",
+);
 const title = document.title;
+/** Which conversations there are, and which are pinned. */
+let known = "";
+/** @type {Map<string, import("./view/badges.js").Badge>} */
+let badges = new Map();
 
 /** A look that fails is made up for by the next one; who is signed out learns that with the next click. */
 async function refresh() {
   const answer = await fetch(region.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
   if (!answer?.ok) return;
   const { conversations } = await answer.json();
-  const badges = new Map();
+  const shown = new Map();
   const listed = [];
   let waiting = 0;
-  for (const { conversation_id: id, title, standing, asked } of conversations) {
-    badges.set(id, { standing: standing ?? "", asked });
+  const edits = conversations
+    .map(
+      (/** @type {{conversation_id: string, is_pinned: boolean}} */ { conversation_id, is_pinned }) =>
+        `${conversation_id} ${is_pinned}`,
+    )
+    .sort()
+    .join();
+  for (const { conversation_id: id, title, standing, asked, tools_running, is_queued } of conversations) {
+    if (standing) shown.set(id, { standing, asked, toolsRunning: tools_running, isQueued: is_queued });
     listed.push({ id, title, standing: standing ?? "" });
     waiting += asked;
   }
-  showBadges(badges, i18n);
+  badges = shown;
+  showBadges(badges, readMarks, i18n);
   list.update(listed);
+  if (known && edits !== known) void list.refreshNow();
+  known = edits;
   document.title = waiting > 0 ? i18n.text("title_asked", { n: waiting, title }) : title;
 }
 
+listenToSearch((text) => list.search(text));
+new ConversationMenu(region, { url: region.dataset.url ?? "", i18n, onChanged: () => void list.refreshNow() });
+window.addEventListener("storage", () => {
+  readMarks.reload();
+  showBadges(badges, readMarks, i18n);
+});
 void refresh();
 setInterval(refresh, REFRESH_MS);
 setInterval(() => list.refresh(), RENEW_MS);

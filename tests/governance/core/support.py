@@ -98,6 +98,7 @@ class Body:
         self.result = "result"
         self.error = None
         self.last_words = None
+        self.last_error = None
         self.is_stubborn = False
         self.runs = 0
         self.cancels = 0
@@ -122,6 +123,8 @@ class Body:
                 self.cancels += 1
                 if self.is_stubborn:
                     continue
+                if self.last_error is not None:
+                    raise self.last_error from None
                 if self.last_words is None:
                     raise
                 return self.last_words

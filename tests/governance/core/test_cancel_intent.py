@@ -2,7 +2,7 @@
 
 import pytest
 
-from governance.core.cancel_intent import is_cancel_intent
+from governance.core.cancel_intent import is_cancel_intent, vocabulary
 
 
 @pytest.mark.parametrize(
@@ -215,3 +215,12 @@ def test_a_phrase_without_a_word_adds_nothing():
 @pytest.mark.parametrize("filler", ["好的", "もう", "stop ", "halt ", "ok ", "停"])
 def test_a_long_row_of_words_in_any_language_is_decided_at_once(filler):
     assert not is_cancel_intent(filler * (199 // len(filler)) + "x")
+
+
+def test_a_page_gets_the_words_of_english_and_its_own_language():
+    known = vocabulary("de-at", also=["Rote Ampel!"])
+    assert {"stop", "hor auf"} <= set(known["commands"])
+    assert "arrete" not in known["commands"]
+    assert known["patterns"][-1] == "rote ampel"
+    assert all("(?P" not in pattern for pattern in known["patterns"])
+    assert set(vocabulary("en")["commands"]) < set(known["commands"])

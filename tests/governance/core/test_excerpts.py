@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.core.excerpts import Excerpt, excerpt, spaced
+from governance.core.excerpts import Excerpt, excerpt, last_lines, spaced
 
 
 @given(
@@ -54,3 +54,10 @@ def test_many_tiny_pieces_are_held_in_bounded_memory():
 
 def test_numbers_are_grouped():
     assert spaced(9_950_000) == "9 950 000"
+
+
+def test_the_last_lines_are_plain_text_without_empty_ones():
+    said = "one\n\n\x1b[31mtwo\x1b[0m\r\n \nthree\x07\n"
+    assert last_lines(said, 2) == "two\nthree"
+    assert last_lines(said, 6) == "one\ntwo\nthree"
+    assert last_lines("x" * 10_000, 6) == "x" * 200

@@ -15,6 +15,7 @@ from governance import (
 from tests.governance.core.support import (
     BY_USER,
     ExecutorHarness,
+    on_manual_clock,
     settle,
     started,
 )
@@ -67,6 +68,7 @@ class TestExternalCancellation:
 
         assert call.body.runs == 0
 
+    @on_manual_clock
     async def test_in_the_grace_goes_on(self, caplog):
         harness = ExecutorHarness()
         harness.gated()
@@ -89,6 +91,7 @@ class TestExternalCancellation:
         assert "asyncio" not in names  # which complains of an error that nobody saw
         assert [late.kind for _, late in harness.observer.late] == ["raised"]
 
+    @on_manual_clock
     async def test_does_not_wait_for_a_body_that_swallows_it(self):
         harness = ExecutorHarness()
         harness.gated()
@@ -129,7 +132,9 @@ async def test_a_tool_runs_where_its_isolation_says():
     invoker = RecordingInvoker()
     harness = ExecutorHarness(make_tool(plain), invokers={Isolation.THREAD: invoker})
 
-    outcome = await harness.run("plain", id="A", input={"word": "w", "_meta": {"timeout_ms": 5}})
+    outcome = await harness.run(
+        "plain", id="A", input={"word": "w", "_meta": {"timeout_ms": 60_000}}
+    )
     await harness.executor.aclose()
 
     assert outcome.result == "elsewhere"

@@ -10,8 +10,6 @@ from governance import (
     ErrorType,
     Limits,
     ToolCall,
-    ToolContext,
-    make_tool,
 )
 from tests.governance.core.support import (
     BY_PARENT,
@@ -61,62 +59,6 @@ class TestCancel:
         turn.cancel(BY_USER)
 
         assert [(await call.outcome()).ended_by for call in calls] == [BY_USER, BY_USER]
-
-    @on_manual_clock
-    async def test_of_a_body_that_swallows_it_ends_within_the_grace(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
-        call.body.is_stubborn = True
-
-        call.live.cancel(BY_USER)
-        await advance(0.6)
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.error_type) == (
-            CallStatus.ABANDONED,
-            ErrorType.CANCELLED,
-        )
-        assert (outcome.ended_by, outcome.disposition) == (BY_USER, Disposition.INDETERMINATE)
-        call.body.release()
-        await settle()
-
-    async def test_a_real_result_in_the_grace_stands(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
-        call.body.last_words = "real"
-
-        call.live.cancel(BY_USER)
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "real")
-        assert (outcome.ended_by, outcome.is_error) == (None, False)
-        await settle()
-        assert harness.observer.late == []
-
-    async def test_an_error_in_the_grace_does_not(self):
-        harness = ExecutorHarness()
-
-        async def fragile(context: ToolContext) -> None:
-            ready.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                raise ValueError("while cleaning up")
-
-        harness.registry.register(make_tool(fragile))
-        ready = asyncio.Event()
-        call = harness.call("fragile")
-        await ready.wait()
-
-        call.live.cancel(BY_USER)
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.disposition) == (
-            CallStatus.CANCELLED,
-            Disposition.SETTLED,
-        )
 
     async def test_comes_too_late_for_a_body_that_has_ended(self):
         harness = ExecutorHarness()

@@ -62,6 +62,7 @@ class TestObserver:
         assert (harness.executor.limiter.running, tuple(harness.executor.live)) == (0, ())
 
     @pytest.mark.parametrize("notice", ["cancelling", "moved"])
+    @on_manual_clock
     async def test_that_fails_in_between_harms_nobody(self, notice, caplog):
         harness = ExecutorHarness()
         harness.gated()
@@ -71,7 +72,7 @@ class TestObserver:
 
         harness.executor.set_deadline(call.live, 60)
         call.live.cancel(BY_USER)
-        await harness.observer.arrived["cancelling"].wait()
+        await advance(0.5)
         call.body.fail(Cancelled(BY_USER))
         outcome = await call.outcome()
 
@@ -139,6 +140,7 @@ class TestObserver:
 
         assert 1 <= Counter(harness.observer.names())["progressed"] <= 2
 
+    @on_manual_clock
     async def test_reads_the_call_as_it_is(self):
         harness = ExecutorHarness()
         harness.gated(timeout=30)
@@ -157,7 +159,7 @@ class TestObserver:
         await call.running()
         call.body.is_stubborn = True
         live.cancel(BY_USER)
-        await harness.observer.arrived["cancelling"].wait()
+        await advance(0.5)
         assert (live.status, live.ended_by) == (CallStatus.CANCELLING, BY_USER)
         call.body.fail(Cancelled(BY_USER))
         await call.outcome()

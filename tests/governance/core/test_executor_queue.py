@@ -197,6 +197,7 @@ class TestSupersede:
         assert "automatically" in outcome.result
         assert (await second.outcome()).status is CallStatus.SUCCEEDED
 
+    @on_manual_clock
     async def test_it_starts_only_when_the_previous_one_has_ended(self):
         harness = ExecutorHarness()
         harness.gated(concurrency="supersede")
@@ -211,6 +212,7 @@ class TestSupersede:
         (await second.running()).body.release()
         await second.outcome()
 
+    @on_manual_clock
     async def test_one_that_still_waits_never_starts(self):
         harness = ExecutorHarness()
         harness.gated(concurrency="supersede")

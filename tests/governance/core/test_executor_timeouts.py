@@ -8,14 +8,10 @@ import pytest
 
 from governance import (
     CallStatus,
-    Cancellation,
-    CancellationToken,
-    CancelReason,
     Disposition,
     ErrorType,
     Isolation,
     TimeoutSource,
-    Timing,
     ToolLimits,
     make_tool,
 )
@@ -34,21 +30,6 @@ from tests.governance.core.support import (
 
 
 class TestTimeout:
-    @on_manual_clock
-    async def test_names_tool_and_seconds_and_is_settled_when_the_body_has_ended(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
-
-        await advance(5)
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.error_type) == (CallStatus.TIMED_OUT, ErrorType.TIMEOUT)
-        assert outcome.result.startswith('[TIMEOUT] Tool "gated" did not respond within 5s.')
-        assert outcome.disposition is Disposition.SETTLED
-        assert outcome.ended_by.reason is CancelReason.TIMEOUT
-        assert (outcome.timeout, outcome.duration, call.body.cancels) == (5, 5, 1)
-
     def test_logs_a_warning_without_input_or_output(self, caplog):
         @on_manual_clock
         async def run():
@@ -104,27 +85,6 @@ class TestTimeout:
         outcome = await call.outcome()
 
         assert (outcome.status, outcome.timeout) == (CallStatus.SUCCEEDED, None)
-
-    @on_manual_clock
-    async def test_of_a_body_that_swallows_its_cancel_comes_within_limit_and_grace(self):
-        harness = ExecutorHarness(timing=Timing(cancel_grace=0.6))
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
-        call.body.is_stubborn = True
-
-        await advance(5.59)
-        assert not call.task.done()
-        await advance(0.01)
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.error_type) == (CallStatus.ABANDONED, ErrorType.TIMEOUT)
-        assert outcome.disposition is Disposition.INDETERMINATE
-        assert "may still be running and may have been applied" in outcome.result
-        assert call.body.cancels == 1
-        assert (harness.executor.abandoned, harness.executor.limiter.running) == (1, 0)
-        call.body.release()
-        await settle()
-        assert harness.executor.abandoned == 0
 
     @pytest.mark.parametrize("side_effects", [True, False])
     @on_manual_clock
@@ -193,18 +153,6 @@ class TestTimeout:
 
         assert outcome.timeout_source == TimeoutSource.HINT
         assert "It had asked for 7200s, which is more than is allowed." in outcome.result
-
-    @on_manual_clock
-    async def test_of_a_turn_says_that_it_was_the_turns(self):
-        harness, turn = ExecutorHarness(), CancellationToken()
-        harness.gated(timeout=60)
-        (call,) = await started(harness, "A", token=turn)
-
-        turn.cancel(Cancellation(reason=CancelReason.TIMEOUT))
-        outcome = await call.outcome()
-
-        assert (outcome.status, outcome.error_type) == (CallStatus.CANCELLED, ErrorType.CANCELLED)
-        assert "the turn ran out of time" in outcome.result
 
 
 class TestReturnAfterTheLimit:

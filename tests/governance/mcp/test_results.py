@@ -1,13 +1,27 @@
 """What a server answers as the text that a model reads: everything, and everything once."""
 
+import base64
 import json
 
 import pytest
-from mcp.types import CallToolResult, ResourceLink, TextContent
+from mcp.types import (
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
 
-from governance.mcp.results import render
+from governance.core.exceptions import ToolFailed
+from governance.mcp.results import read_result
 
+PIXELS = base64.b64encode(b"pixels").decode()
 LONG = "[FILE] a.txt\n[FILE] b.txt"
+
+
+async def show(content, name):
+    return f"<{name} of {len(content)} bytes>"
 
 
 @pytest.mark.parametrize(
@@ -27,9 +41,10 @@ LONG = "[FILE] a.txt\n[FILE] b.txt"
         ([], None, "Done."),
     ],
 )
-def test_what_the_text_says_is_not_said_again(texts, structured, shown):
+async def test_what_the_text_says_is_not_said_again(texts, structured, shown):
     content = [TextContent(type="text", text=text) for text in texts]
-    assert render(CallToolResult(content=content, structured_content=structured)) == shown
+    result = CallToolResult(content=content, structured_content=structured)
+    assert await read_result(result).as_text(show) == shown
 
 
 @pytest.mark.parametrize(
@@ -39,6 +54,34 @@ def test_what_the_text_says_is_not_said_again(texts, structured, shown):
         ("https://example.org/1", "[resource one at https://example.org/1]"),
     ],
 )
-def test_a_link_that_leads_nowhere_says_so(uri, shown):
+async def test_a_link_that_leads_nowhere_says_so(uri, shown):
     connection = ResourceLink(type="resource_link", name="one", uri=uri)
-    assert render(CallToolResult(content=[connection])) == shown
+    assert await read_result(CallToolResult(content=[connection])).as_text(show) == shown
+
+
+def picture(data):
+    return ImageContent(type="image", data=data, mime_type="image/png")
+
+
+async def test_images_are_shown_in_their_places():
+    held = BlobResourceContents(uri="demo://1", mime_type="image/webp", blob=PIXELS)
+    content = [
+        TextContent(type="text", text="before"),
+        picture(PIXELS),
+        TextContent(type="text", text="after"),
+        EmbeddedResource(type="resource", resource=held),
+    ]
+    said = await read_result(CallToolResult(content=content)).as_text(show)
+    assert said == "before\n<image of 6 bytes>\nafter\n<image of 6 bytes>"
+
+
+@pytest.mark.parametrize("data", ["not base64!", "a", "\u00e4\u00f6"])
+async def test_what_is_no_base64_is_said(data):
+    said = await read_result(CallToolResult(content=[picture(data)])).as_text(show)
+    assert said == "[image, not shown: It is not valid base64.]"
+
+
+async def test_a_tool_that_failed_shows_its_images_too():
+    result = read_result(CallToolResult(content=[picture(PIXELS)], is_error=True))
+    with pytest.raises(ToolFailed, match="<image of 6 bytes>"):
+        await result.as_text(show)

@@ -1,7 +1,9 @@
 """Servers as rows: edited in the admin, in force at once, with their health beside them (G2)."""
 
 import json
+import os
 import sys
+import uuid
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -37,11 +39,17 @@ FIELDS = {
 
 
 @pytest.fixture
-async def executor(monkeypatch):
-    monkeypatch.setenv(MARK, "rows")
+def mark(monkeypatch):
+    """What marks the processes of this test: others may run it on this machine at the same time."""
+    monkeypatch.setenv(MARK, uuid.uuid4().hex)
+    return f"{MARK}={os.environ[MARK]}"
+
+
+@pytest.fixture
+async def executor(mark):
     yield await runtime.get_executor()
     await runtime.close_executor()
-    assert tagged(f"{MARK}=rows") == []
+    assert tagged(mark) == []
     await run_in_db_thread(connections.close_all)()
 
 
@@ -119,18 +127,18 @@ async def test_health_is_shown_in_the_admin(executor):
     assert "not well: it ended with exit code 3" in await page(admin_client, "changelist")
 
 
-async def test_switching_off_and_deleting_end_the_process_at_once(executor):
+async def test_switching_off_and_deleting_end_the_process_at_once(executor, mark):
     admin_client = await sign_in(is_superuser=True)
     await add(admin_client)
     await runtime.prepare_tools()
-    assert tagged(f"{MARK}=rows")
+    assert tagged(mark)
     assert (await edit(admin_client, enabled=None)).status_code == 302
-    await eventually(lambda: names() == [] and not tagged(f"{MARK}=rows"))
+    await eventually(lambda: names() == [] and not tagged(mark))
     await edit(admin_client)
     await runtime.prepare_tools()
     assert names()
     await delete_all()
-    await eventually(lambda: names() == [] and not tagged(f"{MARK}=rows"))
+    await eventually(lambda: names() == [] and not tagged(mark))
 
 
 @run_in_db_thread
@@ -152,6 +160,24 @@ async def test_an_edit_in_another_process_is_followed(executor, monkeypatch):
     monkeypatch.setattr(servers, "_LOOK_EVERY", 0)
     await runtime.refresh_policies()
     assert names() == []  # another server now, connected when a turn begins
+    await runtime.prepare_tools()
+    assert names() == ["unruly_echo"]
+
+
+async def test_a_turn_reads_the_rows_only_if_nobody_has_lately(executor, monkeypatch):
+    admin_client = await sign_in(is_superuser=True)
+    await add(admin_client)
+    await runtime.prepare_tools()
+    before = names()
+
+    @run_in_db_thread
+    def as_another_process():
+        McpServer.objects.update(allowed_tools=["echo"])  # sends no signal here
+
+    await as_another_process()
+    await runtime.prepare_tools()
+    assert names() == before != ["unruly_echo"]
+    monkeypatch.setattr(servers, "_FRESH_FOR", 0)
     await runtime.prepare_tools()
     assert names() == ["unruly_echo"]
 

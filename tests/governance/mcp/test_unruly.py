@@ -12,7 +12,7 @@ from governance.core.exceptions import CallNotStarted
 from governance.mcp.backoff import Backoff
 from governance.mcp.specs import FoundTool, McpTiming
 from tests.governance.mcp.support import QUICK, McpHarness, unruly
-from tests.support import eventually
+from tests.support import eventually, with_room
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_a_cancel_ends_the_wait_for_servers_but_not_the_attempts(harness):
     waiting = asyncio.create_task(harness.tools.ready(token=token), name="waiting")
     await eventually(lambda: connection.starts)
     token.cancel(Cancellation(reason=CancelReason.USER))
-    done, _ = await asyncio.wait({waiting}, timeout=1)
+    done, _ = await asyncio.wait({waiting}, timeout=with_room(1))
     assert done
     assert connection.connect_soon() is None
 
@@ -109,7 +109,7 @@ async def test_a_call_that_waits_for_a_connection_can_be_cancelled(harness):
     await eventually(lambda: connection.starts)
     asking.cancel()
     with pytest.raises(CallNotStarted):
-        await asyncio.wait_for(asking, timeout=1)
+        await asyncio.wait_for(asking, timeout=with_room(1))
 
 
 async def test_a_greeting_before_the_first_message_is_forgiven(harness):
@@ -122,6 +122,13 @@ async def test_a_server_that_does_not_survive_new_questions_is_asked_in_the_old_
     assert harness.health.failures == ["it ended with exit code 5"]
     await eventually(lambda: connection.connect_soon() or connection.is_connected)
     assert (await harness.run("unruly_echo", text="hello")).result == "hello"
+
+
+async def test_tools_have_the_titles_that_their_server_gives_them(harness):
+    await harness.begin(unruly())
+    echo, steps = (harness.registry.get(f"unruly_{name}") for name in ("echo", "steps"))
+    assert (echo.title, echo.server) == ("Echo it", "unruly")
+    assert steps.title == "To steps"
 
 
 async def test_half_characters_in_an_answer_are_replaced(harness):

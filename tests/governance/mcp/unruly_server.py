@@ -27,6 +27,9 @@ names = [
     "halves",
     "hang_up",
     "huge",
+    "meta",
+    "paint",
+    "refuse",
     "rename",
     "riddle",
     "steps",
@@ -51,6 +54,15 @@ def progress(request, done, message=""):
 
 def echo(request):
     say(request, request["params"]["arguments"].get("text", ""))
+
+
+def meta(request):
+    say(request, json.dumps(request["params"].get("_meta")))
+
+
+def refuse(request):
+    said = f"I will not echo {request['params']['arguments']['text']}"
+    send(id=request["id"], error={"code": -32050, "message": said})
 
 
 def deaf(request):
@@ -84,6 +96,14 @@ def huge(request):
         sys.stdout.write("x" * 65536)
 
 
+def paint(request):
+    """Show what it is given, under the type that it is given."""
+    given = request["params"]["arguments"]
+    image = {"type": "image", "data": given["data"], "mimeType": given.get("mime", "image/png")}
+    content = [{"type": "text", "text": "Here you are."}] + [image] * given.get("times", 1)
+    send(id=request["id"], result={"content": content, "isError": "wrong" in given})
+
+
 def halves(request):
     say(request, "half a smile: \ud83d, nothing: \0")
 
@@ -115,9 +135,10 @@ def list_tools(request):
     tools = [
         {
             "name": name,
+            **({"title": f"{name.title()}\n it"} if name == "echo" else {}),
             "description": f"It can {name}.",
             "inputSchema": {"type": "object"},
-            "annotations": {"readOnlyHint": "harmless" in HABITS},
+            "annotations": {"readOnlyHint": "harmless" in HABITS, "title": f"To {name}"},
         }
         for name in names
     ]

@@ -30,7 +30,7 @@ class BrowserHarness:
         self.reports = []
 
     def reset(self):
-        self.settings = ToolboxSettings(web_allow_private=True, browser_action_timeout=2.0)
+        self.settings = ToolboxSettings(web_allow_private=True)
         self.scope = uuid.uuid4().hex
 
     def change(self, **values):
@@ -43,6 +43,10 @@ class BrowserHarness:
     @property
     def browsing(self):
         return self.tool.function.__self__._processes.get()
+
+    @property
+    def page(self):
+        return self.browsing.find(self.scope).page
 
     def call(self, action, *, scope=None, **arguments):
         context = ToolContext(

@@ -104,9 +104,7 @@ async def test_what_cannot_be_found_or_is_meant_twice_is_a_sentence(browser, ser
     await browser.fails("2 elements are named 'Twice'", "click", target="Twice")
     await browser.fails("More than one element", "click", target="css=p")
     await browser.fails("Say what is meant", "click")
-    browser.change(browser_action_timeout=0.5)
-    await browser.call("close")
-    await browser.call("open", url=server.url())
+    browser.page.set_default_timeout(500)
     await browser.fails("Read the page again", "click", target="e99")
     await browser.fails("could not do that", "click", target="css=:::")
     await browser.fails("could not do that", "fill", target="Picture", text="/etc/passwd")
@@ -160,8 +158,10 @@ async def test_a_page_cannot_keep_its_visitor(browser, server):
 
 async def test_a_page_that_goes_on_all_the_time_is_left(browser, server):
     server.pages["/"] = page("<script>setInterval(() => location.reload(), 5)</script>")
+    browser.change(browser_action_timeout=2.0)
     with contextlib.suppress(ToolFailed):  # or a moment of it is read
         await browser.call("open", url=server.url())
+    browser.change(browser_action_timeout=PATIENCE)
     assert "Here you are" in await browser.call("open", url=server.url("/second"))
 
 
@@ -171,7 +171,7 @@ async def test_a_page_whose_script_never_ends_is_told_and_another_one_can_be_ope
     browser.change(browser_action_timeout=0.5, browser_settle=0.2)
     server.pages["/"] = page("<script>onload = () => setTimeout(() => { for (;;) {} })</script>")
     await browser.fails("does not respond|did not work in time", "open", url=server.url())
-    browser.change(browser_action_timeout=PATIENCE)  # only the first page is slow by itself
+    browser.change(browser_action_timeout=PATIENCE)
     assert "Here you are" in await browser.call("open", url=server.url("/second"))
 
 
@@ -298,6 +298,7 @@ async def test_nothing_on_a_page_reaches_a_private_address(browser, server):
         Promise.all(tries).then(() => done("all"));
         </script>""".replace("STUN", str(stun))
     )
+    browser.change(browser_action_timeout=4.0)  # a frame that is refused is waited for that long
     try:
         said = await browser.call("open", url=server.url(host="public.test"))
         refused = set()
@@ -400,7 +401,7 @@ async def test_a_page_cannot_go_to_the_files_of_the_server(browser, server):
     server.pages["/r"] = answer("", status="302 Found", location="file:///etc/passwd")
     await browser.call("open", url=server.url())
     assert "root:" not in await browser.call("click", target="In")
-    assert browser.browsing.find(browser.scope).page.url == server.url()
+    assert browser.page.url == server.url()
     await browser.fails("could not be loaded", "open", url=server.url("/r"))
 
 
@@ -496,7 +497,7 @@ async def test_cancel_closes_the_page_and_its_connections(browser, server, execu
 async def test_timeout_closes_a_page_whose_script_never_ends(browser, server, executor):
     server.pages["/"] = page('<button onclick="for (;;) {}">Hang</button>')
     await browser.call("open", url=server.url())
-    context = browser.browsing.find(browser.scope).page.context
+    context = browser.page.context
     closed = asyncio.Event()
     context.on("close", lambda _: closed.set())
     _, running = start(

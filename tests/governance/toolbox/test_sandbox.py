@@ -21,7 +21,7 @@ from governance.core.calls import CallStatus, Disposition, ToolCall
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation
 from governance.core.exceptions import ToolFailed
-from governance.core.executor import ToolExecutor
+from governance.core.executor import Timing, ToolExecutor
 from governance.core.ports import Host
 from governance.toolbox import SandboxChoice, ToolboxSettings
 from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox
@@ -232,7 +232,9 @@ async def test_cancel_before_the_sandbox_is_ready_ends_it(sandboxed, mark):
 
 
 async def test_under_the_executor_it_ends_in_time_with_its_partial_output(sandboxed, mark):
-    executor = ToolExecutor(registry=sandboxed.registry, policies=NoApprovals())
+    # How long the kernel takes to end a command is not the matter here.
+    patient = Timing(cancel_grace=PATIENCE)
+    executor = ToolExecutor(registry=sandboxed.registry, policies=NoApprovals(), timing=patient)
     try:
         call = ToolCall(
             id="call_1",
@@ -318,12 +320,38 @@ async def test_a_command_that_takes_too_much_is_stopped_and_told_so(sandboxed, w
     values, greedy = GREEDY[what]
     assert set(GAPS) <= {"the number of processes"}
     sandboxed.change(**values)
-    with pytest.raises(ToolFailed, match=r"It may have met a limit\. A command has: ") as caught:
+    told = r"It (may have met a limit|met its limit of memory)\. A command has: "
+    with pytest.raises(ToolFailed, match=told) as caught:
         await sandboxed.call("exec", command=greedy)
-    assert "of memory for each" in str(caught.value)
+    assert ("of memory for each" in str(caught.value)) is not bool(FOUND.limits.group)
     for file in workspace.iterdir():
         assert file.stat().st_size <= 1_000_000
     sandboxed.change(**dict.fromkeys(values, 0))
+    assert await sandboxed.call("exec", command="echo still there") == "still there"
+
+
+TOGETHER = {
+    "memory": "for i in 1 2 3 4; do (x=$(head -c 20000000 /dev/zero | tr '\\0' x); sleep 60) & done; wait",
+    "memory and /tmp": "for i in 1 2 3; do head -c 30000000 /dev/zero >/tmp/$i; done",
+    "processes": "for i in $(seq 60); do sleep 60 & done; wait",
+}
+
+
+@pytest.mark.parametrize("what", TOGETHER)
+async def test_what_a_command_takes_with_all_its_processes_is_limited_in_a_delegated_group(
+    sandboxed, what
+):
+    """CONTRIBUTING.md says how to run it in one."""
+    if not FOUND.limits.group:
+        assert " of memory for each" in replace(FOUND.limits, memory=10**9, program="prlimit").words
+        return
+    sandboxed.change(exec_memory=60_000_000, exec_max_processes=30)
+    with pytest.raises(ToolFailed) as caught:
+        await sandboxed.call("exec", command=TOGETHER[what])
+    assert f"It met its limit of {what.split()[0]}. A command has: " in str(caught.value)
+    assert "60 MB of memory," in str(caught.value)
+    assert [path.name for path in Path(FOUND.limits.group).glob("*/")] == ["server"]
+    sandboxed.change(exec_memory=0, exec_max_processes=0)
     assert await sandboxed.call("exec", command="echo still there") == "still there"
 
 

@@ -17,7 +17,6 @@ class World {
   seen = null;
 
   connection = new Connection({
-    url: "ws://test/",
     lastSeq: () => this.seen,
     onFrame: (frame) => {
       if ("seq" in frame) this.seen = frame.seq;
@@ -63,7 +62,7 @@ class World {
   }
 
   goLive() {
-    this.connection.start();
+    this.connection.start("ws://test/");
     this.welcome(0);
     this.socket.receive({ type: "snapshot", seq: 0 });
   }
@@ -189,14 +188,25 @@ test("a heartbeat in time keeps the line, and one after the doubt restores it", 
 
 test("a socket that never opens is given up", () => {
   const world = new World();
-  world.connection.start();
+  world.connection.start("ws://test/");
   world.pass(CONNECT_MS);
   assert.equal(world.status, "reconnecting");
 });
 
-test("signed out, no such conversation and a wrong protocol are final", () => {
+test("who was signed out is asked about again when the browser is back, and not before", () => {
+  const world = new World();
+  world.goLive();
+  world.socket.fail(4401);
+  world.pass(60_000);
+  assert.deepEqual([world.status, world.sockets.length], ["signed_out", 1]);
+  world.connection.revive();
+  world.socket.fail(4401);
+  world.pass(60_000);
+  assert.deepEqual([world.status, world.sockets.length], ["signed_out", 2]);
+});
+
+test("no such conversation and a wrong protocol are final", () => {
   for (const [code, status] of /** @type {Array<[number, string]>} */ ([
-    [4401, "signed_out"],
     [4404, "not_found"],
     [4400, "outdated"],
   ])) {
@@ -209,7 +219,7 @@ test("signed out, no such conversation and a wrong protocol are final", () => {
     assert.equal(world.sockets.length, 1);
   }
   const world = new World();
-  world.connection.start();
+  world.connection.start("ws://test/");
   world.socket.accept();
   world.socket.receive({ type: "welcome", protocol: 2, last_seq: 0 });
   assert.equal(world.status, "outdated");
@@ -266,7 +276,7 @@ test("catching up asks from the last event, or for everything", () => {
 
 test("nothing is sent before the welcome", () => {
   const world = new World();
-  world.connection.start();
+  world.connection.start("ws://test/");
   world.socket.accept();
   assert.equal(world.connection.send({ type: "ping" }), false);
   world.socket.receive({ type: "welcome", protocol: 1, last_seq: 0 });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-
 import { Conversation } from "../../../static/webchat/js/state/conversation.js";
 import { GRACE_MS } from "../../../static/webchat/js/state/heartbeat.js";
+import { Outbox } from "../../../static/webchat/js/state/outbox.js";
 import { whole } from "../fixtures.js";
 
 const TURN = "t1";
@@ -37,7 +37,7 @@ class Line {
   welcome(lastSeq) {
     this.readyState = 1;
     this.onopen();
-    this.bring({ type: "welcome", protocol: 1, last_seq: lastSeq });
+    this.bring({ type: "welcome", protocol: 1, last_seq: lastSeq, user: "ada" });
   }
 
   /** @param {object} frame */
@@ -50,6 +50,14 @@ class Line {
   }
 }
 
+/** @type {Map<string, string>} */
+const stored = new Map();
+const storage = {
+  getItem: (/** @type {string} */ key) => stored.get(key) ?? null,
+  setItem: (/** @type {string} */ key, /** @type {string} */ value) => void stored.set(key, value),
+  removeItem: (/** @type {string} */ key) => void stored.delete(key),
+};
+
 /** @param {(conversation: Conversation) => void} body */
 function inConversation(body) {
   mock.timers.enable({ apis: ["setTimeout"] });
@@ -57,11 +65,12 @@ function inConversation(body) {
   Line.all = [];
   try {
     const conversation = new Conversation(
-      "ws://test/",
       () => {},
       () => {},
+      new Outbox(storage, "ada", "one"),
     );
-    conversation.connection.start();
+    conversation.restore();
+    conversation.connect("ws://test/");
     Line.last.welcome(0);
     Line.last.bring({ type: "snapshot", seq: 0, messages: [], calls: [], turns: [], active_turns: [] });
     body(conversation);
@@ -171,11 +180,11 @@ test("a message that a failing server has not taken is not given back to be sent
   mock.timers.enable({ apis: ["setTimeout"] });
   Object.assign(globalThis, { WebSocket: Line });
   const conversation = new Conversation(
-    "ws://test/",
     () => {},
     (text) => given.push(text),
+    new Outbox(storage, "ada", "two"),
   );
-  conversation.connection.start();
+  conversation.connect("ws://test/");
   Line.last.welcome(0);
   conversation.send("hello");
   const clientId = Line.last.sent.at(-1).client_id;
@@ -273,4 +282,46 @@ test("earlier messages that cannot be fetched are said, and can be asked for aga
   await known;
   assert.equal(asked.length, 2);
   mock.restoreAll();
+});
+
+test("what was promised is kept over a reload until the server has it, and is sent under its id", () => {
+  stored.clear();
+  const clientIds = new Set();
+  const sent = () => Line.last.sent.filter((frame) => frame.type === "message");
+  inConversation((conversation) => {
+    conversation.send("Keep me.");
+    for (const { client_id } of sent()) clientIds.add(client_id);
+  });
+  inConversation((conversation) => {
+    for (const { client_id } of sent()) clientIds.add(client_id);
+    assert.equal(clientIds.size, 1);
+    assert.equal(conversation.hasUnsent, true);
+    Line.last.bring({ type: "message_result", client_id: [...clientIds][0], turn_id: TURN, cancelled: false });
+    assert.equal(conversation.hasUnsent, false);
+    assert.equal(stored.size, 0);
+  });
+});
+
+test("a text is on its way from the click until the server has made a turn of it: a second click sends nothing", () => {
+  inConversation((conversation) => {
+    Line.last.bring({ type: "snapshot" });
+    conversation.send("Again.");
+    const [message] = Line.last.sent.filter((frame) => frame.type === "message");
+    assert.deepEqual([conversation.isPending("Again."), conversation.isPending("Else.")], [true, false]);
+    Line.last.bring({ type: "message_result", client_id: message.client_id, turn_id: TURN, cancelled: false });
+    assert.equal(conversation.isPending("Again."), true);
+    Line.last.bring({ ...START, user_message: "Again.", client_id: message.client_id });
+    assert.equal(conversation.isPending("Again."), false);
+  });
+});
+
+test("nothing of one user is sent under another", () => {
+  stored.clear();
+  new Outbox(storage, "ada", "one").write([{ clientId: "a", text: "Mine.", source: "typed" }]);
+  inConversation((conversation) => {
+    Line.last.bring({ type: "welcome", protocol: 1, last_seq: 0, user: "eve" });
+    assert.equal(conversation.state.connection.status, "other_user");
+    assert.equal(conversation.connection.isReady, false);
+    assert.equal(new Outbox(storage, "eve", "one").read().length, 0);
+  });
 });

@@ -2,12 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openQuestions, questionsElsewhere } from "../../../static/webchat/js/state/overview.js";
+import { askedCall, openQuestions, questionsElsewhere } from "../../../static/webchat/js/state/overview.js";
 import { announcementsOf } from "../../../static/webchat/js/view/announcements.js";
-import { standingHere } from "../../../static/webchat/js/view/badges.js";
+import { badgesOf, badgeText, standingHere } from "../../../static/webchat/js/view/badges.js";
 import { I18n } from "../../../static/webchat/js/view/i18n.js";
-import { QuestionCycler } from "../../../static/webchat/js/view/question_cycler.js";
-import { asks, CLOCK, ends, numbered, opened, play, START } from "../fixtures.js";
+import { asks, CLOCK, ends, numbered, opened, play, START, starts } from "../fixtures.js";
 
 const QUESTION = {
   turn_id: "child",
@@ -38,7 +37,7 @@ test("what a sub-agent asks comes after the own questions, and counts like them"
   const [question] = state.questions;
   assert.equal(question?.call.approval?.expiresAt, CLOCK.now + 60_000);
   assert.deepEqual(question?.call.subAgent, { agent: "digger", conversationId: "below" });
-  assert.deepEqual(standingHere(state), { standing: "asking", asked: 2 });
+  assert.deepEqual(standingHere(state), { standing: "asking", asked: 2, toolsRunning: 0, isQueued: false });
 });
 
 test("a decision is on its way until the question is gone, also where the overview comes again", () => {
@@ -71,7 +70,7 @@ test("a question that this page shows does not count a second time as one elsewh
 });
 
 test("how this conversation stands follows from its state", () => {
-  assert.deepEqual(standingHere(opened()), { standing: "", asked: 0 });
+  assert.deepEqual(standingHere(opened()), { standing: "", asked: 0, toolsRunning: 0, isQueued: false });
   assert.equal(standingHere(opened(...numbered([START]))).standing, "working");
   assert.equal(standingHere(opened(...numbered([START, ends("interrupted")]))).standing, "interrupted");
   assert.equal(standingHere(opened(...numbered([START, ends()]))).standing, "");
@@ -89,12 +88,38 @@ test("what sub-agents ask is urgent; what others ask is said once", () => {
   assert.deepEqual(announcementsOf(before, other, i18n), [{ text: "Another one.", urgent: false }]);
 });
 
-test("the way leads from question to question, and begins anew where one is gone", () => {
-  const cycler = new QuestionCycler();
-  const both = ["one", "two"];
-  assert.equal(cycler.next(both), 0);
-  assert.deepEqual([cycler.step(both), cycler.step(both), cycler.step(both)], ["one", "two", "one"]);
-  assert.equal(cycler.next(both), 1);
-  assert.equal(cycler.step(["two"]), "two");
-  assert.equal(cycler.step([]), "");
+test("an open question leads to its call, wherever it was asked", () => {
+  const state = opened({ type: "overview", questions: [QUESTION] });
+  const [key = ""] = openQuestions(state);
+  assert.equal(askedCall(state, key)?.name, "exec");
+  assert.equal(askedCall(state, key)?.subAgent?.agent, "digger");
+  assert.equal(askedCall(state, "child other"), null);
+});
+
+test("a badge says in words what works: how many tools run, that a turn is queued, that a person is waited for", () => {
+  const texts = {
+    mark_asking_one: "waits for you",
+    mark_tools_one: "{n} tool running",
+    mark_tools_other: "{n} tools running",
+    mark_queued: "queued",
+    mark_working: "working",
+  };
+  const i18n = new I18n(texts, "en");
+  const here = (/** @type {import("../fixtures.js").Sketch[]} */ ...events) =>
+    badgeText(standingHere(opened(...numbered(events))), i18n);
+  assert.equal(here(), "");
+  assert.equal(here(START), "working");
+  assert.equal(here(START, asks("a", "b"), starts("a"), starts("b")), "2 tools running");
+  assert.equal(here(START, asks("a"), own), "waits for you");
+  assert.equal(here({ type: "turn_queued" }), "queued");
+  const others = [
+    { conversation_id: "busy", standing: /** @type {const} */ ("working"), tools_running: 1, is_queued: false },
+    { conversation_id: "late", standing: /** @type {const} */ ("working"), tools_running: 0, is_queued: true },
+  ];
+  const badges = badgesOf(opened(overview([], others)), "here");
+  const words = ["busy", "late", "here"].map((id) => {
+    const badge = badges.get(id);
+    return badge && badgeText(badge, i18n);
+  });
+  assert.deepEqual(words, ["1 tool running", "queued", ""]);
 });

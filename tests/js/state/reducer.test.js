@@ -374,10 +374,10 @@ test("the limit that an admin changes is shown with who changed it", () => {
   };
   const call = only(opened(...numbered([START, asks("a"), starts("a"), changed]))).calls.a;
   assert.equal(call?.timeoutMs, 60_000);
-  assert.deepEqual(call?.limitChange, { timeoutMs: 60_000, isIdle: false, by: "root" });
+  assert.deepEqual(call?.limitChanges.at(-1), { timeoutMs: 60_000, isIdle: false, by: "root" });
   const silence = { ...changed, timeout_ms: 60_000, idle_timeout_ms: 5_000 };
   const both = only(opened(...numbered([START, asks("a"), starts("a"), changed, silence]))).calls.a;
-  assert.deepEqual(both?.limitChange, { timeoutMs: 5_000, isIdle: true, by: "root" });
+  assert.deepEqual(both?.limitChanges.at(-1), { timeoutMs: 5_000, isIdle: true, by: "root" });
   assert.equal(both?.idleTimeoutMs, 5_000);
 });
 
@@ -393,4 +393,67 @@ test("a repaired call says so, a settled one keeps its result", () => {
   assert.equal(turn.calls.a?.status, "repaired");
   assert.equal(turn.calls.b?.status, "succeeded");
   assert.equal(turn.repairs, 2);
+});
+
+const EDITED = [
+  ...numbered([{ type: "turn_queued", user_message: "one", version: 1 }, ends()], 1, "t1"),
+  ...numbered([{ type: "turn_queued", user_message: "two", version: 1 }, ends()], 3, "t2"),
+  ...numbered([{ type: "turn_queued", user_message: "two!", version: 2, replaces: "t2" }, ends()], 5, "t3"),
+  ...numbered([{ type: "turn_queued", user_message: "one!", version: 2, replaces: "t1" }, ends()], 7, "t4"),
+];
+
+/** @param {import("../../../static/webchat/js/state/types.js").State} state */
+const versions = ({ turns }) => turns.map(({ id, version, replacedBy }) => [id, version, replacedBy]);
+
+test("an edited message replaces its turn and all behind it, live, replayed and in a snapshot", () => {
+  const expected = [
+    ["t1", 1, "t4"],
+    ["t2", 1, "t3"],
+    ["t3", 2, "t4"],
+    ["t4", 2, ""],
+  ];
+  assert.deepEqual(versions(opened(...EDITED)), expected);
+  assert.deepEqual(versions(play(opened(...EDITED), EDITED)), expected);
+  const turns = expected.map(([id, version, by], place) => ({
+    turn_id: String(id),
+    number: place + 1,
+    version: Number(version),
+    replaced_by: String(by) || null,
+    user_message: "hi",
+  }));
+  assert.deepEqual(versions(opened({ ...EMPTY_SNAPSHOT, turns })), expected);
+});
+
+test("where the edited message is not shown, all that is shown stands behind it", () => {
+  const [, , queued, end] = numbered(
+    [
+      { type: "turn_queued", user_message: "late" },
+      ends(),
+      { type: "turn_queued", replaces: "gone", version: 2 },
+      ends(),
+    ],
+    1,
+    "t9",
+  ).map((frame, place) => (place < 2 ? { ...frame, turn_id: "t8" } : frame));
+  const before = numbered([{ type: "turn_queued", user_message: "late" }, ends()], 1, "t8");
+  assert.ok(queued && end);
+  assert.deepEqual(versions(opened(...before, queued, end)), [
+    ["t8", 1, "t9"],
+    ["t9", 2, ""],
+  ]);
+});
+
+test("files of a message are shown once: queued, live, and from a snapshot", () => {
+  /** @type {import("../../../static/webchat/js/state/types.js").Attachment} */
+  const file = { type: "document", attachment_id: "f1", name: "a.txt", media_type: "text/plain", size: 5 };
+  const alone = { user_message: " ", attachments: [file], client_id: null, source: "typed" };
+  const facts = { id: 1, role: /** @type {const} */ ("user"), content: [file], interrupted: false, step: 0 };
+  const said = { type: /** @type {const} */ ("message"), ...facts };
+  const live = opened(...numbered([{ type: "turn_queued", ...alone }, { ...START, ...alone }, said, ends()]));
+  const shown = (/** @type {import("../../../static/webchat/js/state/types.js").State} */ state) =>
+    state.turns[0].items.map((item) => (item.kind === "user" ? [item.text, item.attachments] : item.kind));
+  assert.deepEqual(shown(live), [["", [file]]]);
+  const message = { ...facts, turn_id: TURN, position: 1, at: "2030-01-01T00:00:00Z" };
+  const later = play(INITIAL_STATE, [{ ...EMPTY_SNAPSHOT, messages: [message] }]);
+  assert.deepEqual(shown(later), shown(live));
 });

@@ -14,7 +14,8 @@ test("a conversation that is not shown is news, once", () => {
   const known = new KnownConversations([told("a", "One")]);
   assert.equal(known.update([told("b", "", "working")]), true);
   assert.equal(known.update([told("b", "", "working")]), false);
-  assert.equal(known.update([told("b")]), false);
+  assert.equal(known.update([told("b"), told("a")]), true);
+  assert.equal(known.update([told("b"), told("a")]), false);
 });
 
 test("a title is news where it is said and another one", () => {
@@ -24,12 +25,14 @@ test("a title is news where it is said and another one", () => {
   assert.equal(known.update([told("a", "wait 20")]), false);
 });
 
-test("what was at rest and begins to work has another place in the list; what works on has not", () => {
+test("what begins to work or comes to rest is news; what works on is not", () => {
   const known = new KnownConversations([told("a", "One", "working"), told("b", "Two")]);
   assert.equal(known.update([told("a", "", "asking")]), false);
   assert.equal(known.update([told("a", "", "working"), told("b", "", "working")]), true);
+  assert.equal(known.update([told("b", "", "working")]), true);
+  assert.equal(known.update([told("b", "", "asking")]), false);
+  assert.equal(known.update([]), true);
   assert.equal(known.update([]), false);
-  assert.equal(known.update([told("b", "", "interrupted")]), true);
 });
 
 test("what an overview says of the list: all that are not at rest, and the latest with its title", () => {

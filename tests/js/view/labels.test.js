@@ -11,6 +11,7 @@ import {
   clockLabel,
   endingLabel,
   limitLabel,
+  noteLabel,
   outcomeLabel,
   shortInput,
 } from "../../../static/webchat/js/view/labels.js";
@@ -21,13 +22,14 @@ const i18n = new I18n(
     seconds: "{n} s",
     minutes: "{n} min",
     under_tenth: "< 0.1 s",
-    clock_of_limit: "{elapsed} of {limit}",
+    clock_of_limit: "{elapsed} / {limit}",
     tier_running: "running",
     tier_slow: "slow",
     tier_very_slow: "very slow",
     call_pending: "waiting to start",
-    waits_for_call: "waits until {tool} has ended",
-    waits_for_call_alone: "waits until {tool} has ended, because it runs alone",
+    waits_for_call: "waits until {tool} has ended, which runs alone",
+    waits_for_call_alone: "waits until {tool} has ended; {own} runs alone",
+    verdict_earlier: "allowed earlier {who}",
     waits_for_slot: "waits for a free place on the server",
     call_abandoned_settled: "no longer waited for; it has ended since",
     call_timed_out: "timed out after {limit}",
@@ -81,7 +83,7 @@ test("a duration is short and exact", () => {
 });
 
 test("the clock names the limit, and an unlimited call has none", () => {
-  assert.equal(clockLabel(i18n, 12_400, 30_000), "12 s of 30 s");
+  assert.equal(clockLabel(i18n, 12_400, 30_000), "12 s / 30 s");
   assert.equal(clockLabel(i18n, 12_400, null), "12 s");
   assert.equal(limitLabel(i18n, call({ timeout_ms: 30_000, timeout_source: "override" })), "admin limit for this tool");
   assert.equal(limitLabel(i18n, call({ timeout_ms: 0 })), "no limit");
@@ -107,12 +109,22 @@ test("a call that is asked to stop says so, and after three seconds that it stil
 
 test("a call that waits says for what", () => {
   const said = (/** @type {Record<string, unknown>} */ wire) =>
-    activityLabel(i18n, call({ status: "pending", ...wire }), 0, live);
-  assert.equal(said({}), "waiting to start");
+    noteLabel(i18n, call({ status: "pending", ...wire }), "ada");
+  assert.equal(activityLabel(i18n, call({ status: "pending" }), 0, live), "waiting to start");
+  assert.equal(said({}), "");
   const waits_for = { kind: "call", tool_id: "a", tool_name: "exec" };
-  assert.equal(said({ waits_for }), "waits until exec has ended");
-  assert.equal(said({ waits_for, concurrency: "exclusive" }), "waits until exec has ended, because it runs alone");
+  assert.equal(said({ waits_for }), "waits until exec has ended, which runs alone");
+  assert.equal(said({ waits_for, concurrency: "exclusive" }), "waits until exec has ended; wait runs alone");
   assert.equal(said({ waits_for: { kind: "slot" } }), "waits for a free place on the server");
+});
+
+test("what is worth reading beside a call is one line: a reason, a word that allowed it, or its progress", () => {
+  const said = (/** @type {Record<string, unknown>} */ wire) => noteLabel(i18n, call(wire), "ada");
+  assert.equal(said({ status: "failed", result: "[ERROR] \nNo such\u202e file.\nMore." }), "No such\\u{202e} file.");
+  assert.equal(said({ status: "running", message: "2 of 3" }), "2 of 3");
+  assert.equal(said({ status: "running", allowed_earlier_by: "ada", message: "2 of 3" }), "allowed earlier by you");
+  assert.equal(said({ status: "succeeded", allowed_earlier_by: "eve" }), "allowed earlier by eve");
+  assert.equal(said({ status: "succeeded", message: "2 of 3" }), "");
 });
 
 test("every end of a call has its words", () => {

@@ -283,13 +283,15 @@ def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(
     assert count_queries(admin_client, page_url(turn)) == few
 
 
-async def _act(user, *turns: Turn):
+async def _act(user, *turns: Turn, why: str = ""):
     def act():
         admin_client = Client()
         admin_client.force_login(user)
         chosen = [str(turn.pk) for turn in turns]
         page = admin_client.post(
-            list_url("turn"), {"action": "cancel_turns", "_selected_action": chosen}, follow=True
+            list_url("turn"),
+            {"action": "cancel_turns", "why": why, "_selected_action": chosen},
+            follow=True,
         )
         return page.status_code, [str(message) for message in page.context["messages"]]
 
@@ -305,7 +307,7 @@ async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
     await chat.running(turn_id, "c1")
     queued = await chat.say("second")
     turns = [await row(Turn, pk=pk) for pk in (turn_id, queued)]
-    status, told = await asyncio.wait_for(_act(admin_user, *turns), PATIENCE)
+    status, told = await asyncio.wait_for(_act(admin_user, *turns, why="too dear"), PATIENCE)
     assert (status, told) == (200, ["2 turns are being cancelled."])
     turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason, turn.ended_by_source, turn.ended_by_name) == (
@@ -316,7 +318,8 @@ async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
     )
     assert (await row(Turn, pk=queued)).status == "cancelled"
     request = await chat.request(turn_id)
-    assert (request.by_id, request.settled_ms <= PROMISED_MS) == (admin_user.pk, True)
+    assert (request.by_id, request.note) == (admin_user.pk, "too dear")
+    assert request.settled_ms <= PROMISED_MS
     assert (await _act(admin_user, turn))[1] == ["1 turn had ended already."]
 
 

@@ -303,3 +303,26 @@ def test_the_edits_are_a_list_that_nobody_edits(admin_client):
         == 200
     )
     assert admin_client.get(reverse("admin:turns_agentchange_add")).status_code == 403
+
+
+def test_samples_are_written_in_lines_and_refused_in_words(admin_client):
+    page = save(
+        admin_client,
+        ADD,
+        name="librarian",
+        samples="Which book?\n\n What is new? \n",
+        placeholder="Ask",
+    )
+
+    assert page.status_code == 200
+    agent = Agent.objects.get(name="librarian")
+    assert (agent.samples, agent.placeholder) == (["Which book?", "What is new?"], "Ask")
+    save(admin_client, url_of("librarian"))
+    assert AgentChange.objects.count() == 1
+    page = save(admin_client, url_of("librarian"), samples="1\n2\n3\n4\n5")
+    assert errors(page) == {"samples": ["Write 4 samples at most."]}
+    reader = get_user_model().objects.create_user("reader", password="pw", is_staff=True)
+    reader.user_permissions.set(Permission.objects.filter(codename="view_agent"))
+    client = Client()
+    client.force_login(reader)
+    assert "Which book?" in client.get(url_of("librarian")).content.decode()

@@ -6,6 +6,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from turns.agents import edits
+from turns.agents.starters import Sample, Starters, starters_of
 from turns.models import Agent, AgentChange
 
 pytestmark = pytest.mark.django_db
@@ -125,3 +126,35 @@ def test_an_edit_on_top_of_a_newer_one_is_refused(admin_user):
 def test_a_field_that_agents_do_not_have_is_a_mistake_of_the_code():
     with pytest.raises(TypeError):
         save(colour="blue")
+
+
+@pytest.mark.parametrize(
+    ("samples", "problem"),
+    [
+        ("help", "list of texts"),
+        ([1], "list of texts"),
+        (["a"] * 5, "4 samples at most"),
+        (["a" * 201], "1 to 200 characters"),
+        ([" "], "1 to 200 characters"),
+        (["safe\u202egpj.exe"], "invisible characters"),
+        (["two\nlines"], "in one line"),
+    ],
+)
+def test_samples_are_few_short_and_plain(samples, problem):
+    with pytest.raises(ValidationError, match=problem):
+        save(samples=samples)
+
+
+def test_samples_and_the_placeholder_are_audited_and_open_a_conversation():
+    first = starters_of("")
+    assert [sample.text for sample in first.samples][:1] == ["wait 20"]
+    saved = save(samples=["Which book?", "What is new?"], placeholder="Ask for a book…")
+    assert saved.changes["samples"] == [[], ["Which book?", "What is new?"]]
+    assert starters_of("librarian") == Starters(
+        samples=(Sample(text="Which book?"), Sample(text="What is new?")),
+        placeholder="Ask for a book…",
+    )
+    save(samples=[], chat_model="anthropic:claude-sonnet-5-5")
+    assert starters_of("librarian").samples == ()
+    save(is_enabled=False)
+    assert starters_of("librarian") == Starters()

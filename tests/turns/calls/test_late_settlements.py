@@ -136,7 +136,7 @@ async def test_what_was_in_a_process_that_is_gone_has_ended_with_it(
 
 async def test_what_ended_long_ago_is_noted_without_a_word(chat: ChatDriver, gone: Process):
     old = [await given_up(chat, gone, ago=timedelta(hours=2)) for _ in range(3)]
-    assert await in_database(late_settlements.settle_gone) == []
+    assert await in_database(late_settlements.settle_of_dead_processes) == []
     for made in old:
         assert (await row(ToolCall, pk=made.pk)).late_kind == "process_ended"
     assert chat.sink.find("tool_settled") is None
@@ -145,7 +145,7 @@ async def test_what_ended_long_ago_is_noted_without_a_word(chat: ChatDriver, gon
 async def test_what_may_run_elsewhere_is_never_said_to_have_ended(chat: ChatDriver, gone: Process):
     fresh = await given_up(chat, gone, tool_name="tool_of_a_server")
     old = await given_up(chat, gone, tool_name="tool_of_a_server", ago=timedelta(hours=2))
-    assert await in_database(late_settlements.settle_gone) == []
+    assert await in_database(late_settlements.settle_of_dead_processes) == []
     assert (await row(ToolCall, pk=fresh.pk)).late_kind == ""
     assert (await row(ToolCall, pk=old.pk)).late_kind == recorder.UNWATCHED
     (shown,) = (await selectors.get_turn(turn_id=(await row(Turn, number=2)).pk, user=chat.user))[
@@ -166,13 +166,13 @@ async def test_a_process_that_lives_or_cannot_be_seen_proves_nothing(chat: ChatD
         await _process(pid=1, ended_at=timezone.now(), pid_namespace="elsewhere", boot_id="other"),
     ):
         made = await given_up(chat, owner)
-        assert await in_database(late_settlements.settle_gone) == []
+        assert await in_database(late_settlements.settle_of_dead_processes) == []
         assert (await row(ToolCall, pk=made.pk)).late_kind == ""
 
 
 async def test_what_is_not_watched_any_more_may_still_be_seen_to_end(chat: ChatDriver):
     made = await given_up(chat, None, ago=timedelta(hours=2))
-    await in_database(late_settlements.settle_gone)
+    await in_database(late_settlements.settle_of_dead_processes)
     assert (await row(ToolCall, pk=made.pk)).late_kind == recorder.UNWATCHED
     late = LateSettlement(kind="returned", text="after all", after=9.0)
     turn = await row(Turn, number=1)
@@ -184,5 +184,5 @@ async def test_what_is_not_watched_any_more_may_still_be_seen_to_end(chat: ChatD
 async def test_calls_of_others_are_left_alone(chat: ChatDriver):
     made = await given_up(chat, None, ago=timedelta(hours=2))
     await in_database(lambda: ToolCall.objects.filter(pk=made.pk).update(group="a script"))
-    assert await in_database(late_settlements.settle_gone) == []
+    assert await in_database(late_settlements.settle_of_dead_processes) == []
     assert (await row(ToolCall, pk=made.pk)).late_kind == ""

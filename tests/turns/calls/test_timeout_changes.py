@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 
 from governance import services as governance_services
+from governance.runtime import get_executor
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, FakeTools, in_database, row
 from turns import selectors, services
-from turns.calls import timeout_changes
 from turns.core.history import violations
 from turns.events import sinks
 from turns.exceptions import MessageRejected
@@ -199,8 +199,9 @@ async def test_several_changes_at_once_are_all_recorded(chat: ChatDriver, fake_t
     turn_id = await chat.say()
     await chat.running(turn_id, "a")
     live = await runtime.find_call(turn_id, "a")
+    executor = await get_executor()
     for seconds in (20, 30, 40):
-        await timeout_changes.move(live, timeout_ms=seconds * 1000, extend_ms=None, by="ada")
+        executor.set_deadline(live, seconds, by="ada")
     fake_tools.open("a")
     await chat.ended(turn_id)
     moves = [(c["from_ms"], c["to_ms"]) for c in (await chat.calls(turn_id))["a"].deadline_changes]
@@ -566,6 +567,11 @@ async def test_an_order_for_a_call_that_has_ended_is_settled(
     await in_database(lambda: DeadlineOrder.objects.create(tool_id="a", **order))
     await in_database(lambda: DeadlineOrder.objects.create(tool_id="unheard of", **order))
     await runtime.check_requests()
-    assert not await in_database(DeadlineOrder.objects.filter(settled_at=None).exists)
+    unsettled = DeadlineOrder.objects.filter(settled_at=None)
+
+    async def settled() -> bool:
+        return not await in_database(unsettled.exists)
+
+    await eventually(settled)
     fake_tools.open("b")
     await chat.ended(turn_id)

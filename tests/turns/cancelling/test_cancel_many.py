@@ -72,6 +72,16 @@ async def test_the_end_of_many_calls_is_one_write(
     assert many.statements <= one.statements + 80
 
 
+async def test_a_cancel_is_two_transactions_of_a_few_statements(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    """The request, and the results with the ending; a database that locks rows has a statement more in each."""
+    await traffic_of_a_cancel(chat, fake_tools, calls=1, running=1)  # prepares the statements
+    traffic = await traffic_of_a_cancel(chat, fake_tools, calls=3, running=3)
+    assert traffic.transactions == 2
+    assert traffic.statements <= 20 + 2
+
+
 async def traffic_of_a_cancel(
     chat: ChatDriver, fake_tools: FakeTools, *, calls: int, running: int
 ) -> Traffic:

@@ -623,12 +623,19 @@ async def test_a_race_with_the_natural_end_has_one_winner(
 
 async def test_the_next_turn_is_told_of_the_interruption(chat: ChatDriver, fake_tools: FakeTools):
     model = chat.use_script(
-        [call("a", "quick"), call("b", "stubborn"), call("c", "alone"), call("d", "alone")],
+        [
+            call("a", "quick"),
+            call("b", "stubborn"),
+            call("w", "held"),
+            call("c", "alone"),
+            call("d", "alone"),
+        ],
         [text("I see.")],
         [text("Fine.")],
     )
     first = await chat.say()
     await chat.running(first, "b")
+    await chat.running(first, "w")
     await chat.sink.until("tool_result", tool_id="a")
     await chat.cancel(first)
     await chat.ended(first)
@@ -636,7 +643,43 @@ async def test_the_next_turn_is_told_of_the_interruption(chat: ChatDriver, fake_
     told = model.requests[1].messages[-1].texts[0].text
     assert "[INTERRUPTED] The previous turn did not reach its end: the user cancelled it." in told
     assert "May have run in part or whole, check before repeating: stubborn (b)." in told
+    assert "Stopped before the end, no longer running: held (w)." in told
     assert "Finished, the results stand: quick (a)." in told
     assert "Not started: alone (c), alone (d)." in told
     await chat.run("and now")
     assert [block.text for block in model.requests[2].messages[-1].texts] == ["and now"]
+
+
+async def test_a_queued_message_is_taken_back_alone_and_never_once_it_has_begun(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([call("c1", "held")], [text("Done.")], [text("Third.")])
+    first = await chat.say()
+    await chat.running(first, "c1")
+    second, third = await chat.say("second"), await chat.say("third")
+    assert (await chat.cancel(second, mode="queued")).outcome is OpOutcome.ACCEPTED
+    assert (await chat.cancel(first, mode="queued")).outcome is OpOutcome.ALREADY_FINISHED
+    assert (await row(Turn, pk=first)).status == "running"
+    fake_tools.open("c1")
+    assert (await chat.ended(first)).status == "completed"
+    assert (await chat.ended(third)).status == "completed"
+    turn = await row(Turn, pk=second)
+    assert (turn.status, turn.started_at, turn.ended_by_reason) == ("cancelled", None, "user")
+
+
+@pytest.mark.parametrize("other", ["held", "stubborn"])
+async def test_results_are_stored_with_the_ending_unless_a_call_takes_its_time(
+    chat: ChatDriver, fake_tools: FakeTools, other
+):
+    """One write for all; but a result that is there is shown while another call still has its grace (C1)."""
+    chat.use_script([call("a", "held"), call("b", other)], [text("never")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a", "b")
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    result = chat.sink.find("tool_result", tool_id="a")
+    end = chat.sink.find("turn_end", turn_id=str(turn_id))
+    assert (result["at"] == end["at"]) is (other == "held")
+    assert result["at"] <= end["at"]
+    assert (result["status"], result["disposition"]) == ("cancelled", "settled")
+    fake_tools.open("b")

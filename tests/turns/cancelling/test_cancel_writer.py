@@ -1,4 +1,4 @@
-"""Whoever asks for a cancel, one function writes it down (C2): shown of the code itself."""
+"""One function writes a cancel, whoever asks for it (C2), and one the end of a turn (invariant 4): shown of the code."""
 
 import ast
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 import governance
 import turns
 import webchat
+from turns.core.turns import TurnStatus
 
 PACKAGES = [Path(package.__file__).parent for package in (governance, turns, webchat)]
 MAKERS = {"create", "acreate", "get_or_create", "update_or_create", "bulk_create"}
@@ -33,11 +34,41 @@ def makes_a_request(node: ast.AST) -> bool:
 
 
 def marks_a_turn(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and ast.unparse(node.func).endswith(".update")
-        and any(ast.unparse(keyword) == "status=TurnStatus.CANCELLING" for keyword in node.keywords)
-    )
+    """Whether it stores the status, by a queryset or with the values of a prepared statement."""
+    if isinstance(node, ast.Dict):
+        pairs = zip(map(str_of, node.keys), map(str_of, node.values), strict=True)
+        return ("'status'", "TurnStatus.CANCELLING") in pairs
+    if not isinstance(node, ast.Call):
+        return False
+    is_write = ast.unparse(node.func).rpartition(".")[2] in {"update", "run", "run_each"}
+    return is_write and "status=TurnStatus.CANCELLING" in map(ast.unparse, node.keywords)
+
+
+def gives_a_final_status(node: ast.AST) -> bool:
+    """Whether it stores who ended a turn or a call, or a final status of a turn."""
+    if isinstance(node, ast.Assign):
+        return any(ast.unparse(it).endswith(".ended_by_reason") for it in node.targets)
+    if isinstance(node, ast.Dict):
+        pairs = zip(map(str_of, node.keys), map(str_of, node.values), strict=True)
+        return any(key == "'ended_by_reason'" and key[1:-1] not in value for key, value in pairs)
+    if not isinstance(node, ast.Call):
+        return False
+    called = ast.unparse(node.func)
+    writes = called == "Turn" or called.rpartition(".")[2] in {"update", "run", "run_each", *MAKERS}
+    return writes and any(map(is_final, node.keywords))
+
+
+def str_of(node: ast.expr | None) -> str:
+    return ast.unparse(node) if node is not None else ""
+
+
+def is_final(keyword: ast.keyword) -> bool:
+    value = ast.unparse(keyword.value)
+    if keyword.arg == "status":
+        return any(
+            f"TurnStatus.{status.name}" in value for status in TurnStatus if status.is_terminal
+        )
+    return keyword.arg in {"ended_by_reason", "ended_by_source"}
 
 
 def where(is_meant) -> set[str]:
@@ -50,3 +81,7 @@ def test_one_function_makes_the_rows_of_cancel_requests():
 
 def test_one_function_marks_a_running_turn_as_being_cancelled():
     assert len(where(marks_a_turn)) == 1
+
+
+def test_one_function_ends_a_turn_and_one_ends_a_call():
+    assert where(gives_a_final_status) == {"turn_status.write_final", "call_store._ended"}

@@ -124,7 +124,7 @@ async def test_one_whose_request_cannot_be_stored_keeps_nobody_waiting(
     assert (await chat.ended(turn_id)).status == "cancelled"
 
     broken.clear()
-    await run_in_db_thread(recovery.mend)()
+    await run_in_db_thread(recovery.complete_endings)()
     await runtime.check_requests()
     assert (await ended(first)).ended_by_reason == "parent"
 
@@ -334,7 +334,10 @@ async def test_a_cancel_word_ends_what_works_in_the_background_if_nothing_else_d
     assert (again.cancelled, again.turn_id) == (True, one.pk)
     assert await chat.say("stop") == one.pk, "an impatient second one"
     answer = await chat.sink.until("cancel_acknowledged", conversation_id=str(chat.id))
-    assert (answer["text"], answer["turn_id"]) == ("Cancelled.", str(turn.parent_id))
+    assert (answer["text"], answer["turn_id"]) == (
+        "Cancelled in the background: assistant, assistant.",
+        str(turn.parent_id),
+    )
     await chat.check()
     long_ago = two.queued_at - timedelta(hours=1)
     await run_in_db_thread(lambda: Turn.objects.update(ended_at=long_ago))()

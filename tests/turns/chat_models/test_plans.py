@@ -43,6 +43,11 @@ def test_an_indented_message_is_read_as_if_it_were_not():
     assert commands(parse("    run a\n    run b")) == [["a", "b"]]
 
 
+@pytest.mark.parametrize("text", ["  run a\nrun b", "\n\t run a\n\nrun b", "run a\n\u00a0run b"])
+def test_no_command_is_left_out_for_its_indentation(text):
+    assert commands(parse(text)) == [["a", "b"]]
+
+
 def test_a_closing_brace_belongs_to_the_line_above():
     plan = parse('call wait {\n"seconds": 1\n}'.replace('\n"', '\n  "'))
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.support import PATIENCE, eventually
+from tests.support import PATIENCE, eventually, with_room
 from tests.turns.chat_models.dialects import ANTHROPIC, DIALECTS, GOOGLE, KEY, OPENAI, model_of
 from tests.turns.chat_models.servers import (
     Break,
@@ -275,7 +275,7 @@ async def test_cancelling_ends_the_wait_before_a_retry_at_once(serve, dialect):
     task = asyncio.create_task(consume())
     await eventually(lambda: said)
     task.cancel()
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(with_room(0.5)):
         await asyncio.wait({task})
 
     assert task.cancelled()
@@ -470,9 +470,9 @@ async def test_a_slow_first_byte_has_a_limit_of_its_own(serve, dialect, place):
 
     assert failure.code == "chat_model_slow"
     assert "0.1 s" in failure.message
-    assert len(server.requests) == 1
     async with asyncio.timeout(PATIENCE):
         await server.left.wait()
+    assert len(server.requests) == 1
 
 
 async def test_silence_in_the_middle_has_a_limit(serve, dialect):
@@ -487,6 +487,25 @@ async def test_silence_in_the_middle_has_a_limit(serve, dialect):
     assert TextDelta("Well,") in said
     async with asyncio.timeout(PATIENCE):
         await server.left.wait()
+
+
+async def test_a_reader_may_take_longer_than_the_limit_of_silence(serve, dialect):
+    await serve(dialect.unfinished(*dialect.open_text("Well,"), Hold()))
+    limits = StreamLimits(first_byte_timeout=600, idle_timeout=0.1)
+    said = []
+
+    async def read_slowly():
+        async for delta in model_of(dialect, limits=limits).stream(ASKED):
+            await asyncio.sleep(0.15)  # a limit that counted here would cancel it
+            said.append(delta)
+
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(ProviderFailure) as raised:
+            await read_slowly()
+
+    assert raised.value.code == "chat_model_stalled"
+    assert TextDelta("Well,") in said
+    assert asyncio.current_task().cancelling() == 0
 
 
 async def test_the_limit_of_the_first_byte_does_not_count_once_the_answer_has_begun(serve, dialect):

@@ -1,15 +1,20 @@
 """Turns on a provider's chat model through the services: what the database and the watchers get."""
 
 import asyncio
+import base64
+import json
+from io import BytesIO
+from uuid import UUID
 
 import pytest
 
+from tests.files_to_attach import image, keep_files
 from tests.support import PATIENCE
 from tests.turns.chat_models.dialects import PIECED
 from tests.turns.chat_models.servers import Break, Hold, Response
 from tests.turns.support import ChatDriver
 from tests.turns.tools_of_servers import many_tools
-from turns import selectors
+from turns import selectors, services
 from turns.chat_models.catalog import get_chat_model
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -158,3 +163,19 @@ async def test_a_request_has_no_more_tools_than_its_provider_takes(serve, dialec
         assert len(server.requests[0].body["tools"]) == 128
         assert crowd[-1] not in offered
         assert "offered 128 of them" in notice["message"]
+
+
+@pytest.mark.parametrize("dialect", PIECED, indirect=True)
+async def test_an_image_reaches_the_provider_as_it_is_stored(
+    serve, dialect, on, settings, tmp_path
+):
+    settings.TURNS_CHAT_MODEL_MEDIA = ["image", "pdf"]
+    keep_files(settings, tmp_path)
+    block = await services.add_attachment(user=on.user, name="a.png", source=BytesIO(image()))
+    server = await serve(dialect.answer(dialect.text("A red one.")))
+    turn = await on.run("What is it?", attachments=[UUID(block["attachment_id"])])
+    assert turn.status == "completed"
+    stored = await selectors.attached_file(attachment_id=UUID(block["attachment_id"]), user=on.user)
+    asked = json.dumps(server.requests[0].body)
+    assert base64.b64encode(stored.content).decode() in asked
+    assert "What is it?" in asked

@@ -5,10 +5,16 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+)
 
 from turns.chat_models.vendors.translation import history_of
-from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 ALLOWED = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
@@ -95,3 +101,16 @@ def test_lone_surrogates_of_a_tools_output_can_be_sent():
     assert history[0].parts[0].content == "a?"
     assert history[1].parts[0].args == {"file?": ["?"]}
     assert history[2].parts[0].content == "b?"
+
+
+def test_files_go_with_the_message_and_one_without_its_bytes_is_left_out():
+    image = AttachmentBlock(
+        type="image", attachment_id="1", name="a.png", media_type="image/png", content=b"pixels"
+    )
+    lost = AttachmentBlock(
+        type="document", attachment_id="2", name="b.pdf", media_type="application/pdf"
+    )
+    [request] = history_of([asked(text("Look"), image, lost)])
+    words, picture = (part.content for part in request.parts)
+    assert words == "Look"
+    assert picture == [BinaryContent(data=b"pixels", media_type="image/png")]

@@ -3,9 +3,10 @@
 import asyncio
 from uuid import UUID
 
-from governance import Decision, ToolOutcome
+from governance import ToolOutcome
 from tests.support import PATIENCE
-from turns.core.ports import ClaimedTurn, PendingCancel
+from turns.core.ports import ClaimedTurn
+from turns.core.requests import PendingRequest, PendingTimeout
 from turns.core.turns import TurnEnding
 
 
@@ -15,8 +16,8 @@ class MemoryStore:
     def __init__(self):
         self.queued: list[ClaimedTurn] = []
         self.live: list[ClaimedTurn] = []
-        self.orders: list[PendingCancel] = []
-        self.decided: list[Decision] = []
+        self.orders: list[PendingRequest] = []
+        self.settled: list[PendingTimeout] = []
         self.endings: dict[UUID, TurnEnding] = {}
         self.totals: dict[UUID, tuple[int, dict[str, int]]] = {}
         self.outcomes: dict[UUID, dict[str, ToolOutcome]] = {}
@@ -63,13 +64,14 @@ class MemoryStore:
             self.claims.append(turn.id)
         return turn
 
-    async def pending_cancels(self, turn_ids) -> list[PendingCancel]:
+    async def pending_requests(self, turn_ids, questions) -> list[PendingRequest]:
         return [order for order in self.orders if order.turn_id in turn_ids]
 
-    async def decisions(self, questions) -> list[Decision]:
-        return [decision for decision in self.decided if decision.question in questions]
+    def settle_requests(self, requests) -> None:
+        self.settled += [it for it in requests if isinstance(it, PendingTimeout)]
+        self.orders = [order for order in self.orders if order not in self.settled]
 
-    async def end_turn(self, turn, ending, *, steps, usage, outcomes) -> bool:
+    async def end_turn(self, turn, ending, *, steps, usage, outcomes, answer=None) -> bool:
         self.attempts += 1
         if self.failures:
             raise self.failures.pop()

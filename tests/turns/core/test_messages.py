@@ -155,7 +155,7 @@ def test_result_content_of_other_shapes_becomes_text(content, text):
 
 def test_blocks_of_unknown_types_are_left_out_and_a_string_is_a_text():
     assert Message.from_json(
-        {"role": "tool", "content": [{"type": "image"}, 7, "hello"]}
+        {"role": "tool", "content": [{"type": "audio"}, 7, "hello"]}
     ) == Message(role="user", content=(TextBlock(text="hello"),))
     assert Message.from_json({"role": "assistant", "content": "hello"}).texts == (
         TextBlock(text="hello"),

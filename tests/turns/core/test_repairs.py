@@ -52,12 +52,14 @@ def test_the_note_says_why_and_which_calls_may_have_run():
     note = interruption_note(
         BY_USER,
         indeterminate=[call("c1", "exec"), call("c2", "web_fetch")],
-        settled=[call("c3", "read_file")],
+        stopped=[call("c5", "wait")],
+        finished=[call("c3", "read_file")],
         not_started=[call("c4", "write_file")],
     )
     assert note.splitlines() == [
         "[INTERRUPTED] The previous turn did not reach its end: the user cancelled it.",
         "May have run in part or whole, check before repeating: exec (c1), web_fetch (c2).",
+        "Stopped before the end, no longer running: wait (c5).",
         "Finished, the results stand: read_file (c3).",
         "Not started: write_file (c4).",
     ]

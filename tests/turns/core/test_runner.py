@@ -337,9 +337,11 @@ class TestCancel:
         ending = await ended(task)
         opening.set()
         await eventually(lambda: model.closed == 1)
+        await eventually(lambda: not [t for t in asyncio.all_tasks() if "work of" in t.get_name()])
 
         assert ending.status is TurnStatus.CANCELLED
         assert harness.journal.text == "One"
+        assert harness.journal.names("save_reply") == [1]
         assert harness.journal.replies[0].message.texts[0].text == "One"
         assert harness.journal.outcomes == {}
         assert "does not end its stream" in caplog.text

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -14,7 +15,7 @@ from tests.turns.journals import RecordingJournal
 from turns.core import supervisor
 from turns.core.chat_model import Usage
 from turns.core.exceptions import ChatModelError, Fenced
-from turns.core.ports import PendingCancel
+from turns.core.requests import PendingCancel
 from turns.core.supervisor import TurnSupervisor
 from turns.core.turns import TurnStatus
 from turns.testing import ScriptedChatModel, call, failure, gate, text
@@ -39,9 +40,9 @@ class SupervisorHarness:
             **{"poll_interval": 60.0, "cancel_bound": 0.05, **options},
         )
 
-    def queue(self, message, *replies, conversation_id=None):
+    def queue(self, message, *replies, conversation_id=None, is_new=False):
         """Queue a turn that follows this script."""
-        turn = claimed(message, conversation_id=conversation_id or uuid4())
+        turn = replace(claimed(message, conversation_id=conversation_id or uuid4()), is_new=is_new)
         self.plays[message] = ScriptedChatModel(*replies)
         self.journals[message] = RecordingJournal(message)
         self.store.add(turn)
@@ -216,6 +217,34 @@ class TestCancel:
 
         assert ending.status is TurnStatus.CANCELLED
         assert harness.plays["hello"].requests == []
+
+    @pytest.mark.parametrize("is_told", [True, False])
+    async def test_of_a_new_turn_is_read_what_was_told_before_it_was_live(
+        self, harness, monkeypatch, is_told
+    ):
+        turn = harness.queue("hello", [text("an answer")], is_new=True)
+        claim, read = harness.store.claim_next, harness.store.pending_requests
+        readings = []
+
+        async def claim_and_tell():
+            if (claimed_turn := await claim()) is None:
+                return None
+            if is_told:
+                harness.order(turn)
+                await harness.supervisor.check_requests()
+            return claimed_turn
+
+        async def counted(*asked):
+            readings.append(asked)
+            return await read(*asked)
+
+        monkeypatch.setattr(harness.store, "claim_next", claim_and_tell)
+        monkeypatch.setattr(harness.store, "pending_requests", counted)
+        harness.supervisor.wake(turn.conversation_id)
+        (ending,) = await harness.store.until_ended(turn)
+
+        assert ending.status is (TurnStatus.CANCELLED if is_told else TurnStatus.COMPLETED)
+        assert len(readings) == int(is_told)
 
     async def test_a_request_reaches_its_turn_only(self, harness):
         first, second = gate(), gate()
@@ -495,6 +524,10 @@ class TestFence:
         assert ending.status is TurnStatus.COMPLETED
 
 
+def drain_of(harness):
+    return lambda: harness.supervisor.drain(grace=0)
+
+
 class TestDrain:
     async def test_lets_a_live_turn_end_within_the_grace_and_starts_no_other(self, harness):
         pause = asyncio.Event()
@@ -535,6 +568,27 @@ class TestDrain:
         await draining
 
         assert harness.store.endings[turn.id].status is TurnStatus.INTERRUPTED
+
+    @pytest.mark.parametrize("is_fenced_first", [True, False])
+    async def test_a_claim_under_a_lease_that_is_lost_is_dropped_though_the_process_drains(
+        self, harness, is_fenced_first
+    ):
+        turn = harness.queue("one", [text("never")])
+        answering = harness.store.hold_next_answer()
+        harness.supervisor.wake(turn.conversation_id)
+        await harness.store.claiming.wait()
+
+        first = harness.supervisor.fence if is_fenced_first else drain_of(harness)
+        second = drain_of(harness) if is_fenced_first else harness.supervisor.fence
+        ending = [asyncio.create_task(first())]
+        await asyncio.sleep(0)
+        ending.append(asyncio.create_task(second()))
+        await eventually(lambda: harness.supervisor.is_draining)
+        answering.set()
+        await asyncio.gather(*ending)
+
+        assert harness.supervisor.live_turns == ()
+        assert (harness.contexts, harness.store.endings) == ([], {})
 
     async def test_ends_the_poll(self, make_harness):
         polled = asyncio.Event()

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from tests.governance.core.support import advance, on_manual_clock, settle
 from tests.support import eventually
-from turns.core.throttle import LONGEST_PAUSE, PAUSE, Throttle
+from turns.core.throttle import CROWD, CROWDED, LONGEST_PAUSE, PAUSE, Throttle, Ticker
 
 
 class Work:
@@ -54,36 +55,21 @@ async def test_nothing_runs_that_nobody_wants():
     assert len(work.runs) == 1
 
 
-async def test_a_run_that_took_long_is_followed_by_a_longer_pause():
+@pytest.mark.parametrize(
+    ("took", "pause"), [(0.02, PAUSE * 0.02), (60, LONGEST_PAUSE)], ids=["long", "too long"]
+)
+@on_manual_clock
+async def test_a_run_that_took_long_is_followed_by_a_longer_pause_up_to_a_bound(took, pause):
     work = Work()
     work.gate.clear()
     pacer = Throttle(work, spacing=0.001, name="work")
     pacer.request()
-    await eventually(lambda: work.runs)
-    await asyncio.sleep(0.02)  # what the run takes, not what the test waits for
-    pacer.request()
-    loop = asyncio.get_running_loop()
-    work.gate.set()
-    await pacer.join()
-    took = loop.time() - work.runs[0]
-    pause = timer_of(pacer).when() - loop.time()
-    assert 0.02 <= pause <= min(PAUSE * took, LONGEST_PAUSE) + 0.02
-    pacer.stop()
-
-
-async def test_no_pause_is_longer_than_people_want_to_wait(monkeypatch):
-    loop = asyncio.get_running_loop()
-    work = Work()
-    work.gate.clear()
-    pacer = Throttle(work, spacing=0, name="work")
-    pacer.request()
-    await eventually(lambda: work.runs)
-    now = loop.time
-    monkeypatch.setattr(loop, "time", lambda: now() + 60)  # the run takes a minute
+    await advance(took)
+    assert len(work.runs) == 1
     pacer.request()
     work.gate.set()
-    await pacer.join()
-    assert timer_of(pacer).when() - loop.time() <= LONGEST_PAUSE
+    await settle()
+    assert timer_of(pacer).when() - asyncio.get_running_loop().time() == pytest.approx(pause)
     pacer.stop()
 
 
@@ -106,3 +92,53 @@ async def test_an_error_is_kept_and_ends_it():
     assert pacer._timer is None
     with pytest.raises(OSError, match="disk full"):
         raise pacer.error
+
+
+async def rounds_of(ticker: Ticker, count: int, *, wanted_by: int) -> list[float]:
+    """Let so many want something in each of `count` rounds; return when these came, from now on."""
+    loop = asyncio.get_running_loop()
+    begun_at = loop.time()
+    rounds: list[float] = []
+    for _ in range(count):
+        done = asyncio.Event()
+        for _who in range(wanted_by):
+            ticker.request(lambda done=done: done.set())  # type: ignore[misc]
+        await done.wait()
+        rounds.append(loop.time() - begun_at)
+    return rounds
+
+
+@pytest.mark.parametrize(
+    ("wanted_by", "spacing"), [(1, 0.2), (CROWD + 1, 0.2 * CROWDED)], ids=["few", "a crowd"]
+)
+@on_manual_clock
+async def test_a_ticker_works_at_once_after_a_rest_and_then_at_its_pace(wanted_by, spacing):
+    rounds = asyncio.create_task(rounds_of(Ticker(spacing=0.2), 3, wanted_by=wanted_by))
+    await advance(1)
+    assert rounds.result() == pytest.approx([0, spacing, 2 * spacing])
+
+
+@on_manual_clock
+async def test_a_ticker_rests_as_long_as_its_last_round_took():
+    ticker, loop = Ticker(spacing=0), asyncio.get_running_loop()
+    ended: list[float] = []
+
+    def late() -> None:
+        ended.append(loop.time())
+
+    ticker.request(late)
+    loop.jump(0.1)
+    await settle()
+    again = asyncio.create_task(rounds_of(ticker, 1, wanted_by=1))
+    await advance(1)
+    assert len(ended) == 1
+    assert again.result() == pytest.approx([0.1])
+
+
+async def test_what_is_withdrawn_is_not_done():
+    ticker, done = Ticker(spacing=0), []
+    work = lambda: done.append("never")  # noqa: E731 - the same object twice
+    ticker.request(work)
+    ticker.withdraw(work)
+    await rounds_of(ticker, 1, wanted_by=1)
+    assert done == []

@@ -6,6 +6,7 @@ import pytest
 
 from governance import CancelSource
 from governance.db import run_in_db_thread
+from tests.faulty_database import FaultyDatabase
 from tests.turns.row_factory import RowFactory, said
 from tests.turns.sub_agents.scripted_agents import (
     child,
@@ -242,7 +243,7 @@ class TestRows:
         claimed, _ = queue.claim(middle.id, process=process_registry.register())
         turn_endings.end_turn(claimed.id, TurnEnding(status=TurnStatus.COMPLETED))
 
-        [(carried_to, _)] = report_delivery.after(claimed.id)
+        [(carried_to, _)] = report_delivery.enqueue_due_after(claimed.id)
         assert carried_to == place.id
         assert Turn.objects.get(conversation=place.id, status="queued").depth == 2
 
@@ -320,3 +321,30 @@ async def test_the_sweep_delivers_what_was_left_behind(chat: ChatDriver, setting
     assert started["reports"][0]["status"] == "interrupted"
     await chat.ended(started["turn_id"])
     fake_tools.open("c1")
+
+
+@pytest.mark.parametrize(
+    ("fault", "part"),
+    [
+        ("lose_statement", 'T3."conversation_id"'),  # where the report is due
+        ("lose_statement", 'INSERT INTO "turns_turn"'),  # what carries it
+        ("lose_commit", 'INSERT INTO "turns_turn"'),  # it is there, but nobody was told
+    ],
+)
+async def test_a_report_outlives_the_database_that_fails_when_it_is_due(
+    chat: ChatDriver, settings, fake_tools, faulty_database: FaultyDatabase, fault: str, part: str
+):
+    settings.TURNS_SWEEP_INTERVAL = 0.05
+    agents = spawning(chat, **{REPORT: [[text("So it is.")]]})
+    await chat.run()
+    dug = await running("dig")
+    getattr(faulty_database, fault)(part)
+    fake_tools.open("c1")
+
+    assert (await ended(dug)).status == "completed"
+    started = await chat.sink.until("turn_start", source="sub_agent")
+    await chat.ended(started["turn_id"])
+    assert faulty_database.lost == {part: 1}
+    assert [report["turn_id"] for report in started["reports"]] == [str(dug.pk)]
+    assert (await row(Turn, pk=dug.pk)).delivered_at is not None
+    assert (len(await report_turns(chat.id)), len(agents.requests[REPORT])) == (1, 1)

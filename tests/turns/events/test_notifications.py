@@ -1,9 +1,16 @@
 """What a change has to tell, and to whom."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
+from governance import Cancellation, CancelReason
+from turns.core.requests import PendingCancel, PendingRequest
+from turns.events import sinks
 from turns.events.notifications import Notifications, notify
+
+CANCELLATION = Cancellation(reason=CancelReason.USER)
 
 
 async def test_no_owner_waits_until_another_was_told():
@@ -11,11 +18,38 @@ async def test_no_owner_waits_until_another_was_told():
     all_told = asyncio.Barrier(len(owners))
     told: set[UUID] = set()
 
-    async def check_requests(owner_id: UUID) -> None:
+    async def tell_owner(owner_id: UUID, requests: Sequence[PendingRequest]) -> None:
+        assert [request.turn_id for request in requests] == [owner_id]
         told.add(owner_id)
         await all_told.wait()
 
-    await asyncio.wait_for(
-        notify(Notifications(owner_ids=owners), check_requests=check_requests), 5
-    )
+    notifications = Notifications()
+    for owner_id in owners:
+        notifications.ask(owner_id, PendingCancel(turn_id=owner_id, cancellation=CANCELLATION))
+    await asyncio.wait_for(notify(notifications, tell_owner=tell_owner), 5)
     assert told == owners
+
+
+async def test_no_owner_waits_until_the_events_are_published():
+    """A broker takes its time; what is to be cancelled runs on meanwhile."""
+    owner_id, conversation_id = uuid4(), uuid4()
+    was_told = asyncio.Event()
+    published: list[str] = []
+
+    class SlowSink:
+        async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
+            await was_told.wait()
+            published.append(event["type"])
+
+    async def tell_owner(_owner_id: UUID, _requests: Sequence[PendingRequest]) -> None:
+        was_told.set()
+
+    notifications = Notifications([(conversation_id, [{"type": "one"}, {"type": "two"}])])
+    notifications.ask(owner_id, PendingCancel(turn_id=owner_id, cancellation=CANCELLATION))
+    slow = SlowSink()
+    sinks.register(slow)
+    try:
+        await asyncio.wait_for(notify(notifications, tell_owner=tell_owner), 5)
+    finally:
+        sinks.unregister(slow)
+    assert published == ["one", "two"]

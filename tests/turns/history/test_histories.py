@@ -71,7 +71,7 @@ def test_a_valid_history_is_unchanged_and_nothing_is_written(factory, django_ass
     assert history.repairs == ()
     assert contents(factory.conversation) == before
     assert results(history) == [("a", "the result of a"), ("b", "the result of b")]
-    with django_assert_num_queries(3):  # what is live, messages, results: nothing is locked
+    with django_assert_num_queries(2):  # the version, and what is behind it: nothing is locked
         histories.load(factory.id, found_when="test")
 
 

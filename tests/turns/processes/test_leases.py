@@ -215,7 +215,7 @@ def test_a_journal_without_its_lease_writes_nothing_and_does_not_ask(ada):
     async def write_all() -> None:
         for write in (
             journal.prompt(),
-            journal.open_reply(1),
+            journal.save_text(1, "hm"),
             journal.notify(Notice(code="x", message="y")),
         ):
             with pytest.raises(Fenced):

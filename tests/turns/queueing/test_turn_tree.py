@@ -100,10 +100,9 @@ def test_what_is_used_is_counted_over_the_family_and_kept(root):
     cousin = start(root)
     Turn.objects.filter(pk=root.pk).update(usage={"input_tokens": 7})
     Turn.objects.filter(pk=cousin.pk).update(usage={"input_tokens": 1, "output_tokens": 2})
-    sharing = turn_tree.SharedUsage({"output_tokens": 50})
-    sharing(son)
+    used_by_others = turn_tree.share_usage(son, {"output_tokens": 50})
     son.refresh_from_db()
-    assert (sharing.others, son.usage) == (10, {"output_tokens": 50})
+    assert (used_by_others, son.usage) == (10, {"output_tokens": 50})
 
 
 async def test_a_refused_call_tells_the_model_why_and_the_turn_goes_on(chat: ChatDriver, settings):

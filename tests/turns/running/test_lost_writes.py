@@ -1,5 +1,6 @@
 """A database that loses statements, or the answers to commits, under a running turn: it goes on, and nothing is there twice."""
 
+import asyncio
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -11,21 +12,23 @@ from tests.faulty_database import FaultyDatabase
 from tests.support import eventually
 from tests.turns.support import ChatDriver, FakeTools, in_database
 from turns import services
+from turns.core.claimer import TurnClaimer
 from turns.events import sinks
 from turns.models import CancelRequest, Conversation, Event, Message, Repair, Turn
 from turns.running import runtime
 from turns.storage import retries
-from turns.testing import call, text
+from turns.testing import call, gate, text
 
 MODEL_READS = 'FROM "turns_message"'
-REPLY_BEGINS = '"steps" = %s WHERE'
-REPLY_STANDS = '"is_streaming" = %s, "interrupted"'
+REPLY_BEGINS = '"steps" = %s WHERE'  # where it takes so long that its first words are stored before it is whole
+REPLY_STANDS = 'INSERT INTO "turns_message"'
+CALLS_COUNTED = '"steps" = %s, "tool_call_count"'
 CALLS_PROPOSED = 'INSERT INTO "governance_toolcall"'
 CALL_STARTS = '"started_at" = %s, "queued_ms"'
 CALL_ENDS = '"error_type" = %s, "disposition"'
 LOG = 'INSERT INTO "turns_event"'
 TURN_ENDS = '"ended_by_source" = %s'
-EVERY_WRITE = (REPLY_BEGINS, REPLY_STANDS, CALLS_PROPOSED, CALL_STARTS, CALL_ENDS, LOG)
+EVERY_WRITE = (REPLY_STANDS, CALLS_COUNTED, CALLS_PROPOSED, CALL_STARTS, CALL_ENDS, LOG)
 
 
 class Saboteur:
@@ -73,7 +76,24 @@ async def assert_is_whole(chat: ChatDriver, turn_id: UUID, fake_tools: FakeTools
     ]
 
 
-@pytest.mark.parametrize("part", ['FROM "turns_agent"', MODEL_READS, *EVERY_WRITE])
+@pytest.mark.parametrize("part", ['FROM "turns_agent"', MODEL_READS])
+async def test_a_lost_read_of_a_turn_that_has_queued_is_repeated(
+    chat: ChatDriver,
+    fake_tools: FakeTools,
+    saboteur: Saboteur,
+    faulty_database: FaultyDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+):
+    """One that is claimed where its message is taken has read it before."""
+    monkeypatch.setattr(TurnClaimer, "reserve", lambda _self, _conversation_id: None)
+    saboteur.faults.append(("lose_statement", part, 3))
+    play_two_calls(chat)
+    await assert_is_whole(chat, await chat.say(), fake_tools)
+    assert faulty_database.lost[part] == 3
+
+
+@pytest.mark.parametrize("part", EVERY_WRITE)
 async def test_a_lost_statement_is_repeated(
     chat: ChatDriver,
     fake_tools: FakeTools,
@@ -101,13 +121,27 @@ async def test_a_commit_whose_answer_is_lost_is_not_done_twice(
     assert faulty_database.lost[part] == 1
 
 
-async def test_an_answer_that_says_nothing_is_dropped_once(
-    chat: ChatDriver, saboteur: Saboteur, faulty_database: FaultyDatabase
+@pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
+async def test_a_long_answer_is_begun_once(
+    chat: ChatDriver, saboteur: Saboteur, faulty_database: FaultyDatabase, fault: str
 ):
-    saboteur.faults.append(("lose_commit", 'DELETE FROM "turns_message"', 1))
+    saboteur.faults.append((fault, REPLY_BEGINS, 1))
+    pause = asyncio.Event()
+    chat.use_script([text("Half"), gate(pause), text(" and half.")])
+    turn_id = await chat.say()
+    streaming = Message.objects.filter(turn=turn_id, is_streaming=True)
+    await eventually(partial(in_database, streaming.exists))
+    pause.set()
+    assert (await chat.ended(turn_id)).status == "completed"
+    said = await in_database(lambda: list(Message.objects.filter(role="assistant")))
+    assert [message.content for message in said] == [[{"type": "text", "text": "Half and half."}]]
+    assert faulty_database.lost[REPLY_BEGINS] == 1
+
+
+async def test_an_answer_that_says_nothing_leaves_no_message(chat: ChatDriver):
     chat.use_script([text(" ")])
     assert (await chat.run()).status == "completed"
-    assert sum(faulty_database.lost.values()) == 1
+    assert not await in_database(Message.objects.filter(role="assistant").exists)
 
 
 @pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])

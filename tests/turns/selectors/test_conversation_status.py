@@ -87,6 +87,50 @@ def test_a_question_is_more_urgent_than_work_and_counts_until_it_is_decided(pers
     assert marks_of(person) == {place.id: StatusMark(ConversationStatus.WORKING)}
 
 
+def test_a_mark_counts_the_calls_at_work_and_says_what_has_not_begun(person):
+    busy, late = RowFactory(person), RowFactory(person)
+    top = busy.turn("running")
+    busy.turn("queued")
+    below = set_to_work(top)
+    late.turn("queued")
+    busy.call(top, "asks-0", "running")
+    busy.call(top, "done", "succeeded")
+    busy.call(top, "waits", "pending")
+    busy.call(below, "digs", "cancelling")
+    assert marks_of(person) == {
+        busy.id: StatusMark(ConversationStatus.WORKING, tools_running=2),
+        late.id: StatusMark(ConversationStatus.WORKING, is_queued=True),
+    }
+
+
+def test_who_works_in_the_background_is_told_to_all_that_it_works_for(person):
+    place, other = RowFactory(person), RowFactory(person)
+    top = place.turn("completed")
+    awaited = set_to_work(top)
+    detached = set_to_work(top, is_detached=True)
+    place.call(detached, "digs", "running")
+    below = set_to_work(awaited, is_detached=True)
+    ended = set_to_work(top, is_detached=True)
+    Turn.objects.filter(pk=ended.pk).update(status="completed")
+    overview = conversation_status.read(
+        owners={person.pk}, conversations={place.id, other.id, awaited.conversation_id}
+    )
+    told = {
+        pk: {(work["turn_id"], work["parent_turn_id"]) for work in works}
+        for pk, works in overview.background.items()
+    }
+    assert told == {
+        place.id: {(str(detached.pk), str(top.pk)), (str(below.pk), str(top.pk))},
+        awaited.conversation_id: {(str(below.pk), str(awaited.pk))},
+    }
+    (work,) = [
+        work for work in overview.background[place.id] if work["turn_id"] == str(detached.pk)
+    ]
+    assert work["tools"] == [{"tool_name": "quick", "tool_title": ""}]
+    assert work["elapsed_ms"] >= 0
+    assert (work["conversation_id"], work["status"]) == (str(detached.conversation_id), "running")
+
+
 def test_a_question_of_a_sub_agent_is_told_to_all_that_it_works_for(person):
     place = RowFactory(person)
     top = place.turn("completed")
@@ -162,7 +206,7 @@ def test_however_many_conversations_there_are_the_queries_are_a_handful(
 ):
     for _ in range(20):
         ask(set_to_work(RowFactory(person).turn("running")))
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(6):
         conversation_status.read(owners={person.pk}, conversations=set())
 
 

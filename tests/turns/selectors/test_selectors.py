@@ -165,6 +165,7 @@ def test_earlier_messages_are_read_page_by_page(ada, settings):
     texts = []
     while True:
         texts = [m["content"][0]["text"] for m in page["messages"]] + texts
+        assert len(page["messages"]) == 2  # a call weighs as much as a message
         shown = {m["turn_id"] for m in page["messages"]}
         assert {turn["turn_id"] for turn in page["turns"]} == shown
         assert {c["turn_id"] for c in page["calls"]} == shown
@@ -173,6 +174,22 @@ def test_earlier_messages_are_read_page_by_page(ada, settings):
         before = page["messages"][0]["position"]
         page = read(conversation_id=factory.id, user=ada, before=before)
     assert texts == [f"{who} {n}" for n in range(5) for who in ("question", "answer")]
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_the_message_that_began_a_turn_is_not_left_behind_alone(ada, settings, earlier):
+    settings.TURNS_SNAPSHOT_MESSAGES = 3
+    factory = RowFactory(ada)
+    for _number in range(earlier):
+        factory.message(factory.turn(), "user", said("before"))
+    turn = factory.turn()
+    factory.message(turn, "user", said("question"))
+    for step in range(3):
+        factory.message(turn, "assistant", said(f"step {step}"))
+    page = async_to_sync(selectors.snapshot)(conversation_id=factory.id, user=ada)
+    first = page["messages"][0]["content"][0]["text"]
+    assert first == "question"
+    assert page["has_earlier"] is bool(earlier)
 
 
 def test_a_turn_ended_before_it_began_is_in_the_snapshot(ada):
@@ -195,6 +212,16 @@ def test_conversations_are_listed_latest_first_with_what_is_active(ada, eve):
     old.conversation.save()
     listed = async_to_sync(selectors.list_conversations)(user=ada)
     assert [(c.id, c.is_active) for c in listed] == [(old.id, False), (new.id, True)]
+
+
+def test_conversations_are_listed_of_the_agent_that_answers_there_now(ada):
+    named, unnamed = RowFactory(ada), RowFactory(ada)
+    named.conversation.agent = "librarian"
+    named.conversation.save()
+    listed = async_to_sync(selectors.list_conversations)
+    assert [c.id for c in listed(user=ada, agent="librarian")] == [named.conversation.id]
+    assert [c.id for c in listed(user=ada, agent="assistant")] == [unnamed.conversation.id]
+    assert listed(user=ada, agent="nobody") == []
 
 
 async def test_the_log_reaches_back_as_long_as_the_next_event_is_there(chat: ChatDriver):

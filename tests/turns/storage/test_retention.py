@@ -1,17 +1,23 @@
 """`manage.py prune`: what goes, what stays, and that a conversation goes on as if nothing had happened."""
 
+import threading
 from datetime import timedelta
 from io import StringIO
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from governance.models import Approval, ToolCall
+from tests.bulk_history import BulkHistory, insert_history
+from tests.support import eventually_sync
 from tests.turns.row_factory import RowFactory, said, use
 from tests.turns.support import ChatDriver, in_database
 from turns import selectors
+from turns.management.commands import prune
 from turns.models import (
     Acknowledgement,
     CancelRequest,
@@ -81,6 +87,12 @@ def grow_old(factory: RowFactory, age: timedelta = OLD) -> None:
     Conversation.objects.filter(pk=factory.id).update(updated_at=timezone.now() - age)
 
 
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch):
+    """However slow the machine is: how far it is, is said by the one test about that."""
+    monkeypatch.setattr(prune, "REPORT_EVERY", 3_600.0)
+
+
 def run(*arguments: str) -> str:
     said = StringIO()
     call_command("prune", *arguments, "--pause", "0", stdout=said)
@@ -94,7 +106,7 @@ def test_what_was_said_and_done_goes_and_the_record_of_it_stays(ada, monkeypatch
     old, older = a_turn(factory), a_turn(factory, "cancelled", ended_by_name="ada")
     young = a_turn(factory, age=timedelta(days=1))
     factory.turn("running", queued_at=timezone.now() - OLD)
-    counted = "2 turns, 6 events, 4 messages, 2 calls, 0 conversations, 0 processes."
+    counted = "2 turns, 6 events, 4 messages, 2 calls, 0 attachments, 0 conversations, 0 processes."
     assert run("--days", "90", "--dry-run") == f"Would delete: {counted}\n"
     assert Event.objects.count() == 9
     assert run("--days", "90") == f"Deleted: {counted}\n"
@@ -162,7 +174,9 @@ def test_quiet_conversations_go_as_a_whole_and_those_of_sub_agents_first(ada):
     taken_up.turn("queued")
     grow_old(taken_up)
     Process.objects.create(host="old", pid=1, ended_at=timezone.now() - OLD)
-    counted = ": 3 turns, 9 events, 6 messages, 3 calls, 2 conversations, 1 processes."
+    counted = (
+        ": 3 turns, 9 events, 6 messages, 3 calls, 0 attachments, 2 conversations, 1 processes."
+    )
     assert counted in run("--days", "90", "--conversations", "--dry-run")
     assert counted in run("--days", "90", "--conversations")
     left = set(Conversation.objects.values_list("pk", flat=True))
@@ -172,6 +186,21 @@ def test_quiet_conversations_go_as_a_whole_and_those_of_sub_agents_first(ada):
     assert Process.objects.count() == 0
 
 
+def test_what_is_left_of_a_deleted_conversation_goes_with_prune(ada):
+    deleted, just_deleted, kept = RowFactory(ada), RowFactory(ada), RowFactory(ada)
+    for factory, age in ((deleted, OLD), (just_deleted, timedelta(0))):
+        a_turn(factory)
+        grow_old(factory)
+        at = timezone.now() - age
+        Conversation.objects.filter(pk=factory.id).update(deleted_at=at, emptied_at=at)
+        retention.empty_conversations([factory.id])
+    a_turn(kept, age=timedelta(0))
+    assert ToolCall.objects.filter(input={}, result="").count() == 2
+    run("--days", "90")
+    assert set(Conversation.objects.values_list("pk", flat=True)) == {just_deleted.id, kept.id}
+    assert ToolCall.objects.count() == 2
+
+
 def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(ada, monkeypatch):
     ended, begun = RowFactory(ada), RowFactory(ada)
     for factory in (ended, begun):
@@ -179,8 +208,8 @@ def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(
         grow_old(factory)
     find = retention._quiet_conversations
 
-    def then_take_up(before):
-        found = find(before)
+    def then_take_up(before, **which):
+        found = find(before, **which)
         a_turn(ended, age=timedelta(0))
         grow_old(ended, timedelta(0))
         a_turn(begun, "running", age=timedelta(0))
@@ -188,13 +217,107 @@ def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(
         return found
 
     monkeypatch.setattr(retention, "_quiet_conversations", then_take_up)
-    counted = ": 2 turns, 6 events, 4 messages, 2 calls, 0 conversations,"
+    counted = ": 2 turns, 6 events, 4 messages, 2 calls, 0 attachments, 0 conversations,"
     assert counted in run("--days", "90", "--conversations")
     assert set(Conversation.objects.values_list("pk", flat=True)) == {ended.id, begun.id}
     for factory in (ended, begun):
         young = Turn.objects.filter(conversation=factory.id).latest("number")
         assert Event.objects.filter(turn=young).count() == 3
         assert Message.objects.filter(turn=young).count() == 2
+
+
+def a_past(ada, *, turns: int = 250) -> RowFactory:
+    """Old turns of one conversation, each with everything that may belong to one."""
+    factory = RowFactory(ada)
+    a_turn(factory)
+    insert_history(
+        lambda statement: connection.cursor().execute(statement),
+        connection.vendor,
+        factory.id,
+        BulkHistory(conversations=1, turns_each=turns),
+    )
+    return factory
+
+
+def test_a_batch_takes_few_statements_however_many_turns_it_has(ada, django_assert_num_queries):
+    a_past(ada)
+    with django_assert_num_queries(
+        7
+    ):  # the clock, conversations, their parents, contents, the clock, unclaimed files, processes
+        planned = retention.prune(timedelta(days=90), is_dry_run=True)
+    assert (planned.turns, planned.events, planned.messages, planned.calls) == (251, 753, 502, 251)
+    batches: list[int] = []
+    statements: list[int] = []
+
+    def report(done: retention.Pruned, planned: retention.Pruned) -> None:
+        batches.append(done.turns)
+        statements.append(len(queries.captured_queries))
+
+    with CaptureQueriesContext(connection) as queries:
+        retention.prune(timedelta(days=90), report=report)
+    assert batches == [100, 200, 251]
+    assert statements[-1] - statements[-2] <= statements[1] - statements[0] <= 25
+
+
+def test_long_turns_make_small_batches(ada):
+    factory = a_past(ada, turns=9)
+    turns = Turn.objects.filter(conversation__owner=ada)
+    turns.update(steps=retention.PIECE // 4, tool_call_count=retention.PIECE // 4)
+    turns.filter(conversation=factory.id).update(steps=retention.PIECE * 2)
+    batches: list[int] = []
+    retention.prune(timedelta(days=90), report=lambda done, _planned: batches.append(done.turns))
+    steps = [more - less for less, more in zip([0, *batches], batches, strict=False)]
+    assert sorted(steps) == [1, 1, 2, 2, 2, 2]
+
+
+def test_an_interrupted_run_says_what_it_has_done_and_the_next_one_goes_on(ada, monkeypatch):
+    a_past(ada)
+    monkeypatch.setattr(prune, "REPORT_EVERY", 0.0)
+    pauses = iter([None])
+
+    def interrupted(seconds: float) -> None:
+        if next(pauses, "a signal") is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(retention.time, "sleep", interrupted)
+    said = StringIO()
+    with pytest.raises(SystemExit) as exit_code:
+        call_command("prune", "--days", "90", stdout=said)
+    assert exit_code.value.code == prune.INTERRUPTED
+    counts = "200 turns, 600 events, 400 messages, 200 calls, 0 attachments, 0 conversations, 0 processes"
+    assert said.getvalue().splitlines() == [
+        "100 of 251 turns",
+        "200 of 251 turns",
+        f"Interrupted. Deleted: {counts}. Run it again to go on.",
+    ]
+    assert ToolCall.objects.count() == Turn.objects.exclude(user_message="").count() == 51
+    monkeypatch.undo()
+    assert "Deleted: 51 turns, 153 events" in run("--days", "90")
+
+
+def test_a_conversation_in_use_holds_nobody_elses_turns_up(ada):
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite locks no rows")
+    used, free = RowFactory(ada), RowFactory(ada)
+    first, second = a_turn(used), a_turn(free)
+    emptied_first: list[bool] = []
+    done = threading.Event()
+
+    def prune_elsewhere() -> None:
+        retention.prune(timedelta(days=90))
+        done.set()
+        connection.close()
+
+    with transaction.atomic():
+        Conversation.objects.select_for_update().get(pk=used.id)
+        thread = threading.Thread(target=prune_elsewhere)
+        thread.start()
+        assert eventually_sync(lambda: not Message.objects.filter(turn=second).exists())
+        emptied_first.append(Message.objects.filter(turn=first).exists())
+        assert not done.is_set()
+    thread.join(timeout=30)
+    assert emptied_first == [True]
+    assert not Message.objects.filter(turn=first).exists()
 
 
 @pytest.mark.parametrize("wrong", [("--days", "0"), ("--days", "9", "--pause", "-1")])

@@ -29,7 +29,7 @@ from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-IDLE = 1.5  # seconds; many times the interval of signs of life, for a busy machine
+IDLE = 3.0  # seconds; many times the interval of signs of life, for a busy machine
 
 
 async def an_agent(name: str, **fields):

@@ -111,7 +111,7 @@ class Family:
             turn is not None
             and turn_endings.end_turn(turn.pk, ending, epoch=turn.epoch) is not None
         ):
-            report_delivery.after(turn.pk)
+            report_delivery.enqueue_due_after(turn.pk)
 
     def end_a_session(self, chance: Chance) -> None:
         turn = self._one(chance, ACTIVE_STATUSES)
@@ -126,7 +126,7 @@ class Family:
 
     def sweep(self, _chance: Any) -> None:
         assert descendants.complete().cancelled == 0  # a cascade leaves nothing to the sweep
-        recovery.mend()
+        recovery.complete_endings()
 
     # What always holds
 

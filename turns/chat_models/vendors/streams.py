@@ -32,7 +32,7 @@ from pydantic_ai.settings import ModelSettings
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
 from turns.chat_models.vendors.thoughts import Thoughts
-from turns.chat_models.vendors.translation import deltas_of, history_of, parameters_of
+from turns.chat_models.vendors.translation import delta_of, history_of, parameters_of
 from turns.core.chat_model import ChatDelta, ChatRequest, Stop, StopReason, Usage
 
 logger = logging.getLogger(__name__)
@@ -116,8 +116,11 @@ class Connection:
         try:
             async with aclosing(self._events(request, limits, progress)) as events:
                 async for event in events:
-                    for delta in deltas_of(event):
-                        for known in thoughts.take(delta) if thoughts else (delta,):
+                    delta = delta_of(event)
+                    if delta is not None and thoughts is None:
+                        yield delta
+                    elif delta is not None and thoughts is not None:
+                        for known in thoughts.take(delta):
                             yield known
                     if progress.events == 1:
                         yield progress.usage  # so that a cancelled request counts as well
@@ -134,21 +137,22 @@ class Connection:
         self, request: ChatRequest, limits: StreamLimits, progress: "_Progress"
     ) -> AsyncGenerator[ModelResponseStreamEvent, None]:
         """Yield the events, each within its limit; a limit is never held over a `yield`."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + limits.first_byte_timeout
+        until = asyncio.get_running_loop().time() + limits.first_byte_timeout
         async with AsyncExitStack() as stack:
             async with asyncio.timeout_at(until):
                 response = await stack.enter_async_context(self._open(request))
             progress.response = response
             events = aiter(response)
+            wait = _Wait(until)
+            stack.callback(wait.close)
             while True:
-                async with asyncio.timeout_at(until):
+                with wait:
                     event = await anext(events, None)
                 if event is None:
                     return
                 progress.events += 1
                 yield event
-                until = loop.time() + limits.idle_timeout
+                wait.allow(limits.idle_timeout)
 
     def _open(self, request: ChatRequest) -> AbstractAsyncContextManager[StreamedResponse]:
         return model_request_stream(
@@ -198,6 +202,57 @@ class _Progress:
             return Usage()
         used = self.response.usage
         return Usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens)
+
+
+class _Wait:
+    """The wait for one event after the other, bounded as `asyncio.timeout_at` bounds one.
+
+    That would make a timer for each event. Here one timer looks, when it fires, whether a wait takes too long.
+    """
+
+    def __init__(self, until: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until = until
+        self._task: asyncio.Task[object] | None = None  # that waits now
+        self._cancelling = 0
+        self._has_expired = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._arm()
+
+    def allow(self, seconds: float) -> None:
+        """Let the next wait take so long."""
+        self._until = self._loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._until:
+            self._arm()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def __enter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task else 0
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        if task is None or not self._has_expired:
+            return
+        self._has_expired = False
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError
+
+    def _arm(self) -> None:
+        self.close()
+        self._timer = self._loop.call_at(self._until, self._look)
+
+    def _look(self) -> None:
+        self._timer = None  # where nobody waits, the next wait makes another
+        if self._loop.time() < self._until:
+            self._arm()
+        elif self._task is not None:
+            self._has_expired = True
+            self._task.cancel()
 
 
 def _settings_of(request: ChatRequest) -> ModelSettings | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
@@ -27,7 +28,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from turns.core.chat_model import ChatDelta, TextDelta, ThinkingDelta, ToolCallDelta, ToolSpec
-from turns.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from turns.core.messages import AttachmentBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 
 _ID_LENGTH = 40  # the shortest limit among the providers
 _NAME_LENGTH = 64
@@ -73,28 +74,29 @@ def history_of(messages: Sequence[Message], *, instructions: str = "") -> list[M
     return history
 
 
-def deltas_of(event: ModelResponseStreamEvent) -> Iterator[ChatDelta]:
-    """Yield what an event adds to the answer; nothing for most ends and for what a provider does by itself."""
+def delta_of(event: ModelResponseStreamEvent) -> ChatDelta | None:
+    """Return what an event adds to the answer; None for most ends and for what a provider does by itself."""
     match event:
-        case PartStartEvent(part=TextPart(content=text)) if text:
-            yield TextDelta(text)
         case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-            yield TextDelta(text)
+            return TextDelta(text)
+        case PartStartEvent(part=TextPart(content=text)) if text:
+            return TextDelta(text)
         case PartStartEvent(part=ThinkingPart(content=text)) if text:
-            yield ThinkingDelta(text)
+            return ThinkingDelta(text)
         case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
-            yield ThinkingDelta(text)
+            return ThinkingDelta(text)
         case PartStartEvent(index=index, part=ToolCallPart() as call):
-            yield ToolCallDelta(
+            return ToolCallDelta(
                 index=index,
                 id=call.tool_call_id,
                 name=call.tool_name,
                 arguments=_json(call.args),
             )
         case PartDeltaEvent(index=index, delta=ToolCallPartDelta() as piece):
-            yield ToolCallDelta(
+            return ToolCallDelta(
                 index=index, id=piece.tool_call_id or "", arguments=_json(piece.args_delta)
             )
+    return None
 
 
 class _CallIds:
@@ -144,9 +146,13 @@ def _request_parts(message: Message, ids: _CallIds) -> Iterator[ModelRequestPart
                 tool_call_id=call_id,
                 outcome="failed" if result.is_error else "success",
             )
-    for text in message.texts:
-        if not text.is_blank:
-            yield UserPromptPart(content=_clean(text.text))
+    for block in message.said:
+        if isinstance(block, AttachmentBlock):
+            if block.content is not None:
+                file = BinaryContent(data=block.content, media_type=block.media_type)
+                yield UserPromptPart(content=[file])
+        elif not block.is_blank:
+            yield UserPromptPart(content=_clean(block.text))
 
 
 def _name(tool_name: str) -> str:

@@ -1,21 +1,28 @@
 """`manage.py prune`: deletes what is older than it has to be kept."""
 
+import sys
+import time
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from governance import rollups
 from turns.storage import retention
+from turns.storage.retention import Pruned
+
+REPORT_EVERY = 5.0  # seconds
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended
 
 
 class Command(BaseCommand):
-    """Deletes in small steps, while the site runs."""
+    """Deletes in small batches, while the site runs."""
 
     help = (
         "Delete the messages, tool calls and events of turns that ended more than --days ago. The rows of the turns"
-        " stay, with who ended them, the cancel requests, the repairs and the decisions of people. Runs in small steps"
-        " while the site runs, and may be interrupted. Make a backup before the first time."
+        " stay, with who ended them, the cancel requests, the repairs and the decisions of people. Runs in small batches"
+        " while the site runs, and may be interrupted and run again. Make a backup before the first time."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -28,7 +35,10 @@ class Command(BaseCommand):
         )
         parser.add_argument("--dry-run", action="store_true", help="only count")
         parser.add_argument(
-            "--pause", type=float, default=0.01, help="seconds to leave to others after each turn"
+            "--pause",
+            type=float,
+            default=0.05,
+            help="seconds to leave to others after each batch of up to 100 turns (default: %(default)s)",
         )
 
     def handle(
@@ -39,8 +49,32 @@ class Command(BaseCommand):
             raise CommandError("--days must be at least 1.")
         if pause < 0:
             raise CommandError("--pause must not be negative.")
-        pruned = retention.prune(
-            timedelta(days=days), with_conversations=conversations, is_dry_run=dry_run, pause=pause
-        )
-        counted = ", ".join(f"{count} {what}" for what, count in asdict(pruned).items())
-        self.stdout.write(f"{'Would delete' if dry_run else 'Deleted'}: {counted}.")
+        self._done, self._next_report = Pruned(), time.monotonic() + REPORT_EVERY
+        try:
+            while not dry_run and rollups.roll_up():
+                pass  # how long the calls ran outlives them
+            pruned = retention.prune(
+                timedelta(days=days),
+                with_conversations=conversations,
+                is_dry_run=dry_run,
+                pause=pause,
+                report=self._report,
+            )
+        except KeyboardInterrupt:
+            self._say(f"Interrupted. Deleted: {_words(self._done)}. Run it again to go on.")
+            sys.exit(INTERRUPTED)
+        self._say(f"{'Would delete' if dry_run else 'Deleted'}: {_words(pruned)}.")
+
+    def _report(self, done: Pruned, planned: Pruned) -> None:
+        self._done = done
+        if time.monotonic() >= self._next_report:
+            self._next_report = time.monotonic() + REPORT_EVERY
+            self._say(f"{done.turns} of {planned.turns} turns")
+
+    def _say(self, sentence: str) -> None:
+        self.stdout.write(sentence)
+        self.stdout.flush()
+
+
+def _words(pruned: Pruned) -> str:
+    return ", ".join(f"{count} {what}" for what, count in asdict(pruned).items())

@@ -17,7 +17,6 @@ import { CLOSE_CODES, PROTOCOL_VERSION } from "./wire.js";
  */
 /**
  * @typedef {object} Wiring
- * @property {string} url
  * @property {() => number|null} lastSeq the last event seen, null for a whole snapshot
  * @property {(frame: Frame) => void} onFrame
  * @property {(status: ConnectionStatus) => void} onStatus
@@ -57,6 +56,7 @@ const BROWSER = {
 /** One conversation's line to the server. */
 export class Connection {
   #wiring;
+  #url = "";
   #environment;
   /** @type {WebSocket|null} */
   #socket = null;
@@ -83,7 +83,9 @@ export class Connection {
     return this.#isWelcome && this.#socket?.readyState === OPEN;
   }
 
-  start() {
+  /** @param {string} url */
+  start(url) {
+    this.#url = url;
     this.#report("connecting");
     this.#connect();
   }
@@ -105,13 +107,15 @@ export class Connection {
 
   /** Try now, whatever the pause between attempts has grown to. */
   reconnect() {
-    if (this.#isFinal) return;
+    if (this.#isFinal || !this.#url) return;
     this.#attempt = 0;
     this.#connect();
   }
 
   /** The browser is back (online, visible, shown again): find out at once whether the line still stands. */
   revive() {
+    if (!this.#url) return;
+    if (this.#status === "signed_out") this.#isFinal = false; // somebody may have signed in again in another tab
     if (this.#isFinal) return;
     this.#attempt = 0;
     if (this.#socket?.readyState === OPEN && this.#isWelcome) this.#probe();
@@ -120,9 +124,14 @@ export class Connection {
 
   /** The browser says it has no network; a server on this machine may still answer, so ask before giving up. */
   suspect() {
-    if (this.#isFinal) return;
+    if (this.#isFinal || !this.#url) return;
     this.#report("offline");
     if (this.isReady) this.#probe();
+  }
+
+  /** Leave for good, and say why. @param {ConnectionStatus} status */
+  leave(status) {
+    this.#end(status);
   }
 
   /** Leave for good. */
@@ -135,7 +144,7 @@ export class Connection {
     this.#environment.forget(this.#retry);
     this.#retry = null;
     this.#drop();
-    const socket = this.#environment.open(this.#wiring.url);
+    const socket = this.#environment.open(this.#url);
     this.#socket = socket;
     const isCurrent = () => this.#socket === socket;
     socket.onopen = () => {

@@ -24,6 +24,7 @@ export function approvalFromWire(wire, ageMs, clock) {
     canRemember: wire.can_remember,
     host: visible(wire.host),
     description: visible(wire.description),
+    question: visible(wire.question ?? ""),
     expiresAt: left === null ? null : clock.now + left - ageMs,
     decision: wire.decision ?? "",
     by: wire.by ?? "",
@@ -35,7 +36,7 @@ export function approvalFromWire(wire, ageMs, clock) {
 /** @param {Call} call @param {import("../net/wire.js").ToolDecisionEvent} frame @returns {Call} */
 export function withDecision(call, frame) {
   const { decision, by, reason, remember } = frame;
-  const known = call.approval ?? { canRemember: false, host: "", description: "", expiresAt: null };
+  const known = call.approval ?? { canRemember: false, host: "", description: "", question: "", expiresAt: null };
   const approval = { ...known, decision, by, reason, remember };
   const goesOn = call.status === "awaiting_approval" && decision === "approved";
   return { ...call, approval, isDeciding: false, status: goesOn ? "pending" : call.status };

@@ -25,6 +25,8 @@ export function callFromWire(wire, clock) {
   return {
     toolId: wire.tool_id,
     name: visible(wire.tool_name ?? ""),
+    title: visible(wire.tool_title ?? ""),
+    server: visible(wire.tool_server ?? ""),
     input: wire.input ?? {},
     status,
     elapsedMs: wire.elapsed_ms ?? 0,
@@ -38,7 +40,10 @@ export function callFromWire(wire, clock) {
     progress: wire.progress ?? null,
     total: wire.total ?? null,
     message: visible(wire.message ?? ""),
+    tail: visible(wire.tail ?? ""),
     result: wire.result ?? null,
+    resultLength: wire.result_length ?? wire.result?.length ?? 0,
+    images: wire.images ?? [],
     isError: Boolean(wire.is_error),
     errorType: wire.error_type ?? "",
     durationMs: wire.duration_ms ?? null,
@@ -46,7 +51,8 @@ export function callFromWire(wire, clock) {
     stoppingAt: status === "cancelling" ? clock.now : null,
     expectedMs: wire.expected_ms ?? null,
     late: wire.late ? lateFrom(wire.late) : null,
-    limitChange: null,
+    allowedEarlierBy: wire.allowed_earlier_by ?? "",
+    limitChanges: (wire.limit_changes ?? []).map(limitChangeFrom),
     subAgent: subAgentFrom(wire.sub_agent),
     approval: approvalFromWire(wire.approval, 0, clock),
     isDeciding: false,
@@ -63,6 +69,9 @@ export const waitsForFrom = (wire, concurrency) => ({
   tool: visible(wire.tool_name),
   isAlone: concurrency === "exclusive",
 });
+
+/** A limit that was moved. @param {import("../net/wire.js").LimitChange} wire */
+const limitChangeFrom = ({ timeout_ms: timeoutMs, is_idle: isIdle, changed_by: by }) => ({ timeoutMs, isIdle, by });
 
 /** How an abandoned call ended. @param {Readonly<{kind: string, after_ms: number|null}>} wire */
 export const lateFrom = (wire) => ({ kind: wire.kind, afterMs: wire.after_ms ?? null });
@@ -92,7 +101,10 @@ export function moveLimits(call, frame) {
     timeoutMs,
     idleTimeoutMs,
     timeoutSource: frame.timeout_source,
-    limitChange: { timeoutMs: isIdle ? idleTimeoutMs : timeoutMs, isIdle, by: frame.changed_by },
+    limitChanges: [
+      ...call.limitChanges,
+      { timeoutMs: isIdle ? idleTimeoutMs : timeoutMs, isIdle, by: frame.changed_by },
+    ],
   };
 }
 
@@ -103,6 +115,8 @@ export function settleCall(call, frame) {
     ...call,
     status: frame.status,
     result: frame.result,
+    resultLength: frame.result_length ?? frame.result.length,
+    images: frame.images ?? [],
     isError: frame.is_error,
     errorType: frame.error_type ?? "",
     durationMs: frame.duration_ms,

@@ -1,5 +1,6 @@
 /** What the person asked for and the server has not answered yet: messages on their way, cancels, longer limits. */
 
+import { endedAgents, withStopping } from "./background.js";
 import { changeQuestion } from "./overview.js";
 import { addMessage, mapTurn, updateCall, userMessage } from "./turns.js";
 
@@ -29,7 +30,9 @@ export function settlePending(state, frame) {
   if (!found) return state;
   const pendingMessages = state.pendingMessages.filter((message) => message !== found);
   const turns = mapTurn(state.turns, frame.turn_id, (turn) =>
-    turn.items.some((item) => item.kind === "user") ? turn : addMessage(turn, userMessage(found.text, frame.at), "u"),
+    turn.items.some((item) => item.kind === "user")
+      ? turn
+      : addMessage(turn, userMessage(found.text, frame.at, found.attachments), "u"),
   );
   return { ...state, pendingMessages, turns };
 }
@@ -54,8 +57,8 @@ export const answered = (state) => (isTryingAgain(state) ? { ...state, notice: n
 /** @param {State} state */
 const isTryingAgain = (state) => state.notice?.key === TRYING_AGAIN;
 
-/** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {MessageResultFrame} frame @returns {State} */
-export function settleMessage(state, frame) {
+/** What became of a message: its turn, or a cancel word that took effect. @param {State} state @param {MessageResultFrame} frame @param {Clock} clock @returns {State} */
+export function settleMessage(state, frame, clock) {
   const isShown = state.turns.some(
     (turn) => turn.id === frame.turn_id && turn.items.some((item) => item.kind === "user"),
   );
@@ -65,7 +68,21 @@ export function settleMessage(state, frame) {
     : state.pendingMessages.map((message) =>
         message.clientId === frame.client_id ? { ...message, turnId: frame.turn_id ?? null } : message,
       );
-  return { ...state, pendingMessages };
+  const settled = { ...state, pendingMessages };
+  return frame.cancelled ? wordStops(settled, frame.turn_id, clock) : settled;
+}
+
+/** A cancel word means a turn of this conversation, or all that works for it in the background. @param {State} state @param {string|undefined} turnId @param {Clock} clock @returns {State} */
+function wordStops(state, turnId, { now }) {
+  const isInBackground = state.background.some((work) => work.turnId === turnId);
+  const meant = isInBackground ? state.background.map((work) => work.turnId) : [turnId];
+  return meant.reduce((known, each) => withStopping(known, each, now), state);
+}
+
+/** Say who has ended as it was asked to. @param {State} before @param {State} after @returns {State} */
+export function tellEnded(before, after) {
+  const agents = endedAgents(before, after);
+  return agents.length > 0 ? notify(after, "info", "background_ended", { agents: agents.join(", ") }) : after;
 }
 
 /** What the server failed to answer, and what is sent again under the same id. @param {State} state @param {ProblemFrame} frame */
@@ -99,8 +116,12 @@ const WITHDRAWN = {
 export function askFor(state, operation, clock) {
   const known = { ...state, operations: [...state.operations, operation] };
   if (operation.kind === "cancel_turn") {
-    const stop = (/** @type {Turn} */ turn) => ({ ...turn, stoppingAt: turn.stoppingAt ?? clock.now });
-    return { ...known, turns: mapTurn(state.turns, operation.turnId, stop) };
+    const stop = (/** @type {Turn} */ turn) =>
+      operation.mode === "after_step"
+        ? { ...turn, endsAfterStep: true }
+        : { ...turn, stoppingAt: turn.stoppingAt ?? clock.now };
+    const asked = { ...known, turns: mapTurn(state.turns, operation.turnId, stop) };
+    return operation.mode === "after_step" ? asked : withStopping(asked, operation.turnId, clock.now);
   }
   const change = ASKED[operation.kind];
   return change ? changeCall(known, operation, (call) => change(call, clock)) : known;
@@ -121,7 +142,8 @@ export function settleOperation(state, frame) {
     return { ...state, operations: state.operations.filter((known) => known !== operation) };
   }
   const tool = toolOf(state, operation);
-  return notify(withdraw(state, operation), "info", `${operation.kind}_${frame.outcome}`, { tool });
+  const asked = operation.mode === "queued" ? "withdraw" : operation.kind;
+  return notify(withdraw(state, operation), "info", `${asked}_${frame.outcome}`, { tool });
 }
 
 /** @param {State} state @param {Operation} operation */
@@ -135,8 +157,9 @@ function toolOf({ turns, questions }, { turnId, toolId }) {
 function withdraw(state, operation) {
   const known = { ...state, operations: state.operations.filter((other) => other !== operation) };
   if (operation.kind === "cancel_turn") {
-    const goOn = (/** @type {Turn} */ turn) => (turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null });
-    return { ...known, turns: mapTurn(state.turns, operation.turnId, goOn) };
+    const goOn = (/** @type {Turn} */ turn) =>
+      turn.status === "cancelling" ? turn : { ...turn, stoppingAt: null, endsAfterStep: false };
+    return withStopping({ ...known, turns: mapTurn(state.turns, operation.turnId, goOn) }, operation.turnId, null);
   }
   const change = WITHDRAWN[operation.kind];
   return change ? changeCall(known, operation, change) : known;

@@ -1,7 +1,9 @@
 /** What goes on beyond this conversation's own log: how conversations stand, the latest, what sub-agents ask (`overview`). */
 
 import { isAsked } from "./approval.js";
+import { withWork, workFrom } from "./background.js";
 import { callFromQuestion } from "./calls.js";
+import { isTurnOver } from "./status.js";
 
 /** @typedef {import("./types.js").Call} Call */
 /** @typedef {import("./types.js").Clock} Clock */
@@ -14,11 +16,15 @@ export function withOverview(state, frame, clock) {
     conversationId: wire.conversation_id,
     standing: wire.standing,
     askedIn: wire.asked_in,
+    toolsRunning: wire.tools_running,
+    isQueued: wire.is_queued,
   }));
   const questions = frame.questions.map((wire) => questionFrom(wire, state, clock));
   const { latest: last } = frame;
   const latest = last ? { conversationId: last.conversation_id, title: last.title } : null;
-  return { ...state, otherConversations, latest, questions };
+  const background = (frame.background ?? []).map((wire) => workFrom(wire, state, clock));
+  const known = { ...state, otherConversations, latest, questions, background, listEditedAt: frame.edited_at ?? null };
+  return withWork(known);
 }
 
 /** What a list of conversations has to show. @param {State} state @returns {Array<import("./types.js").ListedConversation>} */
@@ -59,11 +65,22 @@ export const changeQuestion = (questions, { turnId, toolId }, change) =>
 
 /** The questions that can be answered on this page, in the order in which they stand there. @param {State} state @returns {Array<string>} */
 export function openQuestions({ turns, questions }) {
-  const own = turns.flatMap((turn) => turn.items.flatMap((item) => (item.kind === "call" ? askedKey(turn, item) : [])));
+  const own = turns.flatMap((turn) =>
+    isTurnOver(turn.status) ? [] : turn.items.flatMap((item) => (item.kind === "call" ? askedKey(turn, item) : [])),
+  );
   return [
     ...own,
     ...questions.filter(({ call }) => isAsked(call)).map(({ turnId, call }) => `${turnId} ${call.toolId}`),
   ];
+}
+
+/** The call of an open question. @param {State} state @param {string} key its turn and its call @returns {Call|null} */
+export function askedCall({ turns, questions }, key) {
+  for (const turn of turns) {
+    const call = Object.values(turn.calls).find(({ toolId }) => `${turn.id} ${toolId}` === key);
+    if (call) return call;
+  }
+  return questions.find(({ turnId, call }) => `${turnId} ${call.toolId}` === key)?.call ?? null;
 }
 
 /** @param {import("./types.js").Turn} turn @param {import("./types.js").CallItem} item */

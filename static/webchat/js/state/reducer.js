@@ -3,13 +3,23 @@
  * replayed ones, for a snapshot and for what the person does here (V3).
  */
 
+import { withWork } from "./background.js";
 import { firstPosition, withEarlier } from "./earlier_messages.js";
-import { answered, askFor, notify, refuse, settleMessage, settleOperation, settlePending } from "./operations.js";
+import {
+  answered,
+  askFor,
+  notify,
+  refuse,
+  settleMessage,
+  settleOperation,
+  settlePending,
+  tellEnded,
+} from "./operations.js";
 import { withOverview } from "./overview.js";
 import { numbersOf, turnsFromSnapshot } from "./snapshot.js";
 import { isCallOver, isTurnOver } from "./status.js";
 import { AFTER_END, TURN_CHANGES } from "./turn_events.js";
-import { addDelta, mapTurn, newTurn } from "./turns.js";
+import { addDelta, mapTurn, newTurn, replaced } from "./turns.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Turn} Turn */
@@ -35,7 +45,9 @@ export const INITIAL_STATE = {
   parked: false,
   otherConversations: [],
   latest: null,
+  listEditedAt: undefined,
   questions: [],
+  background: [],
   connection: { status: "connecting", frozenAt: null },
   skewMs: null,
 };
@@ -62,11 +74,18 @@ export function activeTurn(state) {
   return active.find((turn) => turn.status !== "queued") ?? active[0] ?? null;
 }
 
+/** Whether there is something that a cancel can mean. @param {State} state */
+export const isAtWork = (state) => activeTurn(state) !== null || state.background.length > 0;
+
+/** @param {State} state @returns {Array<Turn>} the turns that wait for the one at work */
+export function queuedTurns(state) {
+  const current = activeTurn(state);
+  return state.turns.filter((turn) => turn.status === "queued" && turn !== current);
+}
+
 /** @param {State} state @returns {number} */
 export function queuedCount(state) {
-  const current = activeTurn(state);
-  const queued = state.turns.filter((turn) => turn.status === "queued" && turn !== current).length;
-  return queued + state.pendingMessages.filter((message) => message.turnId !== null).length;
+  return queuedTurns(state).length + state.pendingMessages.filter((message) => message.turnId !== null).length;
 }
 
 /** @param {State} state @param {EventFrame} frame @param {Clock} clock @returns {State} */
@@ -93,19 +112,27 @@ function reduceUnnumbered(state, frame, clock) {
   switch (frame.type) {
     case "welcome":
       // what was missing has been asked for: only a new gap is one; an overview comes if there is something to tell
-      return { ...state, viewer: frame.user, gap: false, otherConversations: [], latest: null, questions: [] };
+      return withWork({
+        ...state,
+        viewer: frame.user,
+        gap: false,
+        otherConversations: [],
+        latest: null,
+        questions: [],
+        background: [],
+      });
     case "snapshot":
       return fromSnapshot(state, frame, clock);
     case "text_delta":
       return { ...state, turns: mapTurn(state.turns, frame.turn_id, (turn) => addDelta(turn, frame)) };
     case "overview":
-      return withOverview(state, frame, clock);
+      return tellEnded(state, withOverview(state, frame, clock));
     case "op_result":
       return settleOperation(answered(state), frame);
     case "error":
       return refuse(state, frame);
     case "message_result":
-      return settleMessage(answered(state), frame);
+      return settleMessage(answered(state), frame, clock);
     default:
       return state;
   }
@@ -118,10 +145,24 @@ function reduceLocal(state, event, clock) {
       return {
         ...state,
         notice: null,
-        pendingMessages: [...state.pendingMessages, { clientId: event.clientId, text: event.text, turnId: null }],
+        pendingMessages: [
+          ...state.pendingMessages,
+          {
+            clientId: event.clientId,
+            text: event.text,
+            source: event.source,
+            turnId: null,
+            ...(event.replaces ? { replaces: event.replaces } : {}),
+            ...(event.attachments?.length ? { attachments: event.attachments } : {}),
+          },
+        ],
       };
     case "local_operation":
       return askFor(state, event.operation, clock);
+    case "local_new":
+      return { ...state, phase: "ready", connection: connectionAfter(state, "new", clock) };
+    case "local_refused":
+      return notify({ ...state, pendingMessages: [] }, "error", "server_error", { message: event.problem });
     case "local_connection":
       return { ...state, connection: connectionAfter(state, event.status, clock) };
     case "local_notice":
@@ -141,14 +182,16 @@ function reduceLocal(state, event, clock) {
 function withTurn(state, frame, clock, change) {
   const id = String(frame.turn_id);
   const turns = state.turns.some((turn) => turn.id === id) ? state.turns : [...state.turns, newTurn(id, clock)];
-  return { ...state, turns: mapTurn(turns, id, (turn) => change(turn, frame, clock, state)) };
+  const changed = mapTurn(turns, id, (turn) => change(turn, frame, clock, state));
+  const from = frame.type === "turn_queued" && frame.replaces;
+  return { ...state, turns: from ? replaced(changed, from, id) : changed };
 }
 
 /** @param {State} state @param {import("../net/wire.js").SnapshotFrame} frame @param {Clock} clock @returns {State} */
 function fromSnapshot(state, frame, clock) {
   const turns = turnsFromSnapshot(frame, clock).map((turn) => keepStopping(turn, state));
   const shown = new Set(turns.map((turn) => turn.id));
-  return {
+  return withWork({
     ...state,
     phase: "ready",
     lastSeq: Number(frame.seq ?? 0),
@@ -159,7 +202,7 @@ function fromSnapshot(state, frame, clock) {
     numbers: numbersOf(frame),
     parked: Boolean(frame.parked),
     pendingMessages: state.pendingMessages.filter((message) => message.turnId === null || !shown.has(message.turnId)),
-  };
+  });
 }
 
 /** A cancel asked for before the connection broke stays visible. @param {Turn} turn @param {State} state @returns {Turn} */
@@ -178,7 +221,7 @@ function keepStopping(turn, state) {
 
 /** @param {State} state @param {import("./types.js").ConnectionStatus} status @param {Clock} clock */
 function connectionAfter(state, status, clock) {
-  const isLive = status === "online" || status === "slow";
+  const isLive = status === "online" || status === "slow" || status === "new";
   return { status, frozenAt: isLive ? null : (state.connection.frozenAt ?? clock.now) };
 }
 

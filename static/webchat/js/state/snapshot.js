@@ -9,9 +9,11 @@ import {
   addMessage,
   closeOpenCalls,
   newTurn,
+  tokensOf,
   updateCall,
   userMessage,
   withNotice,
+  withoutRetry,
 } from "./turns.js";
 
 /** @typedef {import("./types.js").Turn} Turn */
@@ -52,15 +54,20 @@ export const inOrder = (turns, numbers) =>
 function withEnding(turn, ended) {
   const answered = ended.acknowledgements.reduce(addAcknowledgement, withUserMessage(turn, ended));
   const told = ended.notice ?? { code: ended.error_code, message: ended.error_message };
-  return {
+  return withoutRetry({
     ...answered,
     source: ended.source,
+    agent: ended.agent,
+    version: ended.version,
+    replacedBy: ended.replaced_by ?? "",
     status: ended.status,
     isBegun: ended.started,
     endedBy: endedByFrom(ended.ended_by),
+    durationMs: ended.duration_ms,
+    tokens: tokensOf(ended.usage),
     errorCode: told.code ?? "",
     errorMessage: told.message ?? "",
-  };
+  });
 }
 
 /** What the user said, where the message itself is not shown. @param {Turn} turn @param {EndedTurn|LiveTurn} described @returns {Turn} */
@@ -68,7 +75,11 @@ function withUserMessage(turn, described) {
   if (!described.user_message || turn.items.some((item) => item.kind === "user")) return turn;
   if (described.source === "sub_agent") return turn;
   const startedAt = "started_at" in described ? (described.started_at ?? "") : "";
-  const { items } = addMessage({ ...turn, items: [] }, userMessage(described.user_message, startedAt), "u");
+  const { items } = addMessage(
+    { ...turn, items: [] },
+    userMessage(described.user_message, startedAt, described.attachments),
+    "u",
+  );
   return { ...turn, items: [...items, ...turn.items] };
 }
 
@@ -80,6 +91,7 @@ function withCall(turn, wire, clock) {
   return updateCall(turn, id, (known) => ({
     ...call,
     name: call.name || known.name,
+    title: call.title || known.title,
     input: wire.input ?? known.input,
   }));
 }
@@ -91,6 +103,8 @@ function withActivity(turn, active, clock) {
   let next = {
     ...withUserMessage(turn, active),
     source: active.source,
+    agent: active.agent,
+    version: active.version,
     status,
     isBegun: status !== "queued",
     elapsedMs: active.elapsed_ms,

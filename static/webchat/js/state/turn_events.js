@@ -22,6 +22,7 @@ import {
   addReports,
   closeOpenCalls,
   stopOpenCalls,
+  tokensOf,
   updateCall,
   userMessage,
   withNotice,
@@ -48,12 +49,16 @@ export const AFTER_END = new Set(EVENTS_AFTER_END);
 /** @type {{[Type in EventType]?: Change<Extract<EventFrame, {type: Type}>>}} */
 export const TURN_CHANGES = {
   turn_queued: (turn, frame) =>
-    addMessage({ ...turn, status: "queued", isBegun: false, source: frame.source }, saidIn(frame), `u${frame.seq}`),
+    addMessage(
+      { ...turn, status: "queued", isBegun: false, source: frame.source, version: frame.version ?? 1 },
+      saidIn(frame),
+      `u${frame.seq}`,
+    ),
   turn_start: (turn, frame, clock, state) => {
     const elapsedMs = ageOf(frame, clock, state);
     const timeoutMs = frame.turn_timeout_ms;
     const times = { elapsedMs, elapsedAt: clock.now, timeoutMs };
-    const started = { ...turn, ...times, status: "running", isBegun: true, source: frame.source };
+    const started = { ...turn, ...times, status: "running", isBegun: true, source: frame.source, agent: frame.agent };
     return addMessage(addReports(started, frame.reports), saidIn(frame), `u${frame.seq}`);
   },
   message: (turn, frame, clock) => addMessage(withoutRetry(turn), frame, `m${frame.id}`, clock),
@@ -74,6 +79,7 @@ export const TURN_CHANGES = {
       progress: frame.progress == null ? call.progress : Math.max(call.progress ?? 0, frame.progress),
       total: frame.total ?? call.total,
       message: frame.message ? visible(frame.message) : call.message,
+      tail: frame.tail ? visible(frame.tail) : call.tail,
     })),
   tool_deadline: (turn, frame) => updateCall(turn, frame.tool_id, (call) => moveLimits(call, frame)),
   sub_agent: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, subAgent: subAgentFrom(frame) })),
@@ -99,6 +105,8 @@ export const TURN_CHANGES = {
     ...closeOpenCalls(withoutRetry(turn)),
     status: frame.status,
     errorCode: frame.error_code ?? turn.errorCode,
+    durationMs: frame.duration_ms,
+    tokens: tokensOf(frame.usage),
     stoppingAt: null,
   }),
   tool_settled: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, late: lateFrom(frame) })),
@@ -118,7 +126,7 @@ export const TURN_CHANGES = {
 };
 
 /** What the person said; nothing where a turn only carries reports. @param {import("../net/wire.js").TurnQueuedEvent|import("../net/wire.js").TurnStartEvent} frame */
-const saidIn = (frame) => userMessage(frame.source === CARRIER ? "" : frame.user_message, frame.at);
+const saidIn = (frame) => userMessage(frame.source === CARRIER ? "" : frame.user_message, frame.at, frame.attachments);
 
 /** How long ago the server wrote a frame: more than nothing only where it is replayed. @param {EventFrame} frame @param {Clock} clock @param {State} state */
 function ageOf(frame, clock, state) {

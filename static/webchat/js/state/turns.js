@@ -9,6 +9,7 @@ import { reportFrom } from "./sub_agents.js";
 /** @typedef {import("./types.js").Item} Item */
 /** @typedef {import("./types.js").TextItem} TextItem */
 /** @typedef {import("./types.js").Turn} Turn */
+/** @typedef {import("../net/wire.js").AttachmentContent} Attachment */
 /** @typedef {import("../net/wire.js").StoredMessage} StoredMessage */
 /** @typedef {import("../net/wire.js").TextContent} TextContent */
 /** @typedef {import("../net/wire.js").ToolUseContent} ToolUseContent */
@@ -31,17 +32,33 @@ export function newTurn(id, clock, status = "running") {
     timeoutMs: null,
     endedBy: null,
     errorCode: "",
+    durationMs: null,
+    tokens: 0,
     errorMessage: "",
     repairs: 0,
     stoppingAt: null,
+    endsAfterStep: false,
     retry: null,
     source: "",
+    agent: "",
+    version: 1,
+    replacedBy: "",
     acknowledgements: [],
   };
 }
 
-/** @param {string} text @param {string} [at] @returns {Message} */
-export const userMessage = (text, at) => ({ role: "user", content: [{ type: "text", text }], at });
+/** @param {string} text @param {string} [at] @param {ReadonlyArray<Attachment>|null} [attachments] @returns {Message} */
+export const userMessage = (text, at, attachments = null) => ({
+  role: "user",
+  content: [...(attachments ?? []), { type: "text", text }],
+  at,
+});
+
+/** The files of what a person has said in a turn. @param {Turn|undefined} turn @returns {ReadonlyArray<Attachment>} */
+export function attachmentsOf(turn) {
+  const said = turn?.items.find((item) => item.kind === "user");
+  return said?.kind === "user" ? said.attachments : [];
+}
 
 /**
  * Add a message's text and its calls, in the order of its blocks. Messages that only carry results add nothing:
@@ -58,13 +75,14 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
   const isUser = message.role === "user";
   const reports = texts.flatMap((block) => block.sub_agent ?? []);
   let next = isUser ? addReports(turn, reports) : { ...turn, partial: "", partialLength: 0, needsResync: false };
-  if (text.trim() && !(isUser && isShown(turn, text))) {
+  const hasFiles = message.content.some(isAttachment);
+  if ((text.trim() || hasFiles) && !(isUser && isShown(turn, text))) {
     next = { ...next, items: [...next.items, textItem(isUser ? "user" : "agent", key, text, message)] };
   }
   for (const block of message.content) {
     if (block.type !== "tool_use" || next.calls[block.id]) continue;
-    const { id, name, input } = block;
-    next = addCall(next, callFromWire({ tool_id: id, tool_name: name, input }, clock));
+    const { id, name, title, input } = block;
+    next = addCall(next, callFromWire({ tool_id: id, tool_name: name, tool_title: title, input }, clock));
   }
   return next;
 }
@@ -82,14 +100,18 @@ export function addAcknowledgement(turn, { said, text, source }) {
 }
 
 /** Whether a user's text is in the turn already: `turn_start` and `message` may both bring it. @param {Turn} turn @param {string} text */
-const isShown = (turn, text) => turn.items.some((item) => item.kind === "user" && item.text === text);
+const isShown = (turn, text) => turn.items.some((item) => item.kind === "user" && item.text.trim() === text.trim());
+
+/** @param {Message["content"][number]} block @returns {block is Attachment} */
+const isAttachment = (block) => block.type === "image" || block.type === "document";
 
 /** @param {"user"|"agent"} kind @param {string} key @param {string} text @param {Partial<Message>} message @returns {TextItem} */
 function textItem(kind, key, text, message) {
   return {
     kind,
     key,
-    text,
+    text: text.trim() ? text : "",
+    attachments: (message.content ?? []).filter(isAttachment),
     html: (kind === "agent" && message.html) || "",
     at: message.at ?? "",
     interrupted: message.interrupted ?? false,
@@ -115,6 +137,7 @@ export function addCall(turn, call) {
 const keptOf = (call, known) => ({
   stoppingAt: call.stoppingAt ?? known?.stoppingAt ?? null,
   approval: call.approval ?? known?.approval ?? null,
+  title: call.title || (known?.title ?? ""),
 });
 
 /** @param {Turn} turn @param {string|undefined} toolId @param {(call: Call) => Call} change @returns {Turn} */
@@ -178,4 +201,27 @@ export function withoutRetry(turn) {
 }
 
 /** @param {ReadonlyArray<Turn>} turns @param {string|undefined} id @param {(turn: Turn) => Turn} change @returns {ReadonlyArray<Turn>} */
-export const mapTurn = (turns, id, change) => turns.map((turn) => (turn.id === id ? change(turn) : turn));
+export function mapTurn(turns, id, change) {
+  const place = turns.findLastIndex((turn) => turn.id === id); // the one that changes is one of the last
+  const turn = turns[place];
+  const changed = turn && change(turn);
+  if (!changed || changed === turn) return turns;
+  const copy = turns.slice();
+  copy[place] = changed;
+  return copy;
+}
+
+/**
+ * The turns that a new form of a message has replaced: that message's own and all behind it. Where it is not shown, all that
+ * are shown stand behind it.
+ * @param {ReadonlyArray<Turn>} turns @param {string} from @param {string} by @returns {ReadonlyArray<Turn>}
+ */
+export function replaced(turns, from, by) {
+  const first = turns.findIndex(({ id }) => id === from);
+  return turns.map((turn, place) =>
+    place < first || turn.id === by || turn.replacedBy ? turn : { ...turn, replacedBy: by },
+  );
+}
+
+/** What a turn has cost, in and out. @param {Readonly<Record<string, number>>} [usage] */
+export const tokensOf = (usage = {}) => (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);

@@ -3,7 +3,7 @@
 import { isAsked } from "../state/approval.js";
 import { questionsElsewhere } from "../state/overview.js";
 import { elapsedOf, isCallOver, isTurnOver, SLOW_AFTER_MS, tierOf, VERY_SLOW_AFTER_MS } from "../state/status.js";
-import { endingLabel, outcomeLabel } from "./labels.js";
+import { endingLabel, outcomeLabel, toolLabel } from "./labels.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {import("../state/types.js").State} State */
@@ -19,11 +19,9 @@ import { endingLabel, outcomeLabel } from "./labels.js";
  */
 export function announcementsOf(before, after, i18n) {
   if (before.phase !== "ready") return [];
-  const known = new Map(before.turns.map((turn) => [turn.id, turn]));
-  const spoken = after.turns.flatMap((turn) => {
-    const earlier = known.get(turn.id);
-    return earlier === turn ? [] : turnAnnouncements(earlier, turn, i18n, after.viewer);
-  });
+  const spoken = changedTurns(before, after).flatMap(([earlier, turn]) =>
+    turnAnnouncements(earlier, turn, i18n, after.viewer),
+  );
   spoken.push(...elsewhereAnnouncements(before, after, i18n));
   if (after.notice && after.notice.id !== before.notice?.id) {
     spoken.push({ text: i18n.text(after.notice.key, after.notice.params), urgent: after.notice.level === "error" });
@@ -38,7 +36,7 @@ function elsewhereAnnouncements(before, after, i18n) {
   const asked = after.questions
     .filter(({ turnId, call }) => isAsked(call) && !known.has(`${turnId} ${call.toolId}`))
     .map(({ call }) => {
-      const text = i18n.text("say_asked_by", { tool: call.name, agent: call.subAgent?.agent ?? "" });
+      const text = i18n.text("say_asked_by", { tool: toolLabel(call), agent: call.subAgent?.agent ?? "" });
       return { text, urgent: true };
     });
   const isMore = asked.length === 0 && questionsElsewhere(after, "") > questionsElsewhere(before, "");
@@ -63,6 +61,27 @@ function turnAnnouncements(before, after, i18n, viewer) {
   return [...spoken, { text, urgent: after.status === "failed" }];
 }
 
+/** What is to be said aloud: the answers to spoken words that came with this change. @param {State} before @param {State} after @returns {Array<string>} */
+export function spokenAnswers(before, after) {
+  if (before.phase !== "ready") return [];
+  return changedTurns(before, after).flatMap(([earlier, turn]) =>
+    answerAnnouncements(earlier, turn).map(({ text }) => text),
+  );
+}
+
+/** The turns that are not what they were, each with what it was. @param {State} before @param {State} after @returns {Array<[Turn|undefined, Turn]>} */
+function changedTurns(before, after) {
+  if (before.turns === after.turns) return [];
+  // Mostly one of the last has changed or come, and all others stand where they stood.
+  const moved = after.turns.filter((turn, place) => before.turns[place] !== turn);
+  const ids = new Set(moved.map(({ id }) => id));
+  const known = new Map(before.turns.flatMap((turn) => (ids.has(turn.id) ? [[turn.id, turn]] : [])));
+  return moved.flatMap((turn) => {
+    const earlier = known.get(turn.id);
+    return earlier === turn ? [] : [/** @type {[Turn|undefined, Turn]} */ ([earlier, turn])];
+  });
+}
+
 /** The answer to a spoken word is heard; that to a typed one says what the end of the turn has said. @param {Turn|undefined} before @param {Turn} after @returns {Array<Announcement>} */
 function answerAnnouncements(before, after) {
   if (!before) return [];
@@ -77,7 +96,7 @@ function questionAnnouncements(before, after, i18n) {
       const earlier = before?.calls[call.toolId];
       return isAsked(call) && !(earlier && isAsked(earlier));
     })
-    .map((call) => ({ text: i18n.text("say_asked", { tool: call.name }), urgent: true }));
+    .map((call) => ({ text: i18n.text("say_asked", { tool: toolLabel(call) }), urgent: true }));
 }
 
 /** Of a turn that is being ended only that is worth saying. @param {Turn|undefined} before @param {Turn} after @param {I18n} i18n @param {string} viewer @returns {Array<Announcement>} */
@@ -91,7 +110,9 @@ function callAnnouncements(before, after, i18n, viewer) {
   if (ended.length > 1) return [{ text: i18n.count("say_calls_ended", ended.length), urgent: false }];
   const call = /** @type {Call} */ (ended[0]);
   const key = call.status === "succeeded" ? "say_call_succeeded" : "say_call_ended";
-  return [{ text: i18n.text(key, { tool: call.name, outcome: outcomeLabel(i18n, call, viewer) }), urgent: false }];
+  return [
+    { text: i18n.text(key, { tool: toolLabel(call), outcome: outcomeLabel(i18n, call, viewer) }), urgent: false },
+  ];
 }
 
 /** @param {Turn} turn */
@@ -117,7 +138,7 @@ export class TierWatch {
       if (!before.has(key) || before.get(key) === tier) return [];
       const limit = tier === "very_slow" ? VERY_SLOW_AFTER_MS : SLOW_AFTER_MS;
       const seconds = Math.round(Math.max(limit, call.expectedMs ?? 0) / 1000);
-      return [{ text: i18n.text("say_slow", { tool: call.name, seconds }), urgent: false }];
+      return [{ text: i18n.text("say_slow", { tool: toolLabel(call), seconds }), urgent: false }];
     });
   }
 }

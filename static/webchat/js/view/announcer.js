@@ -22,7 +22,8 @@ export class Announcer {
   /** @param {import("./announcements.js").Announcement} announcement */
   say({ text, urgent }) {
     if (urgent) {
-      // What was said before it may not hold any more, and stays readable under the composer.
+      // What was said before it, or waits to be said, may not hold any more.
+      this.#waiting = [];
       setText(this.#status, "");
       setText(this.#alert, text);
       return;

@@ -1,45 +1,63 @@
-/** The badges of conversations in a list: a shape and a text for each status. */
+/** The badges of conversations in a list: a shape and a text for each status, and for what was not looked at. */
 
 import { openQuestions } from "../state/overview.js";
 import { activeTurn } from "../state/reducer.js";
 import { setText } from "./dom.js";
 
 /** @typedef {import("../state/types.js").State} State */
+/** @typedef {import("../state/read_marks.js").ReadMarks} ReadMarks */
 /** @typedef {import("./i18n.js").I18n} I18n */
+/** @typedef {Readonly<{standing: string, asked: number, toolsRunning: number, isQueued: boolean}>} Badge `standing` empty = at rest. */
 
-/** @param {Element} link @param {string} standing empty = at rest @param {number} asked @param {I18n} i18n */
-function showBadge(link, standing, asked, i18n) {
-  const mark = /** @type {HTMLElement|null} */ (link.querySelector(".mark"));
-  if (!mark) return;
-  mark.hidden = standing === "";
-  mark.dataset.standing = standing;
-  const text = standing === "asking" ? i18n.count("mark_asking", asked) : i18n.text(`mark_${standing}`);
-  const spoken = mark.querySelector(".mark-words");
-  if (spoken) setText(spoken, standing ? text : "");
+/** @type {Badge} */
+const AT_REST = { standing: "", asked: 0, toolsRunning: 0, isQueued: false };
+const AT_WORK = new Set(["running", "cancelling"]);
+
+/** What a badge says. @param {Badge} badge @param {I18n} i18n */
+export function badgeText({ standing, asked, toolsRunning, isQueued }, i18n) {
+  if (standing === "asking") return i18n.count("mark_asking", asked);
+  if (standing !== "working") return standing && i18n.text(`mark_${standing}`);
+  if (toolsRunning > 0) return i18n.count("mark_tools", toolsRunning);
+  return i18n.text(isQueued ? "mark_queued" : "mark_working");
 }
 
-/** Show the badges of a list; a conversation without one is at rest. @param {Map<string, {standing: string, asked: number}>} badges @param {I18n} i18n */
-export function showBadges(badges, i18n) {
-  for (const link of document.querySelectorAll("[data-conversation-id] > .mark")) {
-    const item = /** @type {HTMLElement} */ (link.parentElement);
-    const { standing, asked } = badges.get(item.dataset.conversationId ?? "") ?? { standing: "", asked: 0 };
-    showBadge(item, standing, asked, i18n);
+/** @param {HTMLElement} mark @param {Badge} badge @param {I18n} i18n */
+function showBadge(mark, badge, i18n) {
+  mark.hidden = badge.standing === "";
+  mark.dataset.standing = badge.standing;
+  const words = mark.querySelector(".mark-words");
+  if (words) setText(words, badgeText(badge, i18n));
+}
+
+/** Show the badges of a list; a conversation without one is at rest, and may be unread. @param {ReadonlyMap<string, Badge>} badges @param {ReadMarks} readMarks @param {I18n} i18n */
+export function showBadges(badges, readMarks, i18n) {
+  for (const entry of document.querySelectorAll("li.list-entry")) {
+    const { key = "", seq } = /** @type {HTMLElement} */ (entry).dataset;
+    const mark = entry.querySelector(".mark");
+    if (!(mark instanceof HTMLElement)) continue;
+    const isUnread = readMarks.isUnread(key, Number(seq));
+    const badge = badges.get(key) ?? AT_REST;
+    showBadge(mark, badge.standing === "" && isUnread ? { ...AT_REST, standing: "unread" } : badge, i18n);
   }
 }
 
-/** How the conversation stands that the page shows. @param {State} state @returns {{standing: string, asked: number}} */
+/** How the conversation stands that the page shows. @param {State} state @returns {Badge} */
 export function standingHere(state) {
   const asked = openQuestions(state).length;
-  if (asked > 0) return { standing: "asking", asked };
-  if (state.parked) return { standing: "parked", asked };
-  if (activeTurn(state) !== null) return { standing: "working", asked };
-  return { standing: state.turns.at(-1)?.status === "interrupted" ? "interrupted" : "", asked };
+  const turn = activeTurn(state);
+  if (asked > 0) return { ...AT_REST, standing: "asking", asked };
+  if (state.parked) return { ...AT_REST, standing: "parked" };
+  if (turn !== null) {
+    const toolsRunning = Object.values(turn.calls).filter(({ status }) => AT_WORK.has(status)).length;
+    return { ...AT_REST, standing: "working", toolsRunning, isQueued: turn.status === "queued" };
+  }
+  return { ...AT_REST, standing: state.turns.at(-1)?.status === "interrupted" ? "interrupted" : "" };
 }
 
-/** The badges that a chat page shows. @param {State} state @param {string} conversationId the conversation of the page */
+/** The badges that a chat page shows. @param {State} state @param {string} conversationId the conversation of the page @returns {Map<string, Badge>} */
 export function badgesOf(state, conversationId) {
   const others = state.otherConversations.map(
-    ({ conversationId: id, standing, askedIn }) => /** @type {const} */ ([id, { standing, asked: askedIn.length }]),
+    ({ conversationId: id, askedIn, ...badge }) => /** @type {const} */ ([id, { ...badge, asked: askedIn.length }]),
   );
   return new Map([...others, [conversationId, standingHere(state)]]);
 }

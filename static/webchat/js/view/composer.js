@@ -6,14 +6,18 @@ import { setText } from "./dom.js";
  *   form: HTMLFormElement,
  *   input: HTMLTextAreaElement,
  *   send: HTMLButtonElement,
- *   storageKey: string,
+ *   storageKey: () => string,
  *   onSend: (text: string) => boolean,
  *   onEarly: () => void,
+ *   files: () => {isEmpty: boolean, isBusy: boolean},
  *   signal: AbortSignal,
  * }>} ComposerParts `onSend` answers whether the text was taken; `onEarly` is told that Enter was pressed before this
  *   script was there, when it only made a new line. */
 
-const MAX_HEIGHT_PX = 220;
+/** Where the style sheet lets the field grow, nothing is measured here. */
+const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
+/** So many characters fill the field at any width: how high they are need not be known, and takes long to find out. */
+const FILLS_FIELD = 4_000;
 
 /** One composer; its draft survives a reload of the page. */
 export class Composer {
@@ -27,7 +31,7 @@ export class Composer {
       input.value = input.value.trimEnd();
       parts.onEarly();
     }
-    input.value ||= sessionStorage.getItem(storageKey) ?? "";
+    input.value ||= sessionStorage.getItem(storageKey()) ?? "";
     input.addEventListener("input", () => this.#changed(), { signal });
     input.addEventListener("keydown", (event) => this.#pressed(event), { signal });
     form.addEventListener("submit", (event) => this.#submit(event), { signal });
@@ -38,9 +42,24 @@ export class Composer {
     this.#parts.input.focus();
   }
 
-  /** Give a text back that could not be sent, unless something else is being written. @param {string} text */
+  /** Give a text back that was not sent; what is being written stays below it. @param {string} text */
   restore(text) {
-    this.#parts.input.value ||= text;
+    const { input } = this.#parts;
+    input.value = [text, input.value].filter(Boolean).join("\n");
+    this.#changed();
+  }
+
+  get text() {
+    return this.#parts.input.value.trim();
+  }
+
+  /** The files that wait have changed. */
+  refresh() {
+    this.#changed();
+  }
+
+  clear() {
+    this.#parts.input.value = "";
     this.#changed();
   }
 
@@ -60,17 +79,24 @@ export class Composer {
   #submit(event) {
     event.preventDefault();
     const { input, onSend } = this.#parts;
-    const text = input.value.trim();
-    if (!text || !onSend(text)) return;
-    input.value = "";
-    this.#changed();
+    if (!this.#isReady || !onSend(input.value.trim())) return;
+    this.clear();
+  }
+
+  /** A message has words or files, all of which have arrived. */
+  get #isReady() {
+    const { isEmpty, isBusy } = this.#parts.files();
+    return !isBusy && !(isEmpty && this.text === "");
   }
 
   #changed() {
     const { input, send, storageKey } = this.#parts;
-    send.disabled = input.value.trim() === "";
-    sessionStorage.setItem(storageKey, input.value);
-    input.style.height = "auto";
-    input.style.height = `${Math.min(input.scrollHeight + input.offsetHeight - input.clientHeight, MAX_HEIGHT_PX)}px`;
+    send.disabled = !this.#isReady;
+    sessionStorage.setItem(storageKey(), input.value);
+    const isFull = input.textLength > FILLS_FIELD;
+    input.toggleAttribute("data-full", isFull);
+    input.style.height = "";
+    if (GROWS_BY_ITSELF || isFull) return;
+    input.style.height = `${input.scrollHeight}px`; // without a border; the style sheet bounds it
   }
 }

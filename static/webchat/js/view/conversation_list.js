@@ -19,7 +19,7 @@ export class KnownConversations {
     this.update(shown);
   }
 
-  /** A conversation that is not known, has got another title or is at rest no more. @param {Iterable<ListedConversation>} listed @returns {boolean} whether there was one */
+  /** A conversation that is not known, has got another title, is at rest no more or has come to rest. @param {Iterable<ListedConversation>} listed @returns {boolean} whether there was one */
   update(listed) {
     const awake = new Set();
     let isBehind = false;
@@ -30,6 +30,7 @@ export class KnownConversations {
       this.#titles.set(id, title || (known ?? ""));
       if (standing !== "") awake.add(id);
     }
+    isBehind ||= [...this.#awake].some((id) => !awake.has(id));
     this.#awake = awake;
     return isBehind;
   }
@@ -42,10 +43,18 @@ export class ConversationList {
   #isBehind = false;
   #isRefreshing = false;
   #aimedAt = Number.NEGATIVE_INFINITY;
+  #looks = 0;
+  #onShown;
+  /** @type {string|null} */
+  #search = null;
 
-  /** @param {HTMLElement} region what holds the list; its id is that of the page's template */
-  constructor(region) {
+  /**
+   * @param {HTMLElement} region what holds the list; its id is that of the page's template
+   * @param {() => void} [onShown] called when the list is as the server has it
+   */
+  constructor(region, onShown = () => {}) {
     this.#region = region;
+    this.#onShown = onShown;
     this.#known = new KnownConversations(shownIn(region));
     region.addEventListener("pointermove", () => {
       this.#aimedAt = performance.now();
@@ -58,13 +67,27 @@ export class ConversationList {
     if (this.#isBehind) void this.refresh();
   }
 
+  /** Show only what has this in its title. @param {string} text */
+  search(text) {
+    this.#search = text;
+    return this.refreshNow();
+  }
+
+  /** For what a person waits for; an answer that was overtaken is dropped. */
+  async refreshNow() {
+    const look = ++this.#looks;
+    const fresh = await this.#ask();
+    if (fresh && look === this.#looks) await this.#show(fresh);
+  }
+
   /** One look at a time, and not one after the other; one that fails is made up for by the next thing that is said. */
   async refresh() {
     if (this.#isRefreshing) return;
     this.#isRefreshing = true;
     this.#isBehind = false;
+    const look = ++this.#looks;
     const fresh = await this.#ask();
-    if (fresh) await this.#show(fresh);
+    if (fresh && look === this.#looks) await this.#show(fresh);
     await pause(GAP_MS);
     this.#isRefreshing = false;
     if (!fresh) this.#isBehind = true;
@@ -73,7 +96,12 @@ export class ConversationList {
 
   /** @returns {Promise<Element|null>} null where the page is not there any more: signed out, or the server is away */
   async #ask() {
-    const text = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" })
+    const address = new URL(location.href);
+    if (this.#search !== null) {
+      address.searchParams.set("search", this.#search);
+      address.searchParams.delete("page");
+    }
+    const text = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" })
       .then((answer) => (answer.ok ? answer.text() : ""))
       .catch(() => "");
     return pageFrom(text).getElementById(this.#region.id);
@@ -85,9 +113,16 @@ export class ConversationList {
     const focused = this.#region.contains(document.activeElement) ? document.activeElement : null;
     const list = this.#region.querySelector("ul");
     const made = fresh.querySelector("ul");
-    if (list && made) takeOver(list, made);
-    else this.#replace(fresh);
+    if (list && made) {
+      takeOver(list, made);
+      for (const rest of [".list-nothing", ".list-pages"]) {
+        this.#region.querySelector(rest)?.remove();
+        const now = fresh.querySelector(rest);
+        if (now) this.#region.append(now);
+      }
+    } else this.#replace(fresh);
     if (focused instanceof HTMLElement && focused !== document.activeElement) focused.focus({ preventScroll: true });
+    this.#onShown();
   }
 
   /** The first entry has come, or the last one has gone; what is chosen for a new one stays. @param {Element} fresh */
@@ -115,21 +150,28 @@ function takeOver(list, made) {
 /** @param {Element} kept @param {Element} fresh */
 function refreshEntry(kept, fresh) {
   if (kept.isEqualNode(fresh)) return;
-  const [link, made] = [kept.firstElementChild, fresh.firstElementChild];
+  for (const name of ["data-title", "data-pinned", "data-seq", "data-agent"]) {
+    const value = fresh.getAttribute(name);
+    if (value === null) kept.removeAttribute(name);
+    else kept.setAttribute(name, value);
+  }
+  const [link, made] = [kept.querySelector("a"), fresh.querySelector("a")];
   if (link && made) link.replaceChildren(...made.childNodes);
+  const label = fresh.querySelector("button")?.getAttribute("aria-label");
+  if (label) kept.querySelector("button")?.setAttribute("aria-label", label);
 }
 
 /** @param {Element} region @returns {Array<ListedConversation>} */
 function shownIn(region) {
-  return [...region.querySelectorAll("li")].map((entry) => ({
+  return [...region.querySelectorAll("li.list-entry")].map((entry) => ({
     id: idOf(entry),
     title: entry.querySelector(".conversation-title")?.textContent ?? "",
     standing: /** @type {HTMLElement|null} */ (entry.querySelector(".mark"))?.dataset.standing ?? "",
   }));
 }
 
-/** @param {Element} entry */
-const idOf = (entry) => /** @type {HTMLElement} */ (entry.firstElementChild).dataset.conversationId ?? "";
+/** The id of a conversation, or the name of a day. @param {Element} entry */
+const idOf = (entry) => /** @type {HTMLElement} */ (entry).dataset.key ?? "";
 
 /** @param {number} ms */
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

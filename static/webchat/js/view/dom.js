@@ -12,6 +12,8 @@ const ICONS = {
   link: "M6.5 9.5l3-3M7 4.5l1-1a2.8 2.8 0 0 1 4 4l-1 1M9 11.5l-1 1a2.8 2.8 0 0 1-4-4l1-1",
   question: "M5.8 6a2.2 2.2 0 1 1 3.2 2c-.7.4-1 .8-1 1.6M8 12v.1",
   pause: "M5.5 3.5v9M10.5 3.5v9",
+  pencil: "M3 13l.7-3L10.8 2.9l2.3 2.3L6 12.3zM9.3 4.4l2.3 2.3",
+  file: "M4 1.75h5l3 3v9.5H4zM9 1.75v3h3",
   chevron: "M6 4l4 4-4 4",
 };
 
@@ -77,9 +79,26 @@ export function placeAfter(parent, node, previous) {
   if (next !== node) parent.insertBefore(node, next);
 }
 
-/** The element with this id, which the template guarantees. @template {HTMLElement} T @param {string} id @param {new () => T} type @returns {T} */
-export function byId(id, type) {
-  const found = document.getElementById(id);
-  if (!(found instanceof type)) throw new Error(`The page has no #${id}.`);
+/** Where a chat stands: the page, or the shadow tree of an element in a page of somebody else. @typedef {Document|ShadowRoot} Root */
+
+/** The element with this id, which the template guarantees. @template {HTMLElement} T @param {Root} root @param {string} id @param {new () => T} type @returns {T} */
+export function byId(root, id, type) {
+  const found = root.getElementById(id);
+  if (!(found instanceof type)) throw new Error(`The chat has no #${id}.`);
   return found;
 }
+
+/** What has the focus where this node stands; seen from the page, a whole shadow tree is one element. @param {Node} node @returns {Element|null} */
+export const focusedBeside = (node) => /** @type {Root} */ (node.getRootNode()).activeElement ?? null;
+
+/** What the template has put there for the scripts. @param {Root} root @param {string} id */
+export const jsonIn = (root, id) => JSON.parse(byId(root, id, HTMLScriptElement).text);
+
+/** The page's token against requests of other sites. @param {Root} root */
+export function tokenIn(root) {
+  const field = root.querySelector("[name=csrfmiddlewaretoken]");
+  return field instanceof HTMLInputElement ? field.value : "";
+}
+
+/** The id of where writing goes on; not on a touch screen, where that would open its keyboard. */
+export const writingPlace = () => (matchMedia("(hover: hover)").matches ? "composer-input" : "transcript");

@@ -7,12 +7,15 @@ export class I18n {
   #texts;
   #plurals;
   #numbers;
+  #tenths;
 
   /** @param {Texts} texts @param {string} language */
   constructor(texts, language) {
+    this.language = language;
     this.#texts = texts;
     this.#plurals = new Intl.PluralRules(language);
     this.#numbers = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
+    this.#tenths = new Intl.NumberFormat(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
   }
 
   /** @param {string} key @param {Record<string, string|number>} [params] @returns {string} */
@@ -26,10 +29,20 @@ export class I18n {
     return key in this.#texts;
   }
 
-  /** A sentence about `n` things: `key_one`, `key_other`, and what else the language needs. @param {string} key @param {number} n */
-  count(key, n) {
+  /** The time of day of a moment. @param {string} at */
+  time(at) {
+    return new Date(at).toLocaleTimeString(this.language, { timeStyle: "short" });
+  }
+
+  /** A number as the language writes it. @param {number} n */
+  number(n) {
+    return this.#numbers.format(n);
+  }
+
+  /** A sentence about `n` things: `key_one`, `key_other`, and what else the language needs. @param {string} key @param {number} n @param {Record<string, string>} [params] */
+  count(key, n, params = {}) {
     const form = `${key}_${this.#plurals.select(n)}`;
-    return this.text(form in this.#texts ? form : `${key}_other`, { n });
+    return this.text(form in this.#texts ? form : `${key}_other`, { ...params, n });
   }
 
   /** A running clock in whole seconds, then minutes. @param {number} ms */
@@ -39,7 +52,7 @@ export class I18n {
 
   /** The same with tenths under ten seconds. @param {number} ms */
   clock(ms) {
-    if (ms < 10_000) return this.text("seconds", { n: (Math.floor(ms / 100) / 10).toFixed(1) });
+    if (ms < 10_000) return this.text("seconds", { n: this.#tenths.format(Math.floor(ms / 100) / 10) });
     return this.wholeClock(ms);
   }
 

@@ -10,10 +10,14 @@ import { isStillStopping, tierOf } from "../state/status.js";
 /** @typedef {import("./i18n.js").I18n} I18n */
 
 const MAX_INPUT = 120;
+const MAX_REASON = 200;
 /** Whether a call failed after 0.3 s or after 0.4 s tells nobody anything. */
 const NOTEWORTHY_MS = 1_000;
 
-/** "12 s of 30 s". @param {I18n} i18n @param {number} elapsedMs @param {number|null} timeoutMs */
+/** What people call the tool of a call. @param {Call} call */
+export const toolLabel = (call) => call.title || call.name;
+
+/** "12 s / 30 s". @param {I18n} i18n @param {number} elapsedMs @param {number|null} timeoutMs */
 export function clockLabel(i18n, elapsedMs, timeoutMs) {
   const elapsed = i18n.clock(elapsedMs);
   return timeoutMs ? i18n.text("clock_of_limit", { elapsed, limit: i18n.duration(timeoutMs) }) : elapsed;
@@ -27,13 +31,19 @@ export function limitLabel(i18n, call) {
   return [total, i18n.text("limit_idle", { limit: i18n.duration(call.idleTimeoutMs) })].filter(Boolean).join(", ");
 }
 
-/** @param {I18n} i18n @param {Call} call */
-export function limitChangeLabel(i18n, call) {
-  const change = call.limitChange;
-  if (!change) return "";
+/** The limit in force and where it comes from, as a sentence of its own. @param {I18n} i18n @param {Call} call */
+export function limitFact(i18n, call) {
+  const source = limitLabel(i18n, call);
+  if (!call.timeoutMs || !source) return source;
+  return i18n.text("limit_fact", { limit: i18n.duration(call.timeoutMs), source });
+}
+
+/** @param {I18n} i18n @param {Call["limitChanges"][number]} change @param {string} viewer */
+export function limitChangeLabel(i18n, change, viewer) {
+  const by = change.by === viewer ? i18n.text("author_you_lower") : change.by;
   const limit = change.timeoutMs ? i18n.duration(change.timeoutMs) : i18n.text("limit_none");
   const key = change.isIdle ? "limit_idle_changed" : "limit_changed";
-  return i18n.text(change.by ? `${key}_by` : key, { limit, by: change.by });
+  return i18n.text(by ? `${key}_by` : key, { limit, by });
 }
 
 /** What an open call is doing. @param {I18n} i18n @param {Call} call @param {number} elapsedMs @param {{now: number, frozenAt: number|null}} at */
@@ -42,14 +52,35 @@ export function activityLabel(i18n, call, elapsedMs, at) {
     if (call.errorType === "timeout") return i18n.text("timing_out");
     return stoppingLabel(i18n, call.stoppingAt, at);
   }
-  if (call.status === "pending" && call.waitsFor) return waitingLabel(i18n, call.waitsFor);
   if (call.status !== "running") return i18n.text(`call_${call.status}`);
   return i18n.text(`tier_${tierOf(elapsedMs, call.expectedMs)}`);
 }
 
-/** @param {I18n} i18n @param {NonNullable<Call["waitsFor"]>} waitsFor */
-function waitingLabel(i18n, { kind, tool, isAlone }) {
-  return i18n.text(kind === "call" && isAlone ? "waits_for_call_alone" : `waits_for_${kind}`, { tool });
+/** What an open call waits for. @param {I18n} i18n @param {Call} call */
+function waitingLabel(i18n, { status, name, waitsFor, stoppingAt }) {
+  if (status !== "pending" || waitsFor === null || stoppingAt !== null) return "";
+  const { kind, tool, isAlone } = waitsFor;
+  return i18n.text(kind === "call" && isAlone ? "waits_for_call_alone" : `waits_for_${kind}`, { tool, own: name });
+}
+
+/** The one thing that is worth reading beside a call and its state. @param {I18n} i18n @param {Call} call @param {string} viewer */
+export function noteLabel(i18n, call, viewer) {
+  if (call.late !== null) return lateLabel(i18n, call);
+  const waits = waitingLabel(i18n, call);
+  if (waits) return waits;
+  if (call.status === "failed" && call.result) return reasonIn(call.result);
+  const verdict = verdictLabel(i18n, call, viewer);
+  if (verdict) return verdict;
+  return call.status === "running" ? call.message : "";
+}
+
+/** The first line of an error, without the mark that is meant for the model. @param {string} result */
+function reasonIn(result) {
+  const line = result
+    .replace(/^\[[A-Z_]+\]\s*/, "")
+    .split("\n")
+    .find((text) => text.trim());
+  return visible((line ?? "").slice(0, MAX_REASON));
 }
 
 /** @param {I18n} i18n @param {number} stoppingAt @param {{now: number, frozenAt: number|null}} at */
@@ -61,6 +92,12 @@ export function stoppingLabel(i18n, stoppingAt, { now, frozenAt }) {
 /** Who let a call run, or did not. @param {I18n} i18n @param {Call} call @param {string} viewer */
 export function verdictLabel(i18n, call, viewer) {
   const { decision = "", by = "", reason = "", remember = false } = call.approval ?? {};
+  if (!decision && call.allowedEarlierBy) {
+    const { allowedEarlierBy: by } = call;
+    return i18n.text("verdict_earlier", {
+      who: by === viewer ? i18n.text("by_user") : i18n.text("by_name", { by }),
+    });
+  }
   if (decision !== "approved" && decision !== "denied") return "";
   const who = by && by !== viewer ? i18n.text("by_name", { by }) : i18n.text("by_user");
   const said = i18n.text(remember ? "verdict_remembered" : `verdict_${decision}`, { who });
@@ -159,4 +196,11 @@ export function shortInput(input) {
   const text = typeof value === "string" ? value : `${main}: ${JSON.stringify(value)}`;
   const head = text.slice(0, MAX_INPUT).replace(/[\ud800-\udbff]$/, ""); // half of a character is none
   return visible(text.length > MAX_INPUT ? `${head}…` : text);
+}
+
+/** What a sub-agent does in the background. @param {I18n} i18n @param {import("../state/types.js").Work} work @param {Parameters<typeof stoppingLabel>[2]} at */
+export function workLabel(i18n, { agent, status, tools, stoppingAt }, at) {
+  const waits = i18n.text(status === "queued" ? "work_queued" : "work_thinking");
+  const doing = stoppingAt === null ? tools.join(", ") || waits : stoppingLabel(i18n, stoppingAt, at);
+  return i18n.text("work_doing", { agent, doing });
 }

@@ -2,12 +2,19 @@
 
 import { byId, setText } from "./dom.js";
 
+/** @typedef {import("./dom.js").Root} Root */
 /** @typedef {import("../state/types.js").State} State */
 /** @typedef {import("./tool_call.js").View} View */
 
 export class Notice {
-  #box = byId("notice", HTMLElement);
-  #text = byId("notice-text", HTMLElement);
+  #box;
+  #text;
+
+  /** @param {Root} root */
+  constructor(root) {
+    this.#box = byId(root, "notice", HTMLElement);
+    this.#text = byId(root, "notice-text", HTMLElement);
+  }
 
   /** @param {State} state @param {View} view */
   render({ notice }, { i18n }) {

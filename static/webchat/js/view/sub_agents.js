@@ -4,22 +4,23 @@ import { element, setSanitisedHtml, setText } from "./dom.js";
 
 /** @typedef {import("../state/types.js").SubAgent} SubAgent */
 /** @typedef {import("../state/types.js").ReportItem} ReportItem */
-/** @typedef {import("./i18n.js").I18n} I18n */
+/** @typedef {import("./tool_call.js").View} View */
 
-/** Let a link lead to where a sub-agent works. @param {HTMLAnchorElement} link @param {SubAgent|null} subAgent @param {I18n} i18n */
-export function linkTo(link, subAgent, i18n) {
+/** Let a link lead to where a sub-agent works. @param {HTMLAnchorElement} link @param {SubAgent|null} subAgent @param {View} view */
+export function linkTo(link, subAgent, { i18n, pageOf }) {
   link.hidden = !subAgent?.conversationId;
   if (!subAgent || link.hidden) return;
-  link.href = `../${encodeURIComponent(subAgent.conversationId)}/`;
+  link.href = pageOf(subAgent.conversationId);
   setText(link, i18n.text("sub_agent_open", { agent: subAgent.agent }));
 }
 
-/** What a sub-agent has reported, as what it is; folded like a result, since the agent answers it. @param {ReportItem} item @param {I18n} i18n */
-export function reportNode(item, i18n) {
+/** What a sub-agent has reported, as what it is; folded like a result, since the agent answers it. @param {ReportItem} item @param {View} view */
+export function reportNode(item, view) {
+  const { i18n } = view;
   const key = `report_${item.status}`;
   const title = i18n.text(i18n.has(key) ? key : "report_completed", { agent: item.subAgent.agent });
   const link = element("a", { class: "report-link" });
-  linkTo(link, item.subAgent, i18n);
+  linkTo(link, item.subAgent, view);
   const text = element("div", { class: "message-text" });
   if (item.html) {
     text.classList.add("prose");

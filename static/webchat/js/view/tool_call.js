@@ -1,24 +1,24 @@
-/** `<tool-call>`: the card of one tool call, with its clock, its limit, its progress and its Cancel button (V2). */
+/** `<tool-call>`: one tool call in one line, with its clock, its limit and its Cancel button (V2); more when it is opened. */
 
 import { isAsked } from "../state/approval.js";
-import { visible } from "../state/hidden_characters.js";
 import { canBeCancelled, canOnlyBeLeft, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "../state/status.js";
-import { ApprovalForm } from "./approval_form.js";
-import { element, icon, setText } from "./dom.js";
+import { CallDetails } from "./call_details.js";
+import { element, focusedBeside, icon, setText } from "./dom.js";
 import {
   activityLabel,
   clockLabel,
-  lateLabel,
-  limitChangeLabel,
-  limitLabel,
+  limitFact,
+  noteLabel,
   outcomeLabel,
   shortInput,
-  verdictLabel,
+  toolLabel,
+  workLabel,
 } from "./labels.js";
 import { linkTo } from "./sub_agents.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
-/** @typedef {Readonly<{i18n: import("./i18n.js").I18n, viewer: string, now: number, frozenAt: number|null}>} View */
+/** @typedef {Readonly<{i18n: import("./i18n.js").I18n, viewer: string, now: number, frozenAt: number|null,
+ *   pageOf: (conversationId: string) => string, fileUrl?: string}>} View `fileUrl`: the address of an attachment, with FILE for its id. */
 
 /** A clock that appears and goes at once is only a flicker. */
 const SHOW_CLOCK_AFTER_MS = 500;
@@ -39,35 +39,40 @@ const ICON_OF = {
 };
 let made = 0;
 
-/** Fires `tool-call-cancel`, `tool-call-extend` and `tool-call-decide`, all with `{turnId, toolId}` in `detail`. */
+/** Fires `tool-call-cancel`, `tool-call-extend`, `tool-call-stop-work` and `tool-call-result`, all with `{turnId, toolId}` in `detail`. */
 export class ToolCallElement extends HTMLElement {
   /** @type {Call|null} */
   #call = null;
   #turnId = "";
+  /** @type {View|null} */
+  #view = null;
   #built = false;
   #row = element("div", { class: "call-row" });
   #toggle = element("button", { class: "call-toggle", type: "button", "aria-expanded": "false" });
   #mark = element("span", { class: "call-mark" });
   #name = element("span", { class: "call-name" });
   #input = element("span", { class: "call-input" });
+  #note = element("span", { class: "call-note" });
+  #side = element("span", { class: "call-side" });
   #state = element("span", { class: "call-state" });
   #time = element("span", { class: "call-time", role: "timer", "aria-live": "off" });
-  #cancel = element("button", { class: "button call-cancel", type: "button" });
-  #progress = element("progress", { class: "call-progress" });
-  #message = element("span", { class: "call-message" });
-  #limit = element("span", { class: "call-limit" });
-  #change = element("span", { class: "call-change" });
   #child = element("a", { class: "call-child", hidden: "" });
-  #extend = element("button", { class: "button-quiet call-extend", type: "button" });
-  #verdict = element("span", { class: "call-verdict" });
-  #approval = new ApprovalForm((decision) => this.#fire("tool-call-decide", decision));
-  #foot = element("div", { class: "call-foot" });
-  #body = element("div", { class: "call-body", hidden: "" });
+  #extend = element("button", { class: "button call-extend", type: "button" });
+  #cancel = element("button", { class: "button call-cancel", type: "button" });
+  #bar = element("span", { class: "call-bar", "aria-hidden": "true" });
+  /** Made when somebody looks into it. @type {CallDetails|null} */
+  #details = null;
+  #bodyId = "";
   #events = new AbortController();
 
   /** @returns {Call|null} */
   get call() {
     return this.#call;
+  }
+
+  /** Whether somebody looks into it. @returns {boolean} */
+  get isOpen() {
+    return this.#details?.isOpen === true;
   }
 
   /** @returns {string} */
@@ -79,9 +84,8 @@ export class ToolCallElement extends HTMLElement {
     this.#events.abort();
     this.#events = new AbortController();
     const { signal } = this.#events;
-    this.#toggle.addEventListener("click", () => this.#setOpen(this.#body.hidden === true), { signal });
+    this.#toggle.addEventListener("click", () => this.#setOpen(!this.isOpen), { signal });
     this.#cancel.addEventListener("click", () => this.cancel(), { signal });
-    this.#approval.listen(signal);
     this.#extend.addEventListener("click", () => this.#fire("tool-call-extend", { extendMs: EXTEND_MS }), { signal });
   }
 
@@ -92,6 +96,7 @@ export class ToolCallElement extends HTMLElement {
   /** Ask for the call's end, if it can be asked now. */
   cancel() {
     const call = this.#call;
+    if (call?.work) return this.#fire("tool-call-stop-work", { turnId: call.work.turnId });
     if (!call || !canBeCancelled(call) || isStopUnderWay(call, { now: performance.now(), frozenAt: null })) return;
     this.#fire("tool-call-cancel", {});
   }
@@ -102,16 +107,14 @@ export class ToolCallElement extends HTMLElement {
     const before = this.#call;
     this.#turnId = turnId;
     this.#call = call;
-    setText(this.#name, call.name);
+    setText(this.#name, toolLabel(call));
     setText(this.#input, shortInput(call.input));
-    this.dataset.status = call.stoppingAt !== null ? "cancelling" : call.status;
-    if (before?.status !== call.status) this.#drawMark(call);
-    linkTo(this.#child, call.subAgent, view.i18n);
-    const hadFocus = this.#approval.element.contains(document.activeElement);
-    this.#approval.show(call, view);
+    this.dataset.status = shownStatus(call);
+    if (!before || shownStatus(before) !== shownStatus(call)) this.#drawMark(call);
+    linkTo(this.#child, call.subAgent, view);
     this.#showControls(call, view);
-    if (hadFocus && (this.#approval.element.hidden || call.isDeciding)) this.focus();
-    if (before?.input !== call.input || before?.result !== call.result) this.#fillBody(view);
+    if (this.isOpen) this.#details?.show(call, view);
+    this.#view = view;
     this.tick(view);
   }
 
@@ -119,75 +122,77 @@ export class ToolCallElement extends HTMLElement {
   tick(view) {
     const call = this.#call;
     if (!call) return;
+    if (call.work) return this.#showWork(call, call.work, view);
     const isOver = isCallOver(call.status);
     const elapsed = elapsedOf(call, view.now, view.frozenAt);
     const isClocked = call.status === "running" || call.status === "cancelling";
     this.dataset.tier = isClocked ? tierOf(elapsed, call.expectedMs) : "";
-    if (isAsked(call)) this.#approval.tick(call, view);
+    this.#showShare(isClocked ? elapsed : 0, call.timeoutMs);
     if (call.stoppingAt !== null) this.#cancel.disabled = isStopUnderWay(call, view);
     const state = isOver ? outcomeLabel(view.i18n, call, view.viewer) : activityLabel(view.i18n, call, elapsed, view);
     setText(this.#state, state);
     this.#showClock(call, elapsed, view);
     const spoken = call.status === "succeeded" ? view.i18n.text("call_succeeded", { after: state }) : state;
-    const label = view.i18n.text("card_label", { tool: call.name, state: spoken });
+    this.#label(view.i18n.text("card_label", { tool: toolLabel(call), state: spoken }));
+  }
+
+  /** What goes on after the call, until it has ended too. @param {Call} call @param {import("../state/types.js").Work} work @param {View} view */
+  #showWork(call, work, view) {
+    this.dataset.tier = "";
+    this.#showShare(0, null);
+    this.#cancel.disabled = isStopUnderWay(work, view);
+    const state = workLabel(view.i18n, work, view);
+    setText(this.#state, state);
+    this.#time.hidden = false;
+    setText(this.#time, view.i18n.wholeClock(elapsedOf(work, view.now, view.frozenAt)));
+    this.#label(view.i18n.text("card_label", { tool: toolLabel(call), state }));
+  }
+
+  /** @param {string} label */
+  #label(label) {
     if (this.getAttribute("aria-label") !== label) this.setAttribute("aria-label", label);
   }
 
   /** @param {View} view */
-  #build({ i18n, viewer, now, frozenAt }) {
+  #build(view) {
     this.#built = true;
     made += 1;
-    this.#body.id = `call-body-${made}`;
-    this.#toggle.setAttribute("aria-controls", this.#body.id);
+    this.#bodyId = `call-body-${made}`;
     this.classList.add("call");
     this.setAttribute("role", "group");
     this.tabIndex = -1;
-    this.#toggle.append(this.#mark, this.#name, this.#input, icon("chevron"));
-    this.#row.append(this.#toggle, this.#child, this.#time, this.#state, this.#cancel);
-    setText(this.#extend, i18n.text("extend", { seconds: EXTEND_MS / 1000 }));
-    this.#foot.append(this.#verdict, this.#message, this.#limit, this.#change, this.#extend);
-    this.#approval.build({ i18n, viewer, now, frozenAt });
-    this.append(this.#row, this.#progress, this.#approval.element, this.#foot, this.#body);
+    this.#toggle.append(this.#mark, this.#name, this.#input, this.#note, icon("chevron"));
+    this.#side.append(this.#state, this.#time);
+    setText(this.#extend, view.i18n.text("extend", { seconds: EXTEND_MS / 1000 }));
+    this.#row.append(this.#toggle, this.#side, this.#child, this.#extend, this.#cancel);
+    this.append(this.#row, this.#bar);
   }
 
   /** @param {Call} call @param {View} view */
   #showControls(call, { i18n, viewer, now, frozenAt }) {
-    const isOpen = !isCallOver(call.status);
-    const focused = document.activeElement;
+    const focused = focusedBeside(this);
     const isStopping = call.stoppingAt !== null;
-    // Who is asked says no with a button of its own; two of them would be one too many. The key still cancels.
-    this.#cancel.hidden = !canBeCancelled(call) || isAsked(call);
-    this.#cancel.disabled = isStopUnderWay(call, { now, frozenAt });
-    const isLeft = canOnlyBeLeft(call);
-    setText(this.#cancel, i18n.text(isLeft ? "stop_waiting" : "cancel"));
-    this.#cancel.setAttribute(
-      "aria-label",
-      i18n.text(isLeft ? "stop_waiting_for" : "cancel_tool", { tool: call.name }),
-    );
+    const tool = toolLabel(call);
+    // Who is asked says no in the question; two buttons for it would be one too many. The key still cancels.
+    this.#cancel.hidden = !call.work && (!canBeCancelled(call) || isAsked(call));
+    this.#cancel.disabled = isStopUnderWay(call.work ?? call, { now, frozenAt });
+    const [text, label] = cancelTexts(call);
+    setText(this.#cancel, i18n.text(text));
+    this.#cancel.setAttribute("aria-label", i18n.text(label, { tool, agent: call.work?.agent ?? "" }));
     const isRunning = call.status === "running";
     this.#extend.hidden = !isRunning || !call.timeoutMs || isStopping || frozenAt !== null;
-    this.#extend.setAttribute("aria-label", i18n.text("extend_tool", { tool: call.name, seconds: EXTEND_MS / 1000 }));
-    const isLate = call.late !== null;
-    const verdict = verdictLabel(i18n, call, viewer);
-    setText(this.#verdict, verdict);
-    this.#foot.hidden = !(isRunning || isLate || verdict);
-    setText(this.#limit, isLate ? lateLabel(i18n, call) : isRunning ? limitLabel(i18n, call) : "");
-    setText(this.#change, isRunning ? limitChangeLabel(i18n, call) : "");
-    setText(this.#message, isRunning ? call.message : "");
-    this.#showProgress(call, isOpen);
+    this.#extend.setAttribute("aria-label", i18n.text("extend_tool", { tool, seconds: EXTEND_MS / 1000 }));
+    setText(this.#note, noteLabel(i18n, call, viewer));
+    this.#time.title = isRunning ? limitFact(i18n, call) : "";
     const isLost = focused === this.#cancel && (this.#cancel.hidden || this.#cancel.disabled);
-    if (isLost || (focused === this.#extend && (this.#extend.hidden || this.#foot.hidden))) this.focus();
+    if (isLost || (focused === this.#extend && this.#extend.hidden)) this.focus();
   }
 
-  /** @param {Call} call @param {boolean} isOpen */
-  #showProgress(call, isOpen) {
-    const hasProgress = call.progress !== null && call.total !== null && call.total > 0;
-    this.#progress.hidden = !hasProgress || !isOpen;
-    if (hasProgress) {
-      this.#progress.max = call.total ?? 1;
-      this.#progress.value = Math.min(call.progress ?? 0, call.total ?? 1);
-      this.#progress.setAttribute("aria-label", call.name);
-    }
+  /** The share of the limit that has passed; nothing without a limit. @param {number} elapsed @param {number|null} timeoutMs */
+  #showShare(elapsed, timeoutMs) {
+    this.#bar.hidden = elapsed === 0 || !timeoutMs;
+    if (this.#bar.hidden || !timeoutMs) return;
+    this.#bar.style.setProperty("--share", String(Math.min(1, elapsed / timeoutMs)));
   }
 
   /** @param {Call} call @param {number} elapsed @param {View} view */
@@ -203,23 +208,27 @@ export class ToolCallElement extends HTMLElement {
 
   /** @param {Call} call */
   #drawMark(call) {
-    const name = ICON_OF[call.status];
+    const name = call.work ? undefined : ICON_OF[call.status];
     if (name) this.#mark.replaceChildren(icon(name));
     else this.#mark.replaceChildren(element("span", { class: "call-dot" }));
   }
 
   /** @param {View} view */
-  #fillBody({ i18n }) {
-    const call = this.#call;
-    if (!call) return;
-    const parts = [section(i18n.text("arguments"), visible(JSON.stringify(call.input, null, 2)))];
-    if (call.result !== null) parts.push(section(i18n.text("result"), call.result || i18n.text("result_empty")));
-    this.#body.replaceChildren(...parts);
+  #newDetails(view) {
+    const details = new CallDetails((tell) => this.#fire("tool-call-result", { tell }));
+    details.build(view);
+    details.element.id = this.#bodyId;
+    this.#toggle.setAttribute("aria-controls", this.#bodyId);
+    this.append(details.element);
+    return details;
   }
 
   /** @param {boolean} isOpen */
   #setOpen(isOpen) {
-    this.#body.hidden = !isOpen;
+    if (!this.#call || !this.#view) return;
+    this.#details ??= this.#newDetails(this.#view);
+    if (isOpen) this.#details.show(this.#call, this.#view);
+    this.#details.element.hidden = !isOpen;
     this.#toggle.setAttribute("aria-expanded", String(isOpen));
   }
 
@@ -230,10 +239,16 @@ export class ToolCallElement extends HTMLElement {
   }
 }
 
-/** @param {string} title @param {string} text */
-function section(title, text) {
-  const pre = element("pre", { class: "call-text", tabindex: "0", "aria-label": title, text });
-  return element("section", {}, element("p", { class: "call-title", text: title }), pre);
+/** How it looks: as at work while what it has begun goes on. @param {Call} call */
+function shownStatus({ status, stoppingAt, work }) {
+  if ((work ?? { stoppingAt }).stoppingAt !== null) return "cancelling";
+  return work ? "running" : status;
+}
+
+/** What its button says, and to a screen reader. @param {Call} call @returns {[string, string]} */
+function cancelTexts(call) {
+  if (call.work) return ["stop_work", "stop_agent"];
+  return canOnlyBeLeft(call) ? ["stop_waiting", "stop_waiting_for"] : ["cancel", "cancel_tool"];
 }
 
 customElements.define("tool-call", ToolCallElement);

@@ -1,20 +1,28 @@
 /** The section of one turn: its messages, its cards, and how it ended; elements stay while what they show does. */
 
 import { isTurnOver } from "../state/status.js";
+import { attachmentsOf } from "../state/turns.js";
+import { attachmentList } from "./attachments.js";
+import { addCopyButtons } from "./code_blocks.js";
 import { element, icon, placeAfter, setSanitisedHtml, setText } from "./dom.js";
 import { endingLabel } from "./labels.js";
+import { answerActions, hasAnswer, messageActions, versionsButton } from "./message_actions.js";
 import { reportNode } from "./sub_agents.js";
-import { ToolCallElement } from "./tool_call.js";
+import { ToolStepElement } from "./tool_step.js";
 
+/** @typedef {import("../state/types.js").Item} Item */
 /** @typedef {import("../state/types.js").TextItem} TextItem */
 /** @typedef {import("../state/types.js").Turn} Turn */
 /** @typedef {import("./tool_call.js").View} View */
-/** @typedef {Readonly<{turn: Turn, viewer: string, frozen: boolean, section: HTMLElement, parts: Map<string, HTMLElement>}>} Drawn */
+/**
+ * @typedef {Readonly<{turn: Turn, viewer: string, frozen: boolean, section: HTMLElement,
+ *   parts: Map<string, HTMLElement>, newAgent: string}>} Drawn `newAgent`: who answers from here on, where that is somebody else.
+ */
 
 /** @param {Drawn} drawn @param {View} view */
 export function drawParts(drawn, view) {
   const { turn, section, parts } = drawn;
-  const nodes = turn.items.map((item) => itemNode(drawn, item, view));
+  const nodes = steps(turn.items).map((items) => stepNode(drawn, items, view));
   if (turn.partial) nodes.push(partialNode(drawn, view));
   const note = endingNode(turn, view);
   section.toggleAttribute("data-unsent", isTurnOver(turn.status) && !turn.isBegun);
@@ -28,8 +36,9 @@ export function drawParts(drawn, view) {
   if (turn.repairs > 0) nodes.push(part(parts, "repairs", () => element("p", { class: "turn-note" })));
   const repairs = parts.get("repairs");
   if (repairs) setText(repairs, view.i18n.count("history_repaired", turn.repairs));
-  const answers = turn.acknowledgements.flatMap((answer, place) => answerNodes(drawn, answer, place, view));
-  const wanted = [...nodes, ...(note ? [note] : []), ...answers];
+  const answers = turn.acknowledgements.map((answer, place) => commandNode(drawn, answer, place, view));
+  const actions = hasAnswer(turn) ? [part(parts, "actions", () => answerActions(turn, view.i18n))] : [];
+  const wanted = [...headNodes(drawn, view), ...nodes, ...(note ? [note] : []), ...actions, ...answers];
   for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
   for (const [key, node] of parts) if (!wanted.includes(node)) parts.delete(key);
   /** @type {Element|null} */
@@ -38,6 +47,17 @@ export function drawParts(drawn, view) {
     placeAfter(section, node, previous);
     previous = node;
   }
+}
+
+/** What stands above a message. @param {Drawn} drawn @param {View} view @returns {HTMLElement[]} */
+function headNodes({ turn, parts, newAgent }, { i18n }) {
+  const head = [];
+  if (newAgent) {
+    const text = i18n.text("agent_from_here", { agent: newAgent });
+    head.push(part(parts, `agent ${newAgent}`, () => element("p", { class: "turn-agent", text })));
+  }
+  if (turn.version > 1) head.push(part(parts, "versions", () => versionsButton(turn, i18n)));
+  return head;
 }
 
 /** @template {HTMLElement} T @param {Map<string, HTMLElement>} parts @param {string} key @param {() => T} make @returns {T} */
@@ -49,31 +69,45 @@ function part(parts, key, make) {
   return created;
 }
 
-/** @param {Drawn} drawn @param {import("../state/types.js").Item} item @param {View} view @returns {HTMLElement} */
-function itemNode(drawn, item, view) {
-  if (item.kind === "call") return callNode(drawn, item.toolId, view);
-  if (item.kind === "report") return part(drawn.parts, item.key, () => reportNode(item, view.i18n));
+/** The items of a turn, with the calls of each step together. @param {ReadonlyArray<Item>} items @returns {Array<[Item, ...Item[]]>} */
+function steps(items) {
+  /** @type {Array<[Item, ...Item[]]>} */
+  const found = [];
+  for (const item of items) {
+    const last = found.at(-1);
+    if (item.kind === "call" && last?.[0].kind === "call") last.push(item);
+    else found.push([item]);
+  }
+  return found;
+}
+
+/** @param {Drawn} drawn @param {[Item, ...Item[]]} items @param {View} view @returns {HTMLElement} */
+function stepNode(drawn, items, view) {
+  const { turn, parts } = drawn;
+  const [item] = items;
+  if (item.kind === "call") {
+    const step = part(parts, `step ${item.toolId}`, () => new ToolStepElement());
+    const toolIds = items.flatMap((each) => (each.kind === "call" ? each.toolId : []));
+    step.show(turn, toolIds, view);
+    return step;
+  }
+  if (item.kind === "report") return part(drawn.parts, item.key, () => reportNode(item, view));
   return textNode(drawn, item, view);
 }
 
-/** @param {Drawn} drawn @param {string} toolId @param {View} view */
-function callNode({ turn, parts }, toolId, view) {
-  const card = part(parts, `call ${toolId}`, () => new ToolCallElement());
-  const call = turn.calls[toolId];
-  if (call) card.show(turn.id, call, view);
-  return card;
-}
-
 /** @param {Drawn} drawn @param {TextItem} item @param {View} view */
-function textNode({ turn, parts }, item, { i18n }) {
+function textNode({ turn, parts }, item, { i18n, fileUrl = "" }) {
   return part(parts, item.key, () => {
     const text = element("div", { class: "message-text" });
     if (item.html) {
       text.classList.add("prose");
       setSanitisedHtml(text, item.html);
+      addCopyButtons(text, i18n);
     } else setText(text, item.text);
     const article = messageArticle(authorOf(turn, item), item.at, i18n);
-    article.append(text);
+    if (item.attachments.length) article.append(attachmentList(item.attachments, i18n, fileUrl));
+    if (item.text) article.append(text);
+    if (authorOf(turn, item) === "user") article.append(messageActions(turn, item.text, i18n));
     if (item.interrupted)
       article.append(element("p", { class: "message-note", text: i18n.text("message_interrupted") }));
     if (item.kind === "user" && turn.source === "continue")
@@ -104,22 +138,27 @@ const authorOf = (turn, { kind }) => (kind === "user" && turn.source === "agent"
 
 /** @param {"user"|"parent"|"agent"} author @param {string} at @param {import("./i18n.js").I18n} i18n */
 function messageArticle(author, at, i18n) {
-  const time = at ? new Date(at).toLocaleTimeString(document.documentElement.lang, { timeStyle: "short" }) : "";
+  const time = at ? i18n.time(at) : "";
   const label = i18n.text(author === "user" ? "author_you" : `author_${author}`);
   const place = author === "agent" ? "agent" : "user";
   return element("article", { class: `message message-${place}`, "aria-label": time ? `${label}, ${time}` : label });
 }
 
-/** A cancel word and the answer to it. @param {Drawn} drawn @param {import("../state/types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {Array<HTMLElement>} */
-function answerNodes({ parts }, { said, text }, place, { i18n }) {
-  /** @param {"user"|"agent"} author @param {string} text */
-  const node = (author, text) =>
-    part(parts, `${author} word ${place}`, () => {
-      const article = messageArticle(author, "", i18n);
-      article.append(element("div", { class: "message-text", text }));
-      return article;
-    });
-  return [node("user", said), node("agent", text)];
+/** A cancel word and what came of it, as one chip. @param {Drawn} drawn @param {import("../state/types.js").Acknowledgement} answer @param {number} place @param {View} view @returns {HTMLElement} */
+function commandNode({ turn, parts }, { said, text, source }, place, { i18n }) {
+  const ended = Object.values(turn.calls).filter(({ endedBy }) => endedBy?.source === source);
+  const isPlain = ended.length > 0 && ended.every(({ status }) => status === "cancelled");
+  // The answer to a spoken word is a sentence of the model, which is heard too.
+  const outcome = isPlain && source !== "voice" ? i18n.count("command_cancelled", ended.length) : text;
+  const chip = part(parts, `word ${place}`, () => {
+    const article = messageArticle("user", "", i18n);
+    article.classList.add("message-command");
+    article.append(element("strong", { text: said }), element("span", { class: "command-outcome" }));
+    return article;
+  });
+  const shown = chip.querySelector(".command-outcome");
+  if (shown) setText(shown, outcome);
+  return chip;
 }
 
 /** @param {Turn} turn @param {View} view @returns {HTMLElement|null} */
@@ -131,17 +170,18 @@ function endingNode(turn, { i18n, viewer }) {
   const text = element("span", {}, element("strong", { text: ending.title }));
   if (ending.detail) text.append(element("span", { text: ending.detail }));
   note.append(text);
-  if (turn.status === "failed") note.append(retryButton(turn, i18n));
+  if (turn.status === "failed") note.append(retryButton(turn, i18n, "try_again"));
+  if (!turn.isBegun) note.append(retryButton(turn, i18n, "send_again"));
   if (turn.status === "interrupted" && turn.isBegun) note.append(continueButton(turn, i18n));
   return note;
 }
 
-/** Sends the same message again, as a new turn; the stylesheet offers it on the last turn only. @param {Turn} turn @param {import("./i18n.js").I18n} i18n */
-function retryButton(turn, i18n) {
-  const button = element("button", { class: "button turn-retry", type: "button", text: i18n.text("try_again") });
+/** Sends the same message again, as a new turn, once; the stylesheet offers it on the last turn only. @param {Turn} turn @param {import("./i18n.js").I18n} i18n @param {"try_again"|"send_again"} key */
+function retryButton(turn, i18n, key) {
+  const button = element("button", { class: `button turn-retry turn-${key}`, type: "button", text: i18n.text(key) });
   button.addEventListener("click", () => {
     const said = turn.items.find((item) => item.kind === "user");
-    const detail = { text: said?.kind === "user" ? said.text : "" };
+    const detail = { text: said?.kind === "user" ? said.text : "", attachments: attachmentsOf(turn) };
     button.dispatchEvent(new CustomEvent("turn-retry", { bubbles: true, detail }));
   });
   return button;

@@ -38,8 +38,11 @@ async def test_process_tool_succeeds(executor, tmp_path):
 
 
 async def test_process_tool_over_its_limit_is_timed_out_and_proven_gone(executor):
-    call = ToolCall(id="c", tool_name="spin_for_ever", input={"_meta": {"timeout_ms": 1500}})
-    outcome = await executor.run(call)
+    live = executor.prepare(ToolCall(id="c", tool_name="spin_for_ever"))
+    running = asyncio.create_task(executor.execute(live))
+    await eventually(lambda: live.partial_output == "partial")
+    executor.set_deadline(live, 0.01)
+    outcome = await running
     assert (outcome.status, outcome.disposition) == (CallStatus.TIMED_OUT, Disposition.SETTLED)
     assert "partial" in outcome.result
 
@@ -58,12 +61,11 @@ async def test_cancelled_process_tool_is_proven_gone(executor):
 async def test_process_tool_that_returned_in_time_succeeds_however_late_that_is_read(
     executor, tmp_path, size
 ):
-    call = ToolCall(
-        id="c", tool_name="return_much", input={"size": size, "_meta": {"timeout_ms": 3_000}}
-    )
-    live = executor.prepare(call)
+    live = executor.prepare(ToolCall(id="c", tool_name="return_much", input={"size": size}))
     running = asyncio.create_task(executor.execute(live, host=Host(workspace=tmp_path)))
-    await eventually(lambda: live.partial_output or running.done())
+    await eventually(lambda: live.partial_output)
+    executor.set_deadline(live, live.elapsed + 2)
+    tmp_path.joinpath("may return").touch()
     block_until(
         lambda: tmp_path.joinpath("returns").exists() and not live.limits.deadline.time_left
     )

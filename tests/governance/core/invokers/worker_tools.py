@@ -300,5 +300,7 @@ def spin_for_ever(context: ToolContext) -> None:
 @tool(isolation="process")
 def return_much(context: ToolContext, size: int) -> str:
     context.progress(output="ready")
+    while not context.workspace.joinpath("may return").exists():
+        time.sleep(0.01)
     context.workspace.joinpath("returns").touch()
     return "x" * size

@@ -1,0 +1,34 @@
+"""Traces of the site: OpenTelemetry's own variables say where they are sent."""
+
+import os
+
+from django.core.exceptions import ImproperlyConfigured
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def begin() -> None:
+    """Send the spans of this process to the endpoint in the environment; without one there are none.
+
+    Raises:
+        ImproperlyConfigured: the packages of the extra `otel` are not installed.
+    """
+    named = [name for name in _ENDPOINTS if os.environ.get(name)]
+    if not named:
+        return
+    try:
+        # only here, so that the site starts without the packages, and as fast as before
+        from opentelemetry import trace  # noqa: PLC0415
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+            OTLPSpanExporter,
+        )
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            f"{named[0]} is set, and the packages for traces are not installed: make base EXTRAS=otel"
+        ) from error
+    os.environ.setdefault("OTEL_SERVICE_NAME", "turnkeeper")
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)

@@ -1,0 +1,33 @@
+"""`manage.py roll_up_durations`: counts how long the calls of the past ran, for the pages of limits."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from governance import rollups
+
+HOURS_OF_A_DAY = 24
+
+
+class Command(BaseCommand):
+    """Rolls up every hour of the past again; it can be interrupted and run again at any time."""
+
+    help = (
+        "Count how long the calls of the past --days ran, per tool and hour. Servers do this for each hour that is over;"
+        " run it once after an update from a version that did not, and by a timer where no server runs turns."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take how far back to go."""
+        parser.add_argument("--days", type=float, default=30.0, help="how far back (30)")
+
+    def handle(self, *args: Any, days: float, **_: Any) -> None:
+        """Roll up, and say how far it is."""
+        if not 0 < days <= 3_650:
+            raise CommandError("--days must be above 0 and at most 3650.")
+        count = 0
+        for count, hour in enumerate(rollups.fill(timedelta(days=days)), start=1):
+            if count % HOURS_OF_A_DAY == 0:
+                self.stdout.write(f"Up to {hour:%Y-%m-%d %H:%M} UTC: {count} hours.")
+        self.stdout.write(f"Rolled up: {count} hours.")

@@ -1,0 +1,52 @@
+"""How long calls ran, rolled up per tool and hour: outlives the calls."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class ToolHour(models.Model):
+    """The calls of one tool that were asked for within one hour.
+
+    `bins` holds durations as `CallDurations.as_bins` returns them. `open_calls` had not ended when it was counted: the
+    hour is counted again.
+    """
+
+    tool_name = models.CharField(_("tool"), max_length=128)
+    hour = models.DateTimeField(_("hour"), help_text=_("Its first moment."))
+    calls = models.PositiveIntegerField(_("calls that ran"), default=0)
+    open_calls = models.PositiveIntegerField(_("calls that had not ended"), default=0)
+    bins = models.JSONField(_("durations"), default=dict)
+
+    class Meta:
+        app_label = "governance"
+        verbose_name = _("hour of a tool")
+        verbose_name_plural = _("hours of tools")
+        ordering = ["hour", "tool_name"]
+        constraints = [
+            models.UniqueConstraint(fields=["hour", "tool_name"], name="governance_tool_hour_once")
+        ]
+        indexes = [
+            # Not partial: SQLite cannot use a partial index for a value that is bound to the statement.
+            models.Index(fields=["open_calls"], name="governance_tool_hour_open")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool_name} {self.hour:%Y-%m-%d %H}"
+
+
+class RolledUp(models.Model):
+    """The one row that says which hours are rolled up: from `since` to before `until`."""
+
+    since = models.DateTimeField(_("since"))
+    until = models.DateTimeField(_("until"))
+
+    class Meta:
+        app_label = "governance"
+        verbose_name = _("roll-up of durations")
+        verbose_name_plural = _("roll-ups of durations")
+        constraints = [
+            models.CheckConstraint(condition=models.Q(pk=1), name="governance_one_roll_up")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.since:%Y-%m-%d %H} – {self.until:%Y-%m-%d %H}"

@@ -1,0 +1,304 @@
+"""Prepared statements: querysets whose SQL is built once for a database, and bound often (sync ORM).
+
+To build the SQL of a queryset takes Django many times as long as the database takes to answer it. The queryset stays the
+source, and the slow path: `queryset()` returns it for values, and it has the same rows. All go to the default database.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import AutoField, Expression, Field, Model, QuerySet
+from django.db.models.sql import InsertQuery, UpdateQuery
+
+from governance.binding import Binder, ByType, Convert, binder_of, is_stored_as_it_is
+from governance.row_reader import RowReader
+
+M = TypeVar("M", bound=Model)
+R = TypeVar("R")
+Changes = tuple["QuerySet[Any, Any]", dict[str, Any]]
+
+
+class Parameter(Expression):
+    """The place of a value in a statement, which is prepared as a value of `output_field` each time."""
+
+    for_save = False
+
+    def __init__(self, name: str, output_field: "Field[Any, Any]") -> None:
+        super().__init__(output_field=output_field)
+        self.name = name
+
+    def resolve_expression(
+        self,
+        query: Any = None,
+        allow_joins: bool = True,  # noqa: FBT001, FBT002 - Django calls it like this
+        reuse: Any = None,
+        summarize: bool = False,  # noqa: FBT001, FBT002
+        for_save: bool = False,  # noqa: FBT001, FBT002
+    ) -> "Parameter":
+        """Django calls this where it puts an expression into a query."""
+        resolved = super().resolve_expression(query, allow_joins, reuse, summarize, for_save)
+        resolved.for_save = for_save
+        return resolved
+
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        """Leave the place open."""
+        return "%s", [self]
+
+
+def fields_of(model: type[Model], *names: str) -> dict[str, "Field[Any, Any]"]:
+    """Return fields of a model as the types of values, by these names."""
+    meta: Any = model._meta
+    return {name: meta.pk if name == "pk" else meta.get_field(name) for name in names}
+
+
+class _Compiled:
+    """SQL with its parameters: open places, and values that are the same each time."""
+
+    def __init__(self, sql: str, parameters: Sequence[Any], *, database: Any) -> None:
+        self.sql = sql
+        unopened = database.copy()
+        self._fixed = list(parameters)
+        self._places: list[tuple[int, str, ByType, Convert]] = [
+            (
+                place,
+                each.name,
+                *binder_of(each.output_field, for_save=each.for_save, database=unopened),
+            )
+            for place, each in enumerate(parameters)
+            if isinstance(each, Parameter)
+        ]
+
+    def bind(self, values: dict[str, Any]) -> list[Any]:
+        bound = self._fixed.copy()
+        # As `Binder` does, without a call for each value.
+        for place, name, by_type, prepare in self._places:
+            value = values[name]
+            convert = by_type.get(type(value), prepare)
+            bound[place] = value if convert is None else convert(value)
+        return bound
+
+
+class _Statement:
+    """One statement with open places: the names and the types of its values."""
+
+    def __init__(self, places: dict[str, "Field[Any, Any]"]) -> None:
+        self.places = places
+        self._compiled: dict[str, _Compiled] = {}
+
+    def _open(self) -> dict[str, Parameter]:
+        return {name: Parameter(name, field) for name, field in self.places.items()}
+
+    def _for(self, database: Any) -> _Compiled:
+        compiled = self._compiled.get(database.vendor)
+        if compiled is None:
+            compiled = self._compiled[database.vendor] = self._compile(database)
+        return compiled
+
+    def _compile(self, database: Any) -> _Compiled:
+        raise NotImplementedError
+
+
+class Select(_Statement, Generic[R]):
+    """A queryset of instances or of tuples; `build` makes it from values, whose types are `places`.
+
+    Instances come with what `select_related` and `annotate` add to them.
+    """
+
+    def __init__(
+        self, build: Callable[..., "QuerySet[Any, R]"], **places: "Field[Any, Any]"
+    ) -> None:
+        super().__init__(places)
+        self._build = build
+        self._readers: dict[str, RowReader] = {}
+
+    def queryset(self, **values: Any) -> "QuerySet[Any, R]":
+        """Return the queryset itself: the slow path."""
+        return self._build(**values)
+
+    def all(self, **values: Any) -> list[R]:
+        database = _database()
+        compiled = self._for(database)
+        cursor = _cursor(database)
+        cursor.execute(compiled.sql, compiled.bind(values))
+        read = self._readers[database.vendor]
+        return [read(row, database) for row in cursor.fetchall()]
+
+    def first(self, **values: Any) -> R | None:
+        rows = self.all(**values)
+        return rows[0] if rows else None
+
+    def _compile(self, database: Any) -> _Compiled:
+        queryset = self._build(**self._open())
+        compiler = queryset.query.get_compiler(connection=database)
+        sql, parameters = compiler.as_sql()
+        self._readers[database.vendor] = RowReader(
+            compiler,
+            is_model=queryset._fields is None,  # type: ignore[attr-defined]
+            fetch_mode=getattr(queryset, "_fetch_mode", None),
+        )
+        return _Compiled(sql, parameters, database=database)
+
+
+class Update(_Statement):
+    """An update: `build` makes of values, whose types are `places`, what is selected and the new values of its fields."""
+
+    def __init__(self, build: Callable[..., Changes], **places: "Field[Any, Any]") -> None:
+        super().__init__(places)
+        self._build = build
+
+    def run_slowly(self, **values: Any) -> int:
+        """Update by the queryset itself: the slow path."""
+        queryset, changes = self._build(**values)
+        return queryset.update(**changes)
+
+    def run(self, **values: Any) -> int:
+        """Return how many rows were changed."""
+        database = _database()
+        compiled = self._for(database)
+        cursor = _cursor(database)
+        cursor.execute(compiled.sql, compiled.bind(values))
+        return int(cursor.rowcount)
+
+    def run_each(self, many: Iterable[dict[str, Any]]) -> int:
+        """Update once for each of these values, in one crossing; return how many rows were changed in all."""
+        database = _database()
+        compiled = self._for(database)
+        bound = [compiled.bind(values) for values in many]
+        if not bound:
+            return 0
+        cursor = _cursor(database)
+        if len(bound) == 1:
+            cursor.execute(compiled.sql, bound[0])
+        else:
+            cursor.executemany(compiled.sql, bound)
+        return int(cursor.rowcount)
+
+    def _compile(self, database: Any) -> _Compiled:
+        queryset, changes = self._build(**self._open())
+        query: Any = queryset.query.chain(UpdateQuery)
+        query.add_update_values(changes)
+        return _Compiled(*query.get_compiler(connection=database).as_sql(), database=database)
+
+
+class Insert(_Statement, Generic[M]):
+    """An insert of instances of a model, all of whose values are known."""
+
+    def __init__(self, model: type[M]) -> None:
+        self._model: Any = model
+        self._returning: dict[str, _Compiled] = {}
+        self._columns: dict[str, list[Binder]] = {}
+        super().__init__({})
+
+    def one(self, row: M) -> M:
+        """Insert one row; where the database makes its key, it has that now."""
+        database = _database()
+        compiled = self._returning.get(database.vendor) or self._compile_returning(database)
+        cursor = _cursor(database)
+        cursor.execute(compiled.sql, self._values(row, database))
+        if self._makes_key:
+            ((row.pk,),) = cursor.fetchall()
+        row._state.adding = False
+        row._state.db = database.alias
+        return row
+
+    def many(self, rows: Sequence[object]) -> None:
+        """Insert rows in one crossing; they do not get to know keys that the database makes.
+
+        A row is an instance, or whatever has the values of all fields.
+        """
+        if not rows:
+            return
+        database = _database()
+        compiled = self._for(database)
+        _cursor(database).executemany(compiled.sql, [self._values(row, database) for row in rows])
+
+    @cached_property
+    def _makes_key(self) -> bool:
+        return isinstance(self._model._meta.pk, AutoField)
+
+    @cached_property
+    def _fields(self) -> list[Any]:
+        fields = self._model._meta.concrete_fields
+        return [field for field in fields if not isinstance(field, AutoField)]
+
+    @cached_property
+    def _read(self) -> Callable[[Any], tuple[Any, ...]]:
+        """Reads the values of a row, in the order of the fields."""
+        own = {
+            place: field.pre_save
+            for place, field in enumerate(self._fields)
+            if not is_stored_as_it_is(field)
+        }
+        read = attrgetter(*(field.attname for field in self._fields))
+        if not own:
+            return read
+
+        def read_and_prepare(row: Any) -> tuple[Any, ...]:
+            values = list(read(row))
+            for place, pre_save in own.items():
+                values[place] = pre_save(row, add=True)
+            return tuple(values)
+
+        return read_and_prepare
+
+    def _values(self, row: object, database: Any) -> list[Any]:
+        columns = self._columns.get(database.vendor)
+        if columns is None:
+            unopened = database.copy()
+            columns = self._columns[database.vendor] = [
+                binder_of(field, for_save=True, database=unopened) for field in self._fields
+            ]
+        # As `Binder` does, without a call for each value.
+        return [
+            value if (convert := by_type.get(type(value), prepare)) is None else convert(value)
+            for value, (by_type, prepare) in zip(self._read(row), columns, strict=True)
+        ]
+
+    def _compile(self, database: Any) -> _Compiled:
+        return self._compile_insert(database, returning=())
+
+    def _compile_returning(self, database: Any) -> _Compiled:
+        returning = [self._model._meta.pk] if self._makes_key else []
+        compiled = self._compile_insert(database, returning=returning)
+        self._returning[database.vendor] = compiled
+        return compiled
+
+    def _compile_insert(self, database: Any, *, returning: Sequence[Any]) -> _Compiled:
+        open_row = self._model()
+        for field in self._fields:
+            setattr(open_row, field.attname, Parameter(field.attname, field))
+        query = InsertQuery(self._model)
+        query.insert_values(self._fields, [open_row], raw=True)
+        compiler = query.get_compiler(connection=database)
+        compiler.returning_fields = list(returning)
+        ((sql, parameters),) = compiler.as_sql()
+        return _Compiled(sql, parameters, database=database)
+
+
+_kept = threading.local()
+
+
+def _database() -> Any:
+    """Return the connection of this thread, which has one as long as it lives: to look it up takes a while."""
+    database = getattr(_kept, "database", None)
+    if database is None:
+        database = _kept.database = connections[DEFAULT_DB_ALIAS]
+    return database
+
+
+def _cursor(database: Any) -> Any:
+    """Return the cursor of this thread, which is kept as long as its connection: to make one costs more than to use it.
+
+    Whoever uses it fetches all rows at once, so it is free again.
+    """
+    raw = database.connection
+    is_checked = database.health_check_done or not database.health_check_enabled
+    if raw is None or database.force_debug_cursor or not is_checked:
+        return database.cursor()
+    if getattr(_kept, "raw", None) is not raw:
+        _kept.raw, _kept.cursor = raw, database.cursor()
+    return _kept.cursor

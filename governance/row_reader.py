@@ -1,0 +1,104 @@
+"""What a queryset makes of the rows that the database returns, for SQL that was built once (sync ORM)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from django.db.models import Model, signals
+from django.db.models.base import ModelState
+from django.db.models.fields.related_descriptors import ForeignKeyDeferredAttribute
+from django.db.models.query_utils import DeferredAttribute
+
+_OWN_BACKENDS = frozenset({"postgresql", "sqlite"})  # whose converters leave None as it is
+
+
+class RowReader:
+    """Makes of a row what its queryset would: an instance, or a tuple."""
+
+    def __init__(self, compiler: Any, *, is_model: bool, fetch_mode: Any) -> None:
+        # A connection that is never opened: this lives longer than the thread of the one that is.
+        unopened = compiler.connection.copy()
+        self._converters = list(_converters(compiler.select, unopened))
+        self._annotations = dict(compiler.annotation_col_map or {})
+        self._made: _InstanceReader | None = None
+        if is_model:
+            self._made = _InstanceReader(compiler.klass_info, compiler.select, fetch_mode)
+
+    def __call__(self, row: Sequence[Any], database: Any) -> Any:
+        values = list(row)
+        for place, convert, column, leaves_none in self._converters:
+            value = values[place]
+            if value is not None or not leaves_none:
+                values[place] = convert(value, column, database)
+        if self._made is None:
+            return tuple(values)
+        made = self._made(values, database.alias)
+        for name, place in self._annotations.items():
+            setattr(made, name, values[place])
+        return made
+
+
+def _converters(select: Sequence[Any], database: Any) -> Iterator[tuple[int, Any, Any, bool]]:
+    """Yield the converters of the columns, by their places; the last word says whether None need not be converted."""
+    leaves_none = database.vendor in _OWN_BACKENDS
+    for place, (column, _sql, _alias) in enumerate(select):
+        for convert in database.ops.get_db_converters(column):
+            yield place, convert, column, leaves_none
+        for convert in column.get_db_converters(database):
+            yield place, convert, column, False
+
+
+class _InstanceReader:
+    """Makes an instance of its part of a row, with those that `select_related` has brought along.
+
+    `fetch_mode` is how fields that were not read are fetched (Django 6.1), None = no such thing.
+    """
+
+    def __init__(self, known: Mapping[str, Any], select: Sequence[Any], fetch_mode: Any) -> None:
+        self._model: Any = known["model"]
+        self._fetch_mode = fetch_mode
+        places = known["select_fields"]
+        self._columns = slice(places[0], places[-1] + 1)
+        fields = [each[0].target for each in select[self._columns]]
+        self._names = [field.attname for field in fields]
+        self._is_plain = _is_made_plainly(self._model, fields)
+        self._key = places[0] + self._names.index(self._model._meta.pk.attname)
+        below = known.get("related_klass_infos", [])
+        if any(each["from_parent"] for each in below):
+            raise NotImplementedError("A row of a child's table is not read from its parent's.")
+        self._related = [
+            (_InstanceReader(each, select, fetch_mode), each["local_setter"], each["remote_setter"])
+            for each in below
+        ]
+
+    def __call__(self, values: Sequence[Any], alias: str) -> Any:
+        made = self._make(values[self._columns], alias)
+        if self._fetch_mode is not None:
+            made._state.fetch_mode = self._fetch_mode
+        for read, set_here, set_there in self._related:
+            other = None if values[read._key] is None else read(values, alias)
+            set_here(made, other)
+            if other is not None:
+                set_there(other, made)
+        return made
+
+    def _make(self, values: Sequence[Any], alias: str) -> Any:
+        """Return an instance as `from_db` does; where all of that is Django's own, without a call for each field."""
+        model = self._model
+        if (
+            not self._is_plain
+            or signals.pre_init.has_listeners(model)
+            or signals.post_init.has_listeners(model)
+        ):
+            return model.from_db(alias, self._names, values)
+        made = model.__new__(model)
+        made._state = state = ModelState()
+        state.adding, state.db = False, alias
+        made.__dict__.update(zip(self._names, values, strict=True))
+        return made
+
+
+def _is_made_plainly(model: Any, fields: Iterable[Any]) -> bool:
+    """Whether an instance with these fields is what Django makes of them: values in its `__dict__`."""
+    is_own = model.__init__ is Model.__init__ and model.from_db.__func__ is Model.from_db.__func__  # type: ignore[attr-defined]
+    plain = (DeferredAttribute, ForeignKeyDeferredAttribute)
+    return is_own and all(field.descriptor_class in plain for field in fields)

@@ -1,0 +1,129 @@
+"""How long the calls of tools ran in the last hour, day, week or month: from roll-ups, and from rows beyond them (sync ORM)."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from django.utils.timezone import localtime
+
+from governance.core.histograms import CallDurations, End, end_of
+from governance.db_clock import database_now
+from governance.models import RolledUp, ToolHour
+from governance.rollups import FIRST, HOUR, add_calls, calls_between, full_hour
+
+MOST_ROWS = 10_000  # of one tool that are read to be exact
+SPANS = {
+    "1h": timedelta(hours=1),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """The durations by tool since a moment. `is_partial`: the time before it is not rolled up, and was asked for too."""
+
+    since: datetime
+    is_partial: bool
+    by_tool: Mapping[str, CallDurations]
+
+    def of(self, tool_name: str) -> CallDurations:
+        return self.by_tool.get(tool_name) or CallDurations()
+
+
+def read(span: timedelta, tool_name: str = "") -> Statistics:
+    """Return the durations of the calls that were asked for within the span, of one tool or of all.
+
+    The last hour is exact. A longer span begins with a full hour.
+    """
+    now = database_now()
+    asked = now - span if span <= HOUR else full_hour(now - span)
+    found: defaultdict[str, CallDurations] = defaultdict(CallDurations)
+    since, rows_from = asked, asked
+    if span > HOUR:
+        since, rows_from = _hours(now, asked)
+        hours = ToolHour.objects.filter(hour__gte=since, hour__lt=rows_from)
+        hours = hours.filter(tool_name=tool_name) if tool_name else hours
+        for name, bins in hours.order_by().values_list("tool_name", "bins"):
+            found[name].add_bins(bins)
+    calls = calls_between(rows_from)
+    add_calls(calls.filter(tool_name=tool_name) if tool_name else calls, found)
+    return Statistics(since=since, is_partial=since > asked, by_tool=dict(found))
+
+
+def _hours(now: datetime, asked: datetime) -> tuple[datetime, datetime]:
+    """Return since when calls are counted, and from when on by their rows."""
+    state = RolledUp.objects.first()
+    if state is None:
+        first = max(asked, full_hour(now - FIRST))
+        return first, first
+    since = max(asked, state.since)
+    return since, max(since, state.until)
+
+
+@dataclass(slots=True, kw_only=True)
+class Day:
+    """How many calls of a tool ran on a day, and how many of them ran out of time."""
+
+    date: date
+    calls: int = 0
+    timeouts: int = 0
+
+
+def read_days(tool_name: str, count: int = 30) -> list[Day]:
+    """Return the last days of a tool in the current time zone, today last."""
+    today = localtime(database_now()).replace(hour=0, minute=0, second=0, microsecond=0)
+    first = today - timedelta(days=count - 1)
+    dates = [(first + timedelta(days=number)).date() for number in range(count)]
+    days = {each: Day(date=each) for each in dates}
+    since, rows_from = _hours(database_now(), full_hour(first))
+    hours = ToolHour.objects.filter(tool_name=tool_name, hour__gte=since, hour__lt=rows_from)
+    for hour, calls, bins in hours.order_by().values_list("hour", "calls", "bins"):
+        if (day := days.get(localtime(hour).date())) is not None:
+            day.calls += calls
+            day.timeouts += sum(bins.get(End.TIMED_OUT, {}).values())
+    ran = calls_between(rows_from).filter(tool_name=tool_name, duration_ms__isnull=False)
+    rows = ran.values_list("requested_at", "status", "error_type")
+    for requested_at, status, error_type in rows:
+        if (day := days.get(localtime(requested_at).date())) is not None:
+            day.calls += 1
+            day.timeouts += end_of(status, error_type) is End.TIMED_OUT
+    return list(days.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCalls:
+    """How long the last calls of a tool ran; `is_exact` = each to the millisecond."""
+
+    durations: CallDurations
+    is_exact: bool
+
+
+def read_last(tool_name: str, span: timedelta) -> LastCalls:
+    """Return the calls of a span: exact from rows, as far as these reach; beyond them from roll-ups."""
+    since = full_hour(database_now() - span)
+    ran = calls_between(since).filter(tool_name=tool_name, duration_ms__isnull=False)
+    rows = list(
+        ran.order_by("-requested_at").values_list(
+            "requested_at", "status", "error_type", "duration_ms"
+        )[:MOST_ROWS]
+    )
+    oldest = full_hour(rows[-1][0]) if rows else full_hour(database_now())
+    in_oldest = sum(row[0] < oldest + HOUR for row in rows)
+    hours = ToolHour.objects.filter(tool_name=tool_name, hour__gte=since, hour__lte=oldest)
+    # Of the oldest hour some rows may be missing.
+    binned = [
+        (hour, bins)
+        for hour, calls, bins in hours.order_by().values_list("hour", "calls", "bins")
+        if calls and (hour < oldest or calls > in_oldest)
+    ]
+    durations = CallDurations()
+    for _hour, bins in binned:
+        durations.add_bins(bins)
+    covered = {hour for hour, _bins in binned}
+    for requested_at, status, error_type, duration_ms in rows:
+        if full_hour(requested_at) not in covered:
+            durations.add(end_of(status, error_type), duration_ms or 0)
+    return LastCalls(durations=durations, is_exact=not binned)

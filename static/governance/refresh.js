@@ -1,0 +1,91 @@
+// Reads the page again every few seconds and takes over its parts with `data-refresh`, until that is paused.
+// Without JavaScript the page is loaded again by hand, or by the browser where that was chosen.
+
+const SOON = 1; // seconds, while something that was asked for has not come true
+
+/** @returns {HTMLElement[]} the parts that are taken over, each with an id */
+function parts() {
+  return [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-refresh]"))];
+}
+
+/** @param {Document} page the page as it is now */
+function takeOver(page) {
+  for (const part of parts()) {
+    const fresh = page.getElementById(part.id);
+    if (!fresh || fresh.innerHTML === part.innerHTML || isRead(part)) continue;
+    const focused = /** @type {HTMLButtonElement | null} */ (
+      part.contains(document.activeElement) ? document.activeElement : null
+    );
+    part.replaceChildren(...[...fresh.childNodes].map((node) => document.importNode(node, true)));
+    if (focused) focusAgain(part, focused);
+  }
+  const title = page.querySelector("#content h1");
+  const shown = document.querySelector("#content h1");
+  if (title && shown) shown.textContent = title.textContent;
+}
+
+/** @param {HTMLElement} part @returns {boolean} whether somebody has selected text in it, which would be lost */
+function isRead(part) {
+  const selection = document.getSelection();
+  return !!selection && !selection.isCollapsed && part.contains(selection.anchorNode);
+}
+
+/**
+ * Put the focus back where it was; on the part itself where that is gone.
+ * @param {HTMLElement} part @param {HTMLButtonElement} before
+ */
+function focusAgain(part, before) {
+  const same = [...part.querySelectorAll("button, a, summary")].find((element) =>
+    element instanceof HTMLButtonElement
+      ? element.name === before.name && element.value === before.value
+      : element.getAttribute("href") === before.getAttribute("href") && element.textContent === before.textContent,
+  );
+  /** @type {HTMLElement} */ (same ?? part).focus({ preventScroll: true });
+}
+
+/** @param {HTMLButtonElement} button */
+function begin(button) {
+  const seconds = Number(button.dataset.seconds);
+  const words = { going: button.textContent, paused: button.dataset.paused ?? "" };
+  let isPaused = false;
+  let timer = 0;
+
+  const wait = () => {
+    window.clearTimeout(timer);
+    const isOpen = document.querySelector("[data-refresh] [data-open]") !== null;
+    if (!isPaused) timer = window.setTimeout(read, (isOpen ? SOON : seconds) * 1000);
+  };
+
+  const read = async () => {
+    try {
+      if (!document.hidden) {
+        const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+        if (answer.redirected || answer.status === 403) {
+          pause(true); // signed out: the page says so once it is loaded again
+          return;
+        }
+        const text = answer.ok ? await answer.text() : "";
+        if (text && !isPaused) takeOver(new DOMParser().parseFromString(text, "text/html"));
+      }
+    } catch {
+      // The server is not there for a moment: the next time.
+    }
+    wait();
+  };
+
+  /** @param {boolean} wanted */
+  const pause = (wanted) => {
+    isPaused = wanted;
+    button.textContent = wanted ? words.paused : words.going;
+    wait();
+  };
+
+  button.addEventListener("click", () => pause(!isPaused));
+  button.hidden = false;
+  wait();
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  const button = document.querySelector("button[data-refresh-pause]");
+  if (button instanceof HTMLButtonElement) begin(button);
+});

@@ -1,0 +1,219 @@
+/** The files that wait for their message: chosen, dropped or pasted, uploaded at once, each removable. */
+
+import { discardFile, uploadFile } from "../net/upload_file.js";
+import { urlOf } from "./attachments.js";
+import { byId, element, icon, setText } from "./dom.js";
+
+/** @typedef {import("../net/wire.js").AttachmentContent} Attachment */
+/**
+ * @typedef {Readonly<{
+ *   i18n: import("./i18n.js").I18n,
+ *   announcer: import("./announcer.js").Announcer,
+ *   storageKey: string,
+ *   token: string,
+ *   onChanged: () => void,
+ *   signal: AbortSignal,
+ * }>} TrayParts
+ */
+/** @typedef {{chip: HTMLElement, attachment: Attachment|null, isBusy: boolean, aborter: AbortController}} Held */
+
+export class AttachmentTray {
+  #parts;
+  #tray;
+  #list;
+  #button;
+  #url;
+  #pattern;
+  #maxBytes;
+  #maxCount;
+  /** @type {Set<Held>} */
+  #held = new Set();
+
+  /** @param {import("./dom.js").Root} root @param {TrayParts} parts */
+  constructor(root, parts) {
+    this.#parts = parts;
+    this.#tray = byId(root, "attach-tray", HTMLElement);
+    this.#list = byId(root, "attach-list", HTMLElement);
+    this.#button = byId(root, "attach", HTMLButtonElement);
+    const input = byId(root, "attach-input", HTMLInputElement);
+    const { url = "", pattern = "", maxBytes, maxCount } = this.#list.dataset;
+    this.#url = url;
+    this.#pattern = pattern;
+    this.#maxBytes = Number(maxBytes);
+    this.#maxCount = Number(maxCount);
+    if (this.#button.hidden) return;
+    const { signal } = parts;
+    this.#button.addEventListener("click", () => input.click(), { signal });
+    const choose = () => {
+      this.#add([...(input.files ?? [])]);
+      input.value = "";
+    };
+    input.addEventListener("change", choose, { signal });
+    this.#takeDropped(byId(root, "chat", HTMLElement));
+    byId(root, "composer-input", HTMLElement).addEventListener("paste", (event) => this.#pasted(event), { signal });
+    this.restore(this.#kept());
+  }
+
+  /** The address of a file, with FILE for its id. */
+  get pattern() {
+    return this.#pattern;
+  }
+
+  /** What a message can have. @returns {Array<Attachment>} */
+  get ready() {
+    return [...this.#held].flatMap(({ attachment }) => attachment ?? []);
+  }
+
+  get isBusy() {
+    return [...this.#held].some((held) => held.isBusy);
+  }
+
+  get isEmpty() {
+    return this.ready.length === 0;
+  }
+
+  /** Whether it holds a file, or one is on its way. */
+  get isInUse() {
+    return !this.isEmpty || this.isBusy;
+  }
+
+  /** Give files back whose message was not sent. @param {ReadonlyArray<Attachment>} attachments */
+  restore(attachments) {
+    const known = new Set(this.ready.map(({ attachment_id: id }) => id));
+    for (const attachment of attachments) {
+      if (known.has(attachment.attachment_id)) continue;
+      const held = this.#hold(attachment.name);
+      held.attachment = attachment;
+    }
+    this.#changed();
+  }
+
+  /** The message has them now. */
+  clear() {
+    for (const { chip } of this.#held) chip.remove();
+    this.#held.clear();
+    this.#changed();
+  }
+
+  /** @param {HTMLElement} target */
+  #takeDropped(target) {
+    const { signal } = this.#parts;
+    const hasFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files") ?? false;
+    const mark = (/** @type {DragEvent} */ event, /** @type {boolean} */ isOver) => {
+      if (!hasFiles(event)) return;
+      event.preventDefault();
+      target.toggleAttribute("data-drop", isOver);
+    };
+    target.addEventListener("dragover", (event) => mark(event, true), { signal });
+    target.addEventListener("dragleave", (event) => event.target === target && mark(event, false), { signal });
+    target.addEventListener(
+      "drop",
+      (event) => {
+        mark(event, false);
+        if (hasFiles(event)) this.#add([...(event.dataTransfer?.files ?? [])]);
+      },
+      { signal },
+    );
+  }
+
+  /** A picture from the clipboard; a text stays a text. @param {ClipboardEvent} event */
+  #pasted(event) {
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (files.length === 0 || event.clipboardData?.types.includes("text/plain")) return;
+    event.preventDefault();
+    this.#add(files);
+  }
+
+  /** @param {Array<File>} files */
+  #add(files) {
+    const { i18n, announcer } = this.#parts;
+    const room = this.#maxCount - this.#held.size;
+    if (files.length > room) announcer.say({ text: i18n.count("attach_too_many", this.#maxCount), urgent: true });
+    for (const file of files.slice(0, Math.max(room, 0))) void this.#upload(file);
+  }
+
+  /** @param {File} file */
+  async #upload(file) {
+    const { i18n, announcer, signal, token } = this.#parts;
+    const held = this.#hold(file.name);
+    if (file.size > this.#maxBytes) {
+      const limit = String(this.#maxBytes / 1_000_000);
+      this.#fail(held, file.name, i18n.text("attach_too_large", { limit }));
+      return;
+    }
+    held.isBusy = true;
+    const bar = element("progress", { max: "1", "aria-label": i18n.text("attach_uploading", { name: file.name }) });
+    held.chip.querySelector("button")?.before(bar);
+    this.#changed();
+    const stopped = AbortSignal.any([held.aborter.signal, signal]);
+    const onProgress = (/** @type {number} */ share) => {
+      bar.value = share;
+    };
+    const { attachment, problem } = await uploadFile(this.#url, file, { token, onProgress, signal: stopped });
+    held.isBusy = false;
+    bar.remove();
+    if (!this.#held.has(held)) {
+      if (attachment) void discardFile(urlOf(this.#pattern, attachment), this.#parts.token);
+      return;
+    }
+    if (attachment === null) {
+      this.#fail(held, file.name, problem || i18n.text("attach_unreachable"));
+      return;
+    }
+    held.attachment = attachment;
+    setText(/** @type {Element} */ (held.chip.querySelector(".attachment-name")), attachment.name);
+    announcer.say({ text: i18n.text("attach_done", { name: attachment.name }), urgent: false });
+    this.#changed();
+  }
+
+  /** @param {Held} held @param {string} name @param {string} reason */
+  #fail(held, name, reason) {
+    const { i18n, announcer } = this.#parts;
+    held.chip.setAttribute("data-failed", "");
+    held.chip.querySelector("button")?.before(element("span", { class: "attachment-problem", text: reason }));
+    announcer.say({ text: i18n.text("attach_failed", { name, reason }), urgent: true });
+    this.#changed();
+  }
+
+  /** @param {string} name @returns {Held} */
+  #hold(name) {
+    const label = this.#parts.i18n.text("attach_remove", { name });
+    const remove = element("button", { class: "button-icon", type: "button", "aria-label": label });
+    remove.append(icon("cross"));
+    const words = element("span", { class: "attachment-name", text: name, dir: "auto" });
+    const chip = element("li", { class: "attachment-chip" }, icon("file"), words, remove);
+    /** @type {Held} */
+    const held = { chip, attachment: null, isBusy: false, aborter: new AbortController() };
+    remove.addEventListener("click", () => this.#remove(held));
+    this.#list.append(chip);
+    this.#held.add(held);
+    return held;
+  }
+
+  /** @param {Held} held */
+  #remove(held) {
+    this.#held.delete(held);
+    held.chip.remove();
+    held.aborter.abort();
+    if (held.attachment) void discardFile(urlOf(this.#pattern, held.attachment), this.#parts.token);
+    this.#button.focus();
+    this.#changed();
+  }
+
+  #changed() {
+    const { storageKey, onChanged } = this.#parts;
+    this.#tray.hidden = this.#held.size === 0;
+    sessionStorage.setItem(storageKey, JSON.stringify(this.ready));
+    onChanged();
+  }
+
+  /** @returns {Array<Attachment>} */
+  #kept() {
+    try {
+      const kept = JSON.parse(sessionStorage.getItem(this.#parts.storageKey) ?? "[]");
+      return Array.isArray(kept) ? kept : [];
+    } catch {
+      return [];
+    }
+  }
+}

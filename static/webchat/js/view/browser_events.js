@@ -1,0 +1,39 @@
+/** What the browser tells of the page: it was away, it is in sight again, it is about to be left. */
+
+/**
+ * @typedef {Readonly<{
+ *   connection: Readonly<{revive: () => void, suspect: () => void}>,
+ *   onInSight: () => void,
+ *   hasUnsent: () => boolean,
+ *   signal: AbortSignal,
+ * }>} Page
+ */
+
+/** A browser that was away learns at once whether its line still stands. @param {Page} page */
+export function listenToBrowser({ connection, onInSight, hasUnsent, signal }) {
+  const revive = () => connection.revive();
+  window.addEventListener("online", revive, { signal });
+  window.addEventListener("focus", revive, { signal });
+  window.addEventListener("pageshow", (event) => event.persisted && revive(), { signal });
+  window.addEventListener("offline", () => connection.suspect(), { signal });
+  const look = () => {
+    if (document.visibilityState !== "visible") return;
+    revive();
+    onInSight();
+  };
+  document.addEventListener("visibilitychange", look, { signal });
+  warnOfUnsent(hasUnsent, signal);
+}
+
+/** A tab that is closed forgets what is unsent; a link or a form of the page keeps it, so that leads on without a word. @param {() => boolean} hasUnsent @param {AbortSignal} signal */
+function warnOfUnsent(hasUnsent, signal) {
+  let isLeading = false;
+  const lead = (/** @type {Event} */ event) => {
+    const [target] = event.composedPath(); // the event's own is the whole chat where that stands in a page of somebody else
+    const link = target instanceof Element ? target.closest("a[href]:not([target])") : null;
+    isLeading = event.type === "submit" || link !== null;
+  };
+  document.addEventListener("click", lead, { signal, capture: true });
+  document.addEventListener("submit", lead, { signal, capture: true });
+  window.addEventListener("beforeunload", (event) => !isLeading && hasUnsent() && event.preventDefault(), { signal });
+}

@@ -1,0 +1,164 @@
+/** What the card of a call shows when it is opened: the tool, its limit, its arguments, its output and its result. */
+
+import { readableInput } from "../state/approval.js";
+import { isCallOver } from "../state/status.js";
+import { attachmentList } from "./attachments.js";
+import { copyText } from "./clipboard.js";
+import { element, setText } from "./dom.js";
+import { limitChangeLabel, limitFact, toolLabel } from "./labels.js";
+
+/** @typedef {import("../state/types.js").Call} Call */
+/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {(tell: (whole: string|null) => void) => void} AskForResult Asks for the whole result; tells null where it cannot be had. */
+
+const COPIED_MS = 1_500;
+
+/** The opened part of one card. */
+export class CallDetails {
+  element = element("div", { class: "call-body", hidden: "" });
+  #askForResult;
+  #facts = element("dl", { class: "call-facts" });
+  #progress = element("progress", { class: "call-progress" });
+  #tail = element("pre", { class: "call-tail", tabindex: "0" });
+  #output = element("section", {}, element("p", { class: "call-title" }), this.#tail);
+  #arguments = element("dl", { class: "call-arguments" });
+  #result = element("pre", { class: "call-text", tabindex: "0" });
+  #copy = element("button", { class: "button-quiet call-copy", type: "button" });
+  #showAll = element("button", { class: "button-quiet call-show-all", type: "button" });
+  #cut = element("span", { class: "call-cut" });
+  #results = element("section", { hidden: "" });
+  #images = element("div", { class: "call-images", hidden: "" });
+  /** The whole result, once it was asked for. @type {string|null} */
+  #whole = null;
+  /** @type {unknown} */
+  #shownInput = undefined;
+
+  /** @param {AskForResult} askForResult */
+  constructor(askForResult) {
+    this.#askForResult = askForResult;
+  }
+
+  get isOpen() {
+    return !this.element.hidden;
+  }
+
+  /** @param {View} view */
+  build({ i18n }) {
+    setText(/** @type {Element} */ (this.#output.firstElementChild), i18n.text("output_so_far"));
+    this.#tail.setAttribute("aria-label", i18n.text("output_so_far"));
+    this.#result.setAttribute("aria-label", i18n.text("result"));
+    const title = element("p", { class: "call-title", text: i18n.text("result") });
+    this.#results.append(
+      element("div", { class: "call-result-head" }, title, this.#cut, this.#showAll, this.#copy),
+      this.#result,
+      this.#images,
+    );
+    this.element.append(this.#facts, this.#progress, this.#output, this.#arguments, this.#results);
+    this.#showAll.addEventListener("click", () => this.#fetch(i18n, () => this.#result.focus()));
+    this.#copy.addEventListener("click", () => this.#copyResult(i18n));
+  }
+
+  /** @param {Call} call @param {View} view */
+  show(call, view) {
+    const { i18n } = view;
+    const isRunning = call.status === "running" || call.status === "cancelling";
+    this.#showFacts(call, view);
+    this.#showProgress(call);
+    this.#output.hidden = !isRunning || !call.tail;
+    if (!this.#output.hidden) setText(this.#tail, call.tail);
+    if (this.#shownInput !== call.input) this.#showInput(call, i18n);
+    this.#results.hidden = call.result === null;
+    if (call.result === null) return;
+    this.#showImages(call, view);
+    const isWhole = this.#whole !== null || call.resultLength <= call.result.length;
+    setText(this.#result, (this.#whole ?? call.result) || i18n.text("result_empty"));
+    this.#cut.hidden = isWhole;
+    this.#showAll.hidden = isWhole;
+    const n = i18n.number(call.resultLength);
+    setText(this.#cut, i18n.text("shown_of", { shown: i18n.number(call.result.length), n }));
+    setText(this.#showAll, i18n.text("show_all", { n }));
+    this.#copy.setAttribute("aria-label", i18n.text("copy_result", { tool: toolLabel(call) }));
+    if (!this.#copy.textContent) setText(this.#copy, i18n.text("copy"));
+  }
+
+  /** @param {Call} call @param {View} view */
+  #showImages({ images }, { i18n, fileUrl = "" }) {
+    this.#images.hidden = images.length === 0;
+    if (this.#images.hidden || this.#images.hasChildNodes()) return;
+    this.#images.append(attachmentList(images, i18n, fileUrl, i18n.text("result_images")));
+  }
+
+  /** @param {Call} call @param {View} view */
+  #showFacts(call, { i18n, viewer }) {
+    const server = call.server ? ` · ${i18n.text("tool_server", { server: call.server })}` : "";
+    const limit = [limitFact(i18n, call), ...call.limitChanges.map((change) => limitChangeLabel(i18n, change, viewer))];
+    const hasLimit = isCallOver(call.status) || call.status === "running" || call.status === "cancelling";
+    /** @type {Array<[string, string]>} */
+    const facts = [[i18n.text("tool_name"), `${call.name}${server}`]];
+    if (hasLimit) facts.push([i18n.text("limit"), limit.filter(Boolean).join("; ")]);
+    const wanted = facts.map(([name, value]) => `${name}\n${value}`).join("\n");
+    if (this.#facts.dataset.shown === wanted) return;
+    this.#facts.dataset.shown = wanted;
+    this.#facts.replaceChildren(
+      ...facts.map(([name, value]) =>
+        element("div", {}, element("dt", { text: name }), element("dd", { text: value })),
+      ),
+    );
+  }
+
+  /** @param {Call} call */
+  #showProgress(call) {
+    const { progress, total } = call;
+    this.#progress.hidden = progress === null || !total || isCallOver(call.status);
+    if (this.#progress.hidden || !total) return;
+    this.#progress.max = total;
+    this.#progress.value = Math.min(progress ?? 0, total);
+    this.#progress.setAttribute("aria-label", toolLabel(call));
+  }
+
+  /** @param {Call} call @param {import("./i18n.js").I18n} i18n */
+  #showInput(call, i18n) {
+    this.#shownInput = call.input;
+    this.#arguments.replaceChildren(...argumentNodes(call.input, i18n));
+  }
+
+  /** @param {import("./i18n.js").I18n} i18n @param {() => void} then */
+  #fetch(i18n, then) {
+    this.#showAll.disabled = true;
+    this.#askForResult((whole) => {
+      this.#showAll.disabled = false;
+      if (whole === null) {
+        setText(this.#cut, i18n.text("result_failed"));
+        return;
+      }
+      this.#whole = whole;
+      setText(this.#result, whole);
+      this.#cut.hidden = true;
+      this.#showAll.hidden = true;
+      then();
+    });
+  }
+
+  /** What is copied is the whole result, shown or not. @param {import("./i18n.js").I18n} i18n */
+  #copyResult(i18n) {
+    if (!this.#showAll.hidden) {
+      this.#fetch(i18n, () => this.#copyResult(i18n));
+      return;
+    }
+    void copyText(this.#result.textContent ?? "").then((isCopied) => {
+      setText(this.#copy, i18n.text(isCopied ? "copied" : "copy_failed"));
+      setTimeout(() => setText(this.#copy, i18n.text("copy")), COPIED_MS);
+    });
+  }
+}
+
+/** The arguments of a call, each readable; what would hide something is written out. @param {unknown} input @param {import("./i18n.js").I18n} i18n @returns {Array<HTMLElement>} */
+export function argumentNodes(input, i18n) {
+  const parts = readableInput(input).map(({ name, value }) => {
+    const label = name || i18n.text("arguments");
+    const text = element("pre", { class: "call-text", tabindex: "0", "aria-label": label, text: value });
+    return element("div", {}, element("dt", { text: label }), element("dd", {}, text));
+  });
+  const nothing = i18n.text("approval_no_input");
+  return parts.length > 0 ? parts : [element("div", {}, element("dt", { text: nothing }), element("dd"))];
+}

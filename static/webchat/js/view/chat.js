@@ -1,0 +1,349 @@
+/** One chat: reads its settings and texts from the template, and joins its parts. Several may stand on one page. */
+
+import { Conversation } from "../state/conversation.js";
+import { ConversationOfAgent } from "../state/conversation_of_agent.js";
+import { Outbox } from "../state/outbox.js";
+import { openQuestions } from "../state/overview.js";
+import { activeTurn, isAtWork } from "../state/reducer.js";
+import { StopWords } from "../state/stop_words.js";
+import { announcementsOf, spokenAnswers, TierWatch } from "./announcements.js";
+import { Announcer } from "./announcer.js";
+import { AttachmentTray } from "./attachment_tray.js";
+import { BackgroundList } from "./background_list.js";
+import { listenToBrowser } from "./browser_events.js";
+import { ChatSettings } from "./chat_settings.js";
+import { Composer } from "./composer.js";
+import { ConnectionIndicator } from "./connection_indicator.js";
+import { byId, jsonIn, tokenIn, writingPlace } from "./dom.js";
+import { I18n } from "./i18n.js";
+import { listenToKeys } from "./keyboard.js";
+import { LossWatch } from "./loss_watch.js";
+import { MessageSender } from "./message_sender.js";
+import { Notice } from "./notice.js";
+import { PageLayout } from "./page_layout.js";
+import { QuestionPanel } from "./question_panel.js";
+import { QueueChips } from "./queue_chips.js";
+import { RunningBar } from "./running_bar.js";
+import { StopQuestion } from "./stop_question.js";
+import { ChatTranscriptElement } from "./transcript.js";
+import { listenToTranscript, wishesOf } from "./transcript_events.js";
+import { Voice } from "./voice.js";
+
+/** @typedef {import("../state/types.js").State} State */
+/** @typedef {import("./dom.js").Root} Root */
+/** @typedef {import("./chat_settings.js").Surroundings} Surroundings */
+
+const REPAINT_MS = 250;
+
+export class Chat {
+  #root;
+  #surroundings;
+  #app;
+  #settings;
+  #transcript;
+  #latest;
+  #help;
+  #i18n;
+  #announcer;
+  #layout;
+  #notice;
+  #connection;
+  #bar;
+  #queue;
+  #background;
+  #question;
+  #tiers = new TierWatch();
+  #loss;
+  #conversation;
+  #ofAgent;
+  #closing = new AbortController();
+  #tray;
+  #composer;
+  #voice;
+  #sender;
+  #stopQuestion;
+  #clock = 0;
+  #isScheduled = false;
+
+  /** @param {Root} root @param {Surroundings} [surroundings] */
+  constructor(root, surroundings = {}) {
+    this.#root = root;
+    this.#surroundings = surroundings;
+    this.#app = byId(root, "chat", HTMLElement);
+    this.#transcript = byId(root, "transcript", ChatTranscriptElement);
+    this.#latest = byId(root, "latest", HTMLButtonElement);
+    this.#help = byId(root, "help", HTMLDialogElement);
+    this.#settings = new ChatSettings(this.#app);
+    const language = this.#app.lang || document.documentElement.lang || "en";
+    this.#i18n = new I18n(jsonIn(root, "webchat-texts"), language);
+    this.#announcer = new Announcer(byId(root, "status", HTMLElement), byId(root, "alert", HTMLElement));
+    this.#loss = new LossWatch(this.#announcer);
+    this.#layout = new PageLayout(root);
+    this.#notice = new Notice(root);
+    this.#connection = new ConnectionIndicator(root);
+    const leave = () => byId(root, writingPlace(), HTMLElement).focus();
+    this.#bar = new RunningBar(root, () => this.#conversation.cancelTurn("after_step"), leave);
+    this.#queue = new QueueChips(root, {
+      remove: (turnId) => this.#conversation.withdraw(turnId),
+      edit: (turnId, text) => {
+        this.#conversation.withdraw(turnId, text);
+        this.#composer.focus();
+      },
+      leave,
+    });
+    this.#background = new BackgroundList(root, { stop: (turnId) => this.#conversation.stopWork(turnId), leave });
+    this.#question = new QuestionPanel(
+      root,
+      (turnId, toolId, decided) => this.#conversation.decide(turnId, toolId, decided),
+      leave,
+    );
+    this.#conversation = this.#newConversation();
+    this.#ofAgent = this.#newSearch();
+    this.#tray = this.#newTray();
+    this.#composer = this.#newComposer();
+    this.#voice = this.#newVoice();
+    this.#sender = this.#newSender();
+    this.#stopQuestion = new StopQuestion(root, {
+      stop: () => this.#conversation.cancelTurn(),
+      send: () => this.#sender.sendWithFiles(this.#composer.text) && this.#composer.clear(),
+      leave: () => this.#composer.focus(),
+      signal: this.#closing.signal,
+    });
+  }
+
+  #newConversation() {
+    return new Conversation(
+      (before, after) => this.#changed(before, after),
+      (text, attachments) => {
+        this.#composer.restore(text);
+        this.#tray.restore(attachments);
+      },
+      new Outbox(sessionStorage, this.#settings.user, this.#settings.place),
+    );
+  }
+
+  #newSender() {
+    return new MessageSender({
+      conversation: this.#conversation,
+      tray: this.#tray,
+      stopWords: new StopWords(jsonIn(this.#root, "webchat-stop-words")),
+      askToStop: () => this.#stopQuestion.ask(),
+      onSent: (before) => {
+        this.#transcript.showSent(before);
+        if (!this.#settings.conversationId) void this.#ofAgent.create();
+      },
+    });
+  }
+
+  #newTray() {
+    return new AttachmentTray(this.#root, {
+      i18n: this.#i18n,
+      announcer: this.#announcer,
+      storageKey: `files:${this.#settings.user}:${this.#settings.place}`,
+      token: tokenIn(this.#root),
+      onChanged: () => this.#composer?.refresh(),
+      signal: this.#closing.signal,
+    });
+  }
+
+  #newComposer() {
+    return new Composer({
+      form: byId(this.#root, "composer", HTMLFormElement),
+      input: byId(this.#root, "composer-input", HTMLTextAreaElement),
+      send: byId(this.#root, "send", HTMLButtonElement),
+      storageKey: () => this.#settings.draftKey,
+      onSend: (text) => this.#sender.sendTyped(text),
+      files: () => this.#tray,
+      onEarly: () => this.#announcer.say({ text: this.#i18n.text("not_ready"), urgent: false }),
+      signal: this.#closing.signal,
+    });
+  }
+
+  #newVoice() {
+    return new Voice({
+      button: byId(this.#root, "voice", HTMLButtonElement),
+      note: byId(this.#root, "voice-note", HTMLElement),
+      announcer: this.#announcer,
+      i18n: this.#i18n,
+      onSaid: (text) => this.#sender.send(text, { source: "voice" }),
+      signal: this.#closing.signal,
+    });
+  }
+
+  get i18n() {
+    return this.#i18n;
+  }
+
+  get announcer() {
+    return this.#announcer;
+  }
+
+  /** @param {{isNew?: boolean}} [how] `isNew`: a new conversation with the agent, not the latest */
+  start({ isNew = false } = {}) {
+    this.#listen();
+    this.#clock = window.setInterval(() => this.#tick(), REPAINT_MS);
+    this.#conversation.restore();
+    if (this.#settings.conversationId) this.#conversation.connect(this.#settings.socketUrl);
+    else if (isNew || this.#settings.isNew) this.#startNew();
+    else void this.#ofAgent.find();
+    const isAwaited = isNew || this.#root === document; // in a page of somebody else it takes nobody's focus
+    if (isAwaited && matchMedia("(hover: hover)").matches) this.#composer.focus();
+    this.schedule();
+  }
+
+  /** For a chat that is not given a conversation. */
+  #newSearch() {
+    const settings = this.#settings;
+    return new ConversationOfAgent({
+      url: settings.conversationsUrl,
+      get agent() {
+        return settings.agent;
+      },
+      id: settings.idToBe,
+      token: tokenIn(this.#root),
+      onFound: (id) => {
+        settings.found(id);
+        this.#conversation.connect(settings.socketUrl);
+        this.#surroundings.onFound?.(settings.pageOf(id));
+      },
+      onNone: () => this.#startNew(),
+      onLost: () => this.#conversation.wait(),
+      onRefused: (problem) => this.#conversation.refuse(problem),
+    });
+  }
+
+  /** There is nothing on the server yet, but what was promised is to go there. */
+  #startNew() {
+    this.#conversation.begin();
+    if (this.#conversation.hasUnsent) void this.#ofAgent.create();
+  }
+
+  /** End all that it does; its elements are of no use any more. */
+  close() {
+    this.#closing.abort();
+    clearInterval(this.#clock);
+    this.#ofAgent.close();
+    this.#conversation.connection.close();
+  }
+
+  #listen() {
+    const { signal } = this.#closing;
+    const conversation = this.#conversation;
+    const parts = { conversation, sender: this.#sender, transcript: this.#transcript, settings: this.#settings };
+    listenToTranscript(this.#transcript, wishesOf(parts), signal);
+    listenToBrowser({
+      connection: conversation.connection,
+      onInSight: () => this.schedule(),
+      hasUnsent: () =>
+        this.#composer.text !== "" || this.#tray.isInUse || this.#transcript.isEditing || conversation.hasUnsent,
+      signal,
+    });
+    this.#root.getElementById("begin-anew")?.addEventListener("click", () => this.#beginAnew(), { signal });
+    window.addEventListener("storage", () => this.#surroundings.onStored?.(), { signal });
+    byId(this.#root, "question", HTMLElement).addEventListener(
+      "question-next",
+      () => this.#question.next(conversation.state, this.#view()),
+      { signal },
+    );
+    const showLatest = () => this.#latest.toggleAttribute("hidden", !this.#transcript.hasMore);
+    this.#transcript.addEventListener("scroll", showLatest, { signal, passive: true });
+    for (const [id, act] of this.#buttons())
+      byId(this.#root, id, HTMLButtonElement).addEventListener("click", act, { signal });
+    for (const sample of this.#root.querySelectorAll("button[data-prompt]")) {
+      const send = () => this.#sender.sendOnce(/** @type {HTMLElement} */ (sample).dataset.prompt ?? "");
+      sample.addEventListener("click", send, { signal });
+    }
+    listenToKeys(this.#root, {
+      cards: () => this.#transcript.cards,
+      cancelTurn: () => this.#voice.turnOff() || conversation.cancelTurn(),
+      focusComposer: () => this.#composer.focus(),
+      showHelp: () => this.#help.showModal(),
+      signal,
+    });
+  }
+
+  /** @returns {Array<[string, () => void]>} */
+  #buttons() {
+    return [
+      ["cancel-turn", () => this.#conversation.cancelTurn()],
+      ["reconnect", () => this.#conversation.connection.reconnect()],
+      ["reload", () => location.reload()],
+      ["notice-close", () => this.#conversation.dismissNotice()],
+      ["help-open", () => this.#help.showModal()],
+      ["resume", () => this.#conversation.resume()],
+      ["latest", () => this.#transcript.follow()],
+      ["earlier-show", () => this.#showEarlier()],
+    ];
+  }
+
+  /** Not while something is on its way that belongs to this conversation. */
+  #beginAnew() {
+    if (!this.#conversation.hasUnsent) this.#surroundings.onBegin?.();
+  }
+
+  /** The button stays under the finger; when there is nothing earlier any more, the focus goes to the conversation. */
+  async #showEarlier() {
+    const count = await this.#conversation.showEarlier(this.#settings.messagesUrl);
+    if (count === 0) return;
+    this.#announcer.say({ text: this.#i18n.count("say_earlier", count), urgent: false });
+    if (!this.#conversation.state.hasEarlier) this.#transcript.focus({ preventScroll: true });
+  }
+
+  /** @param {State} before @param {State} after */
+  #changed(before, after) {
+    if (openQuestions(before).length > 0 && openQuestions(after).length === 0) this.#announcer.calm();
+    for (const announcement of announcementsOf(before, after, this.#i18n)) this.#announcer.say(announcement);
+    for (const answer of spokenAnswers(before, after)) this.#voice.speak(answer);
+    if (before.phase !== after.phase) this.#transcript.follow();
+    this.#surroundings.onChanged?.(before, after);
+    this.schedule();
+  }
+
+  /** Draw it anew before the next frame. */
+  schedule() {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      this.#isScheduled = false;
+      this.#render();
+    });
+  }
+
+  #view() {
+    const { viewer, connection } = this.#conversation.state;
+    const pageOf = (/** @type {string} */ id) => this.#settings.pageOf(id);
+    const times = { now: performance.now(), frozenAt: connection.frozenAt };
+    return { i18n: this.#i18n, viewer, ...times, pageOf, fileUrl: this.#tray.pattern };
+  }
+
+  #render() {
+    const { state } = this.#conversation;
+    const view = this.#view();
+    this.#transcript.render(state, view);
+    this.#layout.render(state);
+    this.#notice.render(state, view);
+    this.#connection.render(state, view);
+    this.#question.render(state, view);
+    this.#bar.render(state, view);
+    this.#queue.render(state, view);
+    this.#background.render(state, view);
+    if (!isAtWork(state)) this.#stopQuestion.dismiss();
+    this.#composer.label(this.#i18n.text(activeTurn(state) ? "queue" : "send"));
+    this.#latest.hidden = !this.#transcript.hasMore;
+    this.#surroundings.onRendered?.(state, view);
+  }
+
+  #tick() {
+    if (document.visibilityState !== "visible") return;
+    const { state } = this.#conversation;
+    const view = this.#view();
+    this.#connection.render(state, view);
+    this.#bar.render(state, view);
+    this.#question.tick(view);
+    this.#loss.tick(state, view);
+    if (!isAtWork(state)) return;
+    this.#background.render(state, view);
+    this.#transcript.tick(view);
+    for (const crossing of this.#tiers.crossings(state, view.now, this.#i18n)) this.#announcer.say(crossing);
+  }
+}

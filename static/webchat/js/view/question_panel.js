@@ -1,0 +1,231 @@
+/** The question above the composer: what would run, who asks, until when it waits, and the answers (D2). */
+
+import { askedCall, openQuestions } from "../state/overview.js";
+import { argumentNodes } from "./call_details.js";
+import { byId, element, focusedBeside, icon, setText } from "./dom.js";
+import { toolLabel } from "./labels.js";
+import { linkTo } from "./sub_agents.js";
+
+/** @typedef {import("./dom.js").Root} Root */
+/** @typedef {import("../state/types.js").Call} Call */
+/** @typedef {import("../state/types.js").State} State */
+/** @typedef {import("./tool_call.js").View} View */
+/** @typedef {Readonly<{decision: "approve"|"deny", remember: boolean, reason: string}>} Decision */
+/** @typedef {(turnId: string, toolId: string, decision: Decision) => void} Decide */
+
+const MAX_REASON = 500;
+/** What a tool says of itself in a few lines is read before it is allowed; an essay waits behind its head. */
+const MAX_OPEN = 400;
+/** A click or a key that was meant for what stood here before decides nothing. */
+const ARMED_AFTER_MS = 500;
+
+/** Shows one open question at a time, and leads from one to the next. */
+export class QuestionPanel {
+  #box;
+  #decide;
+  #leave;
+  #title = element("p", { class: "question-title", id: "question-title" });
+  #place = element("span", { class: "question-place" });
+  #next = element("button", { class: "button-quiet question-next", type: "button" });
+  #tool = element("code", { class: "question-tool" });
+  #server = element("span", { class: "question-server" });
+  #child = element("a", { class: "question-child", hidden: "" });
+  #input = element("dl", { class: "call-arguments" });
+  #about = element("details", { class: "question-about" });
+  #description = element("p", { class: "question-description" });
+  #time = element("span", { class: "question-time", role: "timer", "aria-live": "off" });
+  #once = element("button", { class: "button button-primary question-once", type: "button" });
+  #onceLabel = element("span");
+  #always = element("button", { class: "button question-always", type: "button" });
+  #denyOpen = element("button", { class: "button question-deny-open", type: "button", "aria-expanded": "false" });
+  #buttons = element("div", { class: "question-buttons" });
+  #refusal = element("form", { class: "question-refusal", id: "question-refusal", hidden: "" });
+  #reason = element("input", { class: "question-reason", id: "question-reason", type: "text", autocomplete: "off" });
+  #deny = element("button", { class: "button question-deny", type: "submit" });
+  #close = element("button", { class: "button-icon", type: "button" });
+  /** Which question is shown: its turn and its call. */
+  #key = "";
+  /** @type {Call|null} */
+  #call = null;
+  #isArmed = false;
+  #isBuilt = false;
+
+  /** @param {Root} root @param {Decide} decide @param {() => void} leave where the focus goes when nothing is asked any more */
+  constructor(root, decide, leave) {
+    this.#box = byId(root, "question", HTMLElement);
+    this.#decide = decide;
+    this.#leave = leave;
+  }
+
+  /** @param {State} state @param {View} view */
+  render(state, view) {
+    if (!this.#isBuilt) this.#build(view);
+    const keys = openQuestions(state);
+    const hadFocus = this.#box.contains(focusedBeside(this.#box));
+    const key = keys.includes(this.#key) ? this.#key : (keys[0] ?? "");
+    const isNew = key !== this.#key;
+    this.#key = key;
+    this.#call = key ? askedCall(state, key) : null;
+    this.#box.hidden = this.#call === null;
+    if (this.#call) {
+      this.#show(this.#call, keys, view);
+      if (isNew) this.#begin(this.#call, view);
+    }
+    if (hadFocus && this.#call === null) this.#leave();
+    else if (hadFocus && (isNew || this.#call?.isDeciding)) this.#box.focus();
+  }
+
+  /** Repaint what time changes. @param {View} view */
+  tick({ i18n, now }) {
+    const until = this.#call?.approval?.expiresAt ?? null;
+    const left = until === null ? "" : i18n.wholeClock(Math.max(0, until - now));
+    setText(this.#time, left ? i18n.text("approval_left", { left }) : "");
+  }
+
+  /** @param {View} view */
+  #build({ i18n }) {
+    this.#isBuilt = true;
+    this.#reason.maxLength = MAX_REASON;
+    setText(this.#onceLabel, i18n.text("allow_once"));
+    this.#once.append(this.#onceLabel, element("kbd", { text: "Ctrl+Enter", "aria-hidden": "true" }));
+    setText(this.#denyOpen, i18n.text("deny_open"));
+    this.#denyOpen.setAttribute("aria-controls", this.#refusal.id);
+    setText(this.#deny, i18n.text("deny"));
+    this.#close.append(icon("cross"));
+    this.#close.setAttribute("aria-label", i18n.text("deny_close"));
+    this.#about.append(element("summary", { text: i18n.text("approval_about") }), this.#description);
+    const label = element("label", { for: this.#reason.id, text: i18n.text("approval_reason") });
+    this.#refusal.append(
+      label,
+      element("div", { class: "question-refusal-row" }, this.#reason, this.#deny, this.#close),
+    );
+    this.#buttons.append(this.#once, this.#always, this.#denyOpen);
+    const facts = element("p", { class: "question-facts", text: `${i18n.text("approval_still")} ` });
+    facts.append(this.#time);
+    this.#box.append(
+      element("div", { class: "question-head" }, this.#title, this.#place, this.#next),
+      element("p", { class: "question-who" }, this.#tool, this.#server, this.#child),
+      element("div", { class: "question-what" }, this.#input, this.#about, facts),
+      this.#buttons,
+      this.#refusal,
+    );
+    this.#listen();
+  }
+
+  #listen() {
+    this.#once.addEventListener("click", () => this.#say("approve", false));
+    this.#always.addEventListener("click", () => this.#say("approve", true));
+    this.#denyOpen.addEventListener("click", () => this.#refuse(this.#refusal.hidden === true));
+    this.#close.addEventListener("click", () => this.#refuse(false));
+    this.#next.addEventListener("click", () => this.#box.dispatchEvent(new CustomEvent("question-next")));
+    this.#refusal.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#say("deny", false);
+    });
+    this.#box.addEventListener("keydown", (event) => this.#pressed(event));
+  }
+
+  /** Go on to the next question. @param {State} state @param {View} view */
+  next(state, view) {
+    const keys = openQuestions(state);
+    const key = keys[(keys.indexOf(this.#key) + 1) % Math.max(keys.length, 1)] ?? "";
+    if (key === this.#key) return;
+    this.#key = key;
+    this.#call = askedCall(state, key);
+    if (!this.#call) return;
+    this.#show(this.#call, keys, view);
+    this.#begin(this.#call, view);
+    this.#box.focus();
+  }
+
+  /** A question that has just appeared. @param {Call} call @param {View} view */
+  #begin(call, view) {
+    const key = this.#key;
+    this.#refuse(false, { isFocused: false });
+    this.#reason.value = "";
+    this.#input.replaceChildren(...argumentNodes(call.input, view.i18n));
+    this.#about.open = (call.approval?.description ?? "").length <= MAX_OPEN && !call.approval?.question;
+    this.#arm(false);
+    setTimeout(() => {
+      if (this.#key === key) this.#arm(true);
+    }, ARMED_AFTER_MS);
+    this.tick(view);
+  }
+
+  /** @param {boolean} isArmed */
+  #arm(isArmed) {
+    this.#isArmed = isArmed;
+    const isDisabled = !isArmed || this.#call?.isDeciding === true;
+    for (const button of [this.#once, this.#always, this.#deny]) button.disabled = isDisabled;
+  }
+
+  /** @param {Call} call @param {ReadonlyArray<string>} keys @param {View} view */
+  #show(call, keys, view) {
+    const { i18n } = view;
+    const agent = call.subAgent?.agent ?? "";
+    const { host = "", description = "", question = "", canRemember = false } = call.approval ?? {};
+    const words = { tool: toolLabel(call), agent, host, question };
+    setText(this.#title, i18n.text(titleKey(words), words));
+    setText(this.#tool, call.name);
+    setText(this.#server, call.server ? i18n.text("tool_server", { server: call.server }) : "");
+    linkTo(this.#child, call.subAgent, view);
+    setText(this.#description, description);
+    this.#about.hidden = !description;
+    this.#always.hidden = !canRemember;
+    setText(this.#always, i18n.text(alwaysKey(call, words, i18n), words));
+    this.#once.setAttribute("aria-label", i18n.text("allow_once_tool", words));
+    this.#deny.setAttribute("aria-label", i18n.text("deny_tool", words));
+    this.#place.hidden = this.#next.hidden = keys.length < 2;
+    const n = keys.length;
+    setText(this.#place, i18n.text("question_place", { k: keys.indexOf(this.#key) + 1, n }));
+    setText(this.#next, i18n.text("question_next"));
+    this.#reason.disabled = call.isDeciding;
+    this.#arm(this.#isArmed);
+  }
+
+  /** Open the field for the reason, or close it. @param {boolean} isOpen @param {{isFocused?: boolean}} [how] */
+  #refuse(isOpen, { isFocused = true } = {}) {
+    this.#refusal.hidden = !isOpen;
+    this.#denyOpen.setAttribute("aria-expanded", String(isOpen));
+    if (isFocused) (isOpen ? this.#reason : this.#denyOpen).focus();
+  }
+
+  /** @param {KeyboardEvent} event */
+  #pressed(event) {
+    if (event.isComposing) return;
+    const isInRefusal = this.#refusal.contains(/** @type {Node} */ (event.target));
+    if (event.key === "Escape" && !this.#refusal.hidden) {
+      event.preventDefault();
+      this.#refuse(false);
+    } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      if (!isInRefusal) this.#say("approve", false);
+    }
+  }
+
+  /** @param {Decision["decision"]} decision @param {boolean} remember */
+  #say(decision, remember) {
+    if (!this.#isArmed || this.#call === null || this.#call.isDeciding) return;
+    const [turnId = "", ...toolId] = this.#key.split(" ");
+    const reason = decision === "deny" ? this.#reason.value.trim() : "";
+    // A second click may come before the next frame shows that this one counts.
+    this.#call = { ...this.#call, isDeciding: true };
+    this.#arm(this.#isArmed);
+    this.#decide(turnId, toolId.join(" "), { decision, remember, reason });
+  }
+}
+
+/** @param {{host: string, agent: string, question: string}} words */
+function titleKey({ host, agent, question }) {
+  if (host) return "approval_host";
+  if (question) return agent ? "approval_question_of" : "approval_question";
+  return agent ? "approval_title_of" : "approval_title";
+}
+
+/** @param {Call} call @param {{host: string, agent: string, question: string}} words @param {import("./i18n.js").I18n} i18n */
+function alwaysKey({ name }, { host, agent, question }, i18n) {
+  if (host) return "allow_host";
+  const key = agent ? "allow_sub_agent" : "allow_conversation";
+  const own = `${key}_${name}`;
+  return question && i18n.has(own) ? own : key;
+}

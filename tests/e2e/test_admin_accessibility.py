@@ -1,0 +1,130 @@
+"""Our own pages of the admin: no finding of axe in both schemes at both widths, and Running now with and without scripts."""
+
+import re
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, expect
+
+from tests.e2e.chat import has_started, state
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+DESKTOP = {"width": 1280, "height": 850}
+PHONE = {"width": 390, "height": 844}
+# The admin's own header, menu, lists and forms are Django's: here is what we put into them.
+OURS = {"include": [["#content"]]}
+# To read what a stylesheet imports, axe would add a style to the page, which its policy refuses.
+OPTIONS = {"preload": False}
+RUNNING = "/admin/turns/runningturn/"
+MOVED = "Promise.allSettled(document.getAnimations().map((moving) => moving.finished))"
+SIDEWAYS = """
+    document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth + 1 ? [] :
+        [...document.querySelectorAll("#content *")]
+            .filter((element) => element.getBoundingClientRect().right > document.scrollingElement.clientWidth + 1)
+            .map((element) => element.outerHTML.slice(0, 100))
+"""
+
+
+async def findings(page: Page, name: str) -> list[object]:
+    """Judge what the tab shows, on both grounds and at both widths."""
+    found: list[object] = []
+    for size in (DESKTOP, PHONE):
+        await page.set_viewport_size(size)
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            await page.evaluate(MOVED)  # a colour on its way to another scheme is none of both
+            results = await Axe().run(page, context=OURS, options=OPTIONS)
+            assert results.response["passes"], name
+            found += [
+                (name, scheme, size["width"], broken["id"], node["target"], node["failureSummary"])
+                for broken in results.response["violations"]
+                for node in broken["nodes"]
+            ]
+        wide = await page.evaluate(SIDEWAYS)
+        found += [(name, size["width"], "scrolls sideways", element) for element in wide[:5]]
+    await page.set_viewport_size(DESKTOP)
+    return found
+
+
+async def test_our_pages_are_accessible(open_browser, browser_user, site):
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 60\nlist")
+    await has_started(chat.card("seconds: 60"))
+    admin = await open_browser(site, user="admin")
+    page = await admin.open(RUNNING)
+    await expect(page.locator("#running")).to_contain_text("wait")
+    found = await findings(page, "running now")
+    await page.get_by_role("button", name=re.compile("Cancel all turns")).click()
+    found += await findings(page, "cancel all")
+    await page.goto(f"{site.url}/admin/turns/turn/?happened=active")
+    await page.locator("#result_list tbody th a").first.click()
+    found += await findings(page, "turn")
+    await page.goto(f"{site.url}/admin/governance/toolcall/?tool=wait")
+    await page.locator("#result_list tbody th a").first.click()
+    found += await findings(page, "call")
+    for name in ("turns/turn/overview", "turns/process"):
+        await page.goto(f"{site.url}/admin/{name}/")
+        found += await findings(page, name)
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+    assert found == []
+
+
+async def test_a_call_is_extended_and_cancelled_with_a_reason_and_the_page_says_what_became_of_it(
+    open_browser, browser_user, site
+):
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 77")
+    card = chat.card("seconds: 77")
+    await has_started(card)
+    admin = await open_browser(site, user="admin")
+    page = await admin.open(f"{RUNNING}?tool=wait")
+    result = page.get_by_role("status")
+    await page.get_by_role("button", name="Give this call of wait 30 seconds more").click()
+    await expect(result).to_contain_text("has 2 min 30 s now; it had 2 min")
+    await page.get_by_label("Why").fill("wrong customer")
+    await page.get_by_role("button", name="Cancel this call of wait").click()
+    await expect(result).to_contain_text(re.compile(r"stopped after \d"))
+    await expect(state(card)).to_contain_text("cancelled")
+    await chat.has_ended()
+
+
+async def test_the_page_follows_by_itself_until_it_is_paused(open_browser, browser_user, site):
+    admin = await open_browser(site, user="admin")
+    page = await admin.open(RUNNING)
+    await page.get_by_label("Why").fill("not yet")
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 78")
+    await has_started(chat.card("seconds: 78"))
+    button = page.get_by_role("button", name="Cancel this call of wait")
+    await expect(button).to_be_visible()
+    await button.focus()
+    before = await page.locator("#running-count").inner_text()
+    await expect(page.locator("#running-count")).not_to_have_text(before)
+    await expect(button).to_be_focused()
+    await expect(page.get_by_label("Why")).to_have_value("not yet")
+    await page.get_by_role("button", name="Pause refreshing").click()
+    await expect(page.get_by_role("button", name="Refresh by itself again")).to_be_visible()
+    await chat.cancel_turn.click()
+    await chat.has_ended()
+    await expect(button).to_be_visible()
+    await page.get_by_role("button", name="Refresh by itself again").click()
+    await expect(button).to_be_hidden()
+
+
+async def test_without_scripts_all_of_a_user_end_after_their_count(
+    open_browser, browser_user, site
+):
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 79")
+    await has_started(chat.card("seconds: 79"))
+    admin = await open_browser(site, user="admin", java_script_enabled=False)
+    page = await admin.open(f"{RUNNING}?user=demo")
+    await page.get_by_role("button", name="Cancel all turns of this filter").click()
+    await expect(page.locator("#content-main")).to_contain_text("1 turns")
+    await page.get_by_label("Why").fill("runaway")
+    await page.get_by_role("button", name="Yes, cancel 1").click()
+    await expect(page.get_by_role("status")).to_contain_text("Asked 1 to end: 1 stopped")
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await chat.has_ended()

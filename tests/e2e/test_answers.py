@@ -1,0 +1,82 @@
+"""Answers that one can work with."""
+
+import os
+import textwrap
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.browser_user import BrowserUser
+from tests.e2e.test_accessibility import check
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ANSWER = """Look:
+
+```python
+def greet(name: str) -> str:
+    # A comment
+    return f"Hello {name}" if len(name) > 3 else 42
+```
+
+| Name | Price |
+|---|--:|
+| Tulip | 3 |
+
+See https://tulips.example/list. ![A tulip](https://evil.example/tulip.png)"""
+# The local agent says the indented lines, too.
+TOLD = "say " + textwrap.indent(ANSWER, "  ").lstrip()
+
+
+async def test_code_in_an_answer_has_colours_and_is_copied(browser_user: BrowserUser):
+    await browser_user.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    chat = await browser_user.start_conversation()
+    loaded: list[str] = []
+    chat.page.on("request", lambda request: loaded.append(request.url))
+    await chat.say(TOLD)
+    answer = chat.answers.last
+    await expect(answer.locator(".code-language")).to_have_text("python")
+    word = answer.locator(".code-block .k").first
+    plain = await answer.locator("pre").evaluate("node => getComputedStyle(node).color")
+    assert await word.evaluate("node => getComputedStyle(node).color") != plain
+    await answer.get_by_role("button", name="Copy this code").click()
+    await expect(answer.get_by_text("Copied")).to_be_visible()
+    copied = await chat.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("def greet(name: str) -> str:\n    # A comment\n")
+    price = answer.get_by_role("cell", name="3", exact=True)
+    assert await price.evaluate("node => getComputedStyle(node).textAlign") == "right"
+    await expect(answer.get_by_role("link", name="https://tulips.example/list")).to_be_visible()
+    await expect(answer.get_by_text("https://evil.example/tulip.png")).to_be_visible()
+    assert not [url for url in loaded if "example" in url]
+    if directory := os.environ.get("PICTURES"):
+        await chat.page.screenshot(path=Path(directory) / "answer.png")
+    await check(chat.page)
+
+
+async def test_an_answer_is_copied_and_asked_for_again_and_says_what_it_took(
+    browser_user: BrowserUser,
+):
+    await browser_user.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    chat = await browser_user.start_conversation()
+    await chat.say("say **Tulips** are red.")
+    actions = chat.turn("say **Tulips** are red.").locator(":scope > .message-actions")
+    await expect(actions.locator(".message-facts")).to_contain_text("s")
+    live = await actions.locator(".message-facts").inner_text()
+    await actions.get_by_role("button", name="Copy the answer").click()
+    await expect(actions.get_by_text("Copied")).to_be_visible()
+    assert await chat.page.evaluate("navigator.clipboard.readText()") == "**Tulips** are red."
+    own = chat.turn("say **Tulips** are red.").get_by_role("button", name="Copy your message")
+    await own.click()
+    await expect(own).to_have_text("Copied")
+    copied = await chat.page.evaluate("navigator.clipboard.readText()")
+    assert copied == "say **Tulips** are red."
+    await check(chat.page)
+    await chat.page.reload()
+    await expect(actions.locator(".message-facts")).to_have_text(live)
+    again = actions.get_by_role("button", name="Try again")
+    await again.dblclick()
+    await expect(chat.sent).to_have_count(2)
+    await chat.has_ended()
+    await expect(chat.answers).to_have_count(2)
+    await expect(actions.first.get_by_role("button", name="Try again")).to_be_hidden()

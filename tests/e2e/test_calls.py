@@ -1,0 +1,108 @@
+"""Calls are quiet: one line each, in one block for a step; more when they are opened, and folded when all is over."""
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.chat import cancel_button, has_started, state
+from tests.e2e.test_accessibility import PHONE, check
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LINE = 48  # px
+SHARE = "bar => bar.getBoundingClientRect().width / bar.parentElement.clientWidth"
+
+
+async def heights(chat):
+    """How high the line of each call is."""
+    return [
+        round((await row.bounding_box())["height"])
+        for row in await chat.page.locator(".call-row").all()
+    ]
+
+
+async def test_every_call_is_one_line_in_the_block_of_its_step_and_nothing_jumps(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("within 60s wait 50\nwait 61\nwithin 200ms wait 62\nread nowhere.txt")
+    step = chat.page.locator("tool-step")
+    await expect(step).to_contain_text(re.compile(r"4 tools · 2 running · \d+ s"))
+    assert await heights(chat) == [LINE] * 4
+    bar = chat.card("seconds: 50").locator(".call-bar")
+    await expect(bar).to_be_visible()
+    assert await bar.evaluate(SHARE) < 0.5
+    await expect(chat.card("nowhere.txt")).to_contain_text("There is no 'nowhere.txt'")
+    top = (await chat.card("nowhere.txt").bounding_box())["y"]
+    for seconds in (50, 61):
+        await cancel_button(chat.card(f"seconds: {seconds}")).click()
+        await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
+    await chat.has_ended()
+    assert await heights(chat) == [LINE] * 4  # none of them went well, so all stay
+    await chat.page.set_viewport_size(PHONE)
+    assert await heights(chat) == [LINE] * 4
+    assert top > 0
+
+
+async def test_after_the_turn_what_went_well_is_folded_and_opens_again(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("wait 0\nwait 0.1\nread nowhere.txt")
+    await chat.has_ended()
+    head = chat.page.get_by_role("button", name=re.compile("^Used 3 tools"))
+    await expect(head).to_have_attribute("aria-expanded", "false")
+    await expect(chat.card("seconds: 0")).to_be_hidden()
+    await expect(state(chat.card("nowhere.txt"))).to_be_visible()
+    await check(chat.page)
+    shown = await chat.transcript.inner_text()
+    await chat.page.reload()
+    await expect(head).to_be_visible()
+    assert await chat.transcript.inner_text() == shown
+    await head.click()
+    await expect(chat.card("seconds: 0")).to_be_visible()
+    await check(chat.page)
+    await head.click()
+    await expect(chat.card("seconds: 0")).to_be_hidden()
+
+
+async def test_an_opened_card_has_the_whole_result_the_code_name_and_the_limit(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await chat.say("run seq 1 3000")
+    await chat.has_ended()
+    card = chat.cards.last
+    await expect(card).to_contain_text("Run a command")
+    await card.get_by_role("button", expanded=False).click()
+    await expect(card.locator(".call-facts")).to_contain_text("exec")
+    await expect(card.locator(".call-facts")).to_contain_text("2 min (the tool’s own limit)")
+    result = card.get_by_label("Result", exact=True)
+    await expect(card).to_contain_text("The first 2,000 of 13,892 characters.")
+    await check(chat.page)
+    await card.get_by_role("button", name="Copy").click()
+    await expect(card.get_by_role("button", name="Copy")).to_have_text("Copied")
+    assert (await chat.page.evaluate("navigator.clipboard.readText()")).endswith("2999\n3000")
+    await expect(result).to_contain_text("3000")
+    await expect(card.get_by_role("button", name=re.compile("^Show all"))).to_be_hidden()
+
+
+async def test_the_rest_of_a_result_is_shown_when_it_is_asked_for(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("run seq 1 3000")
+    await chat.has_ended()
+    card = chat.cards.last
+    await card.get_by_role("button", expanded=False).click()
+    await card.get_by_role("button", name="Show all (13,892 characters)").click()
+    await expect(card.get_by_label("Result", exact=True)).to_contain_text("3000")
+    await expect(card.get_by_label("Result", exact=True)).to_be_focused()
+
+
+async def test_a_running_command_shows_its_last_lines_also_after_a_reload(browser_user):
+    chat = await browser_user.start_conversation()
+    await chat.say("run seq 1 20; sleep 60")
+    tail = chat.cards.last.locator(".call-tail")
+    for _time in range(2):
+        await chat.cards.last.get_by_role("button", expanded=False).click()
+        await expect(tail).to_have_text("15\n16\n17\n18\n19\n20")
+        await check(chat.page)
+        await chat.page.reload()
+        await has_started(chat.cards.last)
+    await chat.cancel_turn.click()
+    await chat.has_ended()

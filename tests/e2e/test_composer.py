@@ -1,0 +1,79 @@
+"""The field in which a person writes: it grows with its text, and a long text makes no key slower than elsewhere."""
+
+import pytest
+from playwright.async_api import CDPSession, Locator, expect
+
+from tests.e2e.browser_user import BrowserUser
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONG = "word " * 10_000
+KEYS = 20
+PAINTED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+ADD_PLAIN = """() => {
+  const plain = document.createElement("textarea");
+  plain.id = "plain";
+  const { font, width } = getComputedStyle(document.getElementById("composer-input"));
+  Object.assign(plain.style, { font, width, height: "220px", position: "fixed", top: "0", left: "0" });
+  document.body.append(plain);
+}"""
+
+
+async def height(field: Locator) -> float:
+    box = await field.bounding_box()
+    assert box is not None
+    return float(box["height"])
+
+
+async def laid_out(session: CDPSession) -> float:
+    """How many seconds the tab has spent on layout so far."""
+    metrics = (await session.send("Performance.getMetrics"))["metrics"]
+    return float(next(each["value"] for each in metrics if each["name"] == "LayoutDuration"))
+
+
+async def layout_of_keys(field: Locator, session: CDPSession) -> float:
+    """Type behind a long text; return what that has cost."""
+    await field.fill(LONG)
+    await field.press("Control+End")
+    await field.page.evaluate(PAINTED)
+    began = await laid_out(session)
+    for _ in range(KEYS):
+        await field.press("a")
+        await field.page.evaluate(PAINTED)
+    spent = await laid_out(session) - began
+    await field.fill("")
+    return spent
+
+
+async def test_field_grows_with_its_text_to_a_bound_and_shrinks_again(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    empty = await height(chat.composer)
+    await chat.composer.fill("one\ntwo\nthree")
+    three = await height(chat.composer)
+    await chat.composer.fill("line\n" * 30)
+    most = await height(chat.composer)
+    await chat.composer.fill(LONG)
+    assert empty < three < most == await height(chat.composer)
+    await chat.composer.fill("")
+    assert await height(chat.composer) == empty
+
+
+async def test_key_behind_a_long_text_costs_no_more_layout_than_in_a_plain_field(
+    browser_user: BrowserUser,
+):
+    chat = await browser_user.start_conversation()
+    await chat.page.evaluate(ADD_PLAIN)
+    session = await chat.page.context.new_cdp_session(chat.page)
+    await session.send("Performance.enable")
+    plain = await layout_of_keys(chat.page.locator("#plain"), session)
+    ours = await layout_of_keys(chat.composer, session)
+    assert ours < 3 * plain
+
+
+async def test_long_text_runs_in_the_direction_of_its_first_letter(browser_user: BrowserUser):
+    chat = await browser_user.start_conversation()
+    direction = "field => getComputedStyle(field).direction"
+    for word, expected in (("word ", "ltr"), ("\u05e9\u05dc\u05d5\u05dd ", "rtl")):
+        await chat.composer.fill(word * 2_000)
+        await expect(chat.composer).to_have_attribute("data-full", "")
+        assert await chat.composer.evaluate(direction) == expected

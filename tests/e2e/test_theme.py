@@ -1,0 +1,91 @@
+"""The choice of colours: light, dark, or those of the system; kept by the browser, and there with the first paint."""
+
+import pytest
+from playwright.async_api import Page, expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LIGHT, DARK = "rgb(255, 255, 255)", "rgb(13, 17, 23)"
+# Each frame that the browser draws, from the first on: what the ground of the page is.
+WATCH_FRAMES = """
+    window.grounds = [];
+    const watch = () => {
+        if (document.body) window.grounds.push(getComputedStyle(document.body).backgroundColor);
+        requestAnimationFrame(watch);
+    };
+    requestAnimationFrame(watch);
+"""
+HAS_DRAWN = "() => window.grounds?.length > 2"
+
+
+async def ground(page: Page) -> str:
+    return str(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def choice(page: Page):
+    return page.get_by_label("Colours")
+
+
+async def test_a_choice_holds_for_every_page_of_the_browser_from_the_first_paint_on(
+    open_browser, site
+):
+    person = await open_browser(site, color_scheme="light")
+    chat = await person.start_conversation()
+    assert await ground(chat.page) == LIGHT
+    other = await person.open("/")
+    await choice(chat.page).select_option("Dark")
+    assert await ground(chat.page) == DARK
+    await expect(choice(other)).to_have_value("dark")  # a tab that was open before
+    assert await ground(other) == DARK
+    await person.add_script(WATCH_FRAMES)
+    for page in (chat.page, other):
+        await page.reload()
+        await page.wait_for_function(HAS_DRAWN)
+        assert set(await page.evaluate("window.grounds")) == {DARK}
+        await expect(choice(page)).to_have_value("dark")
+    assert await chat.page.locator("meta[name=theme-color][media=all]").get_attribute(
+        "content"
+    ) == ("#0d1117")
+
+
+async def test_without_a_choice_the_colours_are_those_of_the_system(open_browser, site):
+    person = await open_browser(site, color_scheme="dark")
+    page = await person.open("/")
+    await expect(choice(page)).to_have_value("auto")
+    assert await ground(page) == DARK
+    await page.emulate_media(color_scheme="light")
+    assert await ground(page) == LIGHT
+    await choice(page).select_option("Dark")
+    await choice(page).select_option("As the system")
+    assert await ground(page) == LIGHT
+
+
+async def test_a_kept_choice_that_nobody_offers_counts_as_none(open_browser, site):
+    person = await open_browser(site, color_scheme="dark")
+    page = await person.open("/")
+    await page.evaluate("localStorage.setItem('theme', '\"><script>alert(1)</script>')")
+    await page.reload()
+    await expect(choice(page)).to_have_value("auto")
+    assert await ground(page) == DARK
+
+
+async def test_the_admin_has_the_same_colours(open_browser, site):
+    person = await open_browser(site, user="admin", color_scheme="light")
+    page = await person.open("/")
+    await choice(page).select_option("Dark")
+    await page.goto(f"{site.url}/admin/")
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+@pytest.mark.parametrize("choose", ["Light", "Dark"])
+async def test_forced_colours_stay_those_of_the_system(open_browser, site, choose: str):
+    person = await open_browser(site, forced_colors="active", color_scheme="dark")
+    chat = await person.start_conversation()
+    forced = await ground(chat.page)
+    await choice(chat.page).select_option(choose)
+    await choice(chat.page).focus()
+    assert await ground(chat.page) == forced
+    outline = await chat.page.locator(".theme").evaluate(
+        "box => getComputedStyle(box).outlineStyle"
+    )
+    assert outline == "solid"

@@ -1,0 +1,138 @@
+"""The microphone of the chat page (C8). Headless browsers have no speech, so a script stands for the browser's part."""
+
+from functools import partial
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from tests.e2e.chat import has_started
+from tests.support import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SPEECH = """
+window.spoken = [];
+window.tones = 0;
+class FakeRecognition extends EventTarget {
+  constructor() { super(); window.ear = this; }
+  start() { window.starts = (window.starts ?? 0) + 1; this.dispatchEvent(new Event("start")); }
+  stop() { this.abort(); }
+  abort() { this.dispatchEvent(new Event("end")); }
+  hear(transcript, isFinal) {
+    this.dispatchEvent(Object.assign(new Event("result"), {resultIndex: 0, results: [{isFinal, 0: {transcript}}]}));
+  }
+  fail(error) { this.dispatchEvent(Object.assign(new Event("error"), {error})); this.abort(); }
+}
+window.SpeechRecognition = FakeRecognition;
+delete window.webkitSpeechRecognition;
+Object.defineProperty(window, "speechSynthesis", {value: {
+  cancel() {},
+  speak(utterance) { window.spoken.push(utterance.text); window.utterance = utterance; },
+}});
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def speaker(open_browser, site):
+    """Return a person whose browser recognises speech."""
+    person = await open_browser(site)
+    await person.add_script(SPEECH)
+    return person
+
+
+def microphone(page: Page):
+    return page.locator("#voice")
+
+
+async def hear(page: Page, text: str, *, is_final: bool = True) -> None:
+    await page.evaluate("([text, final]) => window.ear.hear(text, final)", [text, is_final])
+
+
+async def test_only_final_words_are_sent_and_a_spoken_stop_ends_the_turn_and_is_answered_aloud(
+    speaker,
+):
+    chat = await speaker.start_conversation()
+    button, note = microphone(chat.page), chat.page.locator("#voice-note")
+    await expect(button).to_have_attribute("aria-pressed", "false")
+    await button.click()
+    await expect(button).to_have_attribute("aria-pressed", "true")
+    await expect(button).to_have_accessible_name("Listening. Press to stop listening.")
+    await expect(note).to_contain_text("Your browser's vendor may process your speech")
+    await hear(chat.page, "wait", is_final=False)
+    await hear(chat.page, "wait 60")
+    await expect(note).to_have_text("Heard: wait 60")
+    await has_started(chat.card("seconds: 60"))
+    await expect(chat.sent).to_have_count(1)
+    await hear(chat.page, "Stop")
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await eventually(lambda: chat.page.evaluate("window.spoken.length > 0"))
+    [answer] = await chat.page.evaluate("window.spoken")
+    await expect(chat.page.locator(".command-outcome")).to_have_text(answer)
+    # What the page says itself is heard, too, and is no message.
+    await hear(chat.page, answer)
+    await chat.page.evaluate("window.utterance.dispatchEvent(new Event('error'))")
+    await expect(note).to_contain_text("cannot speak answers")
+    await chat.has_ended()
+    await expect(chat.sent).to_have_count(2)
+    # Esc ends listening, and nothing else.
+    await chat.page.keyboard.press("Escape")
+    await expect(button).to_have_attribute("aria-pressed", "false")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "is_over"),
+    [
+        ("not-allowed", "The microphone is blocked.", True),
+        ("service-not-allowed", "does not allow speech recognition", True),
+        ("audio-capture", "No microphone was found.", True),
+        ("language-not-supported", "does not know your browser's language", True),
+        ("network", "cannot reach its service", False),
+        ("no-speech", "Nothing was heard.", False),
+        ("phrases-not-supported", "goes on without hints", False),
+        ("new-in-this-browser", "Speech recognition has failed.", False),
+    ],
+)
+async def test_each_error_has_its_sentence(speaker, error, sentence, is_over):
+    page = await speaker.open("/")
+    chat = await speaker.begin(page)
+    await microphone(page).click()
+    await page.evaluate("error => window.ear.fail(error)", error)
+    await expect(page.locator("#voice-note")).to_contain_text(sentence)
+    await expect(microphone(page)).to_have_attribute("aria-pressed", str(not is_over).lower())
+    if not is_over:
+        await eventually(lambda: page.evaluate("window.starts === 2"))
+        await hear(page, "say I hear you.")
+        await expect(chat.answers.last).to_contain_text("I hear you.")
+
+
+async def test_a_microphone_that_fails_at_once_every_time_rests(speaker):
+    chat = await speaker.start_conversation()
+    await microphone(chat.page).click()
+    for starts in (1, 2, 3):
+        script = f"window.starts === {starts}"
+        await eventually(partial(chat.page.evaluate, script))
+        await chat.page.evaluate("window.ear.abort()")
+    await expect(chat.page.locator("#voice-note")).to_contain_text("Press its button to go on")
+    await expect(microphone(chat.page)).to_have_attribute("aria-pressed", "false")
+
+
+async def test_a_browser_without_speech_has_no_microphone_and_one_that_was_on_comes_back_on(
+    browser_user, speaker
+):
+    plain = await browser_user.open("/")
+    await plain.add_init_script(
+        "delete window.SpeechRecognition; delete window.webkitSpeechRecognition"
+    )
+    chat = await browser_user.begin(plain)
+    await expect(microphone(chat.page)).to_be_hidden()
+    await speaker.context.grant_permissions(["microphone"], origin=speaker.site.url)
+    chat = await speaker.start_conversation()
+    await expect(microphone(chat.page)).to_have_attribute("aria-pressed", "false")
+    await microphone(chat.page).click()
+    await chat.page.reload()
+    await expect(microphone(chat.page)).to_have_attribute("aria-pressed", "true")
+    await microphone(chat.page).click()
+    await chat.page.reload()
+    await expect(chat.connection).to_have_text("Connected")
+    await expect(microphone(chat.page)).to_have_attribute("aria-pressed", "false")

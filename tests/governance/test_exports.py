@@ -1,0 +1,256 @@
+"""Exports of lists in the real admin: what the list shows, whole, harmless, recorded, and only as far as somebody takes it."""
+
+import asyncio
+import csv
+import io
+import json
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.asgi import get_asgi_application
+from django.db import connection, connections
+from django.test import AsyncClient, Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from governance.admin.exports import BATCH, CONTENT_BATCH
+from governance.db import run_in_db_thread
+from governance.models import Export, ToolCall
+
+LIST = reverse("admin:governance_toolcall_changelist")
+CSV = reverse("admin:governance_toolcall_export", args=["csv"])
+JSON = reverse("admin:governance_toolcall_export", args=["json"])
+MANY = 2_000
+
+
+def lines(answer):
+    return list(csv.DictReader(io.StringIO(answer.getvalue().decode())))
+
+
+def make_many(count=MANY, *, at=None):
+    """Insert calls of which each five have come at the same moment."""
+    at = at or timezone.now()
+    ToolCall.objects.bulk_create(
+        ToolCall(
+            call_id=f"{at:%H%M%S%f}-{number}",
+            scope="conversation",
+            group="turn",
+            tool_name="probe",
+            requested_at=at - timedelta(seconds=number // 5),
+        )
+        for number in range(count)
+    )
+
+
+@pytest.fixture
+def staff(db):
+    """Return a function that makes staff with permissions and signs them in."""
+
+    def make(*codenames):
+        user = get_user_model().objects.create_user("sam", password="pw", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, {"good", "slow"}),
+        ({"when": "any"}, {"good", "slow", "old"}),
+        ({"status__exact": "timed_out"}, {"slow"}),
+        ({"when": "24h"}, {"good", "slow"}),
+        ({"q": "other"}, {"good"}),
+        ({"q": "nowhere"}, set()),
+        ({"o": "2", "p": "7", "when": "any"}, {"good", "slow", "old"}),
+    ],
+)
+def test_an_export_has_the_rows_of_the_list_as_it_stands(admin_client, make_call, query, expected):
+    make_call(call_id="good", status="succeeded", group="other")
+    make_call(call_id="slow", status="timed_out")
+    make_call(call_id="old", requested_at=timezone.now() - timedelta(days=3))
+    assert {line["call_id"] for line in lines(admin_client.get(CSV, query))} == expected
+    as_json = json.loads(admin_client.get(JSON, query).getvalue())
+    assert {row["call_id"] for row in as_json} == expected
+
+
+def test_the_links_of_a_list_keep_its_filters(admin_client, make_call):
+    make_call(call_id="slow", status="timed_out")
+    page = admin_client.get(LIST, {"status__exact": "timed_out", "p": "1"}).content.decode()
+    link = f"{CSV}?status__exact=timed_out&amp;when=24h"
+    assert f'href="{link}" download>Export CSV</a>' in page
+    assert [line["call_id"] for line in lines(admin_client.get(link.replace("&amp;", "&")))] == [
+        "slow"
+    ]
+    assert "Export JSON</a>" in page
+
+
+def test_no_cell_is_a_formula_to_a_spreadsheet(admin_client, make_call):
+    evil = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", 'a"b,c', "plain", ""]
+    for number, text in enumerate(evil):
+        make_call(call_id=str(number), result=text, ended_by_name=text, input={"=x": text})
+    cells = {
+        line["call_id"]: (line["result"], line["ended_by_name"])
+        for line in lines(admin_client.get(CSV))
+    }
+    for number, text in enumerate(evil[:8]):
+        assert cells[str(number)] == (f"'{text}", f"'{text}")
+    for number, text in enumerate(evil[8:], 8):
+        assert cells[str(number)] == (text, text)
+    rows = json.loads(admin_client.get(JSON).getvalue())
+    assert {row["call_id"]: row["result"] for row in rows} == {
+        str(number): text for number, text in enumerate(evil)
+    }
+
+
+def test_values_keep_their_kind(admin_client, make_call):
+    half = {"half": "\ud800"} if connection.vendor == "sqlite" else {}  # PostgreSQL takes none
+    call = make_call(input={"word": "größer", **half}, duration_ms=1_500)
+    (row,) = json.loads(admin_client.get(JSON).getvalue())
+    assert (row["id"], row["input"], row["duration_ms"]) == (call.pk, call.input, 1_500)
+    assert row["requested_at"] == call.requested_at.isoformat()
+    assert row["ended_at"] is None
+    (line,) = lines(admin_client.get(CSV))
+    assert "größer" in line["input"]
+    assert line["ended_at"] == ""
+
+
+@pytest.mark.parametrize("has_content", [True, False])
+def test_rows_come_in_batches_and_each_once_while_others_are_added(staff, has_content):
+    make_many()
+    ids = set(ToolCall.objects.values_list("pk", flat=True))
+    client = staff("view_toolcall", "export", *(["view_content"] if has_content else []))
+    size = CONTENT_BATCH if has_content else BATCH
+    answer = client.get(JSON)
+    parts, queries = [], []
+    stream = iter(answer.streaming_content)
+    while True:
+        with CaptureQueriesContext(connection) as captured:
+            part = next(stream, None)
+        if part is None:
+            break
+        parts.append(part)
+        queries.append(len(captured))
+        if len(parts) > 1:  # before that nothing is read yet
+            make_many(3, at=timezone.now() + timedelta(hours=1))
+    found = [row["id"] for row in json.loads(b"".join(parts))]
+    assert len(parts) == MANY // size + 2  # with what stands before and after them
+    assert len(found) == len(set(found)) == MANY
+    assert set(found) == ids
+    assert max(queries) <= 4
+    assert Export.objects.get().rows == MANY
+
+
+def test_an_export_is_recorded_and_its_record_stays(admin_client, make_call):
+    make_call(status="timed_out")
+    make_call(status="timed_out")
+    make_call(status="succeeded")
+    admin_client.get(CSV, {"status__exact": "timed_out", "p": "2"}).getvalue()
+    export = Export.objects.get()
+    assert (export.by_name, export.source, export.format) == ("boss", "governance.ToolCall", "csv")
+    assert (export.filters, export.rows) == ({"status__exact": ["timed_out"], "when": ["24h"]}, 2)
+    assert export.has_content
+    assert export.at <= export.finished_at
+    page = admin_client.get(reverse("admin:governance_export_changelist")).content.decode()
+    for text in ("tool calls", "status__exact=timed_out", "boss"):
+        assert text in page
+    change = reverse("admin:governance_export_change", args=[export.pk])
+    assert admin_client.get(change).status_code == 200
+    assert admin_client.post(change, {"rows": 0}).status_code == 403
+    delete = reverse("admin:governance_export_delete", args=[export.pk])
+    assert admin_client.post(delete, {"post": "yes"}).status_code == 403
+    assert Export.objects.get().rows == 2
+
+
+@pytest.mark.parametrize("codenames", [(), ("view_toolcall",), ("export",), ("view_content",)])
+def test_an_export_needs_its_permission_and_that_of_the_list(staff, make_call, codenames):
+    make_call()
+    client = staff(*codenames)
+    assert client.get(CSV).status_code == 403
+    if "view_toolcall" in codenames:
+        assert "Export CSV" not in client.get(LIST).content.decode()
+    assert not Export.objects.exists()
+
+
+def test_who_is_not_signed_in_is_asked_to(client, make_call):
+    answer = client.get(CSV)
+    assert answer.status_code == 302
+    assert urlsplit(answer["Location"]).path == reverse("admin:login")
+
+
+def test_what_cannot_be_exported_is_refused(admin_client, make_call):
+    make_call()
+    assert admin_client.post(CSV).status_code == 405
+    assert admin_client.get(CSV.replace("csv", "exe")).status_code == 404
+    answer = admin_client.get(CSV, {"when_from": "yesterday"})
+    assert (answer.status_code, answer["Location"]) == (302, f"{LIST}?e=1")
+    assert not Export.objects.exists()
+
+
+def test_what_may_not_be_seen_cannot_be_asked_for_either(staff, make_call):
+    make_call(result="zanzibar")
+    client = staff("view_toolcall", "export")
+    for page in (LIST, CSV):
+        assert client.get(page, {"result__contains": "z"}).status_code == 400
+    (line,) = lines(client.get(CSV))
+    assert not {"input", "result", "progress", "detail", "late_text"} & line.keys()
+
+
+@pytest.fixture
+async def boss(transactional_db, admin_user):
+    """The superuser, and no connection is left when the test is over."""
+    yield admin_user
+    await run_in_db_thread(connections.close_all)()
+
+
+async def test_over_asgi_an_export_is_whole(boss):
+    await run_in_db_thread(make_many)()
+    client = AsyncClient()
+    await client.aforce_login(boss)
+    answer = await client.get(CSV)
+    text = b"".join([part async for part in answer.streaming_content]).decode()
+    found = [line["id"] for line in csv.DictReader(io.StringIO(text))]
+    assert len(found) == len(set(found)) == MANY
+    export = await Export.objects.aget()
+    assert export.rows == MANY
+    assert export.finished_at is not None
+
+
+async def test_an_export_ends_with_its_request(boss):
+    await run_in_db_thread(make_many)()
+    client = AsyncClient()
+    await client.aforce_login(boss)
+    cookies = "; ".join(f"{name}={morsel.value}" for name, morsel in client.cookies.items())
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": CSV,
+        "query_string": b"",
+        "headers": [(b"host", b"testserver"), (b"cookie", cookies.encode())],
+    }
+    requests = iter([{"type": "http.request", "body": b""}])
+    has_left, parts = asyncio.Event(), []
+
+    async def receive():
+        if request := next(requests, None):
+            return request
+        await has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        parts.append(message)
+        if len(parts) == 5:  # the head, the names and three batches: nobody reads on
+            has_left.set()
+            await asyncio.Event().wait()
+
+    await asyncio.wait_for(get_asgi_application()(scope, receive, send), 60)
+    assert parts[0]["status"] == 200
+    export = await Export.objects.aget()
+    assert (export.rows, export.finished_at) == (3 * CONTENT_BATCH, None)

@@ -1,0 +1,255 @@
+"""A temporary limit ends by the database's clock: in every cache and running call, whoever is alive, and on the record."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db.models.functions import Now
+from django.urls import reverse
+from django.utils.timezone import localtime, make_aware
+
+from governance import runtime, services, temporary_limits
+from governance.core.calls import CallStatus, ToolCall
+from governance.core.executor import Host
+from governance.core.policy import resolve
+from governance.core.registry import make_tool, registry
+from governance.db import run_in_db_thread
+from governance.db_clock import database_now
+from governance.models import PolicyChange, ToolPolicy
+from governance.models import ToolCall as Row
+from governance.policies import SYSTEM, DatabasePolicySource, read_policies
+from governance.recorder import Recorder
+from tests.governance.test_limits_page import PAGE, posted, row_of
+from tests.support import eventually
+
+PROBE = reverse("admin:governance_toolpolicy_tool", args=["probe"])
+HOUR = timedelta(hours=1)
+
+
+def save(until=None, **values):
+    return services.save_tool_policy(tool_name="probe", values=values, by=None, until=until)
+
+
+def set_for_an_hour(**values):
+    return save(until=database_now() + HOUR, **values)
+
+
+def let_it_end():
+    """Time passes: nobody edits, the end lies in the past."""
+    ToolPolicy.objects.filter(until__isnull=False).update(until=Now())
+
+
+def limit():
+    tool = registry.get("probe")
+    return resolve(read_policies().levels(tool)).timeout
+
+
+@pytest.mark.django_db
+def test_the_limit_gives_way_to_the_one_before_without_anybody_writing(probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    assert limit() == 90
+    source = DatabasePolicySource()
+    source.reload()
+    let_it_end()
+    assert limit() == 30
+    assert read_policies().edits["probe"].by == SYSTEM
+    known = source.policies
+    assert resolve(known.levels(probe)).timeout == 90  # it was read while the limit counted
+    assert ToolPolicy.objects.get().timeout_ms == 90_000  # nobody has written anything
+
+
+@pytest.mark.django_db
+def test_a_cache_notices_the_end_though_no_version_has_moved(probe):
+    save(timeout_ms=30_000)
+    save(until=database_now() + timedelta(milliseconds=300), timeout_ms=90_000)
+    source = DatabasePolicySource()
+    source.reload()
+    assert source.policies.next_end is not None
+    version = source.version
+    end = source.policies.next_end
+    while database_now() <= end:
+        assert not source.refresh() or source.policies.ended
+    source.refresh()
+    assert resolve(source.policies.levels(probe)).timeout == 30
+    assert source.version == version
+
+
+@pytest.mark.django_db
+def test_the_end_is_audited_as_the_systems_once(probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    assert services.end_temporary_limits() == []
+    let_it_end()
+    [change] = services.end_temporary_limits()
+    assert services.end_temporary_limits() == []
+    assert (change.by, change.by_name, change.action) == (None, SYSTEM, "change")
+    assert change.changes["timeout_ms"] == [90_000, 30_000]
+    assert change.reason == "The temporary limit is over."
+    row = ToolPolicy.objects.get()
+    assert (row.timeout_ms, row.until, row.then) == (30_000, None, {})
+    assert limit() == 30
+
+
+@pytest.mark.django_db
+def test_a_temporary_limit_of_a_tool_without_limits_leaves_no_row(probe):
+    set_for_an_hour(timeout_ms=90_000, tool_enabled=False)
+    let_it_end()
+    assert limit() == 50  # the tool's own
+    assert read_policies().is_enabled("probe")
+    services.end_temporary_limits()
+    assert not ToolPolicy.objects.exists()
+    assert PolicyChange.objects.first().action == "delete"
+
+
+@pytest.mark.django_db
+def test_an_edit_meanwhile_replaces_both_values(probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    change = save(timeout_ms=45_000)
+    assert change.changes["until"][1] is None
+    row = ToolPolicy.objects.get()
+    assert (row.timeout_ms, row.until, row.then) == (45_000, None, {})
+
+
+@pytest.mark.django_db
+def test_an_edit_of_another_limit_leaves_the_end(probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    save(max_running=2)
+    let_it_end()
+    services.end_temporary_limits()
+    row = ToolPolicy.objects.get()
+    assert (row.timeout_ms, row.max_running) == (30_000, 2)
+
+
+@pytest.mark.django_db
+def test_a_second_temporary_limit_returns_to_what_was_there_before_the_first(probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    save(until=database_now() + 2 * HOUR, timeout_ms=120_000)
+    row = ToolPolicy.objects.get()
+    assert row.then == {"timeout_ms": 30_000}
+    save(until=database_now() + 3 * HOUR)  # only longer
+    row.refresh_from_db()
+    assert row.timeout_ms == 120_000
+    let_it_end()
+    assert limit() == 30
+
+
+@pytest.mark.django_db
+def test_an_edit_after_the_end_is_one_of_what_counts_then(probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    let_it_end()
+    change = save(timeout_ms=20_000)
+    assert change.changes == {"timeout_ms": [30_000, 20_000]}
+    assert [row.by_name for row in PolicyChange.objects.all()[:2]] == ["", SYSTEM]
+
+
+@pytest.mark.django_db
+def test_limits_that_make_no_sense_after_the_end_are_refused(probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    with pytest.raises(ValidationError, match="would never be reached"):
+        save(idle_timeout_ms=60_000)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("span", "words"), [(-HOUR, "lies in the past"), (timedelta(days=8), "a week at most")]
+)
+def test_an_end_that_cannot_be_meant_is_refused(probe, span, words):
+    with pytest.raises(ValidationError, match=words):
+        save(until=database_now() + span, timeout_ms=90_000)
+    assert not ToolPolicy.objects.exists()
+
+
+@pytest.mark.django_db
+def test_people_write_an_end_as_a_time_a_date_or_a_span():
+    now = localtime(database_now())
+    assert temporary_limits.parse_end(" ") is None
+    for text in ("18:00", "00:00", "23:59:59"):
+        end = temporary_limits.parse_end(text)
+        assert now < end <= now + timedelta(days=1, hours=1)
+        assert f"{end:%H:%M:%S}".startswith(text)
+    assert abs(temporary_limits.parse_end("2 h") - now - 2 * HOUR) < timedelta(minutes=1)
+    moment = temporary_limits.parse_end("2030-01-31 18:00")
+    assert moment == make_aware(datetime.fromisoformat("2030-01-31 18:00"))
+    for text in ("18", "soon", "25:00", "2030-02-31 18:00", "18:00Z"):
+        with pytest.raises(ValidationError, match="is no end"):
+            temporary_limits.parse_end(text)
+
+
+@pytest.mark.django_db
+def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
+    save(timeout_ms=30_000)
+    form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "75 s"}
+    page = admin_client.post(PAGE, form | {"until": "soon"})
+    assert "“soon” is no end" in page.content.decode()
+    admin_client.post(PAGE, form | {"until": "2 h"})
+    row = ToolPolicy.objects.get()
+    shown = f"only until {localtime(row.until):%Y-%m-%d %H:%M:%S %Z}, then total limit: 30 s"
+    assert shown in " ".join(row_of(admin_client.get(PAGE), "probe"))
+    longer = {"probe-timeout_ms": "75 s", "probe-tool_enabled": "on", "until": "4 h"}
+    admin_client.post(PROBE, longer | {"probe-revision": row.revision})
+    assert ToolPolicy.objects.get().until > row.until + HOUR
+    assert "only until → " not in PolicyChange.objects.first().summary
+    assert PolicyChange.objects.first().summary.startswith("only until: ")
+    let_it_end()
+    cells = " ".join(row_of(admin_client.get(PAGE), "probe"))
+    assert "30 s (from: admin, for this tool)" in cells
+    assert "system" in cells
+    assert "only until" not in cells
+
+
+@run_in_db_thread
+def _edit(seconds, **values):
+    return services.save_tool_policy(
+        tool_name="endless",
+        values=values,
+        by=None,
+        until=database_now() + timedelta(seconds=seconds),
+    )
+
+
+@run_in_db_thread
+def _row():
+    return Row.objects.get()
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_running_call_obeys_the_beginning_and_the_end():
+    started = asyncio.Event()
+
+    async def endless() -> None:
+        """Never end."""
+        started.set()
+        await asyncio.Event().wait()
+
+    registry.register(make_tool(endless, timeout=2))
+    executor = await runtime.get_executor()
+    try:
+        call = ToolCall(id="c", tool_name="endless", scope="conversation")
+        running = asyncio.create_task(executor.run(call, host=Host(observer=Recorder(group="t"))))
+        await started.wait()
+        await _edit(1, timeout_ms=600_000)
+
+        async def is_over():
+            await runtime.refresh_policies()
+            return await run_in_db_thread(
+                PolicyChange.objects.filter(by_name=SYSTEM, action="delete").exists
+            )()
+
+        await eventually(is_over)
+        assert (await running).status is CallStatus.TIMED_OUT
+        changes = (await _row()).deadline_changes
+        assert [(change["from_ms"], change["to_ms"]) for change in changes] == [
+            (2_000, 600_000),
+            (600_000, 2_000),
+        ]
+        assert [change["by"] for change in changes] == ["", SYSTEM]
+    finally:
+        registry.unregister("endless")
+        await runtime.close_executor()

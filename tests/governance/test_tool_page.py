@@ -1,0 +1,176 @@
+"""The page of one tool: its figures, its slowest calls, its changes, and the way back from one of them."""
+
+import re
+from collections import Counter
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.urls import reverse
+from django.utils.timezone import localtime
+
+from governance import rollups, services, statistics
+from governance.db_clock import database_now
+from governance.models import DefaultPolicy, PolicyChange, ToolCall, ToolPolicy
+from governance.services import PolicyConflict
+
+PROBE = reverse("admin:governance_toolpolicy_tool", args=["probe"])
+
+
+def save(**values):
+    return services.save_tool_policy(tool_name="probe", values=values, by=None)
+
+
+def said(page):
+    return [str(message) for message in page.context["messages"]]
+
+
+def numbers(text, caption):
+    """The rows of the table beside a chart."""
+    [figure] = [part for part in re.findall(r"<figure>.*?</figure>", text, re.S) if caption in part]
+    rows = re.findall(r"<tr>(.*?)</tr>", figure, re.S)[1:]
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+
+
+@pytest.fixture
+def calls(probe, make_call):
+    now = database_now()
+    for second in (1, 1, 2, 2, 2, 9):
+        make_call(status="succeeded", duration_ms=second * 1_000)
+    make_call(status="failed", duration_ms=4_000)
+    for days in (0, 0, 3):
+        at = now - timedelta(days=days)
+        make_call(status="timed_out", error_type="timeout", duration_ms=30_000, requested_at=at)
+    make_call(status="cancelled", error_type="cancelled", duration_ms=20_000)
+    make_call(tool_name="another", status="succeeded", duration_ms=77_000)
+
+
+def test_the_charts_have_the_numbers_of_the_calls(admin_client, calls):
+    save(timeout_ms=30_000)
+    list(rollups.fill(timedelta(days=30)))
+    text = admin_client.get(PROBE).content.decode()
+    found = numbers(text, "How long calls ran")
+    assert sum(int(ended) for _range, ended, _cut in found) == 7
+    assert sum(int(cut) for _range, _ended, cut in found) == 2
+    assert "9 calls, of which 2 ran out of time. Limit: 30 s. p95: unknown." in text
+    today = localtime(database_now()).date()
+    plain = Counter(
+        localtime(at).date().isoformat()
+        for at in ToolCall.objects.filter(error_type="timeout").values_list(
+            "requested_at", flat=True
+        )
+    )
+    by_day = {day: int(cut) for day, _calls, cut in numbers(text, "Timeouts by day")}
+    assert len(by_day) == 30
+    assert today.isoformat() in by_day
+    assert {day: cut for day, cut in by_day.items() if cut} == dict(plain)
+    assert sum(int(calls) for _day, calls, _cut in numbers(text, "Timeouts by day")) == 11
+    change = PolicyChange.objects.get()
+    assert f'<a href="#change-{change.pk}">' in text
+    assert f'id="change-{change.pk}"' in text
+
+
+def test_days_are_the_same_before_and_after_the_roll_up(calls):
+    before = statistics.read_days("probe")[-4:]
+    list(rollups.fill(timedelta(days=30)))
+    assert (
+        statistics.read_days("probe")[-4:-1] != before[:-1]
+    )  # what was not rolled up is not known
+    rolled = statistics.read_days("probe")
+    ToolCall.objects.all().delete()
+    assert [day.timeouts for day in rolled[-4:-1]] == [
+        day.timeouts for day in statistics.read_days("probe")[-4:-1]
+    ]
+
+
+def test_the_slowest_calls_come_first_and_only_to_those_who_may_see_calls(
+    client, admin_client, calls
+):
+    text = admin_client.get(PROBE).content.decode()
+    slowest = text[text.index('id="slowest"') :]
+    ran = [unescape(cell) for cell in re.findall(r'<td class="number">([^<]+)</td>', slowest)]
+    assert ran[:5:2] == ["30\xa0s", "30\xa0s", "20\xa0s"]
+    viewer = get_user_model().objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_toolpolicy"))
+    client.force_login(viewer)
+    text = client.get(PROBE).content.decode()
+    assert 'id="slowest"' not in text
+    assert 'name="_save"' not in text
+    viewer.user_permissions.clear()
+    assert client.get(PROBE).status_code == 403
+
+
+def test_the_limits_are_edited_on_the_page(admin_client, probe):
+    form = {"probe-timeout_ms": "20 s", "probe-tool_enabled": "on", "why": "measured"}
+    page = admin_client.post(PROBE, form, follow=True)
+    assert ToolPolicy.objects.get().timeout_ms == 20_000
+    assert "total limit: not set → 20 s" in said(page)[0]
+    text = page.content.decode()
+    assert "measured" in text
+    assert "boss" in text
+    page = admin_client.post(PROBE, form | {"probe-timeout_ms": "20", "probe-revision": "1"})
+    assert "it could mean 20 ms, 20 s or 20 min" in page.content.decode()
+
+
+def test_a_change_is_reverted_with_one_click(admin_client, admin_user, probe):
+    save(timeout_ms=30_000)
+    last = save(timeout_ms=10_000, max_running=2)
+    page = admin_client.post(PROBE, {"_revert": last.pk}, follow=True)
+    row = ToolPolicy.objects.get()
+    assert (row.timeout_ms, row.max_running) == (30_000, None)
+    change = PolicyChange.objects.first()
+    assert (change.by, change.reason) == (admin_user, "Reverts version 2.")
+    assert "total limit: 10 s → 30 s" in said(page)[0]
+
+
+def test_the_reverted_first_change_leaves_no_row_and_a_reverted_deletion_brings_it_back(
+    admin_client, probe
+):
+    first = save(timeout_ms=30_000, tool_enabled=False)
+    admin_client.post(PROBE, {"_revert": first.pk})
+    assert not ToolPolicy.objects.exists()
+    last = PolicyChange.objects.first()
+    assert last.action == "delete"
+    admin_client.post(PROBE, {"_revert": last.pk})
+    row = ToolPolicy.objects.get()
+    assert (row.timeout_ms, row.tool_enabled) == (30_000, False)
+
+
+def test_a_change_that_was_edited_over_is_not_reverted(admin_client, probe):
+    first = save(timeout_ms=30_000)
+    save(timeout_ms=10_000)
+    page = admin_client.post(PROBE, {"_revert": first.pk}, follow=True)
+    assert "was changed by somebody else meanwhile. Nothing was saved" in said(page)[0]
+    assert ToolPolicy.objects.get().timeout_ms == 10_000
+    save(max_running=3)
+    admin_client.post(PROBE, {"_revert": PolicyChange.objects.first().pk})  # another field: fine
+    assert ToolPolicy.objects.get().max_running is None
+
+
+def test_a_change_of_the_default_limits_is_reverted(admin_user):
+    change = services.save_default_policy(values={"timeout_ms": 5_000}, by=None)
+    services.revert_change(change, by=admin_user)
+    assert DefaultPolicy.objects.get().timeout_ms is None
+    with pytest.raises(PolicyConflict):
+        services.revert_change(change, by=admin_user)
+
+
+def test_who_may_not_edit_reverts_nothing(client, db, probe):
+    change = save(timeout_ms=30_000)
+    viewer = get_user_model().objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_toolpolicy"))
+    client.force_login(viewer)
+    assert "Revert" not in client.get(PROBE).content.decode()
+    assert client.post(PROBE, {"_revert": change.pk}).status_code == 403
+    assert client.post(PROBE, {"_revert": "0"}).status_code == 403
+    assert ToolPolicy.objects.exists()
+
+
+def test_a_name_that_no_tool_ever_had_is_not_found(admin_client, db):
+    for name in ("nothing", "a/b", "<script>"):
+        address = reverse("admin:governance_toolpolicy_tool", args=[name])
+        assert admin_client.get(address).status_code == 404
+    change = reverse("admin:governance_toolpolicy_tool", args=["probe"])
+    assert admin_client.post(change, {"_revert": "1"}).status_code == 404

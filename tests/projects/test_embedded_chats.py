@@ -1,0 +1,196 @@
+"""Chats in a page of a host project: in the host's own layout, under a strict policy, two on one page."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Locator, Page, Route, async_playwright, expect
+
+from tests.e2e.conftest import SWITCHES
+from tests.projects.hosts import PASSWORD, ROOT, HostProject
+from tests.support import PATIENCE, browser_path
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+MAKE_PEOPLE = """
+import django
+django.setup()
+from django.contrib.auth import get_user_model
+from turns.models import Agent
+for name in ("ada", "ben", "cleo", "dan", "eve", "fay"):
+    get_user_model().objects.create_user(name, password=%r)
+Agent.objects.create(name="florist", samples=["say Tulips."])
+"""
+EXPECTED = ("status of 422", "Applying inline style")  # an agent that is gone; what axe does
+STYLE = "(node, name) => getComputedStyle(node)[name]"
+OF_THE_HOST = [
+    ("h1", "fontSize"),
+    ("main > #status", "marginTop"),
+    ("main > .composer", "display"),
+    (".shop-header .button", "minHeight"),
+    ("body", "backgroundColor"),
+]
+NAMES_BESIDE_THOSE_OF_AN_EMPTY_PAGE = """() => {
+  const empty = document.createElement("iframe");
+  document.body.append(empty);
+  const known = new Set(Object.getOwnPropertyNames(empty.contentWindow));
+  empty.remove();
+  return Object.getOwnPropertyNames(window).filter((name) => !known.has(name) && !/^(__|[0-9])/.test(name));
+}"""
+
+
+@pytest.fixture(scope="module")
+def host_url(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve the host project with its users."""
+    host = HostProject(
+        "everything",
+        path=(installed, ROOT / "tests" / "projects"),
+        directory=tmp_path_factory.mktemp("everything"),
+    )
+    host.migrate()
+    host.run("-c", MAKE_PEOPLE % PASSWORD)
+    with host.serving("django", "serve", "--port", "{port}") as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    expect.set_options(timeout=PATIENCE * 1000)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path(), args=SWITCHES)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """Return a tab; whatever the browser complains about fails the test."""
+    context = await browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(PATIENCE * 1000)
+    page = await context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: said.type == "error" and complaints.append(said.text))
+    yield page
+    await context.close()
+    assert [said for said in complaints if not any(map(said.__contains__, EXPECTED))] == []
+
+
+async def sign_in(page: Page, host_url: str, name: str) -> None:
+    await page.goto(f"{host_url}/support/")
+    await page.get_by_role("link", name="Sign in").first.click()
+    await page.get_by_label("Username").fill(name)
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url(f"{host_url}/support/")
+
+
+def chat_called(page: Page, title: str) -> Locator:
+    return page.get_by_role("region", name=title, exact=True)
+
+
+async def say(chat: Locator, text: str) -> None:
+    await chat.get_by_label("Message to the agent").fill(text)
+    await chat.get_by_role("button", name="Send", exact=True).click()
+
+
+async def test_who_is_not_signed_in_is_told_what_to_do_and_comes_back_to_the_page(page, host_url):
+    await page.goto(f"{host_url}/support/")
+    for title in ("Your orders", "Ask a florist"):
+        await expect(chat_called(page, title)).to_contain_text("Sign in to talk to the assistant.")
+    await sign_in(page, host_url, "ada")
+    await expect(
+        chat_called(page, "Your orders").get_by_label("Message to the agent")
+    ).to_be_visible()
+
+
+async def test_two_chats_of_one_page_talk_each_with_its_own_agent_and_go_on_after_a_reload(
+    page, host_url
+):
+    await sign_in(page, host_url, "ben")
+    orders, florist = chat_called(page, "Your orders"), chat_called(page, "Ask a florist")
+    await florist.get_by_role("button", name="say Tulips.").click()
+    await say(orders, "say Tomorrow.")
+    await expect(orders.locator(".message-agent")).to_have_text(["Tomorrow."], use_inner_text=True)
+    await expect(florist.locator(".message-agent .message-text")).to_have_text(["Tulips."])
+    await page.reload()
+    await expect(florist.locator(".message-agent .message-text")).to_have_text(["Tulips."])
+    await expect(orders.locator(".message-agent .message-text")).to_have_text(["Tomorrow."])
+    await florist.get_by_role("button", name="New conversation").click()
+    await expect(florist.locator(".message-agent")).to_have_count(0)
+    await say(florist, "say Roses.")
+    await expect(florist.locator(".message-agent .message-text")).to_have_text(["Roses."])
+    await expect(orders.locator(".message-agent .message-text")).to_have_text(["Tomorrow."])
+
+
+async def test_neither_style_reaches_the_other(page, host_url):
+    await page.goto(f"{host_url}/support/")
+    before = [await page.locator(one).evaluate(STYLE, name) for one, name in OF_THE_HOST]
+    await sign_in(page, host_url, "cleo")
+    assert [await page.locator(one).evaluate(STYLE, name) for one, name in OF_THE_HOST] == before
+    orders, florist = chat_called(page, "Your orders"), chat_called(page, "Ask a florist")
+    await say(orders, "say Tomorrow.")
+    answer = orders.locator(".message-agent .prose")
+    await expect(answer).to_be_visible()
+    assert "Georgia" not in await answer.evaluate(STYLE, "fontFamily")
+    assert await answer.evaluate(STYLE, "fontSize") == "16px"
+    assert await answer.evaluate(STYLE, "letterSpacing") == "normal"
+    send = orders.get_by_role("button", name="Send", exact=True)
+    assert await send.evaluate(STYLE, "textTransform") == "none"
+    assert await send.evaluate(STYLE, "paddingTop") == "0px"
+    # What the host may choose: variables for all chats, and a style sheet for one of them.
+    await orders.get_by_label("Message to the agent").fill("x")
+    await page.mouse.move(0, 0)
+    await expect(send).to_have_css("background-color", "rgb(122, 46, 142)")
+    header = florist.locator(".chat-header")
+    assert await header.evaluate(STYLE, "backgroundColor") == "rgb(230, 244, 234)"
+    assert await orders.locator(".chat-header").evaluate(STYLE, "backgroundColor") != (
+        "rgb(230, 244, 234)"
+    )
+
+
+async def test_no_global_name_is_added_and_the_keys_of_the_page_stay_its_own(page, host_url):
+    await sign_in(page, host_url, "dan")
+    orders = chat_called(page, "Your orders")
+    await expect(orders.locator("#connection")).to_have_attribute("data-status", "new")
+    frame = await page.evaluate(NAMES_BESIDE_THOSE_OF_AN_EMPTY_PAGE)
+    assert frame == []
+    await say(orders, "wait 60")
+    await expect(orders.locator("tool-call")).to_have_attribute("data-status", "running")
+    await page.get_by_label("Newsletter").press("Escape")
+    await page.get_by_label("Newsletter").fill("/?")
+    await expect(page.get_by_label("Newsletter")).to_have_value("/?")
+    await page.get_by_label("Newsletter").press("Control+k")
+    await expect(page.get_by_label("Newsletter")).to_be_focused()
+    await expect(orders.locator("tool-call")).to_have_attribute("data-status", "running")
+    await orders.get_by_label("Message to the agent").press("Escape")
+    await expect(orders.locator("tool-call")).to_have_attribute("data-status", "cancelled")
+
+
+async def test_axe_finds_nothing_in_the_chats(page, host_url):
+    await sign_in(page, host_url, "eve")
+    await say(chat_called(page, "Your orders"), "say Tomorrow.")
+    await expect(chat_called(page, "Your orders").locator(".message-agent")).to_be_visible()
+    found = await Axe().run(page, context={"include": [["turnkeeper-chat"]]})
+    assert found.response["passes"]
+    assert [(each["id"], each["nodes"]) for each in found.response["violations"]] == []
+
+
+async def test_an_agent_that_is_not_there_is_said_and_what_was_written_comes_back(page, host_url):
+    await sign_in(page, host_url, "fay")
+    florist = chat_called(page, "Ask a florist")
+    await page.route("**/api/conversations", _with_agent("nobody"))
+    await florist.get_by_role("button", name="New conversation").click()
+    await say(florist, "say Roses.")
+    await expect(florist.locator("#notice")).to_be_visible()
+    await expect(florist.get_by_label("Message to the agent")).to_have_value("say Roses.")
+
+
+def _with_agent(name: str) -> Callable[[Route], Awaitable[None]]:
+    async def rewrite(route: Route) -> None:
+        await route.continue_(post_data=json.dumps({"agent": name}))
+
+    return rewrite

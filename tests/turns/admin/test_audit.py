@@ -1,0 +1,304 @@
+"""The audit: cancelled turns on one page and in one export, latencies, repairs by day, and that nobody rewrites it."""
+
+import json
+import re
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Permission
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from governance.models import Export, McpServerChange, PolicyChange
+from tests.turns.row_factory import RowFactory
+from turns.admin.audit_charts import percentile
+from turns.models import (
+    AgentChange,
+    CancelRequest,
+    ConversationChange,
+    DisconnectPolicyChange,
+    Repair,
+)
+from turns.presence import disconnects
+from webchat.models import ApiTokenChange
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+AUDIT = [
+    PolicyChange,
+    AgentChange,
+    McpServerChange,
+    DisconnectPolicyChange,
+    ApiTokenChange,
+    ConversationChange,
+    CancelRequest,
+    Repair,
+    Export,
+]
+HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "audit.md"
+
+
+def address(model, view, *args):
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}", args=args)
+
+
+@pytest.fixture
+def cancelled(ada):
+    """A turn that ada has cancelled, with one call that may still run, and one that she had cancelled before."""
+    factory = RowFactory(ada)
+    at = timezone.now()
+    turn = factory.turn("cancelled", ended_by_reason="user", agent="", duration_ms=2_000)
+    factory.call(
+        turn, "c1", "abandoned", disposition="indeterminate", result="[CANCELLED] gone",
+        timeout_ms=30_000, timeout_source="tool", idle_timeout_ms=5_000, duration_ms=1_500,
+    )  # fmt: skip
+    factory.call(turn, "c2", "succeeded", disposition="settled", result="=fine")
+    CancelRequest.objects.create(
+        turn=turn, tool_id="c1", reason="user", source="api", by_name="ada", requested_at=at
+    )
+    return CancelRequest.objects.create(
+        turn=turn, reason="user", source="button", by=ada, by_name="ada", note="wrong customer",
+        requested_at=at, settled_at=at + timedelta(milliseconds=640), settled_ms=640,
+        outcome="cancelled", running_tools=["quick"],
+    )  # fmt: skip
+
+
+def staff(user, *names):
+    user.is_staff = True
+    user.save()
+    user.user_permissions.set(Permission.objects.filter(codename__in=names))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_a_cancelled_turn_is_one_page(admin_client, cancelled):
+    shown = admin_client.get(reverse("admin:turns_cancelledturn_changelist")).content.decode()
+    assert shown.count("wrong customer") == 1
+    page = admin_client.get(
+        reverse("admin:turns_cancelledturn_change", args=[cancelled.pk])
+    ).content.decode()
+    for words in (
+        "ada", "by button", "wrong customer", "640&nbsp;ms", "quick", "30&nbsp;s", "5&nbsp;s",
+        "indeterminate: it may still run", "[CANCELLED] gone", "Finished, the results stand: quick (c2).", "by API",
+    ):  # fmt: skip
+        assert words in page.replace("\u00a0", "&nbsp;"), words
+
+
+def test_every_moment_of_a_page_has_milliseconds_and_a_zone_and_its_title_is_exact(
+    admin_client, cancelled
+):
+    turn, at = cancelled.turn, timezone.localtime(cancelled.requested_at)
+    pages = {
+        reverse("admin:turns_turn_change", args=[turn.pk]): turn.queued_at,
+        reverse("admin:turns_cancelrequest_change", args=[cancelled.pk]): at,
+        reverse("admin:turns_conversation_change", args=[turn.conversation_id]): None,
+    }
+    for address, moment in pages.items():
+        text = admin_client.get(address).content.decode()
+        assert not re.search(r"\d+:\d+ [ap]\.m\.", text), address
+        if moment is not None:
+            local = timezone.localtime(moment)
+            clock = local.time().isoformat("milliseconds")
+            assert f'title="{local.isoformat()}"' in text
+            assert f"{clock}\u00a0{local:%Z}</time>" in text, address
+
+
+def test_a_cancelled_turn_is_one_row_of_the_export(admin_client, cancelled):
+    answer = admin_client.get(reverse("admin:turns_cancelledturn_export", args=["json"]))
+    (row,) = json.loads(b"".join(answer.streaming_content))
+    assert (row["user"], row["by_name"], row["source"], row["note"], row["settled_ms"]) == (
+        "ada", "ada", "button", "wrong customer", 640,
+    )  # fmt: skip
+    first, second = row["calls"]
+    assert (first["call_id"], first["disposition"], first["timeout_ms"]) == (
+        "c1", "indeterminate", 30_000,
+    )  # fmt: skip
+    assert second["status"] == "succeeded"
+    assert [told["result"] for told in row["told"]] == ["[CANCELLED] gone", "=fine"]
+
+
+def test_what_the_agent_was_told_is_content(cancelled, eve):
+    client = staff(eve, "view_cancelrequest", "export")
+    page = client.get(reverse("admin:turns_cancelledturn_change", args=[cancelled.pk]))
+    assert "[CANCELLED] gone" not in page.content.decode()
+    answer = client.get(reverse("admin:turns_cancelledturn_export", args=["csv"]))
+    text = b"".join(answer.streaming_content).decode()
+    assert "indeterminate" in text
+    assert "gone" not in text
+    assert "told" not in text.splitlines()[0]
+    figures = (reverse("admin:turns_cancel_latency"), reverse("admin:turns_repairs_by_day"))
+    assert [client.get(page).status_code for page in figures] == [200, 403]
+    stranger = staff(eve)
+    for name in ("turns_cancelledturn_changelist", "turns_cancel_latency"):
+        assert stranger.get(reverse(f"admin:{name}")).status_code == 403
+
+
+def test_more_calls_and_requests_are_not_more_queries(admin_client, cancelled, ada):
+    page = reverse("admin:turns_cancelledturn_change", args=[cancelled.pk])
+
+    def queries(address):
+        with CaptureQueriesContext(connection) as context:
+            assert admin_client.get(address).status_code == 200
+        return len(context)
+
+    addresses = [page, reverse("admin:turns_cancelledturn_changelist")]
+    queries(page)  # after it the types of content are known
+    before = list(map(queries, addresses))
+    factory = RowFactory(ada, conversation=cancelled.turn.conversation)
+    for number in range(5):
+        factory.call(cancelled.turn, f"more{number}", "cancelled")
+        other = factory.turn("cancelled")
+        CancelRequest.objects.create(
+            turn=other, reason="user", source="button", by_name="ada", requested_at=timezone.now()
+        )
+    assert list(map(queries, addresses)) == before
+
+
+def test_the_latencies_are_those_of_the_rows(admin_client, cancelled, ada):
+    factory = RowFactory(ada)
+    now = timezone.now()
+    times = {"typed": [3, 9, 1, 2, 50], "voice": [700]}
+    for source, took in times.items():
+        for settled_ms in took:
+            CancelRequest.objects.create(
+                turn=factory.turn("cancelled"), reason="user", source=source, by_name="ada",
+                requested_at=now, settled_at=now, settled_ms=settled_ms,
+            )  # fmt: skip
+    page = admin_client.get(reverse("admin:turns_cancel_latency"), {"span": "7d"}).content.decode()
+    page = page.replace("\u00a0", " ")
+    assert "typed</strong> 5 cancels. p50: 3 ms. p99: 50 ms." in page
+    assert "spoken</strong> 1 cancels. p50: 700 ms. p99: 700 ms." in page
+    assert "by button</strong> 1 cancels. p50: 640 ms." in page
+    assert "by API" not in page  # nothing of it has come true
+    cells = (f"{timezone.localdate():%Y-%m-%d}", 5, "3 ms", "50 ms")
+    today = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+    assert today in page
+    assert "style=" not in page.partition('id="content-main"')[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "wanted"),
+    [
+        ([], 50, None),
+        ([7], 99, 7),
+        (range(1, 101), 99, 99),
+        (range(1, 101), 50, 50),
+        ([1, 2], 50, 1),
+    ],
+)
+def test_a_percentile_is_a_value_that_was_there(values, percent, wanted):
+    assert percentile(values, percent) == wanted
+
+
+def test_repairs_are_counted_by_day_and_cause(admin_client, ada):
+    factory = RowFactory(ada)
+    turn = factory.turn("interrupted")
+    causes = ["crash", "crash", "user", "timeout"]
+    for ago, cause in enumerate(causes):
+        Repair.objects.create(
+            conversation=factory.conversation, turn=turn, kind="missing_result", cause=cause,
+            found_when="recovery", at=timezone.now() - timedelta(days=ago // 2),
+        )  # fmt: skip
+    page = admin_client.get(reverse("admin:turns_repairs_by_day")).content.decode()
+    assert "4 repairs in 30 days." in page
+    assert page.count("<rect") == len({(ago // 2, cause) for ago, cause in enumerate(causes)})
+    totals = Counter(ago // 2 for ago in range(4))
+    for ago, count in totals.items():
+        day = timezone.localdate() - timedelta(days=ago)
+        assert f'<td class="number">{day:%Y-%m-%d}</td><td class="number">{count}</td>' in page
+    nothing = admin_client.get(reverse("admin:turns_repairs_by_day"), {"span": "a'b"})
+    assert nothing.status_code == 200
+
+
+def an_entry(model, ada):
+    if model in (CancelRequest, Repair):
+        factory = RowFactory(ada)
+        facts = {"turn": factory.turn("cancelled"), "reason": "user"}
+        if model is Repair:
+            facts = {"conversation": factory.conversation, "at": timezone.now()}
+        else:
+            facts |= {"source": "admin", "requested_at": timezone.now()}
+        return model.objects.create(**facts)
+    if model is Export:
+        return Export.objects.create(source="turns.Turn", format="csv")
+    extra = {
+        name: "x"
+        for name in ("tool_name", "agent_name", "server_name", "token_name")
+        if name in {field.name for field in model._meta.fields}
+    }
+    if model is PolicyChange:
+        extra["version"] = 1
+    if model is ConversationChange:
+        extra["conversation_id"] = RowFactory(ada).id
+    return model.objects.create(action="change", **extra)
+
+
+@pytest.mark.parametrize("model", AUDIT, ids=lambda model: model.__name__)
+def test_not_even_a_superuser_rewrites_the_audit(admin_client, ada, model):
+    entry = an_entry(model, ada)
+    before = list(model.objects.values())
+    assert admin_client.get(address(model, "changelist")).status_code == 200
+    assert admin_client.get(address(model, "change", entry.pk)).status_code == 200
+    assert admin_client.post(address(model, "add"), {"action": "add"}).status_code == 403
+    changed = admin_client.post(address(model, "change", entry.pk), {"by_name": "nobody"})
+    deleted = admin_client.post(address(model, "delete", entry.pk), {"post": "yes"})
+    assert (changed.status_code, deleted.status_code) == (403, 403)
+    chosen = {"action": "delete_selected", "_selected_action": [str(entry.pk)], "post": "yes"}
+    admin_client.post(address(model, "changelist"), chosen)
+    assert list(model.objects.values()) == before
+
+
+def test_every_audited_edit_has_its_list(db):
+    changes = {
+        model
+        for model in apps.get_models()
+        if any(base.__name__ == "Change" for base in model.__mro__) and not model._meta.proxy
+    }
+    assert changes <= set(AUDIT)
+
+
+def test_an_edit_of_the_disconnect_policy_is_audited(admin_client, ada):
+    summary = disconnects.save({"policy": "detach", "grace_ms": 0}, by=ada)
+    change = DisconnectPolicyChange.objects.get()
+    assert (change.by, change.by_name, change.summary) == (ada, "ada", summary)
+    assert "let it go on" in summary
+    shown = admin_client.get(address(DisconnectPolicyChange, "changelist")).content.decode()
+    assert "cancel after a grace → let it go on" in shown
+    assert not disconnects.save({"policy": "detach"}, by=ada)
+    assert DisconnectPolicyChange.objects.count() == 1
+
+
+def test_the_rights_of_the_howto_keep_the_site_from_rewriting_the_audit(ada):
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no roles")
+    rights = "\n".join(re.findall(r"```sql\n(.*?)```", HOWTO.read_text("utf-8"), re.DOTALL))
+    entries = [(model, an_entry(model, ada)) for model in AUDIT]
+    kept = [(model, entry) for model, entry in entries if model not in (CancelRequest, Repair)]
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE turnkeeper_site")
+        cursor.execute("CREATE ROLE turnkeeper_owner")
+        cursor.execute(rights)
+        cursor.execute("SET LOCAL ROLE turnkeeper_site")
+        for model, entry in kept:
+            table = model._meta.db_table
+            for attack in (
+                f"DELETE FROM {table}",
+                f"TRUNCATE {table}",
+                f"UPDATE {table} SET by_name = 'nobody'",
+                f"UPDATE {table} SET at = now()",
+                f"ALTER TABLE {table} ADD COLUMN x int",
+            ):
+                with pytest.raises(DatabaseError), transaction.atomic():
+                    cursor.execute(attack)
+            cursor.execute(f"UPDATE {table} SET by_id = NULL WHERE id = %s", [entry.pk])
+        an_entry(PolicyChange, ada)
+        Export.objects.update(rows=1, finished_at=timezone.now())
+        CancelRequest.objects.update(settled_at=timezone.now())
+        transaction.set_rollback(True)

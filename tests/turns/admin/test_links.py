@@ -1,0 +1,194 @@
+"""The link web of the admin: from calls to all that they belong to and back, and the timeline of a turn."""
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.timezone import localtime
+
+from governance import runtime, services
+from governance.models import Approval, PolicyChange
+from tests.turns.row_factory import RowFactory, make_process
+from turns.admin.timeline import MOST, facts_of
+from turns.models import Agent, CancelRequest, Repair
+from turns.storage.groups import GROUPS
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CALLS = reverse("admin:governance_toolcall_changelist")
+
+
+@pytest.fixture
+def operator(client, transactional_db):
+    user = get_user_model().objects.create_user("olga", is_staff=True)
+    for name in GROUPS["Governance operators"]:
+        app, codename = name.split(".")
+        held = Permission.objects.get(content_type__app_label=app, codename=codename)
+        user.user_permissions.add(held)
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def story(ada):
+    """A turn to which everything has happened, a second each."""
+    runtime._policies.reload()
+    services.save_tool_policy(tool_name="wait", values={"timeout_ms": 30_000}, by=None)
+    Agent.objects.create(name="digger")
+    factory = RowFactory(ada)
+    at = timezone.now() - timedelta(minutes=5)
+
+    def second(number):
+        return at + timedelta(seconds=number)
+
+    turn = factory.turn(
+        "cancelled",
+        agent="digger",
+        owner=make_process(name="runner-1"),
+        queued_at=at,
+        started_at=second(1),
+        ended_at=second(9),
+        turn_timeout_ms=60_000,
+    )
+    call = factory.call(
+        turn,
+        "c1",
+        "cancelled",
+        tool_name="wait",
+        error_type="cancelled",
+        requested_at=second(2),
+        started_at=second(4),
+        ended_at=second(8),
+        timeout_ms=30_000,
+    )
+    asked = {"group": call.group, "scope": call.scope, "call_id": "c1", "tool_name": "wait"}
+    Approval.objects.create(
+        **asked, requested_at=second(2), decision="approved", decided_at=second(4)
+    )
+    CancelRequest.objects.create(
+        turn=turn,
+        tool_id="c1",
+        reason="user",
+        source="api",
+        requested_at=second(7),
+        settled_at=second(8),
+    )
+    Repair.objects.create(
+        conversation=factory.conversation,
+        turn=turn,
+        kind="missing_result",
+        cause="crash",
+        found_when="recovery",
+        at=second(10),
+    )
+    return turn, call
+
+
+def page_of(row):
+    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+    return reverse(name, args=[row.pk])
+
+
+def links_on(client, address):
+    """What the page itself links to, in the admin and in the chat."""
+    page = client.get(address)
+    assert page.status_code == 200, address
+    main = page.content.decode().partition('id="content"')[2]
+    found = {unescape(link).partition("#")[0] for link in re.findall(r'href="([^"]+)"', main)}
+    return {link for link in found if link.startswith(("/admin/", "/c/"))}
+
+
+def test_every_link_of_a_call_a_turn_and_their_lists_leads_somewhere(operator, story):
+    turn, call = story
+    change = PolicyChange.objects.get()
+    pages = [page_of(row) for row in (turn, call, change, turn.owner, Approval.objects.get())]
+    pages += [CALLS, reverse("admin:turns_turn_changelist")]
+    pages += [reverse("admin:turns_conversation_changelist"), reverse("admin:turns_overview")]
+    for address in pages:
+        for link in links_on(operator, address):
+            if "/history/" not in link:
+                assert operator.get(link).status_code == 200, (address, link)
+
+
+def test_a_call_leads_to_all_that_it_belongs_to_and_the_turn_back(operator, story):
+    turn, call = story
+    shared = {
+        page_of(turn.conversation),
+        page_of(turn.owner),
+        page_of(Agent.objects.get(name="digger")),
+        f"{reverse('admin:turns_turn_changelist')}?q=ada",
+        reverse("webchat:conversation", args=[turn.conversation_id]),
+    }
+    tool = reverse("admin:governance_toolpolicy_tool", args=["wait"])
+    assert shared | {page_of(turn), tool} <= links_on(operator, page_of(call))
+    assert shared | {page_of(call)} <= links_on(operator, page_of(turn))
+    assert tool in links_on(operator, page_of(PolicyChange.objects.get()))
+    assert {page_of(turn), page_of(turn.owner)} <= links_on(operator, CALLS)
+    live = f"{reverse('admin:turns_runningturn_changelist')}?owner={turn.owner.pk}"
+    assert live in links_on(operator, page_of(turn.owner))
+
+
+def test_the_list_of_calls_costs_the_same_for_many_turns(operator, story, ada):
+    operator.get(CALLS)
+    with CaptureQueriesContext(connection) as few:
+        operator.get(CALLS)
+    for number in range(10):
+        factory = RowFactory(ada)
+        owner = make_process(name=f"runner-{number}")
+        factory.call(factory.turn(agent="digger", owner=owner), "c1")
+    with CaptureQueriesContext(connection) as many:
+        operator.get(CALLS)
+    assert len(many) == len(few)
+
+
+def test_who_may_not_see_turns_learns_nothing_of_them_from_calls(client, story, eve):
+    turn, call = story
+    eve.is_staff = True
+    eve.save()
+    eve.user_permissions.add(Permission.objects.get(codename="view_toolcall"))
+    client.force_login(eve)
+    for address in (CALLS, page_of(call)):
+        text = client.get(address).content.decode()
+        assert not any(words in text for words in ("digger", "runner-1", ">ada<", page_of(turn)))
+
+
+def test_the_timeline_says_what_the_rows_say(operator, story):
+    turn, call = story
+    request, repair = CancelRequest.objects.get(), Repair.objects.get()
+    question = Approval.objects.get()
+    waited = question.decided_at - question.requested_at
+    assert [(fact.begin, fact.end, fact.limit) for fact in facts_of(turn)] == [
+        (turn.queued_at, turn.started_at, None),
+        (turn.started_at, turn.ended_at, turn.started_at + timedelta(minutes=1) + waited),
+        (question.requested_at, question.decided_at, None),
+        (call.started_at, call.ended_at, call.started_at + timedelta(seconds=30)),
+        (request.requested_at, request.settled_at, None),
+        (turn.ended_at, None, None),
+        (repair.at, None, None),
+    ]
+    text = operator.get(page_of(turn)).content.decode()
+    chart, table = text[text.index('<svg class="governance-chart"') :].split("</svg>", 1)
+    table = table[: table.index("</table>")]
+    for fact in facts_of(turn):
+        for moment in (fact.begin, fact.end, fact.limit):
+            assert moment is None or localtime(moment).isoformat() in table
+    assert (chart.count('class="ended"'), chart.count('class="cut"')) == (1, 1)
+    assert chart.count('class="allowed"') == 2
+    assert "style=" not in chart
+
+
+def test_a_turn_that_waits_has_a_timeline_and_a_long_one_has_an_end(operator, ada):
+    factory = RowFactory(ada)
+    queued, long = factory.turn("queued"), factory.turn("running", turn_timeout_ms=0)
+    for number in range(MOST + 5):
+        factory.call(long, f"c{number}", "running", started_at=timezone.now(), timeout_ms=0)
+    assert "not over" in operator.get(page_of(queued)).content.decode()
+    text = operator.get(page_of(long)).content.decode()
+    assert "7 more are not shown." in text

@@ -1,0 +1,274 @@
+"""Who may see that something happened, who may see what was said, and the groups that a new site has."""
+
+import importlib
+import json
+from types import SimpleNamespace
+
+import pytest
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, Permission
+from django.db.models.signals import post_migrate
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from governance.models import Approval, Export, ToolCall
+from governance.permissions import grant
+from tests.turns.row_factory import RowFactory, said, use
+from turns.models import (
+    Acknowledgement,
+    CancelRequest,
+    Conversation,
+    Event,
+    Repair,
+    RunningTurn,
+    Turn,
+)
+from turns.storage.groups import FIRST_MIGRATION, GROUPS
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECRET = "zanzibar"
+PAGES = (Turn, RunningTurn, Conversation, CancelRequest, Repair, ToolCall, Approval)
+EXPORTED = tuple(model for model in PAGES if model is not RunningTurn)
+
+
+@pytest.fixture
+def said_things(ada):
+    """A turn in which every text that people, models or tools can write has the secret in it."""
+    factory = RowFactory(ada)
+    Conversation.objects.update(title=f"about {SECRET}")
+    turn = factory.turn("running", user_message=f"say {SECRET}")
+    factory.message(turn, "assistant", said(SECRET), use("c1"))
+    factory.call(turn, "c1", "abandoned", late_kind="returned", late_text=SECRET, result=SECRET)
+    ToolCall.objects.update(input={"text": SECRET}, detail={"text": SECRET})
+    at = timezone.now()
+    request = CancelRequest.objects.create(
+        turn=turn, reason="admin", source="admin", by_name="olga", note="why", requested_at=at
+    )
+    Acknowledgement.objects.create(
+        request=request, turn=turn, said=SECRET, source="typed", text=SECRET, at=at
+    )
+    Approval.objects.create(
+        group=str(turn.pk),
+        scope=str(turn.conversation_id),
+        call_id="c1",
+        tool_name="exec",
+        input={"command": SECRET},
+        rule="always",
+        requested_at=at,
+    )
+    Event.objects.create(
+        conversation_id=turn.conversation_id,
+        turn=turn,
+        seq=1,
+        type="message",
+        payload={"text": SECRET},
+        at=at,
+    )
+    Repair.objects.create(
+        conversation=factory.conversation, turn=turn, kind="missing_result", cause="crash", at=at
+    )
+    return turn
+
+
+def migrated(*, backwards: bool = False) -> None:
+    """Tell what `migrate` tells after it has run the migration of the groups."""
+    app, name = FIRST_MIGRATION
+    plan = [(SimpleNamespace(app_label=app, name=name), backwards)]
+    config = apps.get_app_config("turns")
+    post_migrate.send(config, app_config=config, plan=plan, using="default", verbosity=0)
+
+
+@pytest.fixture
+def groups(db):
+    """The groups as a new site has them; the suite's database was flushed."""
+    migrated()
+
+
+@pytest.fixture
+def member(groups):
+    """Return a function that makes staff of one group and signs them in."""
+
+    def make(group: str) -> Client:
+        user = get_user_model().objects.create_user(group.split()[-1], password="pw", is_staff=True)
+        user.groups.add(Group.objects.get(name=group))
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return make
+
+
+def pages() -> list[str]:
+    found = [reverse("admin:turns_overview")]
+    for model in PAGES:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        found.append(reverse(f"{name}_changelist"))
+        found += [reverse(f"{name}_change", args=[row.pk]) for row in model.objects.all()]
+    return found
+
+
+def texts(client: Client) -> dict[str, str]:
+    answers = {page: client.get(page) for page in pages()}
+    assert {answer.status_code for answer in answers.values()} == {200}
+    return {page: answer.content.decode() for page, answer in answers.items()}
+
+
+def test_an_auditor_sees_that_it_happened_and_nothing_of_what_was_said(said_things, member):
+    auditor = member("Governance auditors")
+    found = texts(auditor)
+    assert [page for page, text in found.items() if SECRET in text] == []
+    assert any("olga" in text and "why" in text for text in found.values())
+    search = reverse("admin:turns_conversation_changelist")
+    assert "0 conversations" in auditor.get(search, {"q": SECRET}).content.decode()
+
+
+def test_an_operator_sees_what_was_said(said_things, member):
+    operator = member("Governance operators")
+    found = texts(operator)
+    by_model = {
+        model
+        for model in PAGES
+        for page, text in found.items()
+        if f"/{model._meta.model_name}/" in page and SECRET in text
+    }
+    assert by_model == {Turn, RunningTurn, Conversation, CancelRequest, ToolCall, Approval}
+    search = reverse("admin:turns_conversation_changelist")
+    assert "1 conversation" in operator.get(search, {"q": SECRET}).content.decode()
+
+
+def exported(client: Client, model: type, format: str) -> str:
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_export"
+    answer = client.get(reverse(name, args=[format]))
+    assert answer.status_code == 200
+    return answer.getvalue().decode()
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@pytest.mark.parametrize(
+    ("group", "with_content"),
+    [
+        ("Governance auditors", set()),
+        ("Governance operators", {Turn, Conversation, CancelRequest, ToolCall, Approval}),
+    ],
+)
+def test_exports_have_no_more_than_their_pages(said_things, member, group, with_content, format):
+    client = member(group)
+    texts = {model: exported(client, model, format) for model in EXPORTED}
+    assert {model for model, text in texts.items() if SECRET in text} == with_content
+    assert all("ada" in text for text in texts.values())
+    records = Export.objects.values_list("source", "rows", "has_content")
+    wanted = {(model._meta.label, 1, bool(with_content)) for model in EXPORTED}
+    assert set(records) == wanted
+
+
+def test_an_export_knows_whose_turn_it_was(said_things, member):
+    Turn.objects.update(agent="planner")
+    operator = member("Governance operators")
+    for model in (ToolCall, Approval, CancelRequest, Repair):
+        (row,) = json.loads(exported(operator, model, "json"))
+        assert (row["user"], row["agent"], row["turn_number"]) == ("ada", "planner", 1)
+    (request,) = json.loads(exported(operator, CancelRequest, "json"))
+    assert (request["said"], request["answer"], request["note"]) == (SECRET, SECRET, "why")
+
+
+def test_a_call_of_no_turn_is_exported_too(said_things, member):
+    ToolCall.objects.update(group="of another program")
+    (row,) = json.loads(exported(member("Governance auditors"), ToolCall, "json"))
+    assert (row["user"], row["group"]) == (None, "of another program")
+
+
+def test_a_turn_whose_history_was_repaired_twice_is_listed_once(said_things, member):
+    Repair.objects.create(
+        conversation=said_things.conversation,
+        turn=said_things,
+        kind="missing_result",
+        cause="crash",
+        at=timezone.now(),
+    )
+    page = member("Governance auditors").get(
+        reverse("admin:turns_turn_changelist"), {"happened": "repaired"}
+    )
+    assert [turn.pk for turn in page.context["cl"].result_list] == [said_things.pk]
+
+
+def test_groups_that_are_there_may_export_after_the_migration(groups):
+    auditors = Group.objects.get(name="Governance auditors")
+    auditors.permissions.clear()
+    others = Group.objects.create(name="others")
+    migration = importlib.import_module("turns.migrations.0011_export")
+    migration.give_to_the_groups_that_are_there(apps, None)
+    assert set(auditors.permissions.values_list("codename", flat=True)) == {"export", "view_export"}
+    assert not others.permissions.exists()
+
+
+@pytest.mark.parametrize(
+    ("group", "may"), [("Governance auditors", False), ("Governance operators", True)]
+)
+def test_only_operators_tune_and_cancel(said_things, member, group, may):
+    client = member(group)
+    running = client.get(reverse("admin:turns_runningturn_changelist")).content.decode()
+    assert ("Cancel this turn" in running) is may
+    edit = reverse("admin:governance_toolpolicy_add")
+    assert client.get(edit).status_code == (200 if may else 403)
+    tokens = reverse("admin:webchat_apitoken_changelist")
+    assert client.get(tokens).status_code == 403
+
+
+def test_the_page_of_a_turn_says_why_and_which_turn_it_is(said_things, member):
+    Turn.objects.update(
+        status="cancelled", ended_by_reason="admin", ended_by_source="admin", ended_by_name="olga"
+    )
+    text = member("Governance auditors").get(
+        reverse("admin:turns_turn_change", args=[said_things.pk])
+    )
+    page = text.content.decode()
+    assert str(said_things.pk) in page
+    assert "olga" in page
+    assert ": why" in page
+    assert reverse("webchat:conversation", args=[said_things.conversation_id]) in page
+
+
+def test_a_new_site_has_the_groups_with_permissions_that_exist(groups):
+    for name, permissions in GROUPS.items():
+        held = Group.objects.get(name=name).permissions
+        pairs = held.values_list("content_type__app_label", "codename")
+        assert {f"{app}.{codename}" for app, codename in pairs} == set(permissions)
+
+
+def test_a_group_is_made_once_and_stays_as_it_was_left(groups):
+    auditors = Group.objects.get(name="Governance auditors")
+    auditors.permissions.clear()
+    operators = Group.objects.filter(name="Governance operators")
+    operators.delete()
+    config = apps.get_app_config("turns")
+    post_migrate.send(config, app_config=config, plan=[], using="default", verbosity=0)
+    assert not operators.exists()
+    migrated(backwards=True)
+    assert not operators.exists()
+    migrated()
+    assert operators.get().permissions.count() > 0
+    assert auditors.permissions.count() == 0
+
+
+def test_who_saw_content_before_the_permission_still_does(ada, eve):
+    new = Permission.objects.get(codename="view_content")
+    group = Group.objects.create(name="readers")
+    group.permissions.add(Permission.objects.get(codename="view_toolcall"))
+    ada.user_permissions.add(Permission.objects.get(codename="view_turn"))
+    eve.user_permissions.add(Permission.objects.get(codename="view_agent"))
+    for migration in (
+        "governance.migrations.0013_view_content",
+        "turns.migrations.0007_view_content",
+    ):
+        importlib.import_module(migration).give_to_who_sees_content_today(apps, None)
+    assert new in group.permissions.all()
+    assert new in ada.user_permissions.all()
+    assert new not in eve.user_permissions.all()
+
+
+def test_a_permission_may_come_before_the_models_have_theirs(db):
+    grant(apps, new="governance.later", name="Later", model="toolcall", to_holders_of=("no.such",))
+    assert Permission.objects.get(codename="later").content_type.model == "toolcall"

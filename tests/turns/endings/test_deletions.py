@@ -1,0 +1,192 @@
+"""Deleting a conversation: it is hidden at once, what runs is cancelled, no word of it stays, and the record does."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import AbstractUser
+
+from governance import CancelSource
+from governance.models import Approval, ToolCall
+from governance.runtime import workspace_of
+from tests.support import eventually
+from tests.turns.sub_agents.scripted_agents import child, spawn, use_scripts
+from tests.turns.support import ChatDriver, FakeTools, in_database
+from turns import selectors, services
+from turns.exceptions import ConversationNotFound, MessageRejected, TurnNotFound
+from turns.models import CancelRequest, Conversation, ConversationChange, Event, Message, Turn
+from turns.testing import call, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECRET = "tulip-mill-7"
+
+
+async def delete(chat: ChatDriver, user: AbstractUser | None = None) -> services.Deleted:
+    return await services.delete_conversation(
+        conversation_id=chat.id, user=user or chat.user, source=CancelSource.API
+    )
+
+
+def emptied(chat: ChatDriver) -> Conversation | None:
+    return Conversation.objects.filter(pk=chat.id, emptied_at__isnull=False).first()
+
+
+def rows_with(word: str) -> list[str]:
+    """Where in the database of the project a word still stands."""
+    return [
+        f"{model.__name__}: {values}"
+        for label in ("turns", "governance")
+        for model in apps.get_app_config(label).get_models()
+        for values in model._default_manager.values()
+        if word in str(values)
+    ]
+
+
+async def is_emptied(chat: ChatDriver) -> None:
+    await eventually(lambda: in_database(lambda: emptied(chat)))
+
+
+async def test_no_word_of_a_deleted_conversation_stays_and_its_record_does(chat: ChatDriver):
+    chat.use_script([text(SECRET), call("c1", "quick", text=SECRET)], [text(SECRET)])
+    turn = await chat.run(SECRET)
+    workspace = workspace_of(str(chat.id))
+    assert workspace is not None
+    (workspace / "deep").mkdir(parents=True)
+    (workspace / "deep" / "note.txt").write_text(SECRET)
+    assert await in_database(lambda: rows_with(SECRET))
+
+    assert (await delete(chat)).cancelled == 0
+    await is_emptied(chat)
+
+    assert await in_database(lambda: rows_with(SECRET)) == []
+    assert not workspace.exists()
+    kept = await in_database(lambda: ToolCall.objects.get(group=str(turn.pk)))
+    assert (kept.call_id, kept.status, kept.input, kept.result) == ("c1", "succeeded", {}, "")
+    ended = await in_database(lambda: Turn.objects.get(pk=turn.pk))
+    assert (ended.status, ended.tool_call_count) == ("completed", 1)
+    assert await in_database(Message.objects.count) == 0
+    assert await in_database(Event.objects.count) == 0
+    change = await in_database(ConversationChange.objects.get)
+    assert (change.conversation_id, change.action, change.by_name) == (chat.id, "delete", "ada")
+
+
+async def test_a_deleted_conversation_exists_for_nobody(chat: ChatDriver, operator: AbstractUser):
+    chat.use_script([text("hi")])
+    turn = await chat.run()
+    await delete(chat)
+
+    assert await selectors.list_conversations(user=chat.user) == []
+    for user in (chat.user, operator):
+        with pytest.raises(ConversationNotFound):
+            await selectors.snapshot(conversation_id=chat.id, user=user)
+        with pytest.raises(TurnNotFound):
+            await selectors.get_turn(turn_id=turn.pk, user=user)
+    with pytest.raises(ConversationNotFound):
+        await chat.say("are you there?")
+    with pytest.raises(ConversationNotFound):
+        await delete(chat)
+
+
+async def test_what_runs_is_cancelled_first_and_then_emptied(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([call("c1", "held", gate=SECRET)])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    waiting = await chat.say(SECRET)
+
+    deleted = await delete(chat)
+    assert deleted.cancelled == 2
+    await is_emptied(chat)
+
+    turns = await in_database(lambda: {turn.pk: turn for turn in Turn.objects.all()})
+    assert {turns[pk].status for pk in (turn_id, waiting)} == {"cancelled"}
+    assert {turns[pk].ended_by_name for pk in (turn_id, waiting)} == {"ada"}
+    asked = await in_database(lambda: list(CancelRequest.objects.values_list("reason", flat=True)))
+    assert asked == ["user", "user"]
+    assert await in_database(lambda: rows_with(SECRET)) == []
+
+
+async def test_what_a_tool_returns_after_the_deletion_is_not_kept(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    chat.use_script([call("c1", "blocked", gate="late")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "c1")
+    await delete(chat)
+    await is_emptied(chat)
+    fake_tools.open("late")
+
+    def settled() -> ToolCall | None:
+        return ToolCall.objects.filter(group=str(turn_id), late_kind="returned").first()
+
+    late = await eventually(lambda: in_database(settled))
+    assert late.late_text == ""
+
+
+async def test_sub_agents_end_and_their_conversations_go_too(
+    chat: ChatDriver, fake_tools: FakeTools
+):
+    use_scripts(
+        chat,
+        go=[[spawn("s1", SECRET)], [text("It works.")]],
+        **{SECRET: [[call("c1", "held", gate="never")]]},
+    )
+    await chat.run()
+    turn = await child(SECRET, status="running")
+    deleted = await delete(chat)
+    assert deleted.conversation_ids == [chat.id, turn.conversation_id]
+    await is_emptied(chat)
+    below = await in_database(lambda: Turn.objects.get(pk=turn.pk))
+    assert below.status == "cancelled"
+    assert await in_database(lambda: rows_with(SECRET)) == []
+    with pytest.raises(ConversationNotFound):
+        await selectors.snapshot(conversation_id=turn.conversation_id, user=chat.user)
+
+
+async def test_only_its_owner_deletes_a_conversation_and_not_one_of_a_sub_agent(
+    chat: ChatDriver, eve: AbstractUser, operator: AbstractUser
+):
+    use_scripts(chat, go=[[spawn("s1", "dig")], [text("ok")]], dig=[[text("gold")]])
+    await chat.run()
+    for user in (eve, operator):
+        with pytest.raises(ConversationNotFound):
+            await delete(chat, user)
+    place = (await child("dig")).conversation_id
+    with pytest.raises(MessageRejected):
+        await services.delete_conversation(
+            conversation_id=place, user=chat.user, source=CancelSource.API
+        )
+    assert len(await selectors.list_conversations(user=chat.user)) == 1
+
+
+async def test_a_decision_stays_without_what_it_was_about(chat: ChatDriver, settings: Any):
+    settings.GOVERNANCE_APPROVAL = {"quick": "always"}
+    chat.use_script([call("c1", "quick", text=SECRET)], [text("no")])
+    turn_id = await chat.say()
+    await chat.asked(turn_id, "c1")
+    await chat.decide(turn_id, "c1", decision="deny", reason=SECRET)
+    await chat.ended(turn_id)
+    await delete(chat)
+    await is_emptied(chat)
+    decision = await in_database(Approval.objects.get)
+    assert (decision.decision, decision.by_name) == ("denied", "ada")
+    assert (decision.input, decision.reason) == ({}, "")
+    assert await in_database(lambda: rows_with(SECRET)) == []
+
+
+async def test_a_link_in_place_of_the_workspace_takes_nothing_else_along(
+    chat: ChatDriver, tmp_path: Path
+):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept.txt").write_text("kept")
+    workspace = workspace_of(str(chat.id))
+    assert workspace is not None
+    workspace.symlink_to(outside)
+    await delete(chat)
+    await is_emptied(chat)
+    assert not workspace.is_symlink()
+    assert (outside / "kept.txt").read_text() == "kept"

@@ -1,0 +1,117 @@
+"""The most that is asked of the database: statements and transactions of a turn, a cancel, a snapshot and an admin list.
+
+A ceiling that a change goes through is a price that somebody pays with every turn. It is lowered when less is asked, and
+raised only on purpose.
+"""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib import admin
+from django.contrib.auth.models import AbstractUser
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tests.support import eventually
+from tests.turns.row_factory import RowFactory, said, use
+from tests.turns.statements import Asked
+from tests.turns.support import ChatDriver
+from turns import selectors
+from turns.running import runtime
+from turns.testing import call, text
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+APPS = ("governance", "turns")
+
+
+@pytest.fixture
+def nothing_else(settings: Any) -> None:
+    """What looks every second or two would be counted, too."""
+    settings.TURNS_SWEEP_INTERVAL = settings.TURNS_POLL_INTERVAL = 3600.0
+
+
+@pytest.fixture
+def asked(nothing_else: None, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(monkeypatch)
+
+
+async def all_is_quiet() -> None:
+    """Wait until no turn runs here any more: what follows an ending is a part of its price."""
+
+    async def is_quiet() -> bool:
+        return not await runtime.live_turns()
+
+    await eventually(is_quiet)
+
+
+async def test_a_turn_of_three_calls(asked: Asked, chat: ChatDriver):
+    for _ in range(2):  # the first one loads what stays loaded
+        chat.use_script([call(name, "quick") for name in "abc"], [text("Done.")])
+        asked.reset()
+        assert (await chat.run()).status == "completed"
+        await all_is_quiet()
+    # PostgreSQL locks rows by statements of their own; two statements are the test's own.
+    asked.assert_at_most(42, 5)
+
+
+async def test_a_cancel_of_a_turn_that_runs_a_call(asked: Asked, chat: ChatDriver):
+    chat.use_script([call("a", "held")])
+    turn_id = await chat.say()
+    await chat.running(turn_id, "a")
+    asked.reset()
+    await chat.cancel(turn_id)
+    assert (await chat.ended(turn_id)).status == "cancelled"
+    await all_is_quiet()
+    asked.assert_at_most(37, 3)
+
+
+def test_a_snapshot(asked: Asked, ada: AbstractUser):
+    factory = RowFactory(ada)
+    turn = factory.turn("running")
+    factory.message(turn, "user", said("question"))
+    factory.message(turn, "assistant", said("answer"), use("a"))
+    factory.call(turn, "a")
+    asked.reset()
+    async_to_sync(selectors.snapshot)(conversation_id=factory.id, user=ada)
+    assert asked.statements
+    asked.assert_at_most(12, 1)
+
+
+MOST = {
+    "governance.toolpolicy": 13,  # every tool with its figures, its last change, and where limits are in force
+    "governance.toolcall": 8,  # what calls belong to is one more, for all of them
+    "governance.defaultpolicy": 10,
+    "turns.disconnectpolicy": 10,
+    "turns.process": 8,
+    "turns.runningturn": 12,  # the turns, their calls and questions, the choices of the filters, what could not be ended
+}
+LISTS = [model._meta.label_lower for model in admin.site._registry if model._meta.app_label in APPS]
+
+
+@pytest.mark.parametrize("label", LISTS)
+def test_a_list_of_the_admin(ada: AbstractUser, admin_client: Client, label: str):
+    for number in range(3):
+        factory = RowFactory(ada)
+        turn = factory.turn("running" if number else "completed")
+        factory.call(turn, "a")
+    address = reverse(f"admin:{label.replace('.', '_')}_changelist")
+    admin_client.get(address)  # what a process looks up once
+    with CaptureQueriesContext(connection) as queries:
+        answer = admin_client.get(address, follow=True)  # a model of one row has no list
+    assert answer.status_code == 200
+    assert len(queries) <= MOST.get(label, 7), [query["sql"][:150] for query in queries]
+
+
+def test_the_overview(ada: AbstractUser, admin_client: Client):
+    for number in range(3):
+        factory = RowFactory(ada)
+        factory.call(factory.turn("running" if number else "timed_out"), "a")
+    address = reverse("admin:turns_overview")
+    admin_client.get(address)
+    with CaptureQueriesContext(connection) as queries:
+        assert admin_client.get(address).status_code == 200
+    assert len(queries) <= 20, [query["sql"][:150] for query in queries]

@@ -1,0 +1,237 @@
+"""When what happened in a turn: as a chart and as a table with the same moments."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import Truncator
+from django.utils.translation import gettext as _
+
+from governance import approval_store, selectors
+from governance.admin.charts import BOTTOM, RIGHT, TOP, WIDTH, figure, text
+from governance.admin.formatting import NOTHING, format_span, format_time
+from governance.db_clock import database_now
+from turns.models import Turn
+
+MOST = 100  # lines
+LEFT, LINE = 190, 22
+_TOOK = 80  # room for how long the last one took
+_BREADTH = WIDTH - LEFT - RIGHT - _TOOK
+_LABEL_SHOWN = 28
+_NARROWEST = 2.0
+_MARK_GAP = 4
+_TICKS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What went on for a time, or is still going on; a moment where it `is_moment`. `limit` is when it had to end."""
+
+    kind: str
+    label: str
+    begin: datetime
+    end: datetime | None = None
+    is_moment: bool = False
+    limit: datetime | None = None
+    address: str = ""
+
+
+def facts_of(turn: Turn) -> list[Fact]:
+    """Return what happened in a turn: itself, then the rest in the order of time."""
+    waits = _waits_of(turn)
+    facts = [*waits, *_calls_of(turn), *_requests_of(turn), *_repairs_of(turn)]
+    own = [
+        Fact(
+            kind="queued",
+            label=_("queued"),
+            begin=turn.queued_at,
+            end=turn.started_at or turn.ended_at,
+        )
+    ]
+    if turn.started_at is not None:
+        waited = _covered([(wait.begin, wait.end or database_now()) for wait in waits])
+        limit = _after(turn.started_at, turn.turn_timeout_ms)
+        own.append(
+            Fact(
+                kind="ended",
+                label=_("running"),
+                begin=turn.started_at,
+                end=turn.ended_at,
+                limit=limit and limit + waited,  # its clock stands still while a person is asked
+            )
+        )
+    if turn.ended_at is not None:
+        label = _("settled: %(status)s") % {"status": turn.get_status_display()}
+        facts.append(Fact(kind="settled", label=label, begin=turn.ended_at, is_moment=True))
+    return [*own, *sorted(facts, key=lambda fact: fact.begin)]
+
+
+def timeline(turn: Turn) -> SafeString:
+    """Return the chart and its table."""
+    facts = facts_of(turn)
+    left_out, facts = max(len(facts) - MOST, 0), facts[:MOST]
+    now = database_now()
+    last = max(fact.end or (fact.begin if fact.is_moment else now) for fact in facts)
+    axis = _Axis(turn.queued_at, max(last - turn.queued_at, timedelta(milliseconds=1)))
+    height = TOP + LINE * len(facts) + BOTTOM
+    drawn = [
+        *axis.ticks(height),
+        *(
+            piece
+            for place, fact in enumerate(facts)
+            for piece in _line(axis, TOP + LINE * place, fact, now)
+        ),
+    ]
+    told = _("%(span)s from the message to what happened last.") % {
+        "span": format_span(_ms(last - turn.queued_at))
+    }
+    if left_out:
+        told += " " + _("%(count)d more are not shown.") % {"count": left_out}
+    heads = (_("What"), _("From"), _("Until"), _("Took"), _("Limit at"))
+    rows = map(_row, facts)
+    return figure(_("Timeline"), told, drawn, heads, rows, role="group", height=height, left=LEFT)
+
+
+def _calls_of(turn: Turn) -> list[Fact]:
+    return [
+        Fact(
+            kind="ended" if call.started_at and not call.error_type else "cut",
+            label=f"{call.tool_name}: {call.get_status_display()}",
+            begin=call.started_at or call.requested_at,
+            end=call.ended_at,
+            limit=call.started_at and _after(call.started_at, call.timeout_ms),
+            address=_page("governance_toolcall", call.pk),
+        )
+        for call in selectors.calls_of_group(str(turn.pk))
+    ]
+
+
+def _waits_of(turn: Turn) -> list[Fact]:
+    return [
+        Fact(
+            kind="waiting",
+            label=_("waits for a person: %(tool)s") % {"tool": question.tool_name},
+            begin=question.requested_at,
+            end=question.decided_at,
+            address=_page("governance_approval", question.pk),
+        )
+        for question in approval_store.questions_of_group(str(turn.pk))
+        if not question.is_late  # it changed nothing
+    ]
+
+
+def _requests_of(turn: Turn) -> list[Fact]:
+    words = _("cancel requested: %(what)s")
+    return [
+        Fact(
+            kind="waiting",
+            label=words % {"what": request.tool_id or _("the turn")},
+            begin=request.requested_at,
+            end=request.settled_at,
+            address=_page("turns_cancelrequest", request.pk),
+        )
+        for request in turn.cancel_requests.all()
+    ]
+
+
+def _repairs_of(turn: Turn) -> list[Fact]:
+    words = _("repaired: %(what)s")
+    return [
+        Fact(
+            kind="settled",
+            label=words % {"what": repair.get_kind_display()},
+            begin=repair.at,
+            is_moment=True,
+            address=_page("turns_repair", repair.pk),
+        )
+        for repair in turn.repairs.all()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    begin: datetime
+    span: timedelta
+
+    def x(self, at: datetime) -> float:
+        """Where a moment stands; one beyond the chart stands at its edge."""
+        place = LEFT + _BREADTH * ((at - self.begin) / self.span)
+        return round(min(max(place, LEFT), WIDTH - RIGHT), 1)
+
+    def ticks(self, height: int) -> list[SafeString]:
+        """The moments along the axis, counted from the message."""
+        places = [(self.span * number / _TICKS) for number in range(_TICKS)]
+        return [
+            text(self.x(self.begin + place), height - 8, format_span(_ms(place)))
+            for place in places
+        ]
+
+
+def _line(axis: _Axis, top: int, fact: Fact, now: datetime) -> list[SafeString]:
+    """One fact: its label, the time that it had, the time that it took, and how long that was."""
+    begin, end = axis.x(fact.begin), axis.x(_end(fact, now))
+    drawn = [text(4, top + 15, Truncator(fact.label).chars(_LABEL_SHOWN))]
+    if fact.limit is not None:
+        drawn.append(_bar("allowed", begin, axis.x(fact.limit), top + 2, LINE - 4))
+    drawn.append(_linked(fact, _bar(fact.kind, begin, end, top + 5, LINE - 10)))
+    if not fact.is_moment:
+        drawn.append(text(end + _MARK_GAP, top + 15, _took(fact, now)))
+    return drawn
+
+
+def _bar(kind: str, begin: float, end: float, top: int, height: int) -> SafeString:
+    breadth = max(round(end - begin, 1), _NARROWEST)
+    return format_html(
+        '<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>', kind, begin, top, breadth, height
+    )
+
+
+def _linked(fact: Fact, bar: SafeString) -> SafeString:
+    if not fact.address:
+        return bar
+    return format_html('<a href="{}" aria-label="{}">{}</a>', fact.address, fact.label, bar)
+
+
+def _row(fact: Fact) -> Sequence[Any]:
+    label = fact.label
+    if fact.address:
+        label = format_html('<a href="{}">{}</a>', fact.address, fact.label)
+    if fact.is_moment:
+        return label, format_time(fact.begin), NOTHING, NOTHING, NOTHING
+    until = format_time(fact.end) if fact.end else _("not over")
+    took = format_span(_ms(fact.end - fact.begin)) if fact.end else NOTHING
+    return label, format_time(fact.begin), until, took, format_time(fact.limit)
+
+
+def _end(fact: Fact, now: datetime) -> datetime:
+    return fact.begin if fact.is_moment else fact.end or now
+
+
+def _took(fact: Fact, now: datetime) -> str:
+    return format_span(_ms(_end(fact, now) - fact.begin))
+
+
+def _after(begin: datetime, limit_ms: int | None) -> datetime | None:
+    return begin + timedelta(milliseconds=limit_ms) if limit_ms else None
+
+
+def _covered(spans: Iterable[tuple[datetime, datetime]]) -> timedelta:
+    """Return how long at least one of the spans lasted."""
+    total, until = timedelta(), None
+    for begin, end in sorted(spans):
+        begin = begin if until is None else max(begin, until)
+        total += max(end - begin, timedelta())
+        until = end if until is None else max(end, until)
+    return total
+
+
+def _ms(span: timedelta) -> int:
+    return max(round(span.total_seconds() * 1_000), 0)
+
+
+def _page(model: str, pk: Any) -> str:
+    return reverse(f"admin:{model}_change", args=[pk])

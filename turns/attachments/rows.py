@@ -1,0 +1,139 @@
+"""The rows of attachments: who may have how many, which message claims them, and what is to be removed (sync ORM)."""
+
+import logging
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.db.models import Q, QuerySet, Sum
+from django.utils.translation import gettext as _
+
+from governance.db_clock import database_now
+from turns.attachments import file_storage
+from turns.attachments.file_parsing import ReadFile
+from turns.attachments.media_types import clean_name
+from turns.conf import app_settings
+from turns.core.wire import AttachmentContent
+from turns.exceptions import AttachmentNotFound, AttachmentRejected
+from turns.models import Attachment, Turn
+
+logger = logging.getLogger(__name__)
+
+STORING, STORED, REMOVING = "storing", "stored", "removing"
+UNCLAIMED_FOR = timedelta(days=1)  # so long a file waits for its message
+AT_ONCE = 500  # files to remove that one look finds
+MOST_UNCLAIMED = 100  # files of one user that no message has claimed
+
+
+def reserve(owner_id: Any, name: str, file: ReadFile, *, turn: Turn | None = None) -> Attachment:
+    """Make the row of a file that is stored next. Raise `AttachmentRejected` where its owner has no room.
+
+    A file that a call of a turn shows is that turn's from the beginning.
+    """
+    with transaction.atomic():
+        get_user_model()._default_manager.select_for_update().get(pk=owner_id)
+        own = Attachment.objects.filter(owner=owner_id)
+        used = own.aggregate(total=Sum("size"))["total"] or 0
+        if used + len(file.content) > app_settings.ATTACHMENT_QUOTA:
+            raise AttachmentRejected(
+                _("Your files take all the room that you have. Delete conversations with files.")
+            )
+        if turn is None and own.filter(conversation=None).count() >= MOST_UNCLAIMED:
+            raise AttachmentRejected(_("Too many files wait to be sent. Send or remove some."))
+        return Attachment.objects.create(
+            owner_id=owner_id,
+            turn=turn,
+            conversation_id=None if turn is None else turn.conversation_id,
+            name=clean_name(name),
+            media_type=file.media_type,
+            size=len(file.content),
+            width=file.width,
+            height=file.height,
+            text=file.text,
+            path=file_storage.new_path(),
+        )
+
+
+def settle(attachment_id: UUID) -> None:
+    """Note that a file is stored."""
+    Attachment.objects.filter(pk=attachment_id, status=STORING).update(status=STORED)
+
+
+def claim(
+    attachment_ids: Sequence[UUID], *, conversation_id: UUID, turn_id: UUID, owner_id: Any
+) -> list[AttachmentContent]:
+    """Give files to a message, in the transaction that stores it; return their blocks.
+
+    A file that the conversation has already may be given again: a message that is edited keeps its files.
+
+    Raises:
+        AttachmentNotFound: one is not there, or is not this user's, or is another conversation's.
+        AttachmentRejected: there are too many.
+    """
+    wanted = list(dict.fromkeys(attachment_ids))
+    if len(wanted) > app_settings.ATTACHMENTS_PER_MESSAGE:
+        raise AttachmentRejected(
+            _("Too many files: at most %(limit)d with one message.")
+            % {"limit": app_settings.ATTACHMENTS_PER_MESSAGE}
+        )
+    free = Q(conversation=None) | Q(conversation=conversation_id)
+    found = Attachment.objects.filter(free, pk__in=wanted, owner=owner_id, status=STORED)
+    if found.update(conversation=conversation_id, turn=turn_id) != len(wanted):
+        raise AttachmentNotFound
+    rows = Attachment.objects.defer("text").in_bulk(wanted)
+    return [rows[pk].as_block() for pk in wanted]
+
+
+def orphans() -> "QuerySet[Attachment]":
+    """Return the files that no message has claimed in time, and those whose upload did not come to its end."""
+    return Attachment.objects.filter(
+        conversation=None, created_at__lt=database_now() - UNCLAIMED_FOR
+    )
+
+
+def mark_for_removal(found: "QuerySet[Attachment]") -> int:
+    """Take files away from everybody; they are removed next. Return how many there were."""
+    return found.exclude(status=REMOVING).update(status=REMOVING)
+
+
+def marked_for_removal() -> list[tuple[UUID, str]]:
+    """Return the ids and the paths of the files that are to be removed. They wait where no storage is set any more."""
+    if not file_storage.is_configured():
+        return []
+    rows = Attachment.objects.filter(status=REMOVING).order_by("pk")
+    return list(rows.values_list("pk", "path")[:AT_ONCE])
+
+
+def delete_removed(attachment_ids: Collection[UUID]) -> None:
+    """Delete the rows of files that are removed."""
+    gone = Attachment.objects.filter(pk__in=attachment_ids, status=REMOVING)
+    gone.update(path="")
+    gone.delete()
+
+
+def sweep() -> int:
+    """Remove what is marked; return how much. What the storage refuses to remove stays marked, for the next time."""
+    removed = 0
+    while found := marked_for_removal():
+        for attachment_id, path in found:
+            file_storage.remove(path)
+            delete_removed([attachment_id])
+        removed += len(found)
+    return removed
+
+
+def follow_row(*, instance: Attachment, **_signal: Any) -> None:
+    """Remove the file of a row that was deleted with its user or its conversation, as the signal `post_delete` tells."""
+    if instance.path:
+        transaction.on_commit(partial(_remove, instance.path))
+
+
+def _remove(path: str) -> None:
+    try:
+        file_storage.remove(path)
+    except Exception:
+        logger.exception("A file is left behind in the storage", extra={"path": path})

@@ -1,0 +1,142 @@
+"""Deletions of conversations by their owners: hidden at once, emptied when all that ran there has ended.
+
+The row is the truth: whatever process comes first goes on where another one has died. Rows of turns, calls, cancels and
+decisions stay as a record until `prune`.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+
+from governance import Cancellation, CancelReason, CancelSource
+from governance.db import run_in_db_thread, run_in_query_thread
+from governance.db_clock import database_now
+from governance.runtime import remove_workspace
+from turns.attachments import file_storage
+from turns.attachments import rows as attachments
+from turns.attachments.file_parsing import in_thread
+from turns.cancelling import cancel_requests
+from turns.cancelling.descendants import cancel_descendants, cancel_with_descendants
+from turns.core.turns import ACTIVE_STATUSES
+from turns.events import log
+from turns.events.notifications import Notifications, TellOwner, notify
+from turns.exceptions import ConversationNotFound, MessageRejected
+from turns.models import Conversation, ConversationChange, Turn
+from turns.storage import retention
+from turns.storage.access import User, conversation_for, reload
+from turns.storage.conversation_tree import family_of
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 100  # deleted conversations that one look goes through
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The conversations that nobody sees any more, the deleted one first, and what is to be told."""
+
+    conversation_ids: list[UUID]
+    notifications: Notifications
+
+
+def hide(conversation_id: UUID, user: User, source: CancelSource) -> Deleted:
+    """Hide a conversation and those of its sub-agents, and cancel what runs there, in one transaction (sync ORM).
+
+    Raises:
+        ConversationNotFound: there is none, or it is somebody else's.
+        MessageRejected: a sub-agent works there, for another conversation.
+    """
+    conversation_for(user, conversation_id)
+    by = reload(user)
+    with transaction.atomic():
+        conversation = log.locked(conversation_id)
+        if conversation.deleted_at is not None:
+            raise ConversationNotFound
+        if conversation.parent_id is not None:
+            raise MessageRejected(
+                _("A sub-agent works here. Delete the conversation that it works for.")
+            )
+        name = by.get_username()[:150]
+        cancellation = Cancellation(reason=CancelReason.USER, source=source, by=name)
+        ids = family_of(conversation_id)
+        at = database_now()
+        Conversation.objects.filter(pk__in=ids).update(deleted_at=at, edited_at=at)
+        ConversationChange.objects.create(
+            conversation_id=conversation_id, action="delete", by_id=by.pk, by_name=name
+        )
+        turns = list(_active([conversation_id]))
+        notifications = cancel_requests.cancel_turns(
+            turns, cancellation, conversations=[conversation], by_id=by.pk
+        )
+        for turn in turns:
+            notifications.add(cancel_descendants(turn.pk, cancellation, waits=False))
+    return Deleted(conversation_ids=ids, notifications=notifications)
+
+
+async def finish(*, tell_owner: TellOwner) -> None:
+    """Empty deleted conversations in which nothing runs any more; where something does, see that it ends."""
+    for conversation_id in await _due():
+        try:
+            notifications = await _cancel_rest(conversation_id)
+            await notify(notifications, tell_owner=tell_owner)
+            if await _empty(conversation_id):
+                await asyncio.to_thread(remove_workspace, str(conversation_id))
+                await _remove_files()
+                await _mark_emptied(conversation_id)
+        except Exception:
+            logger.exception(
+                "A deleted conversation could not be emptied",
+                extra={"conversation_id": str(conversation_id)},
+            )
+
+
+async def _remove_files() -> None:
+    """Remove the files of what was emptied. One that the storage does not remove is tried again with the next look."""
+    for attachment_id, path in await run_in_query_thread(attachments.marked_for_removal)():
+        await in_thread(file_storage.remove, path)
+        await run_in_db_thread(attachments.delete_removed)([attachment_id])
+
+
+def _active(conversation_ids: list[UUID]) -> "QuerySet[Turn]":
+    return Turn.objects.filter(
+        conversation__in=conversation_ids, status__in=ACTIVE_STATUSES
+    ).order_by("queued_at", "pk")
+
+
+@run_in_db_thread
+def _due() -> list[UUID]:
+    due = Conversation.objects.filter(deleted_at__isnull=False, emptied_at=None, parent=None)
+    return list(due.order_by("deleted_at").values_list("pk", flat=True)[:AT_ONCE])
+
+
+@run_in_db_thread
+def _cancel_rest(conversation_id: UUID) -> Notifications:
+    """Cancel what was left out, as somebody was writing there: nobody has waited for it."""
+    _own, *below = family_of(conversation_id)
+    notifications = Notifications()
+    parent = Cancellation(reason=CancelReason.PARENT)
+    for turn in _active(below).exclude(cancel_requests__tool_id=""):
+        with transaction.atomic():
+            notifications.add(cancel_with_descendants(turn, parent))
+    return notifications
+
+
+@run_in_db_thread
+def _empty(conversation_id: UUID) -> bool:
+    """Delete the contents, unless something still runs; return whether they are gone."""
+    ids = family_of(conversation_id)
+    if _active(ids).exists():
+        return False
+    retention.empty_conversations(ids)
+    return True
+
+
+@run_in_db_thread
+def _mark_emptied(conversation_id: UUID) -> None:
+    emptied = Conversation.objects.filter(pk__in=family_of(conversation_id), emptied_at=None)
+    emptied.update(emptied_at=database_now())

@@ -1,0 +1,55 @@
+"""The files of a conversation, for those who may see it."""
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+
+from governance.db import run_in_query_thread
+from turns.attachments import file_storage
+from turns.attachments.media_types import saved_name
+from turns.attachments.rows import STORED
+from turns.exceptions import AttachmentNotFound, ConversationNotFound
+from turns.models import Attachment
+from turns.storage.access import User, conversation_for, reload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedFile:
+    """A file as a browser gets it; `name` has an ending that fits its type."""
+
+    name: str
+    media_type: str
+    content: bytes
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it was painted anew here, and may be shown."""
+        return self.media_type.startswith("image/")
+
+
+async def attached_file(*, attachment_id: UUID, user: User) -> AttachedFile:
+    """Return a file of the user, or of a conversation that the user may see. Raise `AttachmentNotFound`."""
+    row = await _row(attachment_id, user)
+    try:
+        content = await asyncio.to_thread(file_storage.read, row.path)
+    except FileNotFoundError:  # removed a moment ago
+        raise AttachmentNotFound from None
+    name = saved_name(row.name, row.media_type)
+    return AttachedFile(name=name, media_type=row.media_type, content=content)
+
+
+@run_in_query_thread
+def _row(attachment_id: UUID, user: User) -> Attachment:
+    viewer = reload(user)
+    row = Attachment.objects.filter(pk=attachment_id, status=STORED).defer("text").first()
+    if row is None:
+        raise AttachmentNotFound
+    if row.conversation_id is None:
+        if row.owner_id != viewer.pk:
+            raise AttachmentNotFound
+        return row
+    try:
+        conversation_for(user, row.conversation_id, permission="turns.view_all")
+    except ConversationNotFound:
+        raise AttachmentNotFound from None
+    return row

@@ -1,0 +1,16 @@
+"""Which conversations belong together: those in which sub-agents work for another one, directly or not (sync ORM)."""
+
+from uuid import UUID
+
+from turns.models import Conversation
+
+
+def family_of(top_id: UUID) -> list[UUID]:
+    """Return the conversation and all below it, parents first."""
+    family: list[UUID] = []
+    level = [top_id]
+    while level:
+        family += level
+        children = Conversation.objects.filter(parent__in=level).exclude(pk__in=family)
+        level = list(children.values_list("pk", flat=True))
+    return family

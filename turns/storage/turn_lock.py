@@ -1,0 +1,90 @@
+"""The lock under which anything of a live turn changes: its conversation's row, with the turn as it is then (sync ORM)."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import DateTimeField, Exists, ExpressionWrapper, OuterRef, QuerySet, UUIDField
+from django.db.models.functions import Now
+
+from governance.prepared_statements import Select
+from turns.core.turns import LIVE_STATUSES, TurnStatus
+from turns.events import log
+from turns.models import CancelRequest, Message, Turn
+
+
+def _live(turn_id: Any) -> "QuerySet[Turn]":
+    requests = CancelRequest.objects.filter(turn=OuterRef("pk"), settled_at=None)
+    rows = Turn.objects.select_related("conversation").order_by()
+    return rows.annotate(has_requests=Exists(requests)).filter(pk=turn_id, status__in=LIVE_STATUSES)
+
+
+def _ending(turn_id: Any) -> "QuerySet[Turn]":
+    unfinished = Message.objects.filter(turn=OuterRef("pk"), is_streaming=True)
+    return _live(turn_id).annotate(
+        has_unfinished_message=Exists(unfinished), has_children=HAS_CHILDREN, read_at=READ_AT
+    )
+
+
+def _to_cancel(**turns: Any) -> "QuerySet[Turn]":
+    asked = CancelRequest.objects.filter(turn=OuterRef("pk"), tool_id="")
+    behind = Turn.objects.filter(
+        conversation=OuterRef("conversation"),
+        number__gt=OuterRef("number"),
+        status=TurnStatus.QUEUED,
+    )
+    rows = Turn.objects.select_related("conversation").order_by()
+    return rows.filter(**turns).annotate(
+        is_asked=Exists(asked),
+        has_queue_behind=Exists(behind),
+        has_children=HAS_CHILDREN,
+        read_at=READ_AT,
+    )
+
+
+READ_AT = ExpressionWrapper(Now(), output_field=DateTimeField())
+HAS_CHILDREN = Exists(Turn.objects.filter(parent=OuterRef("pk")))
+LIVE = Select(_live, turn_id=UUIDField())
+ENDING = Select(_ending, turn_id=UUIDField())
+TO_CANCEL = Select(lambda turn_id: _to_cancel(pk=turn_id), turn_id=UUIDField())
+
+
+def lock_live_turn(turn_id: UUID, *, epoch: int | None = None, waits: bool = True) -> Any:
+    """Return a live turn with its conversation, whose row stays locked until the transaction ends.
+
+    None if the turn is not live, or not under this epoch any more. Also None if another has the lock and we do not
+    wait.
+    """
+    return _locked(LIVE, turn_id, epoch=epoch, waits=waits)
+
+
+def lock_ending_turn(turn_id: UUID, *, epoch: int | None = None, waits: bool = True) -> Any:
+    """Return the same with what there may be to end with it, and when that was read by the database's clock."""
+    return _locked(ENDING, turn_id, epoch=epoch, waits=waits)
+
+
+def lock_turn_to_cancel(turn_id: UUID) -> Any:
+    """Return a turn with what a cancel of it has to know; its conversation's row stays locked likewise.
+
+    None if it was deleted.
+    """
+    return _locked(TO_CANCEL, turn_id, epoch=None, waits=True)
+
+
+def read_turns_to_cancel(turn_ids: Iterable[UUID]) -> "list[Any]":
+    """Return the same of several turns, whose conversations are locked: one query for all."""
+    return list(_to_cancel(pk__in=list(turn_ids)).order_by("queued_at", "pk"))
+
+
+def _locked(query: "Select[Turn]", turn_id: UUID, *, epoch: int | None, waits: bool) -> Turn | None:
+    # Where the database locks rows, a statement of its own does it: one that waits has begun to read before that.
+    if connection.features.has_select_for_update and log.locked_of(turn_id, waits=waits) is None:
+        return None
+    turn = query.first(turn_id=turn_id)
+    return turn if turn is not None and epoch in (None, turn.epoch) else None
+
+
+def has_requests(turn: Turn) -> bool:
+    """Return whether it is asked that a turn, or one of its calls, be cancelled. True if that was not read with it."""
+    return bool(getattr(turn, "has_requests", True))

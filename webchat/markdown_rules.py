@@ -1,0 +1,201 @@
+"""Renders Markdown and cleans it: code gets its language and colours, bare addresses are links, images are text."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import nh3
+from django.utils.html import escape
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.token import STANDARD_TYPES
+
+# A lexer is a list of patterns, and some take very long for texts that are made for that: so only these, and bounded.
+LANGUAGES = {
+    "bash": "bash",
+    "c": "c",
+    "console": "bash",
+    "cpp": "cpp",
+    "css": "css",
+    "diff": "diff",
+    "dockerfile": "docker",
+    "go": "go",
+    "html": "html",
+    "ini": "ini",
+    "java": "java",
+    "javascript": "javascript",
+    "js": "javascript",
+    "json": "json",
+    "py": "python",
+    "python": "python",
+    "ruby": "ruby",
+    "rust": "rust",
+    "sh": "bash",
+    "shell": "bash",
+    "sql": "sql",
+    "toml": "toml",
+    "ts": "typescript",
+    "typescript": "typescript",
+    "xml": "xml",
+    "yaml": "yaml",
+}
+MAX_CODE = 8_000  # characters of a block that gets colours
+MAX_LINE = 500
+MAX_ADDRESS = 200  # characters of an image's address
+CODE_CLASSES = frozenset(filter(None, STANDARD_TYPES.values()))
+ALIGNED = {f"text-align:{side}": f"align-{side}" for side in ("left", "center", "right")}
+_TEXT = {
+    "a",
+    "blockquote",
+    "br",
+    "code",
+    "del",
+    "em",
+    "hr",
+    "li",
+    "ol",
+    "p",
+    "pre",
+    "s",
+    "strong",
+    "ul",
+}
+_TAGS = _TEXT | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "tbody", "td", "th", "thead", "tr"}
+_TAGS |= {"div", "span"}
+_ATTRIBUTES = {"a": {"href", "title", "target"}, "ol": {"start"}}
+_CELLS = set(ALIGNED.values())
+_CLASSES = {
+    "div": {"code-block", "code-head"},
+    "span": {"code-language", "image", *CODE_CLASSES},
+    "td": _CELLS,
+    "th": _CELLS,
+}
+_SCHEMES = {"http", "https", "mailto"}
+_FORMATTER = HtmlFormatter(nowrap=True)
+# Without the characters that change the direction of what follows.
+_ADDRESS = re.compile(r"https?://[^\s<>\"\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+_NO_END = ".,;:!?'*_~"
+_TASK = re.compile(r"\[([ xX])\] ")
+
+
+def render(text: str) -> str:
+    """Return safe HTML: no scripts, no styles, no images, links that open elsewhere and say nothing of us."""
+    return nh3.clean(
+        _PARSER.render(text),
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        allowed_classes=_CLASSES,
+        url_schemes=_SCHEMES,
+        link_rel="noopener nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+    )
+
+
+def _code(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> str:
+    token = tokens[index]
+    language = (token.info.split() or [""])[0][:30]
+    label = f'<span class="code-language">{escape(language)}</span>'
+    return (
+        f'<div class="code-block"><div class="code-head">{label}</div>'
+        f"<pre><code>{_highlighted(token.content, language.lower())}</code></pre></div>\n"
+    )
+
+
+def _highlighted(code: str, language: str) -> str:
+    name = LANGUAGES.get(language)
+    if name is None or len(code) > MAX_CODE or max(map(len, code.split("\n"))) > MAX_LINE:
+        return escape(code)
+    colours: str = highlight(code, get_lexer_by_name(name, stripnl=False), _FORMATTER)
+    return colours
+
+
+def _image(_renderer: Any, tokens: Sequence[Token], index: int, *_more: Any) -> str:
+    """An image is never loaded: whoever serves it would learn who reads this."""
+    token = tokens[index]
+    address = str(token.attrGet("src") or "")
+    if len(address) > MAX_ADDRESS:
+        address = f"{address[:MAX_ADDRESS]}…"
+    return f'<span class="image">{escape(token.content)} <code>{escape(address)}</code></span>'
+
+
+def _align_cells(state: StateCore) -> None:
+    """Say by a class how a column is aligned: the page's policy allows no style."""
+    for token in state.tokens:
+        if token.type in {"th_open", "td_open"}:
+            style = str(token.attrs.pop("style", ""))
+            if style in ALIGNED:
+                token.attrSet("class", ALIGNED[style])
+
+
+def _mark_tasks(state: StateCore) -> None:
+    """Show the box of a task as a sign."""
+    for item, paragraph, inline in zip(
+        state.tokens, state.tokens[1:], state.tokens[2:], strict=False
+    ):
+        is_item = item.type == "list_item_open" and paragraph.type == "paragraph_open"
+        first = inline.children[0] if is_item and inline.children else None
+        if first is not None and (box := _TASK.match(first.content)):
+            first.content = f"{'☐' if box[1] == ' ' else '☑'} {first.content[box.end() :]}"
+
+
+def _link_addresses(state: StateCore) -> None:
+    """Make links of addresses that stand in the text as they are."""
+    for token in state.tokens:
+        if token.type != "inline" or "://" not in token.content:
+            continue
+        depth = 0
+        children: list[Token] = []
+        for child in token.children or ():
+            depth += (child.type == "link_open") - (child.type == "link_close")
+            linked = child.type == "text" and depth == 0
+            children += _linked(child, state.md) if linked else [child]
+        token.children = children
+
+
+def _linked(token: Token, markdown: MarkdownIt) -> Iterator[Token]:
+    text, end = token.content, 0
+    for found in _ADDRESS.finditer(text):
+        address = _without_end(found.group())
+        href = markdown.normalizeLink(address)
+        if not markdown.validateLink(href):
+            continue
+        yield _text(text[end : found.start()])
+        yield Token("link_open", "a", 1, attrs={"href": href})
+        yield _text(address)
+        yield Token("link_close", "a", -1)
+        end = found.start() + len(address)
+    yield _text(text[end:])
+
+
+def _without_end(address: str) -> str:
+    """Leave to the sentence what belongs to it: a full stop, and a bracket that the address has not opened."""
+    while address:
+        if address[-1] in _NO_END or (
+            address[-1] in ")]}"
+            and address.count(address[-1]) > address.count("([{"[")]}".index(address[-1])])
+        ):
+            address = address[:-1]
+        else:
+            break
+    return address
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.core.ruler.push("bare_links", _link_addresses)
+    parser.core.ruler.push("aligned_cells", _align_cells)
+    parser.core.ruler.push("tasks", _mark_tasks)
+    for name, shown in (("fence", _code), ("code_block", _code), ("image", _image)):
+        parser.add_render_rule(name, shown)
+    return parser
+
+
+_PARSER = _parser()
