@@ -224,7 +224,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         except (SignedOut, NotAllowed):
             self.send_queue.close(CloseCode.SIGNED_OUT)
         except ConversationNotFound:
-            self.send_queue.close(CloseCode.NO_SUCH_CONVERSATION)
+            await self._guarded(self._close_without_conversation())
         except TurnsError as error:
             self._put(operations.refusal(error.code, error.sentence, about=about))
         except Exception:  # the edge: the client gets a sentence, the log gets the rest
@@ -233,6 +233,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self._put(operations.server_error(about))
             if isinstance(about, Hello) and not self.greeted.is_set():
                 self.send_queue.close(INTERNAL_ERROR)  # the client comes back, with another “hello”
+
+    async def _close_without_conversation(self) -> None:
+        # Conversations go with their owner, who was there perhaps when the same work asked for the user.
+        await current_user(self.scope)
+        self.send_queue.close(CloseCode.NO_SUCH_CONVERSATION)
 
     def _refuse(self, error: ProtocolError) -> None:
         self._put(operations.refusal(error.code, error.sentence))

@@ -1,5 +1,6 @@
 """Rights that end while a socket is open: by signal at once, by the next frame or heartbeat where none is sent."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,9 +10,11 @@ from django.test import AsyncClient
 from django.urls import reverse
 
 from governance.db import run_in_db_thread
+from tests.support import PATIENCE
 from tests.webchat.sockets import Frame, Socket
 from turns.models import Turn
 from turns.services import ConversationSummary
+from turns.storage import access
 from webchat import api_tokens
 from webchat.models import ApiToken
 from webchat.protocol.client_frames import client_frames
@@ -142,6 +145,23 @@ async def test_a_user_who_may_not_be_here_any_more_is_let_go_at_once(
 ):
     socket = await connect().open()
     await what(person)
+    assert await socket.close_code() == 4401
+
+
+async def test_a_user_who_goes_while_the_rights_are_checked_is_told_so(
+    connect: Connect, person: User, monkeypatch: pytest.MonkeyPatch
+):
+    socket = await connect().open()
+    loop, reload = asyncio.get_running_loop(), access.reload
+
+    def reload_before_the_deletion(user: User) -> Any:
+        monkeypatch.setattr(access, "reload", reload)
+        fresh = reload(user)
+        asyncio.run_coroutine_threadsafe(delete(person), loop).result(PATIENCE)
+        return fresh
+
+    monkeypatch.setattr(access, "reload", reload_before_the_deletion)
+    await socket.send(type="ping")
     assert await socket.close_code() == 4401
 
 
