@@ -11,7 +11,7 @@ from governance import ApprovalRule, PolicyLevels, Tool, ToolLimits
 
 T = TypeVar("T")
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PATIENCE = (
     45.0  # seconds until a test gives a state up; who waits for it goes on at once when it is there
 )

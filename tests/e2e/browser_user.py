@@ -63,16 +63,21 @@ class BrowserUser:
 
     async def start_conversation(self, page: Page | None = None) -> Chat:
         """Make a conversation by the API, as programs do, and open it in a new tab."""
-        cookies = {cookie["name"]: cookie["value"] for cookie in await self.context.cookies()}
-        answer = await self.context.request.post(
-            f"{self.site.url}/api/conversations",
-            headers={"X-CSRFToken": cookies["csrftoken"], "Origin": self.site.url},
-            data={},
-        )
-        made = await answer.json()
+        made = await self.post("/api/conversations")
         page = page or await self.context.new_page()
         await page.goto(f"{self.site.url}/c/{made['conversation_id']}/")
         return await self._ready(page)
+
+    async def post(self, path: str) -> Any:
+        """Ask the site for something as a program does, without a page; return what it answers."""
+        cookies = {cookie["name"]: cookie["value"] for cookie in await self.context.cookies()}
+        answer = await self.context.request.post(
+            f"{self.site.url}{path}",
+            headers={"X-CSRFToken": cookies["csrftoken"], "Origin": self.site.url},
+            data={},
+        )
+        assert answer.ok, await answer.text()
+        return await answer.json()
 
     async def begin(self, page: Page) -> Chat:
         """Press the button of the list that the tab shows: the conversation begins with its first message."""

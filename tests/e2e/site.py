@@ -16,6 +16,8 @@ import httpx
 from tests.support import PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
+_LET_GO = "let-go"
+UNTIL_TOLD = f"run until [ -e {_LET_GO} ]; do sleep 0.05; done"  # a message; see `Site.let_go`
 MAKE_BLANK = """
 import django
 django.setup()
@@ -86,6 +88,11 @@ class Site:
         """End the server if it still runs, whatever the test has found."""
         if self._process is not None and self._process.poll() is None:
             self.kill()
+
+    def let_go(self) -> None:
+        """End every command of `UNTIL_TOLD`: nobody guesses how long a test needs it."""
+        for directory in (self.var / "workspaces").glob("**/"):
+            (directory / _LET_GO).touch()
 
     def password(self, name: str) -> str:
         """Return a demo user's password, from the file that keeps them."""

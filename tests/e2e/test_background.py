@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.chat import Chat
+from tests.e2e.site import UNTIL_TOLD
 from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -94,8 +95,9 @@ async def test_a_typed_stop_names_the_sub_agents_that_it_ended_after_a_reload_to
 
 async def test_a_report_arrives_live_and_the_line_goes(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("spawn assistant\n  wait 4\n  then\n  say Found it.")
-    await expect(lines(chat)).to_contain_text(WAITING)
+    await chat.say(f"spawn assistant\n  {UNTIL_TOLD}\n  then\n  say Found it.")
+    await expect(lines(chat)).to_contain_text("assistant: Run a command")
+    browser_user.site.let_go()
     await expect(chat.page.locator("article.message-report")).to_contain_text("Found it.")
     await expect(lines(chat)).to_have_count(0)
     await expect(chat.cards.first).not_to_contain_text("assistant: ")

@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.chat import cancel_button, has_started, state
+from tests.e2e.site import UNTIL_TOLD
 from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -139,7 +140,7 @@ async def test_the_turn_ends_after_this_step_where_the_menu_is_asked_and_esc_clo
     browser_user,
 ):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 4")
+    await chat.say(UNTIL_TOLD)
     await has_started(chat.cards.last)
     more = chat.page.get_by_role("button", name="Other ways to cancel")
     await more.click()
@@ -149,6 +150,7 @@ async def test_the_turn_ends_after_this_step_where_the_menu_is_asked_and_esc_clo
     await more.click()
     await chat.page.keyboard.press("Enter")
     await expect(chat.running_bar).to_contain_text("ends after this step")
+    browser_user.site.let_go()
     await expect(chat.ending("Turn cancelled")).to_be_visible()
     await expect(chat.cards.last).to_have_attribute("data-status", "succeeded")
     await chat.has_ended()

@@ -107,12 +107,21 @@ async def test_the_list_says_what_runs_and_marks_what_ended_out_of_sight_until_i
 ):
     other = await said(browser_user, "say Lilies.")
     chat = await browser_user.start_conversation()
-    await chat.say("wait 2\nwait 6")
-    mark = entry(other.page, "wait 2 wait 6").locator(".mark")
+    await chat.say("wait 300\nwait 301")
+    mark = entry(other.page, "wait 300 wait 301").locator(".mark")
     await expect(mark).to_have_text("2 tools running")
     await picture(other.page, "states")
+    address = chat.page.url
     await chat.page.goto("about:blank")
+    active = await browser_user.context.request.get(f"{browser_user.site.url}/api/turns/active")
+    [turn] = [each for each in (await active.json())["turns"] if each["conversation_id"] in address]
+    first, second = (
+        f"/api/turns/{turn['turn_id']}/abort-tool/{call['tool_id']}"
+        for call in turn["current_tools"]
+    )
+    await browser_user.post(first)
     await expect(mark).to_have_text("1 tool running")
+    await browser_user.post(second)
     await expect(mark).to_have_text("new")
     await picture(other.page, "unread")
     await check(other.page)

@@ -3,7 +3,8 @@
 import pytest
 from playwright.async_api import expect
 
-from tests.e2e.chat import state
+from tests.e2e.chat import has_started, state
+from tests.e2e.site import UNTIL_TOLD
 from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -13,15 +14,16 @@ async def test_ctrl_c_lets_a_turn_end_and_a_second_one_cancels_it(own_site, open
     person = await open_browser(own_site)
     person.expect_connection_loss()
     chat = await person.start_conversation()
-    await chat.say("wait 2")
-    await expect(chat.cards).to_have_count(1)
+    await chat.say(UNTIL_TOLD)
+    await has_started(chat.cards.last)
     own_site.interrupt()
+    await eventually(lambda: "Waiting up to 15 s for 1 running turn" in own_site.said)
+    own_site.let_go()
     assert own_site.wait() == 0
-    assert "Waiting up to 15 s for 1 running turn" in own_site.said
     assert not own_site.processes()
     own_site.start()
     await expect(chat.connection).to_have_text("Connected")
-    await expect(chat.answers.last).to_contain_text("Waited 2 s.")
+    await expect(chat.answers.last).to_contain_text("exec succeeded.")
     await chat.has_ended()
 
     await chat.say("run sleep 64")
