@@ -2,6 +2,7 @@
 // Without JavaScript the page is loaded again by hand, or by the browser where that was chosen.
 
 const SOON = 1; // seconds, while something that was asked for has not come true
+const PATIENCE = 20; // seconds for an answer; one that never comes must not end the refreshing
 
 /** @returns {HTMLElement[]} the parts that are taken over, each with an id */
 function parts() {
@@ -59,7 +60,8 @@ function begin(button) {
   const read = async () => {
     try {
       if (!document.hidden) {
-        const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+        const signal = AbortSignal.timeout(PATIENCE * 1000);
+        const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal });
         if (answer.redirected || answer.status === 403) {
           pause(true); // signed out: the page says so once it is loaded again
           return;

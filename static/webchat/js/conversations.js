@@ -1,5 +1,6 @@
 /** The list of conversations, kept up to date: which there are, and which work, wait for a decision, or were interrupted. */
 
+import { request } from "./net/request.js";
 import { ReadMarks } from "./state/read_marks.js";
 import { showBadges } from "./view/badges.js";
 import { ConversationList } from "./view/conversation_list.js";
@@ -27,7 +28,7 @@ let badges = new Map();
 
 /** A look that fails is made up for by the next one; who is signed out learns that with the next click. */
 async function refresh() {
-  const answer = await fetch(region.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
+  const answer = await request(region.dataset.url ?? "", { headers: { accept: "application/json" } }).catch(() => null);
   if (!answer?.ok) return;
   const { conversations } = await answer.json();
   const shown = new Map();

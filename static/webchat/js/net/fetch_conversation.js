@@ -1,8 +1,10 @@
 /** Conversations as a whole, by the HTTP API: the latest with an agent, and a new one. */
 
+import { request } from "./request.js";
+
 /** @param {string} url that of conversations in the API @param {string} agent empty = the default one @returns {Promise<string|null>} its id; null where there is none */
 export async function latestConversation(url, agent) {
-  const answer = await fetch(`${url}?${new URLSearchParams({ agent })}`, { headers: { accept: "application/json" } });
+  const answer = await request(`${url}?${new URLSearchParams({ agent })}`, { headers: { accept: "application/json" } });
   if (!answer.ok) throw new Error(`Conversations: ${answer.status}`);
   /** @type {{conversations: Array<{conversation_id: string, updated_at: string}>}} */
   const { conversations } = await answer.json();
@@ -21,7 +23,7 @@ export async function latestConversation(url, agent) {
 export async function createConversation(url, agent, id, token) {
   const headers = { accept: "application/json", "content-type": "application/json", "x-csrftoken": token };
   const body = JSON.stringify(id ? { agent, conversation_id: id } : { agent });
-  const answer = await fetch(url, { method: "POST", headers, body });
+  const answer = await request(url, { method: "POST", headers, body });
   if (answer.status >= 500) throw new Error(`New conversation: ${answer.status}`);
   const told = await answer.json();
   return answer.ok ? { id: told.conversation_id } : { problem: told.error };

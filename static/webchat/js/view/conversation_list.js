@@ -1,5 +1,6 @@
 /** The list of conversations on a page, brought up to date from the server's own template when it is behind. */
 
+import { request } from "../net/request.js";
 import { pageFrom, placeAfter } from "./dom.js";
 
 /** @typedef {import("../state/types.js").ListedConversation} ListedConversation */
@@ -101,7 +102,7 @@ export class ConversationList {
       address.searchParams.set("search", this.#search);
       address.searchParams.delete("page");
     }
-    const text = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" })
+    const text = await request(address, { headers: { accept: "text/html" }, cache: "no-store" })
       .then((answer) => (answer.ok ? answer.text() : ""))
       .catch(() => "");
     return pageFrom(text).getElementById(this.#region.id);
