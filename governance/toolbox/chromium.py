@@ -39,7 +39,12 @@ _ARGUMENTS = (
     "--disable-quic",
     "--disable-gpu",
 )
-_CHANGING = re.compile("context was destroyed|Cannot find context|by another navigation")
+# What Playwright and Chromium say of it, each at another moment of a navigation.
+_CHANGING = re.compile(
+    "context was destroyed|Cannot find (default execution )?context|target navigated or closed|by another navigation|"
+    "frame (was|got) detached",
+    re.IGNORECASE,
+)
 _NETWORK_ERROR = re.compile(r"net::(ERR_[A-Z0-9_]{1,60})")
 
 

@@ -55,13 +55,16 @@ async def test_our_pages_are_accessible(open_browser, browser_user, site):
     page = await admin.open(RUNNING)
     await expect(page.locator("#running")).to_contain_text("wait")
     found = await findings(page, "running now")
-    await page.get_by_role("button", name=re.compile("Cancel all turns")).click()
+    async with page.expect_navigation():
+        await page.get_by_role("button", name=re.compile("Cancel all turns")).click()
     found += await findings(page, "cancel all")
     await page.goto(f"{site.url}/admin/turns/turn/?happened=active")
-    await page.locator("#result_list tbody th a").first.click()
+    async with page.expect_navigation():
+        await page.locator("#result_list tbody th a").first.click()
     found += await findings(page, "turn")
     await page.goto(f"{site.url}/admin/governance/toolcall/?tool=wait")
-    await page.locator("#result_list tbody th a").first.click()
+    async with page.expect_navigation():
+        await page.locator("#result_list tbody th a").first.click()
     found += await findings(page, "call")
     for name in ("turns/turn/overview", "turns/process"):
         await page.goto(f"{site.url}/admin/{name}/")

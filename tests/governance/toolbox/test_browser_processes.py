@@ -141,3 +141,18 @@ def test_a_killed_server_leaves_no_browser_behind():
         assert len(tagged(tag)) > 2
         process.kill()
     eventually_sync(lambda: not tagged(tag), timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Page.evaluate: Execution context was destroyed, most likely because of a navigation",
+        "CDPSession.send: Protocol error (Runtime.evaluate): Inspected target navigated or closed",
+        "Protocol error (Runtime.callFunctionOn): Cannot find context with specified id",
+        "Protocol error (Runtime.evaluate): Cannot find default execution context",
+        'Page.goto: Navigation to "/" is interrupted by another navigation to "/second"',
+        "Locator.click: Frame was detached",
+    ],
+)
+def test_every_word_for_a_page_that_goes_on_is_known(said):
+    assert chromium.goes_on(Exception(said))
