@@ -49,7 +49,8 @@ async def set_limits(page: Page, **limits: str) -> None:
 
 async def save(page: Page, button: str) -> None:
     """Press a button that saves; once more where a warning asks for that, since other tests have made calls too."""
-    await page.get_by_role("button", name=button, exact=True).click()
+    async with page.expect_navigation():
+        await page.get_by_role("button", name=button, exact=True).click()
     if await page.get_by_text("Save again to set it").count():
         await page.get_by_role("button", name=button, exact=True).click()
 

@@ -114,7 +114,8 @@ async def test_the_pictures_show_what_operators_see(open_browser, site):
     for limit, why in (("1 min", "the queue was full"), ("1.5 s", "the tool answers sooner now")):
         await page.get_by_label("Total limit").fill(limit)
         await page.get_by_label("Why").fill(why)
-        await page.get_by_role("button", name="Save").click()
+        async with page.expect_navigation():
+            await page.get_by_role("button", name="Save").click()
         if await page.locator(".errornote, .errorlist").count():  # it warns once
             await page.get_by_role("button", name="Save").click()
         await expect(page.get_by_text(f"In force: {limit}")).to_be_visible()
