@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count, Expression, Max, Min, Subquery
 
+from governance import tool_reports
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
 from governance.core.policy import Policy, ToolLimits, cap, resolve
 from governance.core.registry import registry
@@ -19,6 +20,7 @@ from governance.models import DefaultPolicy, McpServer, ToolCall
 from governance.policies import Policies, read_policies
 from governance.prepared_statements import Select, fields_of
 from governance.sanitize import sanitize_text
+from governance.tool_reports import ReportedTool
 
 # The row of a call, for the types of those who may read it but not import the models.
 CallRow = ToolCall
@@ -62,7 +64,7 @@ class OfferedTool:
 
     `server` names its MCP server. `isolation` is empty if this process is not connected to it. `tokens` estimates its
     share of each request. `disabled_reason` says in sentences why it cannot be used now, by the settings of this
-    process.
+    process. `reported_by` names the other processes that have a tool which this one has not.
     """
 
     name: str
@@ -72,6 +74,7 @@ class OfferedTool:
     server: str = ""
     tokens: int = 0
     disabled_reason: str = ""
+    reported_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +255,17 @@ def offered_tools() -> list[OfferedTool]:
     return [_offered(tool) for tool in registry if tool.name not in elsewhere] + of_servers
 
 
+def offered_everywhere() -> list[OfferedTool]:
+    """Return the tools of `offered_tools`, then those that only other live processes have."""
+    reported = tool_reports.read()
+    offered = [
+        replace(tool, reported_by=reported[tool.name].processes) if tool.name in reported else tool
+        for tool in offered_tools()
+    ]
+    known = {tool.name for tool in offered}
+    return offered + [_of_others(tool) for name, tool in reported.items() if name not in known]
+
+
 def mcp_health() -> tuple[int, int]:
     """Return how many MCP servers are in use, and how many of them were not well when they were needed last."""
     servers = list(McpServer.objects.filter(enabled=True).only("last_ok_at", "last_error_at"))
@@ -270,10 +284,10 @@ def tool_title(name: str) -> str:
 
 
 def find_tool(name: str) -> OfferedTool | None:
-    """Return the tool of this name, registered here or offered by an MCP server, or None."""
+    """Return the tool of this name, registered in a live process or offered by an MCP server, or None."""
     if name in registry:
         return _offered(registry.get(name))
-    return next((tool for tool in offered_tools() if tool.name == name), None)
+    return next((tool for tool in offered_everywhere() if tool.name == name), None)
 
 
 def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
@@ -285,6 +299,18 @@ def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
         server=server,
         tokens=tool.tokens,
         disabled_reason=tool.disabled_reason(),
+    )
+
+
+def _of_others(tool: ReportedTool) -> OfferedTool:
+    return OfferedTool(
+        name=tool.name,
+        description=tool.title,
+        limits=tool.limits,
+        isolation=tool.isolation,
+        server=tool.server,
+        tokens=tool.tokens,
+        reported_by=tool.processes,
     )
 
 

@@ -206,7 +206,7 @@ def _locked_default() -> DefaultPolicy:
 def _check_tool_name(tool_name: str) -> None:
     """A tool of an MCP server is known by the server's row, even without a connection."""
     if selectors.find_tool(tool_name) is None:
-        known = ", ".join(tool.name for tool in selectors.offered_tools()) or _("none")
+        known = ", ".join(tool.name for tool in selectors.offered_everywhere()) or _("none")
         problem = _("There is no tool named “%(name)s”. The tools of this site: %(known)s.")
         raise ValidationError({"tool_name": [problem % {"name": tool_name, "known": known}]})
 

@@ -17,16 +17,18 @@ class TurnsConfig(AppConfig):
     def ready(self) -> None:
         """Register checks, metrics and processes, and let a migrated database have its first agent and groups."""
         from governance import policy_reports
+        from governance import tool_reports as reports_of_governance
         from turns import checks
         from turns.agents.lookup import make_first_agent
         from turns.attachments import rows
-        from turns.processes import process_registry
+        from turns.processes import process_registry, tool_reports
         from turns.storage.groups import make_groups
 
         checks.register_all()
         policy_reports.register(
             process_registry.policy_reports, page="admin:turns_process_changelist"
         )
+        reports_of_governance.register(tool_reports.read)
         post_migrate.connect(make_first_agent, sender=self)
         post_migrate.connect(make_groups, sender=self)
         post_delete.connect(rows.follow_row, sender="turns.Attachment")

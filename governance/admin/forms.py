@@ -219,7 +219,7 @@ def _tool_choices() -> list[tuple[str, str]]:
             _("%(name)s (its own limit: %(limit)s)")
             % {"name": tool.name, "limit": _declared(tool.limits.timeout)},
         )
-        for tool in sorted(selectors.offered_tools(), key=lambda tool: tool.name)
+        for tool in sorted(selectors.offered_everywhere(), key=lambda tool: tool.name)
     ]
 
 

@@ -26,6 +26,7 @@ SHARES = (50, 95, 99)
 TIGHT, WIDE = 1.5, 20.0  # limit ÷ p95 below and above which a limit is worth a look
 NEAR = "near"
 NEAR_SHARE = 0.8  # p95 ÷ limit from which on a tool is near its limit
+MOST_NAMED = 3
 _UNSET = ToolLimits()
 
 
@@ -60,6 +61,8 @@ class ToolRow:
         words = limits_in_words(self.policy, disabled_reason=self.tool.disabled_reason)
         if not self.tool.isolation:
             words += ", " + _("not connected here")
+        if self.tool.reported_by:
+            words += ", " + reporters_in_words(self.tool)
         if not self.row.is_active:
             return words + ", " + _("this row is out of force")
         return f"{words}, {self.end}" if self.row.until else words
@@ -141,7 +144,7 @@ def read_rows(statistics: Statistics) -> list[ToolRow]:
     """Return a row for every tool, by name."""
     policies = read_policies()
     stored = ToolPolicy.objects.in_bulk(field_name="tool_name")
-    offered = {tool.name: tool for tool in selectors.offered_tools()}
+    offered = {tool.name: tool for tool in selectors.offered_everywhere()}
     return [
         _row(name, policies, stored.get(name), offered.get(name), statistics)
         for name in sorted(offered.keys() | stored.keys())
@@ -180,6 +183,14 @@ def percentile_in_words(durations: CallDurations, share: int) -> str:
         return NOTHING
     found = durations.percentile(share)
     return _("unknown") if found is None else format_span(found)
+
+
+def reporters_in_words(tool: OfferedTool) -> str:
+    """Return which other processes have a tool that this one has not."""
+    names = ", ".join(tool.reported_by[:MOST_NAMED])
+    if left_out := len(tool.reported_by[MOST_NAMED:]):
+        names = _("%(names)s and %(count)d more") % {"names": names, "count": left_out}
+    return _("reported by %(processes)s") % {"processes": names}
 
 
 def limits_in_words(policy: Policy, *, disabled_reason: str) -> str:

@@ -87,3 +87,12 @@ async def chatter(context: ToolContext, kilobytes: int = 16, times: int = 100) -
         context.progress(f"{number} " + "x" * (kilobytes * 1024), progress=number, total=times)
         await asyncio.sleep(0.01)
     return "x" * (kilobytes * 1024)
+
+
+if name := os.environ.get("FAULTS_TOOL"):  # a process that has a tool which the others have not
+
+    @tool(name=name, title="Here and nowhere else", timeout=45)
+    async def only_here(seconds: float = 60.0) -> str:
+        """Wait, obeying a cancel."""
+        await asyncio.sleep(seconds)
+        return "here"

@@ -13,7 +13,7 @@ from turns.models.conversations import (
     Viewer,
 )
 from turns.models.disconnects import DisconnectPolicy, DisconnectPolicyChange
-from turns.models.processes import Process
+from turns.models.processes import Process, ToolReport
 from turns.models.turns import (
     CancelledTurn,
     CancelRequest,
@@ -42,6 +42,7 @@ __all__ = [
     "Process",
     "Repair",
     "RunningTurn",
+    "ToolReport",
     "Turn",
     "Viewer",
 ]

@@ -58,3 +58,24 @@ class Process(models.Model):
 
     def __str__(self) -> str:
         return self.name or f"{self.host}:{self.pid}"
+
+
+class ToolReport(models.Model):
+    """The tools that are registered in a process, as it has reported them last."""
+
+    process = models.OneToOneField(
+        Process,
+        models.CASCADE,
+        primary_key=True,
+        related_name="tool_report",
+        # an older version that still runs may delete the row of a process, and does not know of this one
+        db_constraint=False,
+    )
+    tools = models.JSONField(default=list)
+
+    class Meta:
+        app_label = "turns"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return str(self.process_id)

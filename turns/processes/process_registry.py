@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from governance import runtime
-from governance.db_clock import database_now, now_minus
+from governance.db_clock import now_minus
 from governance.policy_reports import PolicyReport
 from turns.conf import app_settings
 from turns.models import Process
@@ -60,10 +60,8 @@ def renew(process: Process) -> bool:
 
 def policy_reports() -> list[PolicyReport]:
     """Return with which version of the limits each process runs that has not ended."""
-    now = database_now()
-    return [
-        _report(process, now) for process in Process.objects.filter(ended_at=None).order_by("pk")
-    ]
+    processes = Process.objects.filter(ended_at=None).annotate(now=Now())
+    return [_report(process, process.now) for process in processes.order_by("pk")]
 
 
 def is_stale(process: Process, now: datetime) -> bool:
@@ -82,16 +80,19 @@ def retire(process: Process) -> None:
     Process.objects.filter(pk=process.pk, ended_at=None).update(ended_at=Now())
 
 
+def alive() -> QuerySet[Process]:
+    """Return the processes that have not ended and whose lease runs."""
+    return Process.objects.filter(ended_at=None).exclude(_lease_has_run_out())
+
+
 def unreachable(process: Process) -> list[Process]:
     """Return the other processes that are alive on this database, if these and this one do not hear each other."""
-    alive = Process.objects.filter(ended_at=None).exclude(_lease_has_run_out())
-    return list(alive.exclude(pk=process.pk)) if lack_shared_layer() else []
+    return list(alive().exclude(pk=process.pk)) if lack_shared_layer() else []
 
 
 def lack_shared_layer() -> bool:
     """Whether several processes are alive of which one at least cannot hear the others."""
-    alive = Process.objects.filter(ended_at=None).exclude(_lease_has_run_out())
-    layers = list(alive.values_list("has_shared_layer", flat=True)[:1000])
+    layers = list(alive().values_list("has_shared_layer", flat=True)[:1000])
     return len(layers) > 1 and not all(layers)
 
 
@@ -140,7 +141,7 @@ def _lease_has_run_out() -> Q:
 
 
 def _report(process: Process, now: datetime) -> PolicyReport:
-    is_here = _is_this_process(process)
+    is_here = is_this_process(process)
     return PolicyReport(
         name=str(process),
         version=runtime.limits_version() if is_here else process.policy_version,
@@ -149,7 +150,8 @@ def _report(process: Process, now: datetime) -> PolicyReport:
     )
 
 
-def _is_this_process(process: Process) -> bool:
+def is_this_process(process: Process) -> bool:
+    """Whether a row is one of this very process."""
     is_ours = (process.pid, process.boot_id, process.pid_namespace) == (
         os.getpid(),
         boot_id(),

@@ -20,6 +20,7 @@ from turns.events.notifications import TellOwner, notify
 from turns.models import Process
 from turns.presence.tracker import PresenceTracker
 from turns.processes import background, process_registry, wakeups
+from turns.processes.tool_reports import ToolReporter
 from turns.processes.wakeups import WakeupListener
 from turns.queueing import dispatchers
 from turns.running.journal import DatabaseJournal
@@ -65,6 +66,7 @@ class Runtime:
             max_live=max_live,
         )
         self._tell_owner = tell_owner
+        self._tool_reporter = ToolReporter()
         self._listener = WakeupListener(self.supervisor.check_requests)
         self._deletions = partial(deletions.finish, tell_owner=tell_owner)
         self._runs_turns = max_live > 0
@@ -187,6 +189,7 @@ class Runtime:
     async def _poll(self) -> None:
         await refresh_policies()
         await self.presence.poll()
+        await self._tool_reporter.report(self.process)
 
     async def _make_runner(self, turn: ClaimedTurn, token: CancellationToken) -> TurnRunner:
         lease = self.ownership.lease

@@ -123,7 +123,7 @@ def _delete(before: datetime, levels: Iterable[Sequence[UUID]], pruned: Pruned) 
         yield
     attachments.mark_for_removal(attachments.orphans())
     pruned.attachments += attachments.sweep()
-    pruned.processes += _gone_processes(before).delete()[0]
+    pruned.processes += _gone_processes(before).delete()[1].get(Process._meta.label, 0)
 
 
 def _gone_processes(before: datetime) -> "QuerySet[Process]":

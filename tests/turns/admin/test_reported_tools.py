@@ -1,0 +1,169 @@
+"""Tools that only other processes have are rows of the page of limits like all others, while these processes live."""
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from governance import make_tool, selectors, tool_reports
+from governance.db_clock import database_now
+from governance.models import McpServer, ToolPolicy
+from governance.policies import read_policies
+from tests.turns.row_factory import make_process
+from turns.models import ToolReport
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LIMITS = reverse("admin:governance_toolpolicy_changelist")
+ADD = reverse("admin:governance_toolpolicy_add")
+
+
+@pytest.fixture
+def boss(client, transactional_db):
+    client.force_login(get_user_model().objects.create_superuser("boss", "", "pw"))
+    return client
+
+
+async def elsewhere() -> str:
+    """Run in another process."""
+    return ""
+
+
+def reported(*names, of="runner-1", age=-600.0, declared=None, **process):
+    """A process that has these tools; its lease is far from its end, unless an age is given."""
+    row = make_process(name=of, age=age, **process)
+    tools = [make_tool(elsewhere, name=name, **(declared or {})) for name in names]
+    ToolReport.objects.create(process=row, tools=tool_reports.describe(tools))
+    return row
+
+
+def rows_of(page):
+    return {row.name: row for row in page.context["rows"]}
+
+
+def shown(client, **query):
+    return rows_of(client.get(LIMITS, query))
+
+
+def test_a_tool_of_another_process_is_a_row_that_says_whose_it_is_and_none_is_stored(boss):
+    reported("deploy", declared={"timeout": 45, "title": "Deploy it"})
+    page = boss.get(LIMITS)
+    assert "45 s (from: the tool’s own), reported by runner-1" in page.content.decode().replace(
+        "\xa0", " "
+    )
+    assert rows_of(page)["deploy"].tool.isolation == "async"
+    assert "reported by" not in rows_of(page)["wait"].in_force
+    assert not ToolPolicy.objects.exists()
+    tool_page = boss.get(reverse("admin:governance_toolpolicy_tool", args=["deploy"]))
+    assert "Deploy it" in tool_page.content.decode()
+
+
+def test_its_limits_are_set_like_those_of_any_other(boss):
+    reported("deploy")
+    form = {"deploy-timeout_ms": "20 s", "deploy-tool_enabled": "on", "deploy-revision": ""}
+    boss.post(LIMITS, form, follow=True)
+    policy = ToolPolicy.objects.get()
+    assert (policy.tool_name, policy.timeout_ms) == ("deploy", 20_000)
+    assert read_policies().levels_of("deploy").override.timeout == 20
+    assert "20 s (from: admin, for this tool)" in shown(boss)["deploy"].in_force
+    detail = boss.get(reverse("admin:governance_toolpolicy_change", args=[policy.pk]))
+    assert "reported by runner-1" in detail.content.decode()
+    boss.post(LIMITS, {"_act": "1", "action": "reset", "chosen": "deploy"})
+    assert not ToolPolicy.objects.exists()
+    assert "deploy" in shown(boss)
+
+
+def test_the_form_of_all_limits_offers_it_and_refuses_what_nobody_has(boss):
+    reported("deploy", of="runner-1", declared={"timeout": 45})
+    assert "deploy (its own limit: 45 s)" in boss.get(ADD).content.decode().replace("\xa0", " ")
+    form = {"tool_name": "nobody_has_it", "timeout_ms": "20 s", "is_active": "on"}
+    assert boss.post(ADD, form).status_code == 200
+    assert not ToolPolicy.objects.exists()
+
+
+def test_what_it_declares_counts_against_an_idle_limit(boss):
+    reported("deploy", declared={"timeout": 10})
+    form = {"deploy-idle_timeout_ms": "20 s", "deploy-tool_enabled": "on", "deploy-revision": ""}
+    assert boss.post(LIMITS, form).context["has_errors"]
+    assert not ToolPolicy.objects.exists()
+
+
+def test_only_processes_that_live_count(boss):
+    reported("deploy", of="stale", age=3_600)
+    reported("deploy", of="gone", ended_at=database_now())
+    assert "deploy" not in shown(boss)
+    reported("deploy", of="leaving", draining_at=database_now())
+    assert shown(boss)["deploy"].in_force.endswith("reported by leaving")
+
+
+def test_many_processes_are_counted(boss):
+    for number in range(5):
+        reported("deploy", of=f"runner-{number}")
+    reported("deploy", of="runner-4")  # two of one name are one word
+    assert shown(boss)["deploy"].in_force.endswith(
+        "reported by runner-4, runner-3, runner-2 and 2 more"
+    )
+
+
+def test_a_tool_that_is_registered_here_is_not_called_reported(boss):
+    reported("wait", declared={"timeout": 1})
+    row = shown(boss)["wait"]
+    assert row.tool.reported_by == ()
+    assert "1 s (from" not in row.in_force
+
+
+def test_a_tool_of_a_server_says_which_process_is_connected(boss):
+    found = {"name": "fetch", "text": "Fetch a page.", "read_only": False}
+    McpServer.objects.create(name="shop", command="shop", tools_found=[found])
+    reported("shop_fetch", "shop_more", declared={"server": "shop"})
+    rows = shown(boss)
+    assert rows["shop_fetch"].in_force.endswith("not connected here, reported by runner-1")
+    assert rows["shop_fetch"].tool.description == "Fetch a page."
+    assert rows["shop_more"].tool.server == "shop"
+
+
+def test_who_may_see_the_page_sees_it_and_nobody_else(client, operator):
+    reported("deploy")
+    client.force_login(operator)
+    assert client.get(LIMITS).status_code == 403
+    operator.user_permissions.add(Permission.objects.get(codename="view_toolpolicy"))
+    row = shown(client)["deploy"]
+    assert (row.form, row.tool.reported_by) == (None, ("runner-1",))
+    form = {"deploy-timeout_ms": "20 s", "deploy-tool_enabled": "on", "deploy-revision": ""}
+    client.post(LIMITS, form)
+    assert not ToolPolicy.objects.exists()
+
+
+def test_many_reports_cost_as_much_as_one(boss, django_assert_num_queries):
+    reported("deploy")
+    boss.get(LIMITS)
+    with CaptureQueriesContext(connection) as few:
+        boss.get(LIMITS)
+    for number in range(10):
+        reported(f"tool_{number}", of=f"runner-{number}")
+    with django_assert_num_queries(len(few)):
+        boss.get(LIMITS)
+
+
+def test_a_report_is_bounded_and_what_the_site_itself_has_comes_first():
+    declared = {"server": "evil", "raw_schema": {"type": "object"}}
+    many = [make_tool(elsewhere, name=f"a{number}", **declared) for number in range(3_000)]
+    odd = [make_tool(elsewhere, name=name) for name in ("x" * 129, "nul\x00", "\ud800")]
+    titled = make_tool(elsewhere, name="own", title="\x00" + "long " * 100)
+    report = tool_reports.describe([*many, *odd, titled])
+    assert len(report) == tool_reports.MOST_TOOLS
+    assert [report[0]["name"], len(report[0]["title"])] == ["own", 80]
+    assert not {"x" * 129, "nul\x00", "\ud800"} & {tool["name"] for tool in report}
+    ToolReport.objects.create(process=make_process(), tools=report)  # every database takes it
+
+
+def test_a_report_of_another_version_is_read():
+    later = {"name": "deploy", "colour": "red", "limits": {"approval": "on_fridays", "pace": 3}}
+    earlier = {"name": "plain"}
+    ToolReport.objects.create(process=make_process(age=-600), tools=[later, earlier])
+    for name in ("deploy", "plain"):
+        tool = selectors.find_tool(name)
+        assert tool.limits.approval is None
+        assert tool.reported_by == ("elsewhere:1",)
