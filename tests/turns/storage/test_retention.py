@@ -28,6 +28,7 @@ from turns.models import (
     Operation,
     Process,
     Repair,
+    ToolReport,
     Turn,
 )
 from turns.storage import retention
@@ -173,7 +174,8 @@ def test_quiet_conversations_go_as_a_whole_and_those_of_sub_agents_first(ada):
         grow_old(factory)
     taken_up.turn("queued")
     grow_old(taken_up)
-    Process.objects.create(host="old", pid=1, ended_at=timezone.now() - OLD)
+    old = Process.objects.create(host="old", pid=1, ended_at=timezone.now() - OLD)
+    ToolReport.objects.create(process=old)
     counted = (
         ": 3 turns, 9 events, 6 messages, 3 calls, 0 attachments, 2 conversations, 1 processes."
     )
@@ -183,7 +185,7 @@ def test_quiet_conversations_go_as_a_whole_and_those_of_sub_agents_first(ada):
     assert left == {taken_up.id, held.id, young_child.id}
     assert ToolCall.objects.count() == 0
     assert Approval.objects.count() == 1
-    assert Process.objects.count() == 0
+    assert Process.objects.count() == ToolReport.objects.count() == 0
 
 
 def test_what_is_left_of_a_deleted_conversation_goes_with_prune(ada):
