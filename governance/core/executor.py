@@ -280,6 +280,7 @@ class ToolExecutor:
             time_left=lambda: live.limits.time_left,
             returned=body.mark_returned,
             show=live.images.show,
+            show_blocking=live.images.show_blocking,
         )
         invocation = self._invokers[tool.isolation].invoke(tool, arguments, context)
         body.start(invocation, name=f"tool {tool.name} {live.id}")

@@ -41,7 +41,7 @@ class LiveCall:
         self.limits = CallLimits(self.ending)
         self.progress = CallProgress(self.limits, self.ending)
         self.approval = CallApproval()
-        self.images = CallImages()
+        self.images = CallImages(token)
         self.body: Body | None = None
 
     @property
@@ -100,6 +100,7 @@ class LiveCall:
         self.status = status
         if status.is_terminal:
             self.progress.close()
+            self.images.close()
 
     def cancel(self, cancellation: Cancellation) -> bool:
         """Ask the call to stop (C3). Return False if it was asked before or has ended."""

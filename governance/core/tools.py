@@ -5,7 +5,7 @@ import inspect
 import json
 import logging
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -18,7 +18,7 @@ from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
 from governance.core.containment import contained
 from governance.core.exceptions import InvalidToolInput
-from governance.core.images import not_shown
+from governance.core.images import Show, not_shown, show_nowhere
 from governance.core.policy import (
     LIMITS,
     ApprovalRule,
@@ -47,7 +47,7 @@ class Concurrency(StrEnum):
     SUPERSEDE = "supersede"  # it cancels the earlier calls of its tool
 
 
-async def _show_nowhere(content: bytes, _name: str) -> str:
+def _show_nowhere(content: bytes, _name: str) -> str:
     return not_shown(content)
 
 
@@ -57,7 +57,7 @@ class ToolContext:
 
     `scope` is the conversation as an opaque id, `workspace` its directory or None, `metadata` facts from the host.
     `report` is safe to call from any thread. Invokers call `returned` at the moment of the body's return, which
-    decides whether that was in time. `show` is there for coroutines only.
+    decides whether that was in time. `show` is there for coroutines, `show_blocking` for threads and worker processes.
     """
 
     call_id: str
@@ -69,7 +69,8 @@ class ToolContext:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     time_left: Callable[[], float | None] = lambda: None
     returned: Callable[..., None] = lambda *_: None
-    show: Callable[[bytes, str], Awaitable[str]] = _show_nowhere
+    show: Show = show_nowhere
+    show_blocking: Callable[[bytes, str], str] = _show_nowhere
 
     def progress(
         self,
@@ -85,6 +86,10 @@ class ToolContext:
     async def show_image(self, content: bytes, *, name: str = "image") -> str:
         """Show people and chat models an image. Return the line for the result that says what became of it."""
         return await self.show(content, name)
+
+    def show_image_blocking(self, content: bytes, *, name: str = "image") -> str:
+        """Do the same in a plain function, in a thread or a worker process. Raise `Cancelled` at a cancel of the call."""
+        return self.show_blocking(content, name)
 
     @property
     def is_cancelled(self) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from mcp.types import (
 )
 
 from governance.core.exceptions import ToolFailed
+from governance.core.images import Show
 from governance.mcp.error_messages import status_clause
 from governance.mcp.errors import ResponseLost
 
@@ -34,9 +34,6 @@ _DID_NOT_RUN = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _TURNED_AWAY = frozenset({401, 403, 429})
 _REPEATED = object()
 _UNREAD = "; no tool here can read it"
-
-Show = Callable[[bytes, str], Awaitable[str]]
-"""Shows an image under a name, and returns the line that stands for it in the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

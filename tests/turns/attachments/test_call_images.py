@@ -198,6 +198,26 @@ async def test_tool_of_a_project_shows_an_image(chat):
     assert image["name"] == "drawing.jpg"
 
 
+async def test_plain_tool_shows_an_image_to_people_and_to_a_model_that_sees(chat, storage):
+    def draw(context: ToolContext) -> str:
+        """Draw."""
+        return context.show_image_blocking(files.image(), name="drawing")
+
+    registry.register(make_tool(draw))
+    try:
+        model = chat.use_script([call("c1", "draw")], [text("Nice.")])
+        model.media = {"image"}
+        turn = await chat.run("draw")
+    finally:
+        registry.unregister("draw")
+    row = (await chat.calls(turn.pk))["c1"]
+    assert row.result == "[image drawing.png: image/png, 40 × 30 pixels]"
+    event = await chat.sink.until("tool_result", tool_id="c1")
+    assert [image["name"] for image in event["images"]] == ["drawing.png"]
+    [picture] = model.requests[-1].messages[-1].attachments
+    assert picture.content == stored(storage)[0].read_bytes()
+
+
 async def test_pruned_turn_takes_its_images_along(chat, server, storage):
     await painted(chat)
     await Turn.objects.aupdate(ended_at=timezone.now() - timedelta(days=100))
