@@ -54,6 +54,18 @@ async def test_the_question_shows_all_that_would_run_and_nothing_of_it_is_html(b
     assert "Waits" not in await chat.page.title()
 
 
+async def test_the_focus_stays_in_the_question_while_it_is_decided(browser_user):
+    chat = await browser_user.start_conversation()
+    await asked(chat)
+    once = chat.question.get_by_role("button", name="Allow once: List files", exact=True)
+    await expect(once).to_be_enabled()
+    where = "button => { button.focus(); button.click(); return document.activeElement.id; }"
+    assert await once.evaluate(where) == "question"
+    await expect(chat.question).to_be_hidden()
+    await expect(chat.composer).to_be_focused()
+    await chat.has_ended()
+
+
 async def test_the_question_and_its_answers_are_in_sight_whatever_would_run(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("\n".join(f"say line {n}" for n in range(60)))

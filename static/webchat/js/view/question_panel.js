@@ -210,6 +210,8 @@ export class QuestionPanel {
     const reason = decision === "deny" ? this.#reason.value.trim() : "";
     // A second click may come before the next frame shows that this one counts.
     this.#call = { ...this.#call, isDeciding: true };
+    // A button that is disabled while it has the focus loses it with the next frame, perhaps before `render` looks.
+    if (this.#box.contains(focusedBeside(this.#box))) this.#box.focus();
     this.#arm(this.#isArmed);
     this.#decide(turnId, toolId.join(" "), { decision, remember, reason });
   }
