@@ -8,7 +8,7 @@ import pytest
 from tests.faults import measures
 from tests.faults.checkpoints import CHECKPOINTS, OFTEN, PLAN, expected_status
 from tests.faults.conftest import MakeSite
-from tests.support import PATIENCE, with_room
+from tests.support import PATIENCE, eventually_sync, with_room
 
 # From the first answer of the successor to the end of what was interrupted.
 RESTART_BOUND = with_room(3.0)
@@ -55,6 +55,7 @@ def test_g01_a_cancel_that_was_stored_takes_effect_although_its_process_dies(emb
     first = client.say(conversation, 'call affect {"key": "a", "seconds": 60}')
     behind = client.say(conversation, 'call affect {"key": "behind"}')
     client.until_running(first, "affect")
+    eventually_sync(lambda: site.effects())  # the start is on record before the body begins
     site.arm("web", "after_cancel_stored")
     client.cancel_with_the_dying(first)
     assert process.wait(within=PATIENCE) == -9

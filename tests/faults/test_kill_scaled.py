@@ -11,7 +11,7 @@ from tests.faults import measures
 from tests.faults.checkpoints import CHECKPOINTS, NEVER_BEGAN, OFTEN, PLAN, expected_status
 from tests.faults.cluster import LEASE, REAPED, TTL
 from tests.faults.conftest import MakeSite
-from tests.support import PATIENCE, with_room
+from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 
 SAME_HOST = with_room(3.0)  # seconds from the death of a process to the end of its turns
@@ -99,6 +99,7 @@ def test_acceptance_93_a_cancel_whose_runner_dies_before_it_obeys_is_on_record(s
     client = site.client()
     turn_id = client.say(client.converse(), 'call swallow {"key": "a", "seconds": 60}')
     client.until_running(turn_id, "swallow")
+    eventually_sync(lambda: site.effects())  # the start is on record before the body begins
     runner.freeze()
     assert client.cancel(turn_id, reason="wrong file").is_success
     runner.kill()
