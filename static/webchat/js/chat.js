@@ -9,7 +9,7 @@ import { badgesOf, showBadges } from "./view/badges.js";
 import { Chat } from "./view/chat.js";
 import { ConversationList } from "./view/conversation_list.js";
 import { ConversationMenu } from "./view/conversation_menu.js";
-import { byId, setText } from "./view/dom.js";
+import { byId, setText, writingPlace } from "./view/dom.js";
 import { endingLabel } from "./view/labels.js";
 import { listenToSearch } from "./view/search.js";
 import { TurnNotification } from "./view/turn_notification.js";
@@ -46,7 +46,10 @@ class ChatPage {
 
   start() {
     this.#agent = new AgentChoice(this.#app, this.#chat.i18n, (said) => this.#chat.announcer.say(said));
-    listenToSearch((text) => this.#conversationList.search(text));
+    listenToSearch(
+      (text) => this.#conversationList.search(text),
+      () => byId(document, writingPlace(), HTMLElement).focus(),
+    );
     new ConversationMenu(this.#list, {
       url: this.#app.dataset.conversationsUrl ?? "",
       i18n: this.#chat.i18n,
@@ -63,8 +66,9 @@ class ChatPage {
   #changed(before, after) {
     if (before.otherConversations !== after.otherConversations && after.latest)
       this.#conversationList.update(listedConversations(after));
-    if (before.listEditedAt !== after.listEditedAt && this.#isListBehind(before, after))
-      void this.#conversationList.refreshNow();
+    const isEdited = before.listEditedAt !== after.listEditedAt && this.#isListBehind(before, after);
+    const isGone = before.connection.status !== "not_found" && after.connection.status === "not_found";
+    if (isEdited || isGone) void this.#conversationList.refreshNow();
     if (document.visibilityState !== "visible") this.#changedOutOfSight(before, after);
   }
 

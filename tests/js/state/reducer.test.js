@@ -213,6 +213,18 @@ test("a finished message replaces the streamed text; text that no message replac
   assert.equal(last?.kind === "agent" && last.interrupted, true);
 });
 
+test("a late piece of a finished message adds nothing while its calls run, nor after a snapshot; the next step's does", () => {
+  /** @type {(step: number, text: string) => import("../fixtures.js").Sketch} */
+  const piece = (step, text) => ({ type: "text_delta", turn_id: TURN, step, text, offset: 0 });
+  const finished = opened(...numbered([START, { ...asks("a"), step: 1 }, starts("a")]));
+  assert.deepEqual(play(finished, [piece(1, "On it.")]).turns, finished.turns);
+  assert.equal(only(play(finished, [piece(2, "Next")])).partial, "Next");
+  const message = { id: 1, turn_id: TURN, position: 1, step: 1, role: /** @type {const} */ ("assistant"), content: [] };
+  /** @type {import("../fixtures.js").Sketch} */
+  const snapshot = { type: "snapshot", seq: 2, messages: [message], active_turns: [{ turn_id: TURN, number: 1 }] };
+  assert.equal(only(opened(snapshot, piece(1, "On it."))).partial, "");
+});
+
 test("progress never goes backwards", () => {
   const progress = (/** @type {number} */ done) => ({
     type: /** @type {const} */ ("tool_progress"),

@@ -121,6 +121,7 @@ test("a call that waits says for what", () => {
 test("what is worth reading beside a call is one line: a reason, a word that allowed it, or its progress", () => {
   const said = (/** @type {Record<string, unknown>} */ wire) => noteLabel(i18n, call(wire), "ada");
   assert.equal(said({ status: "failed", result: "[ERROR] \nNo such\u202e file.\nMore." }), "No such\\u{202e} file.");
+  assert.equal(said({ status: "failed", result: "x".repeat(500) }), `${"x".repeat(200)}…`);
   assert.equal(said({ status: "running", message: "2 of 3" }), "2 of 3");
   assert.equal(said({ status: "running", allowed_earlier_by: "ada", message: "2 of 3" }), "allowed earlier by you");
   assert.equal(said({ status: "succeeded", allowed_earlier_by: "eve" }), "allowed earlier by eve");
@@ -183,6 +184,14 @@ test("numbers choose their form, and a text that is missing shows its name", () 
   assert.equal(i18n.count("tools", 1), "1 tool");
   assert.equal(i18n.count("tools", 3), "3 tools");
   assert.equal(i18n.text("unknown"), "unknown");
+});
+
+test("every number in a sentence is written as the language writes it", () => {
+  const german = new I18n({ tokens_one: "{n} Token", tokens_other: "{n} Tokens", place: "{k} von {n}" }, "de");
+  const english = new I18n({ tokens_one: "{n} token", tokens_other: "{n} tokens" }, "en");
+  assert.equal(english.count("tokens", 1234), "1,234 tokens");
+  assert.equal(german.count("tokens", 1234), "1.234 Tokens");
+  assert.equal(german.text("place", { k: 3, n: 12_345 }), "3 von 12.345");
 });
 
 test("what a person typed cannot name a parameter of a text", () => {

@@ -304,9 +304,9 @@ export const EVENTS_AFTER_END = Object.freeze(["cancel_acknowledged", "history_r
  */
 
 /**
- * A piece of the streaming answer, counted in code points; not in the log. `offset` 0 replaces what you have.
+ * A piece of the streaming answer, counted in code points; not in the log. `offset` 0 replaces what you have. One that comes after the `message` of its `step` is late: ignore it.
  *
- * @typedef {Readonly<{type: "text_delta", turn_id: string, at?: string, text: string, offset: number}>} TextDeltaFrame
+ * @typedef {Readonly<{type: "text_delta", turn_id: string, at?: string, text: string, offset: number, step?: number}>} TextDeltaFrame
  */
 
 /** @typedef {WelcomeFrame|SnapshotFrame|MessageResultFrame|OpResultFrame|HeartbeatFrame|OverviewFrame|ProblemFrame|TextDeltaFrame} AnswerFrame */

@@ -108,6 +108,7 @@ export const TURN_CHANGES = {
     durationMs: frame.duration_ms,
     tokens: tokensOf(frame.usage),
     stoppingAt: null,
+    needsResync: false,
   }),
   tool_settled: (turn, frame) => updateCall(turn, frame.tool_id, (call) => ({ ...call, late: lateFrom(frame) })),
   cancel_acknowledged: addAcknowledgement,

@@ -14,7 +14,7 @@ import { reportFrom } from "./sub_agents.js";
 /** @typedef {import("../net/wire.js").TextContent} TextContent */
 /** @typedef {import("../net/wire.js").ToolUseContent} ToolUseContent */
 
-/** @typedef {Readonly<Pick<StoredMessage, "role"|"content"|"html"> & {at?: string, interrupted?: boolean}>} Message */
+/** @typedef {Readonly<Pick<StoredMessage, "role"|"content"|"html"> & {at?: string, interrupted?: boolean, step?: number}>} Message */
 
 /** @param {string} id @param {Clock} clock @param {string} [status] @returns {Turn} */
 export function newTurn(id, clock, status = "running") {
@@ -26,6 +26,7 @@ export function newTurn(id, clock, status = "running") {
     calls: {},
     partial: "",
     partialLength: 0,
+    finishedStep: 0,
     needsResync: false,
     elapsedMs: 0,
     elapsedAt: clock.now,
@@ -74,7 +75,7 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
   const text = texts.map((block) => (block.sub_agent ? "" : block.text)).join("");
   const isUser = message.role === "user";
   const reports = texts.flatMap((block) => block.sub_agent ?? []);
-  let next = isUser ? addReports(turn, reports) : { ...turn, partial: "", partialLength: 0, needsResync: false };
+  let next = isUser ? addReports(turn, reports) : withoutPartial(turn, message.step);
   const hasFiles = message.content.some(isAttachment);
   if ((text.trim() || hasFiles) && !(isUser && isShown(turn, text))) {
     next = { ...next, items: [...next.items, textItem(isUser ? "user" : "agent", key, text, message)] };
@@ -85,6 +86,12 @@ export function addMessage(turn, message, key, clock = { now: 0, wall: 0 }) {
     next = addCall(next, callFromWire({ tool_id: id, tool_name: name, tool_title: title, input }, clock));
   }
   return next;
+}
+
+/** The message of a step takes the place of its streamed text. @param {Turn} turn @param {number} [step] @returns {Turn} */
+function withoutPartial(turn, step = 0) {
+  const finishedStep = Math.max(turn.finishedStep, step);
+  return { ...turn, partial: "", partialLength: 0, finishedStep, needsResync: false };
 }
 
 /** Add what sub-agents have reported, each once. @param {Turn} turn @param {ReadonlyArray<import("../net/wire.js").SubAgentReport>} wires @returns {Turn} */
@@ -170,14 +177,15 @@ function keepPartial(turn) {
 }
 
 /**
- * Put a piece of streamed text where it belongs. Offsets count code points; a piece that is known already is
- * dropped, a piece beyond the end marks the turn for a resync.
+ * Put a piece of streamed text where it belongs. Offsets count code points. A piece that is known already, or late (its
+ * step's message is whole), is dropped; a piece beyond the end marks the turn for a resync.
  * @param {Turn} known
- * @param {Pick<import("../net/wire.js").TextDeltaFrame, "text"|"offset">} delta
+ * @param {Pick<import("../net/wire.js").TextDeltaFrame, "text"|"offset"|"step">} delta
  * @returns {Turn}
  */
 export function addDelta(known, delta) {
   if (known.status !== "running" && known.status !== "cancelling") return known;
+  if (delta.step !== undefined && delta.step <= known.finishedStep) return known;
   const turn = withoutRetry(known);
   const points = Array.from(delta.text);
   const { offset } = delta;

@@ -98,6 +98,7 @@
  *   calls: Readonly<Record<string, Call>>,
  *   partial: string,
  *   partialLength: number,
+ *   finishedStep: number,
  *   needsResync: boolean,
  *   elapsedMs: number,
  *   elapsedAt: number,
@@ -116,7 +117,8 @@
  *   version: number,
  *   replacedBy: string,
  *   acknowledgements: ReadonlyArray<Acknowledgement>,
- * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not. `retry`: why
+ * }>} Turn `partialLength` counts code points, as the server's `offset` does; a JS string's length does not.
+ *   `finishedStep`: the last step whose message is whole. `retry`: why
  *   and when (monotonic ms) the model is asked again. `version` counts the forms of its message; `replacedBy` is the turn that has
  *   taken it out of the history, empty = none.
  *

@@ -25,6 +25,7 @@ export class CallDetails {
   #result = element("pre", { class: "call-text", tabindex: "0" });
   #copy = element("button", { class: "button-quiet call-copy", type: "button" });
   #showAll = element("button", { class: "button-quiet call-show-all", type: "button" });
+  #download = element("a", { class: "button-quiet call-download", download: "" });
   #cut = element("span", { class: "call-cut" });
   #results = element("section", { hidden: "" });
   #images = element("div", { class: "call-images", hidden: "" });
@@ -33,9 +34,10 @@ export class CallDetails {
   /** @type {unknown} */
   #shownInput = undefined;
 
-  /** @param {AskForResult} askForResult */
-  constructor(askForResult) {
+  /** @param {AskForResult} askForResult @param {string} address where the whole result is */
+  constructor(askForResult, address) {
     this.#askForResult = askForResult;
+    this.#download.setAttribute("href", `${address}?download=true`);
   }
 
   get isOpen() {
@@ -45,11 +47,12 @@ export class CallDetails {
   /** @param {View} view */
   build({ i18n }) {
     setText(/** @type {Element} */ (this.#output.firstElementChild), i18n.text("output_so_far"));
+    setText(this.#download, i18n.text("download"));
     this.#tail.setAttribute("aria-label", i18n.text("output_so_far"));
     this.#result.setAttribute("aria-label", i18n.text("result"));
     const title = element("p", { class: "call-title", text: i18n.text("result") });
     this.#results.append(
-      element("div", { class: "call-result-head" }, title, this.#cut, this.#showAll, this.#copy),
+      element("div", { class: "call-result-head" }, title, this.#cut, this.#showAll, this.#copy, this.#download),
       this.#result,
       this.#images,
     );
@@ -74,6 +77,8 @@ export class CallDetails {
     setText(this.#result, (this.#whole ?? call.result) || i18n.text("result_empty"));
     this.#cut.hidden = isWhole;
     this.#showAll.hidden = isWhole;
+    this.#download.hidden = call.resultLength <= call.result.length;
+    this.#download.setAttribute("aria-label", i18n.text("download_result", { tool: toolLabel(call) }));
     const n = i18n.number(call.resultLength);
     setText(this.#cut, i18n.text("shown_of", { shown: i18n.number(call.result.length), n }));
     setText(this.#showAll, i18n.text("show_all", { n }));

@@ -92,11 +92,7 @@ export class Chat {
       leave,
     });
     this.#background = new BackgroundList(root, { stop: (turnId) => this.#conversation.stopWork(turnId), leave });
-    this.#question = new QuestionPanel(
-      root,
-      (turnId, toolId, decided) => this.#conversation.decide(turnId, toolId, decided),
-      leave,
-    );
+    this.#question = new QuestionPanel(root, (...answer) => this.#conversation.decide(...answer), leave);
     this.#conversation = this.#newConversation();
     this.#ofAgent = this.#newSearch();
     this.#tray = this.#newTray();
@@ -105,7 +101,6 @@ export class Chat {
     this.#sender = this.#newSender();
     this.#stopQuestion = new StopQuestion(root, {
       stop: () => this.#conversation.cancelTurn(),
-      send: () => this.#sender.sendWithFiles(this.#composer.text) && this.#composer.clear(),
       leave: () => this.#composer.focus(),
       signal: this.#closing.signal,
     });
@@ -125,9 +120,10 @@ export class Chat {
   #newSender() {
     return new MessageSender({
       conversation: this.#conversation,
+      composer: this.#composer,
       tray: this.#tray,
       stopWords: new StopWords(jsonIn(this.#root, "webchat-stop-words")),
-      askToStop: () => this.#stopQuestion.ask(),
+      askToStop: (message) => this.#stopQuestion.ask(message),
       onSent: (before) => {
         this.#transcript.showSent(before);
         if (!this.#settings.conversationId) void this.#ofAgent.create();
@@ -146,6 +142,7 @@ export class Chat {
     });
   }
 
+  /** @returns {Composer} */
   #newComposer() {
     return new Composer({
       form: byId(this.#root, "composer", HTMLFormElement),
@@ -165,7 +162,7 @@ export class Chat {
       note: byId(this.#root, "voice-note", HTMLElement),
       announcer: this.#announcer,
       i18n: this.#i18n,
-      onSaid: (text) => this.#sender.send(text, { source: "voice" }),
+      onSaid: (text) => this.#sender.sendSpoken(text),
       signal: this.#closing.signal,
     });
   }
@@ -255,6 +252,7 @@ export class Chat {
     }
     listenToKeys(this.#root, {
       cards: () => this.#transcript.cards,
+      closeOpen: () => [this.#stopQuestion, this.#question].some((part) => part.closeOpen()),
       cancelTurn: () => this.#voice.turnOff() || conversation.cancelTurn(),
       focusComposer: () => this.#composer.focus(),
       showHelp: () => this.#help.showModal(),
@@ -312,8 +310,8 @@ export class Chat {
   #view() {
     const { viewer, connection } = this.#conversation.state;
     const pageOf = (/** @type {string} */ id) => this.#settings.pageOf(id);
-    const times = { now: performance.now(), frozenAt: connection.frozenAt };
-    return { i18n: this.#i18n, viewer, ...times, pageOf, fileUrl: this.#tray.pattern };
+    const urls = { pageOf, fileUrl: this.#tray.pattern, resultUrl: this.#settings.resultUrl };
+    return { i18n: this.#i18n, viewer, now: performance.now(), frozenAt: connection.frozenAt, ...urls };
   }
 
   #render() {

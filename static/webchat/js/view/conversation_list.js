@@ -97,7 +97,7 @@ export class ConversationList {
 
   /** @returns {Promise<Element|null>} null where the page is not there any more: signed out, or the server is away */
   async #ask() {
-    const address = new URL(location.href);
+    const address = new URL(this.#region.dataset.listUrl ?? "", location.href);
     if (this.#search !== null) {
       address.searchParams.set("search", this.#search);
       address.searchParams.delete("page");

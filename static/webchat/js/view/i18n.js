@@ -21,7 +21,10 @@ export class I18n {
   /** @param {string} key @param {Record<string, string|number>} [params] @returns {string} */
   text(key, params = {}) {
     const pattern = this.#texts[key] ?? key;
-    return pattern.replace(/\{(\w+)\}/g, (whole, name) => String(params[name] ?? whole));
+    return pattern.replace(/\{(\w+)\}/g, (whole, name) => {
+      const given = params[name] ?? whole;
+      return typeof given === "number" ? this.number(given) : String(given);
+    });
   }
 
   /** @param {string} key @returns {boolean} */

@@ -6,11 +6,12 @@ import { ToolCallElement } from "./tool_call.js";
 /**
  * @typedef {Readonly<{
  *   cards: () => Array<ToolCallElement>,
+ *   closeOpen: () => boolean,
  *   cancelTurn: () => void,
  *   focusComposer: () => void,
  *   showHelp: () => void,
  *   signal: AbortSignal,
- * }>} Keys
+ * }>} Keys `closeOpen` closes what stands open and answers whether anything did: Esc means that first, wherever the focus is.
  */
 
 /** The whole page listens where the chat is the page; else only the chat does. @param {Root} root @param {Keys} keys */
@@ -32,7 +33,8 @@ function pressed(root, event, keys) {
 /** @param {Root} root @param {KeyboardEvent} event @param {Keys} keys @returns {(() => void)|null} */
 function everywhere(root, event, keys) {
   const isCommand = event.ctrlKey || event.metaKey;
-  if (event.key === "Escape" || (isCommand && event.key === ".")) return keys.cancelTurn;
+  if (event.key === "Escape") return () => keys.closeOpen() || keys.cancelTurn();
+  if (isCommand && event.key === ".") return keys.cancelTurn;
   if (isCommand && event.key.toLowerCase() === "k") return keys.focusComposer;
   if (event.altKey && event.key === "ArrowUp") return () => move(root, keys, -1);
   if (event.altKey && event.key === "ArrowDown") return () => move(root, keys, 1);

@@ -80,7 +80,7 @@ function reasonIn(result) {
     .replace(/^\[[A-Z_]+\]\s*/, "")
     .split("\n")
     .find((text) => text.trim());
-  return visible((line ?? "").slice(0, MAX_REASON));
+  return visible(beginning(line ?? "", MAX_REASON));
 }
 
 /** @param {I18n} i18n @param {number} stoppingAt @param {{now: number, frozenAt: number|null}} at */
@@ -194,8 +194,13 @@ export function shortInput(input) {
   if (main === undefined) return "";
   const value = given[main];
   const text = typeof value === "string" ? value : `${main}: ${JSON.stringify(value)}`;
-  const head = text.slice(0, MAX_INPUT).replace(/[\ud800-\udbff]$/, ""); // half of a character is none
-  return visible(text.length > MAX_INPUT ? `${head}…` : text);
+  return visible(beginning(text, MAX_INPUT));
+}
+
+/** A text, or where it begins. @param {string} text @param {number} length */
+function beginning(text, length) {
+  const head = text.slice(0, length).replace(/[\ud800-\udbff]$/, ""); // half of a character is none
+  return text.length > length ? `${head}…` : text;
 }
 
 /** What a sub-agent does in the background. @param {I18n} i18n @param {import("../state/types.js").Work} work @param {Parameters<typeof stoppingLabel>[2]} at */

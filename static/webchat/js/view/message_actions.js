@@ -1,5 +1,6 @@
 /** What a person can do with a message and with an answer, and what it took. */
 
+import { isTurnOver } from "../state/status.js";
 import { copyButton } from "./code_blocks.js";
 import { element } from "./dom.js";
 import { editButton } from "./message_editor.js";
@@ -13,15 +14,17 @@ const SAID = new Set(["typed", "voice"]);
 /** @param {Turn} turn @returns {Array<import("../state/types.js").TextItem>} */
 const answersOf = ({ items }) => items.flatMap((item) => (item.kind === "agent" ? item : []));
 
-/** Whether a turn has come to an answer that can be worked with. @param {Turn} turn */
-export const hasAnswer = (turn) => turn.status === "completed" && answersOf(turn).length > 0;
+/** Whether there is something to work with: what a turn has come to, if only that nothing came. @param {Turn} turn */
+export const hasOutcome = (turn) => turn.status === "completed" || (isTurnOver(turn.status) && turn.isBegun);
 
-/** The line under an answer. @param {Turn} turn @param {I18n} i18n */
+/** The line under what came of a turn; an answer without a word has nothing to copy. @param {Turn} turn @param {I18n} i18n */
 export function answerActions(turn, i18n) {
-  const answers = answersOf(turn);
-  const copy = copyButton(i18n, () => answers.map(({ text }) => text).join("\n\n"), i18n.text("copy_answer"));
+  const text = answersOf(turn)
+    .map((answer) => answer.text)
+    .join("\n\n");
+  const copy = text ? [copyButton(i18n, () => text, i18n.text("copy_answer"))] : [];
   const facts = element("span", { class: "message-facts", text: factsOf(turn, i18n).join(" · ") });
-  return element("div", { class: "message-actions" }, copy, ...againButton(turn, i18n), facts);
+  return element("div", { class: "message-actions" }, ...copy, ...againButton(turn, i18n), facts);
 }
 
 /** The line under one's own message; one that a button or an agent has sent is not edited. @param {Turn} turn @param {string} text @param {I18n} i18n */
@@ -41,10 +44,10 @@ export function versionsButton(turn, i18n) {
   return button;
 }
 
-/** Sends the same message again, as a new turn; the stylesheet offers it on the last turn only. @param {Turn} turn @param {I18n} i18n */
+/** Sends the same message again, as a new turn; the stylesheet offers it on the last turn only. A failure has its own button. @param {Turn} turn @param {I18n} i18n */
 function againButton(turn, i18n) {
   const said = turn.items.find((item) => item.kind === "user");
-  if (said?.kind !== "user" || turn.source === "agent") return [];
+  if (said?.kind !== "user" || turn.source === "agent" || turn.status === "failed") return [];
   const text = i18n.text("try_again");
   const button = element("button", { class: "message-action turn-again", type: "button", text });
   button.addEventListener("click", () =>
@@ -55,9 +58,9 @@ function againButton(turn, i18n) {
   return [button];
 }
 
-/** When, how long, and how many tokens. @param {Turn} turn @param {I18n} i18n */
-function factsOf(turn, i18n) {
-  const at = answersOf(turn).at(-1)?.at;
+/** When its last text came, how long it took, and how many tokens. @param {Turn} turn @param {I18n} i18n */
+export function factsOf(turn, i18n) {
+  const at = turn.items.flatMap((item) => ("at" in item ? item : [])).at(-1)?.at;
   const time = at ? i18n.time(at) : "";
   const took = turn.durationMs === null ? "" : i18n.duration(turn.durationMs);
   return [time, took, turn.tokens > 0 ? i18n.count("tokens", turn.tokens) : ""].filter(Boolean);

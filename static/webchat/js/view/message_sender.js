@@ -7,6 +7,7 @@ import { isAtWork } from "../state/reducer.js";
 
 export class MessageSender {
   #conversation;
+  #composer;
   #tray;
   #stopWords;
   #askToStop;
@@ -15,24 +16,39 @@ export class MessageSender {
   /**
    * @param {object} parts
    * @param {import("../state/conversation.js").Conversation} parts.conversation
+   * @param {import("./composer.js").Composer} parts.composer
    * @param {import("./attachment_tray.js").AttachmentTray} parts.tray
    * @param {import("../state/stop_words.js").StopWords} parts.stopWords
-   * @param {() => void} parts.askToStop
+   * @param {(message: import("./stop_question.js").DoubtfulMessage) => void} parts.askToStop
    * @param {(before: State) => void} parts.onSent called with what was there before the message
    */
-  constructor({ conversation, tray, stopWords, askToStop, onSent }) {
+  constructor({ conversation, composer, tray, stopWords, askToStop, onSent }) {
     this.#conversation = conversation;
+    this.#composer = composer;
     this.#tray = tray;
     this.#stopWords = stopWords;
     this.#askToStop = askToStop;
     this.#onSent = onSent;
   }
 
-  /** What merely begins with a cancel word while something runs is asked about before it is sent. @param {string} text @returns {boolean} whether it was sent */
+  /** What is doubtful stays in the field until it is answered. @param {string} text @returns {boolean} whether it was sent */
   sendTyped(text) {
-    if (!isAtWork(this.#conversation.state) || !this.#stopWords.isDoubtful(text)) return this.sendWithFiles(text);
-    this.#askToStop();
+    if (!this.#isDoubtful(text)) return this.sendWithFiles(text);
+    const send = () => this.sendWithFiles(this.#composer.text) && this.#composer.clear();
+    this.#askToStop({ send, keep: () => undefined });
     return false;
+  }
+
+  /** What is doubtful and not sent goes to the field: nothing that was said is lost. @param {string} text */
+  sendSpoken(text) {
+    const send = () => this.send(text, { source: "voice" });
+    if (this.#isDoubtful(text)) this.#askToStop({ send, keep: () => this.#composer.restore(text) });
+    else send();
+  }
+
+  /** Whether a message merely begins with a cancel word while something runs. @param {string} text */
+  #isDoubtful(text) {
+    return isAtWork(this.#conversation.state) && this.#stopWords.isDoubtful(text);
   }
 
   /** Send what was written, with the files that wait for it. @param {string} text @returns {boolean} */

@@ -190,6 +190,13 @@ export class QuestionPanel {
     if (isFocused) (isOpen ? this.#reason : this.#denyOpen).focus();
   }
 
+  /** Close the field for the reason, which keeps its text; the focus stays where it is. @returns {boolean} whether it was open */
+  closeOpen() {
+    if (this.#box.hidden || this.#refusal.hidden) return false;
+    this.#refuse(false, { isFocused: false });
+    return true;
+  }
+
   /** @param {KeyboardEvent} event */
   #pressed(event) {
     if (event.isComposing) return;

@@ -1,27 +1,36 @@
-/** "Stop the turn?": asked before a message is sent that begins with a cancel word while something runs; nothing is held meanwhile. */
+/** "Stop the turn?": asked before a message is sent that begins with a cancel word while something runs. No timer runs meanwhile. */
 
 import { byId } from "./dom.js";
 
 /** @typedef {import("./dom.js").Root} Root */
+/** @typedef {Readonly<{send: () => void, keep: () => void}>} DoubtfulMessage `keep` is called where it is not sent. */
 
 export class StopQuestion {
   #box;
   #stop;
-  #send;
+  /** @type {DoubtfulMessage|null} */
+  #message = null;
 
-  /** @param {Root} root @param {{stop: () => void, send: () => void, leave: () => void, signal: AbortSignal}} answers */
-  constructor(root, { stop, send, leave, signal }) {
+  /** @param {Root} root @param {{stop: () => void, leave: () => void, signal: AbortSignal}} answers */
+  constructor(root, { stop, leave, signal }) {
     this.#box = byId(root, "stop-question", HTMLElement);
     this.#stop = byId(root, "stop-question-stop", HTMLButtonElement);
-    this.#send = byId(root, "stop-question-send", HTMLButtonElement);
+    const send = byId(root, "stop-question-send", HTMLButtonElement);
     const answer = (/** @type {() => void} */ act) => () => {
-      this.#box.hidden = true;
       act();
       leave();
     };
-    this.#stop.addEventListener("click", answer(stop), { signal });
-    this.#send.addEventListener("click", answer(send), { signal });
-    const close = answer(() => undefined);
+    const close = answer(() => this.dismiss());
+    const stopTurn = answer(() => {
+      this.dismiss();
+      stop();
+    });
+    this.#stop.addEventListener("click", stopTurn, { signal });
+    send.addEventListener(
+      "click",
+      answer(() => this.#take()?.send()),
+      { signal },
+    );
     this.#box.addEventListener(
       "keydown",
       (event) => {
@@ -33,13 +42,31 @@ export class StopQuestion {
     );
   }
 
-  ask() {
+  /** @param {DoubtfulMessage} message */
+  ask(message) {
+    this.dismiss();
+    this.#message = message;
     this.#box.hidden = false;
     this.#stop.focus();
   }
 
-  /** The turn is over: there is nothing to stop any more. */
+  /** Nothing is sent; where the turn is over, there is nothing to stop any more. */
   dismiss() {
+    this.#take()?.keep();
+  }
+
+  /** Close it without an answer; the focus stays where it is. @returns {boolean} whether it was open */
+  closeOpen() {
+    const isOpen = this.#message !== null;
+    this.dismiss();
+    return isOpen;
+  }
+
+  /** Close the question. @returns {DoubtfulMessage|null} the message that it was asked about */
+  #take() {
+    const message = this.#message;
+    this.#message = null;
     this.#box.hidden = true;
+    return message;
   }
 }

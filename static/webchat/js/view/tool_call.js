@@ -1,5 +1,6 @@
 /** `<tool-call>`: one tool call in one line, with its clock, its limit and its Cancel button (V2); more when it is opened. */
 
+import { resultAddress } from "../net/fetch_result.js";
 import { isAsked } from "../state/approval.js";
 import { canBeCancelled, canOnlyBeLeft, elapsedOf, isCallOver, isStopUnderWay, tierOf } from "../state/status.js";
 import { CallDetails } from "./call_details.js";
@@ -18,7 +19,8 @@ import { linkTo } from "./sub_agents.js";
 
 /** @typedef {import("../state/types.js").Call} Call */
 /** @typedef {Readonly<{i18n: import("./i18n.js").I18n, viewer: string, now: number, frozenAt: number|null,
- *   pageOf: (conversationId: string) => string, fileUrl?: string}>} View `fileUrl`: the address of an attachment, with FILE for its id. */
+ *   pageOf: (conversationId: string) => string, fileUrl?: string, resultUrl?: string}>} View
+ *   `fileUrl`: the address of an attachment, with FILE for its id; `resultUrl`: of a result, with TURN and TOOL. */
 
 /** A clock that appears and goes at once is only a flicker. */
 const SHOW_CLOCK_AFTER_MS = 500;
@@ -215,7 +217,8 @@ export class ToolCallElement extends HTMLElement {
 
   /** @param {View} view */
   #newDetails(view) {
-    const details = new CallDetails((tell) => this.#fire("tool-call-result", { tell }));
+    const address = resultAddress(view.resultUrl ?? "", this.#turnId, this.#call?.toolId ?? "");
+    const details = new CallDetails((tell) => this.#fire("tool-call-result", { tell }), address);
     details.build(view);
     details.element.id = this.#bodyId;
     this.#toggle.setAttribute("aria-controls", this.#bodyId);

@@ -6,7 +6,7 @@ import { attachmentList } from "./attachments.js";
 import { addCopyButtons } from "./code_blocks.js";
 import { element, icon, placeAfter, setSanitisedHtml, setText } from "./dom.js";
 import { endingLabel } from "./labels.js";
-import { answerActions, hasAnswer, messageActions, versionsButton } from "./message_actions.js";
+import { answerActions, hasOutcome, messageActions, versionsButton } from "./message_actions.js";
 import { reportNode } from "./sub_agents.js";
 import { ToolStepElement } from "./tool_step.js";
 
@@ -37,7 +37,7 @@ export function drawParts(drawn, view) {
   const repairs = parts.get("repairs");
   if (repairs) setText(repairs, view.i18n.count("history_repaired", turn.repairs));
   const answers = turn.acknowledgements.map((answer, place) => commandNode(drawn, answer, place, view));
-  const actions = hasAnswer(turn) ? [part(parts, "actions", () => answerActions(turn, view.i18n))] : [];
+  const actions = hasOutcome(turn) ? [part(parts, "actions", () => answerActions(turn, view.i18n))] : [];
   const wanted = [...headNodes(drawn, view), ...nodes, ...(note ? [note] : []), ...actions, ...answers];
   for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
   for (const [key, node] of parts) if (!wanted.includes(node)) parts.delete(key);
