@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from tests.faults.processes import Process
 from tests.faults.site import Site
+from tests.processes import Process
 from tests.support import with_room
 
 TTL = 4.0

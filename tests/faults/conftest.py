@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from scripts.servers import NotInstalled, Postgres, Redis, find_postgres, find_redis, passing
-from tests.faults.fork_server import ForkServer
 from tests.faults.site import Blank, Site, make_blank
+from tests.fork_server import ForkServer, shared_fork_server
 
 MakeSite = Callable[..., Site]
 
@@ -100,11 +100,9 @@ def blank_database(own_postgres: Postgres, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    """Run what starts processes quickly."""
-    made = ForkServer()
-    yield made
-    made.close()
+def fork_server() -> ForkServer:
+    """Return what starts processes quickly."""
+    return shared_fork_server()
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class DatabaseSnapshot:
 
 def read(url: str) -> DatabaseSnapshot:
     """Read a site's tables; the connection is made for it and given up again."""
-    with _connected(url) as alias, transaction.atomic(using=alias):
+    with connected(url) as alias, transaction.atomic(using=alias):
         return DatabaseSnapshot(
             conversations=_rows(alias, "turns", "Conversation"),
             turns=_rows(alias, "turns", "Turn"),
@@ -91,14 +91,14 @@ def read(url: str) -> DatabaseSnapshot:
 
 def keys(url: str, app: str, model: str, **fields: Any) -> list[Any]:
     """Return the keys of the rows with these fields, without reading anything else."""
-    with _connected(url) as alias:
+    with connected(url) as alias:
         rows = apps.get_model(app, model)._default_manager.using(alias)
         return list(rows.filter(**fields).values_list("pk", flat=True))
 
 
 def save(url: str, app: str, model: str, *, pk: int, **fields: Any) -> None:
     """Write one row of a site."""
-    with _connected(url, writes=True) as alias:
+    with connected(url, writes=True) as alias:
         rows = apps.get_model(app, model)._default_manager.using(alias)
         rows.update_or_create(pk=pk, defaults=fields)
 
@@ -108,7 +108,7 @@ def _rows(alias: str, app: str, model: str) -> list[Row]:
 
 
 @contextmanager
-def _connected(url: str, *, writes: bool = False) -> Iterator[str]:
+def connected(url: str, *, writes: bool = False) -> Iterator[str]:
     """Add the database to Django's for a moment, under a name that no other thread uses."""
     alias = f"site_under_test_{threading.get_ident()}"
     options: dict[str, Any] = {}

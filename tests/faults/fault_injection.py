@@ -10,8 +10,8 @@ import httpx
 from django.db import InterfaceError, OperationalError
 
 from scripts.servers import Postgres, Redis, Server
-from tests.faults.processes import Process
 from tests.faults.site import Site
+from tests.processes import Process
 from tests.support import eventually_sync
 
 T = TypeVar("T")

@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,9 +17,9 @@ from tests.faults import database_snapshot
 from tests.faults.checker import violations
 from tests.faults.client import Administrator, Client, WebSocketClient
 from tests.faults.database_snapshot import ACTIVE, DatabaseSnapshot
-from tests.faults.fork_server import ROOT, ForkServer
-from tests.faults.processes import Process, owned_by
 from tests.faults.tools import EFFECTS
+from tests.fork_server import ForkServer
+from tests.processes import Process, owned_by, run_python
 from tests.support import PATIENCE, eventually_sync
 
 SCALED = {"TURNS_DISPATCHER": "procrastinate"}
@@ -43,15 +41,8 @@ def make_blank(var: Path, *, postgres: Postgres | None = None) -> Blank:
     if postgres is not None:
         postgres.run(f"CREATE DATABASE {name}")
     url = postgres.database_url(name) if postgres else f"sqlite:///{var / 'blank.sqlite3'}"
-    made = subprocess.run(
-        [sys.executable, "-m", "tests.faults.prepare"],
-        cwd=ROOT,
-        env=environment(var, database_url=url) | (SCALED if postgres else {}),
-        capture_output=True,
-        text=True,
-        timeout=START_BOUND,
-        check=False,
-    )
+    given = environment(var, database_url=url) | (SCALED if postgres else {})
+    made = run_python("-m", "tests.faults.prepare", environment=given)
     assert made.returncode == 0, made.stderr
     tokens = json.loads(made.stdout.splitlines()[-1])
     if postgres is not None:

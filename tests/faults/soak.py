@@ -34,10 +34,10 @@ from tests.faults.fault_injection import (
     ProcessFaults,
     ServerFaults,
 )
-from tests.faults.fork_server import ForkServer
 from tests.faults.load_generator import LoadGenerator, LoadReport
-from tests.faults.processes import Process
 from tests.faults.site import Blank, Site, make_blank
+from tests.fork_server import ForkServer
+from tests.processes import Process
 
 SPANS = {
     "TURNS_POLL_INTERVAL": 0.3,

@@ -17,8 +17,8 @@ from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.checker import view_violations
 from tests.faults.client import Client, WebSocketClient
 from tests.faults.conftest import MakeSite
-from tests.faults.processes import owned_by
 from tests.faults.site import Site
+from tests.processes import owned_by
 from tests.support import PATIENCE, eventually_sync
 
 SLOWLY = "slowly " + " ".join(f"word{number}" for number in range(60))

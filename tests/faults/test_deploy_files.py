@@ -19,8 +19,8 @@ from redis.retry import Retry
 from governance.conf import GovernanceSettings
 from scripts.servers.server import free_port
 from tests.faults.conftest import MakeSite
-from tests.faults.fork_server import ROOT
 from tests.faults.site import Site
+from tests.fork_server import ROOT
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 from turns.conf import TurnsSettings
 from webchat.conf import WebchatSettings

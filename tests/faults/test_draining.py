@@ -12,8 +12,8 @@ import pytest
 from tests.faults import measures
 from tests.faults.bounds import BUSY_EXIT
 from tests.faults.conftest import MakeSite
-from tests.faults.processes import Process, owned_by
 from tests.faults.site import Site
+from tests.processes import Process, owned_by
 from tests.support import PATIENCE, eventually_sync, with_room
 from turns.conf import TurnsSettings
 from turns.running.draining import ABANDON_AFTER, EXIT_UNCLEAN, HURRY_BOUND, LAST_BOUND, WRITE_BOUND

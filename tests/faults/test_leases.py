@@ -9,8 +9,8 @@ import pytest
 from scripts.servers import Postgres
 from tests.faults.client import Client
 from tests.faults.conftest import MakeSite
-from tests.faults.processes import Process, deaf
 from tests.faults.site import Site
+from tests.processes import Process, deaf
 from tests.support import PATIENCE, eventually_sync
 
 QUICK_LEASE: dict[str, Any] = {

@@ -11,8 +11,8 @@ from tests.faults import measures
 from tests.faults.bounds import BUSY
 from tests.faults.client import Client
 from tests.faults.conftest import MakeSite
-from tests.faults.processes import deaf, owned_by
 from tests.faults.site import Site
+from tests.processes import deaf, owned_by
 from tests.support import PATIENCE, eventually_sync
 
 BOUND = PATIENCE

@@ -14,8 +14,8 @@ from scripts.servers import Postgres
 from tests.faults import measures
 from tests.faults.cluster import let_pass, start_scaled
 from tests.faults.conftest import MakeSite
-from tests.faults.processes import Process
 from tests.faults.site import Site
+from tests.processes import Process
 from tests.support import PATIENCE, eventually_sync
 from turns.conf import TurnsSettings
 

@@ -12,8 +12,8 @@ from scripts.servers import Postgres, Redis
 from tests.faults import measures
 from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.conftest import MakeSite
-from tests.faults.fork_server import ROOT
 from tests.faults.site import SCALED, Site, environment
+from tests.fork_server import ROOT
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 SLOW = 'call affect {"key": "%s", "seconds": 60}'

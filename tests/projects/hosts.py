@@ -5,12 +5,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.docs.pages import DOCS, python_blocks
+from tests.fork_server import shared_fork_server
+from tests.processes import Process, run_python
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,15 +39,7 @@ class HostProject:
 
     def try_to_run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Python in the project."""
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.directory,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=LONG_PATIENCE,
-            check=False,
-        )
+        return run_python(*arguments, environment=self.environment, directory=self.directory)
 
     def run(self, *arguments: str) -> str:
         """Run Python in the project; return what it printed."""
@@ -85,30 +78,28 @@ class HostProject:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
         log = self.directory / "server.log"
-        with log.open("w") as output:
-            server = subprocess.Popen(
-                [sys.executable, "-m", *(word.format(port=port) for word in command)],
-                cwd=self.directory,
-                env=self.environment,
-                stdout=output,
-                stderr=output,
-                preexec_fn=_hear_ctrl_c,
-            )
+        log.unlink(missing_ok=True)
+        server = Process(
+            self.name,
+            ["-m", *(word.format(port=port) for word in command)],
+            fork_server=shared_fork_server(),
+            environment=self.environment,
+            log=log,
+            directory=self.directory,
+        )
         try:
             eventually_sync(
-                lambda: _listens(port) or server.poll() is not None,
+                lambda: _listens(port) or not server.is_alive,
                 timeout=LONG_PATIENCE,
             )
-            assert server.poll() is None, log.read_text("utf-8")
+            assert server.is_alive, server.said
             yield f"http://localhost:{port}"
-            server.send_signal(signal.SIGINT)
+            server.signal(signal.SIGINT)
             # A server that turns drained before ends by the signal that they sent it then.
             ends = (0, -signal.SIGINT, -signal.SIGTERM)
-            assert server.wait(timeout=PATIENCE) in ends, log.read_text("utf-8")
+            assert server.wait(within=PATIENCE) in ends, server.said
         finally:
-            if server.poll() is None:
-                server.kill()
-            server.wait()
+            server.kill()
 
 
 class FreshProject(HostProject):
@@ -153,11 +144,6 @@ def _with_the_rest(assignment: re.Match[str]) -> str:
     rest = f"    *[entry for entry in {name} if entry not in {own!r}],"
     assert len(_REST.findall(entries)) == 1, entries
     return f"{name} = [\n{_REST.sub(rest, entries)}]"
-
-
-def _hear_ctrl_c() -> None:
-    """Undo what a shell does to its jobs in the background, and they to their children: they ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _listens(port: int) -> bool:

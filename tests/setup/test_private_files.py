@@ -3,13 +3,12 @@
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from governance import private_files
+from tests.processes import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE = ("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm")
@@ -17,21 +16,14 @@ DATABASE = ("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm")
 
 def manage(*arguments, var, **environment):
     """Run a command of the site as most shells would start it: what it makes is readable by everybody."""
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "ENV_FILE": os.devnull,
-            "VAR_DIR": str(var),
-            "DJANGO_SETTINGS_MODULE": "config.settings",
-            **environment,
-        },
-        umask=0o022,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = {
+        "PATH": os.environ["PATH"],
+        "ENV_FILE": os.devnull,
+        "VAR_DIR": str(var),
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+        **environment,
+    }
+    done = run_python("manage.py", *arguments, environment=given)
     assert done.returncode == 0, done.stderr
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from governance.core import procfs
 from scripts.start import chosen_extras, is_loopback, open_up
+from tests.processes import run_python
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -209,15 +210,7 @@ def test_a_database_that_cannot_be_used_is_said_in_words_and_left_alone(
         scramble(file, at=at, value=value)
     before = file.read_bytes()
     environment = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "VAR_DIR": str(tmp_path)}
-    ended = subprocess.run(
-        [sys.executable, "-m", "scripts.start"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    ended = run_python("-m", "scripts.start", environment=environment)
     assert ended.returncode == 1
     assert str(file) in ended.stderr
     assert said in ended.stderr

@@ -4,11 +4,13 @@ import ctypes
 import os
 import re
 import signal
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.faults.fork_server import ForkServer
-from tests.support import PATIENCE, eventually_sync
+from tests.fork_server import ROOT, ForkServer, shared_fork_server
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
 
 
 class Process:
@@ -22,13 +24,17 @@ class Process:
         fork_server: ForkServer,
         environment: Mapping[str, str],
         log: Path,
+        errors: Path | None = None,
+        directory: Path = ROOT,
     ) -> None:
         self.name = name
         self._log = log
         self._log.touch()
         self._said_before = self._log.stat().st_size
         self._exit_code: int | None = None
-        self.pid = fork_server.spawn(arguments, environment=environment, log=log)
+        self.pid = fork_server.spawn(
+            arguments, environment=environment, log=log, errors=errors, directory=directory
+        )
 
     @property
     def said(self) -> str:
@@ -103,6 +109,30 @@ class Process:
         if not self.has_ended(within=within) or self.exit_code is None:
             raise AssertionError(f"{self.name} lives after {within} s:\n{self.own_words[-3000:]}")
         return self.exit_code
+
+
+def run_python(
+    *arguments: str, environment: Mapping[str, str], directory: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end, as `subprocess.run` does, in half the time where it uses Django."""
+    with tempfile.TemporaryDirectory() as kept:
+        said, errors = Path(kept, "said"), Path(kept, "errors")
+        process = Process(
+            "python",
+            arguments,
+            fork_server=shared_fork_server(),
+            environment=environment,
+            log=said,
+            errors=errors,
+            directory=directory,
+        )
+        try:
+            code = process.wait(within=LONG_PATIENCE)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(
+            arguments, code, stdout=said.read_text("utf-8"), stderr=errors.read_text("utf-8")
+        )
 
 
 def owned_by(directory: Path) -> list[int]:

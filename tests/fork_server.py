@@ -5,6 +5,7 @@ moment. So it can wait for them, and they die with it. Libraries only are import
 starts a thread or opens an event loop.
 """
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -17,10 +18,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBRARIES = (
@@ -56,7 +58,7 @@ class ForkServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # one question at a time, and one who adopts
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.fork_server"],
+            [sys.executable, "-m", "tests.fork_server"],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "tests.faults.settings"},
             stdin=subprocess.PIPE,
@@ -65,7 +67,15 @@ class ForkServer:
             start_new_session=True,
         )
 
-    def spawn(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> int:
+    def spawn(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        errors: Path | None = None,
+        directory: Path = ROOT,
+    ) -> int:
         """Start a Python process and return its pid; it is a child of this process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -73,6 +83,8 @@ class ForkServer:
             "arguments": [*arguments],
             "environment": dict(environment),
             "log": str(log),
+            "errors": str(errors or log),
+            "directory": str(directory),
             "parent": os.getpid(),
         }
         with self._lock:
@@ -91,6 +103,14 @@ class ForkServer:
         self._process.wait(timeout=180)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+@cache
+def shared_fork_server() -> ForkServer:
+    """Return the fork server of this run of tests; it ends with it."""
+    made = ForkServer()
+    atexit.register(made.close)
+    return made
 
 
 def main() -> None:
@@ -131,25 +151,34 @@ def _become(wanted: Mapping[str, Any]) -> None:
         select.select([], [], [], 0.001)
     _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     silence = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(wanted["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for descriptor, target in ((silence, 0), (log, 1), (log, 2)):
+    log, errors = (
+        os.open(wanted[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND) for name in ("log", "errors")
+    )
+    for descriptor, target in ((silence, 0), (log, 1), (errors, 2)):
         os.dup2(descriptor, target)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update(wanted["environment"])
+    os.chdir(wanted["directory"])
+    os.umask(0o022)  # as most shells have it
     arguments: list[str] = wanted["arguments"]
     if (
         "LD_PRELOAD" in os.environ
     ):  # a library that takes the place of others has to be there from the beginning
         os.execv(sys.executable, [sys.executable, *arguments])
-    sys.path[0] = str(ROOT)
-    sys.argv = arguments[1:] if arguments[0] == "-m" else arguments
+    has_script = arguments[0] not in ("-m", "-c")
+    first = str(Path(arguments[0]).resolve().parent) if has_script else wanted["directory"]
+    paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:1] = [first, *paths]
+    sys.argv = {"-m": arguments[1:], "-c": ["-c", *arguments[2:]]}.get(arguments[0], arguments)
     code: int | str | None = 0
     try:
         if arguments[0] == "-m":
             runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        elif arguments[0] == "-c":
+            exec(arguments[1], {"__name__": "__main__"})
         else:
-            runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+            runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as leaving:
         code = leaving.code
     except BaseException:  # noqa: BLE001 - what Python would print
@@ -160,8 +189,8 @@ def _become(wanted: Mapping[str, Any]) -> None:
 
 def _leave(code: int | str | None) -> None:
     """End as an interpreter does: threads that are no daemons, what was registered for the end, buffers."""
-    import atexit
-
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
