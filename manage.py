@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """The site's command line."""
 
+import gc
 import os
 import sys
 
@@ -9,6 +10,7 @@ from django.core.management import execute_from_command_line
 
 def main() -> None:
     """Run one management command."""
+    gc.set_threshold(50_000, 20, 100)  # else it walks all that was imported many times
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     execute_from_command_line(sys.argv)
 

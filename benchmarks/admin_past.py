@@ -80,7 +80,7 @@ def _moved(field: Any) -> str:
     column, is_sqlite = f'"{field.column}"', connection.vendor == "sqlite"
     if isinstance(field, models.DateTimeField):
         moved = f"strftime('%Y-%m-%d %H:%M:%f', {column}, '-' || n || ' days')"
-        return moved if is_sqlite else f"{column} - n * interval '1 day'"
+        return f"{moved} || '000'" if is_sqlite else f"{column} - n * interval '1 day'"
     related = getattr(field, "related_model", None)
     if related in (Turn, Conversation) or (
         field.primary_key and isinstance(field, models.UUIDField)

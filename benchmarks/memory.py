@@ -11,8 +11,8 @@ from benchmarks.measurement import Effort, spread
 from benchmarks.rows import Row, amount
 from benchmarks.sites import door_of
 from benchmarks.tabs import PATIENCE, Tabs, client_of, converse, say
-from tests.faults.processes import Process
 from tests.faults.site import Site
+from tests.processes import Process
 
 WARM_UP = 5
 _REST = 1.0  # seconds in which what was begun comes to rest

@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks.measurement import Timed, process_clock
 from benchmarks.tabs import Door
 from scripts.servers import NotInstalled, Postgres, Redis, passing
-from tests.faults.fork_server import ForkServer
 from tests.faults.site import Site, make_blank
+from tests.fork_server import ForkServer
 
 PATIENCE = 60.0
 _LOOK_EVERY = 0.02

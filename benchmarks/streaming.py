@@ -9,8 +9,8 @@ from benchmarks.drivers import Drivers, Plan
 from benchmarks.measurement import Effort, process_clock, spread
 from benchmarks.rows import NO_BAR, Bar, Row, amount, latency
 from benchmarks.sites import door_of
-from tests.faults.processes import Process
 from tests.faults.site import Site
+from tests.processes import Process
 
 TURNS = 2  # of each tab, one after the other
 BAR_CROWD = Bar(most_p99=100)

@@ -40,6 +40,7 @@ from governance.core.exceptions import (
     TooManyAbandonedThreads,
     UnknownTool,
 )
+from governance.core.excerpts import excerpt, shortened
 from governance.core.executor import Timing, ToolExecutor
 from governance.core.images import ImageRefused, KeepImage, ResultImage
 from governance.core.limiter import Limits, Obstacle, WaitsFor
@@ -138,6 +139,7 @@ __all__ = [
     "checkpoint",
     "denied_text",
     "enclosing",
+    "excerpt",
     "expired_text",
     "has_cancel_word",
     "interrupted_text",
@@ -147,6 +149,7 @@ __all__ = [
     "not_started_text",
     "registry",
     "resolve",
+    "shortened",
     "stricter",
     "tool",
     "traceparent",

@@ -160,6 +160,15 @@ def questions_of_group(group: str) -> list[Approval]:
     return list(Approval.objects.filter(group=group).order_by("pk"))
 
 
+def waits_of_groups(groups: Iterable[str]) -> dict[str, list[tuple[datetime, datetime | None]]]:
+    """Return from when until when people were asked in these groups; None = still. In one query."""
+    rows = Approval.objects.filter(group__in=list(groups), is_late=False).order_by()
+    found: dict[str, list[tuple[datetime, datetime | None]]] = {}
+    for group, since, until in rows.values_list("group", "requested_at", "decided_at"):
+        found.setdefault(group, []).append((since, until))
+    return found
+
+
 def decided_among(questions: Iterable[str]) -> list[Approval]:
     rows = Approval.objects.filter(pk__in=[int(pk) for pk in questions])
     return list(rows.exclude(decision=""))

@@ -11,6 +11,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.dispatch import Signal
+from django.utils import translation
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -186,9 +187,11 @@ def record(
         **subject,
     )
     log(row, action=action, summary=change.summary, by=by)
-    facts = {"subject": str(row), "action": action, "by_id": by.pk if by else None}
-    line = partial(logger.info, "An edit was saved", extra={**facts, **_numbers(changes)})
-    transaction.on_commit(line, robust=True)
+    with translation.override(None):  # the log speaks one language, whoever edits
+        facts = {"subject": str(row), "action": action, "by_id": by.pk if by else None}
+    version = {"version": change.version} if hasattr(change, "version") else {}
+    extra = {**facts, **version, **_numbers(changes)}
+    transaction.on_commit(partial(logger.info, "An edit was saved", extra=extra), robust=True)
     if signal is not None:
         send = partial(signal.send_robust, sender=type(row), **subject)
         transaction.on_commit(send, robust=True)

@@ -1,14 +1,22 @@
 """Form fields: durations with their unit, lists in lines, and the hidden moment that tells two editors apart."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from governance.durations import TooShort, UnitMissing, format_duration, parse_duration
+from governance.durations import (
+    UNITS_MS,
+    TooShort,
+    UnitMissing,
+    format_duration,
+    parse_duration,
+)
 
 if TYPE_CHECKING:
     AnyModelForm = forms.ModelForm[Any]
@@ -81,7 +89,46 @@ class LinesField(forms.CharField):
         return bool(self.to_python(data) != (initial or []))
 
 
-class SeenForm(AnyModelForm):
+class WarnedForm(AnyModelForm):
+    """A form that warns once of an edited duration below a second. Who saves the same values again means them."""
+
+    accepted = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def warn(self) -> None:
+        """Refuse what looks wrong until the editor has been told; to be called when all else is checked."""
+        if self.errors or self.cleaned_data.get("accepted") == self._values:
+            return
+        for sentence in self.warnings():
+            self.add_error(None, sentence)
+            self.keep("accepted", self._values)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence for each value that looks wrong."""
+        for name in self._edited_spans:
+            if 0 < (self.cleaned_data.get(name) or 0) < UNITS_MS["s"]:
+                words = gettext(
+                    "%(field)s: %(value)s is shorter than a second. Save again to set it."
+                )
+                shown = format_duration(self.cleaned_data[name])
+                yield words % {"field": self.fields[name].label, "value": shown}
+
+    def keep(self, name: str, value: str) -> None:
+        """Send a value back with the page: the editor sees what is wrong now, and the next save counts."""
+        data: Any = self.data.copy()  # type: ignore[attr-defined]  # a dict, if not that of a request
+        data[self.add_prefix(name)] = value
+        self.data = data
+
+    @property
+    def _values(self) -> str:
+        """The edited durations: who has been warned of these is not warned of them again."""
+        return " ".join(f"{name}={self.cleaned_data.get(name)}" for name in self._edited_spans)
+
+    @property
+    def _edited_spans(self) -> list[str]:
+        return [name for name in self.changed_data if isinstance(self.fields[name], DurationField)]
+
+
+class SeenForm(WarnedForm):
     """A form of a row with `updated_at`: it carries the edit that the editor has seen."""
 
     seen = forms.CharField(required=False, widget=forms.HiddenInput)

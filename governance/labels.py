@@ -101,7 +101,13 @@ TOOL_WORDS: Mapping[str, Any] = {
     "Use a browser": _("Use a browser"),
     "Wait": _("Wait"),
 }
-_DECISIONS: Mapping[str, Any] = {"expired": _("nobody answered")}
+_DECISIONS: Mapping[str, Any] = {
+    "approved": _("approved"),
+    "denied": _("denied"),
+    "expired": _("nobody answered"),
+    "cancelled": _("cancelled"),
+    "interrupted": _("interrupted"),
+}
 
 
 def choices(names: Iterable[str], words: Mapping[str, Any]) -> Choices:
@@ -150,7 +156,7 @@ def approval_rules() -> Choices:
 
 def decisions() -> Choices:
     """Return what may become of a question."""
-    return choices(("approved", "denied", "expired", "cancelled", "interrupted"), _DECISIONS)
+    return choices(_DECISIONS, _DECISIONS)
 
 
 def tool_words(stored: str) -> str:

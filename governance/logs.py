@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from governance.core.excerpts import shortened
+
 _LONGEST = 200
 _PLAIN = re.compile(r"[\w.:/@+*,-]+", re.ASCII)
 _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -68,7 +70,7 @@ def _is_told(value: object) -> bool:
 
 def _written(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    text = shortened(text, limit=_LONGEST)
     if _PLAIN.fullmatch(text):
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -49,14 +49,22 @@ def page() -> str:
     return next((source.page for source in _sources), "")
 
 
-def in_words(version: int, *, is_settled: bool = False) -> str:
-    """Return in how many processes a version of the limits is in force; empty if nobody tells.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """In how many processes a version of the limits is in force, in words; empty words if nobody tells."""
+
+    words: str
+    is_known: bool  # nothing more is to come: it is in force in every process that is there
+
+
+def reach(version: int, *, is_settled: bool = False) -> Reach:
+    """Return in how many processes a version of the limits is in force.
 
     It will be so here when the edit is committed; where that `is_settled`, this process too says what it has.
     """
     reports = read()
     if not reports:
-        return ""
+        return Reach(words="", is_known=True)
     obeying = [
         report
         for report in reports
@@ -74,4 +82,10 @@ def in_words(version: int, *, is_settled: bool = False) -> str:
     ]
     if len(obeying) + len(silent) < len(reports):
         silent.append(_("the others report within seconds"))
-    return f"{'; '.join([told, *silent])}."
+    words = f"{'; '.join([told, *silent])}."
+    return Reach(words=words, is_known=len(obeying) == len(reports))
+
+
+def in_words(version: int, *, is_settled: bool = False) -> str:
+    """Return the same in words alone."""
+    return reach(version, is_settled=is_settled).words

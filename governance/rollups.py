@@ -54,7 +54,7 @@ def fill(span: timedelta) -> Iterator[datetime]:
     while roll_up():
         pass
     until = RolledUp.objects.get(pk=1).until
-    first = hour = full_hour(database_now() - span)
+    first = hour = full_hour(until - span)
     while hour < until:
         found = _count(hour)
         with transaction.atomic():

@@ -1,7 +1,9 @@
-"""Reads of governance: calls of groups, the health of a scope, and the limits in force."""
+"""Reads of governance: calls of groups, the health of a scope, and the tools that are offered."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import starmap
@@ -11,13 +13,13 @@ from django.db.models import Count, Expression, Max, Min, Subquery
 
 from governance import tool_reports
 from governance.core.calls import OPEN_STATUSES, CallStatus, ErrorType
-from governance.core.policy import Policy, ToolLimits, cap, resolve
+from governance.core.policy import ToolLimits, cap, resolve
 from governance.core.registry import registry
 from governance.core.tools import Tool, estimated_tokens
 from governance.mcp.server_store import readable_spec
 from governance.mcp.specs import ServerSpec
 from governance.models import DefaultPolicy, McpServer, ToolCall
-from governance.policies import Policies, read_policies
+from governance.policies import read_policies
 from governance.prepared_statements import Select, fields_of
 from governance.sanitize import sanitize_text
 from governance.tool_reports import ReportedTool
@@ -26,6 +28,9 @@ from governance.tool_reports import ReportedTool
 CallRow = ToolCall
 
 _BATCH_SIZE = 1_000
+_offered_once: ContextVar["list[list[OfferedTool]] | None"] = ContextVar(
+    "offered tools of a request", default=None
+)
 
 
 class CallResult(NamedTuple):
@@ -75,15 +80,6 @@ class OfferedTool:
     tokens: int = 0
     disabled_reason: str = ""
     reported_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolInForce:
-    """A tool and the limits of its next call; `has_override` = an administrator has a row."""
-
-    tool: OfferedTool
-    policy: Policy
-    has_override: bool
 
 
 def calls_of_groups(groups: Iterable[str], *, with_content: bool = True) -> list[ToolCall]:
@@ -219,19 +215,6 @@ def health(scope: str) -> ScopeHealth:
     )
 
 
-def tools_in_force(policies: Policies | None = None) -> list[ToolInForce]:
-    """Return every tool of the site with the limits of its next call, by name."""
-    policies = policies or read_policies()
-    return [
-        ToolInForce(
-            tool=tool,
-            policy=resolve(policies.levels_of(tool.name, declared=tool.limits)),
-            has_override=tool.name in policies.overrides,
-        )
-        for tool in sorted(offered_tools(), key=lambda tool: tool.name)
-    ]
-
-
 def policy_version() -> int:
     """Return the version of the administrators' limits that is stored."""
     return DefaultPolicy.objects.values_list("version", flat=True).first() or 0
@@ -242,25 +225,34 @@ def capped(tool_name: str, timeout: float) -> float:
     return cap(timeout, ceiling=resolve(read_policies().levels_of(tool_name)).ceiling)
 
 
+@contextmanager
+def tools_read_once() -> Iterator[None]:
+    """Within it, the offered tools are read once, however often somebody asks for them: for one request, no longer."""
+    token = _offered_once.set([])
+    try:
+        yield
+    finally:
+        _offered_once.reset(token)
+
+
 def offered_tools() -> list[OfferedTool]:
-    """Return the tools of this site, then those that its MCP servers have named, whether they are connected or not."""
-    of_servers = [
-        _of_server(spec, found)
-        for row in McpServer.objects.filter(enabled=True)
-        if (spec := readable_spec(row)) is not None
-        for found in row.tools_found
-        if spec.allows(found["name"])
-    ]
-    elsewhere = {tool.name for tool in of_servers}
-    return [_offered(tool) for tool in registry if tool.name not in elsewhere] + of_servers
+    """Return the tools of this process, of the MCP servers, then those that only other live processes have.
+
+    A server counts by what it has named, whether anybody is connected to it or not.
+    """
+    once = _offered_once.get()
+    if once is None:
+        return _read_offered()
+    if not once:
+        once.append(_read_offered())
+    return [*once[0]]
 
 
-def offered_everywhere() -> list[OfferedTool]:
-    """Return the tools of `offered_tools`, then those that only other live processes have."""
+def _read_offered() -> list[OfferedTool]:
     reported = tool_reports.read()
     offered = [
         replace(tool, reported_by=reported[tool.name].processes) if tool.name in reported else tool
-        for tool in offered_tools()
+        for tool in _offered_here()
     ]
     known = {tool.name for tool in offered}
     return offered + [_of_others(tool) for name, tool in reported.items() if name not in known]
@@ -287,7 +279,19 @@ def find_tool(name: str) -> OfferedTool | None:
     """Return the tool of this name, registered in a live process or offered by an MCP server, or None."""
     if name in registry:
         return _offered(registry.get(name))
-    return next((tool for tool in offered_everywhere() if tool.name == name), None)
+    return next((tool for tool in offered_tools() if tool.name == name), None)
+
+
+def _offered_here() -> list[OfferedTool]:
+    of_servers = [
+        _of_server(spec, found)
+        for row in McpServer.objects.filter(enabled=True)
+        if (spec := readable_spec(row)) is not None
+        for found in row.tools_found
+        if spec.allows(found["name"])
+    ]
+    elsewhere = {tool.name for tool in of_servers}
+    return [_offered(tool) for tool in registry if tool.name not in elsewhere] + of_servers
 
 
 def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
@@ -305,7 +309,7 @@ def _offered(tool: Tool, *, server: str = "") -> OfferedTool:
 def _of_others(tool: ReportedTool) -> OfferedTool:
     return OfferedTool(
         name=tool.name,
-        description=tool.title,
+        description=": ".join(filter(None, [tool.title, tool.description])),
         limits=tool.limits,
         isolation=tool.isolation,
         server=tool.server,

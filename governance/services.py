@@ -80,17 +80,24 @@ def save_tool_policy(
         PolicyConflict: the row was added, edited or deleted since `revision`.
         django.core.exceptions.ValidationError: a value makes no sense, or the tool is unknown; words by field.
     """
-    default = _locked_default()
     end_temporary_limits()
+    default = _locked_default()
     policy = ToolPolicy.objects.filter(tool_name=tool_name).first() or ToolPolicy(
         tool_name=tool_name
     )
-    is_new = policy.pk is None
     changes = audit.edit(policy, values, fields=TOOL_FIELDS, seen=revision, conflict=PolicyConflict)
     changes |= temporary_limits.set_end(policy, until, changes)
+    return _store(policy, default=default, changes=changes, by=by, reason=reason)
+
+
+def _store(
+    policy: ToolPolicy, *, default: DefaultPolicy, changes: Changes, by: Editor, reason: str
+) -> PolicyChange | None:
+    """Check and save a changed row. No row is stored that says nothing."""
+    is_new = policy.pk is None
     if is_new:
-        _check_tool_name(tool_name)
-    if not changes:  # no row is stored that says nothing
+        _check_tool_name(policy.tool_name)
+    if not changes:
         return None
     policy.full_clean()
     for state in temporary_limits.states_of(policy):
@@ -129,13 +136,13 @@ def delete_tool_policy(
     Raises:
         PolicyConflict: the row was edited since `revision`.
     """
-    default = _locked_default()
     end_temporary_limits()
+    default = _locked_default()
     policy = ToolPolicy.objects.filter(tool_name=tool_name).first()
     if policy is None:
         return None
     audit.edit(policy, {}, fields=TOOL_FIELDS, seen=revision, conflict=PolicyConflict)
-    changes = audit.deleted(policy, TOOL_FIELDS)
+    changes = audit.deleted(policy, TOOL_FIELDS) | temporary_limits.gone(policy)
     change = _publish(
         policy, default=default, action="delete", changes=changes, by=by, reason=reason
     )
@@ -170,31 +177,52 @@ def _end_temporary(policy: ToolPolicy, *, default: DefaultPolicy) -> PolicyChang
 
 @transaction.atomic
 def revert_change(change: PolicyChange, *, by: Editor, reason: str = "") -> PolicyChange | None:
-    """Set the fields that an edit has changed back to what they were; return the audit entry of that.
+    """Set what an edit has changed back to what it was, an end too; return the audit entry of that.
 
     Raises:
-        PolicyConflict: one of these fields was edited again since.
-        django.core.exceptions.ValidationError: the old values make no sense any more; words by field.
+        PolicyConflict: something of it was edited again since.
+        django.core.exceptions.ValidationError: the old values make no sense any more, or their end is over; words by
+            field.
     """
     name, said = change.tool_name, _("Reverts version %(version)s.") % {"version": change.version}
     why = f"{said} {reason}".strip()
-    default = _locked_default()
-    end_temporary_limits()
-    row = ToolPolicy.objects.filter(tool_name=name).first() if name else default
-    blank = ToolPolicy(tool_name=name) if name else DefaultPolicy()
-    fields = TOOL_FIELDS if name else DEFAULT_FIELDS
-    changes = {field: both for field, both in change.changes.items() if field in fields}
-    for field, (_old, new) in changes.items():
-        empty = getattr(blank, field)
-        if getattr(row or blank, field) != (empty if new is None else new):
-            raise PolicyConflict(row or blank)
-    values = {field: old for field, (old, _new) in changes.items()}
     if not name:
+        row = _locked_default()
+        values = _values_before(
+            change, row, {field: getattr(row, field) for field in DEFAULT_FIELDS}
+        )
         return save_default_policy(values=values, by=by, reason=why)
-    kept = {field: getattr(row or blank, field) for field in fields} | values
-    if all(kept[field] == getattr(blank, field) for field in fields):
+    end_temporary_limits()
+    default = _locked_default()
+    policy = ToolPolicy.objects.filter(tool_name=name).first() or ToolPolicy(tool_name=name)
+    now = _values_of(policy)
+    values = _values_before(change, policy, now)
+    for field in values.keys() & set(TOOL_FIELDS):
+        setattr(policy, field, values[field])
+    temporary_limits.put_back(policy, values)
+    if _values_of(policy) == _values_of(_BLANK):
         return delete_tool_policy(tool_name=name, by=by, reason=why)
-    return save_tool_policy(tool_name=name, values=values, by=by, reason=why)
+    changes = {
+        field: [now[field], new] for field, new in _values_of(policy).items() if new != now[field]
+    }
+    return _store(policy, default=default, changes=changes, by=by, reason=why)
+
+
+def _values_of(policy: ToolPolicy) -> dict[str, Any]:
+    """Everything that an edit may change, as the audit keeps it."""
+    return {field: getattr(policy, field) for field in TOOL_FIELDS} | temporary_limits.end_of(
+        policy
+    )
+
+
+def _values_before(change: PolicyChange, row: Limits, now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the fields of an edit were; refuse if one of them is no longer what the edit has made of it."""
+    blank = {field: getattr(type(row)(), field) for field in now}
+    changes = {field: both for field, both in change.changes.items() if field in now}
+    for field, (_old, new) in changes.items():
+        if now[field] != (blank[field] if new is None else new):
+            raise PolicyConflict(row)
+    return {field: blank[field] if old is None else old for field, (old, _new) in changes.items()}
 
 
 def _locked_default() -> DefaultPolicy:
@@ -206,7 +234,7 @@ def _locked_default() -> DefaultPolicy:
 def _check_tool_name(tool_name: str) -> None:
     """A tool of an MCP server is known by the server's row, even without a connection."""
     if selectors.find_tool(tool_name) is None:
-        known = ", ".join(tool.name for tool in selectors.offered_everywhere()) or _("none")
+        known = ", ".join(tool.name for tool in selectors.offered_tools()) or _("none")
         problem = _("There is no tool named “%(name)s”. The tools of this site: %(known)s.")
         raise ValidationError({"tool_name": [problem % {"name": tool_name, "known": known}]})
 

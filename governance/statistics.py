@@ -23,10 +23,14 @@ SPANS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The durations by tool since a moment. `is_partial`: the time before it is not rolled up, and was asked for too."""
+    """The durations by tool since a moment. `is_partial`: the time before it is not rolled up, and was asked for too.
+
+    `is_exact`: each duration is that of a call's row; else hours that are over count by the bins of their roll-ups.
+    """
 
     since: datetime
     is_partial: bool
+    is_exact: bool
     by_tool: Mapping[str, CallDurations]
 
     def of(self, tool_name: str) -> CallDurations:
@@ -41,16 +45,17 @@ def read(span: timedelta, tool_name: str = "") -> Statistics:
     now = database_now()
     asked = now - span if span <= HOUR else full_hour(now - span)
     found: defaultdict[str, CallDurations] = defaultdict(CallDurations)
-    since, rows_from = asked, asked
+    since, rows_from, is_exact = asked, asked, True
     if span > HOUR:
         since, rows_from = _hours(now, asked)
         hours = ToolHour.objects.filter(hour__gte=since, hour__lt=rows_from)
         hours = hours.filter(tool_name=tool_name) if tool_name else hours
         for name, bins in hours.order_by().values_list("tool_name", "bins"):
             found[name].add_bins(bins)
+        is_exact = not found
     calls = calls_between(rows_from)
     add_calls(calls.filter(tool_name=tool_name) if tool_name else calls, found)
-    return Statistics(since=since, is_partial=since > asked, by_tool=dict(found))
+    return Statistics(since=since, is_partial=since > asked, is_exact=is_exact, by_tool=dict(found))
 
 
 def _hours(now: datetime, asked: datetime) -> tuple[datetime, datetime]:

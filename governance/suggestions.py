@@ -14,7 +14,6 @@ from governance.durations import UNITS_MS, format_duration, limit_ms
 SPAN = timedelta(days=7)
 ROOM = 1.5  # a suggested limit is the p99 times this
 FEWEST = 20  # calls, below which a p99 says nothing
-_LARGE_SHARE = 0.05  # a limit that cuts more than this is under the p95
 _STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 
 
@@ -62,8 +61,11 @@ def round_up(milliseconds: int) -> int:
 
 
 def is_under_the_usual(durations: CallDurations, total_ms: int) -> bool:
-    """Whether a limit is under the present p95, whose value may be unknown."""
-    return durations.effect_of(total_ms).cut > durations.calls * _LARGE_SHARE
+    """Whether a limit is under the present p95. Of an unknown p95 it counts what it is at least."""
+    usual = durations.percentile(95)
+    if usual is None:
+        usual = durations.least_percentile(95)
+    return usual is not None and 0 < total_ms < usual
 
 
 def effect_in_words(last: statistics.LastCalls, total_ms: int) -> str:

@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -23,18 +23,39 @@ _CLOCK = re.compile(r"\d\d:\d\d(:\d\d)?", re.ASCII)
 def set_end(policy: ToolPolicy, until: datetime | None, changes: Mapping[str, Any]) -> Changes:
     """Let the changes of a row count until a moment, or for good; return what that changes of the end.
 
-    A change of a field that is temporary replaces its value and the one after it.
+    A change for good of a field that is temporary replaces its value and the one after it. Other fields keep the end.
     """
-    before = policy.until
+    before = end_of(policy)
     if until is not None:
-        if not changes and before is None:
+        if not changes and policy.until is None:
             return {}
         _check(until)
         policy.then = {name: old for name, (old, _new) in changes.items()} | policy.then
         policy.until = until
-    elif policy.then.keys() & changes.keys():
-        policy.until, policy.then = None, {}
-    return {} if policy.until == before else {"until": [_text(before), _text(policy.until)]}
+    else:
+        policy.then = {name: old for name, old in policy.then.items() if name not in changes}
+        policy.until = policy.until if policy.then else None
+    return {
+        name: [old, new] for name, old in before.items() if (new := end_of(policy)[name]) != old
+    }
+
+
+def end_of(policy: ToolPolicy) -> dict[str, Any]:
+    """Return the end of a row and what counts after it, as the audit keeps them."""
+    return {"until": None if policy.until is None else _text(policy.until), "then": policy.then}
+
+
+def put_back(policy: ToolPolicy, end: Mapping[str, Any]) -> None:
+    """Give a row the end that it had, as the audit has kept it.
+
+    Raises:
+        ValidationError: that is over by now; in words.
+    """
+    if "until" in end:
+        policy.until = end["until"] and datetime.fromisoformat(end["until"])
+        if policy.until is not None:
+            _check(policy.until)
+    policy.then = (end["then"] or {}) if "then" in end else policy.then
 
 
 def states_of(policy: ToolPolicy) -> list[ToolPolicy]:
@@ -49,7 +70,12 @@ def states_of(policy: ToolPolicy) -> list[ToolPolicy]:
 def changes_at_end(policy: ToolPolicy) -> Changes:
     """Return what changes when the end of a row has come."""
     changes = {name: [getattr(policy, name), value] for name, value in policy.then.items()}
-    return changes | {"until": [_text(policy.until), None]}
+    return changes | gone(policy)
+
+
+def gone(policy: ToolPolicy) -> Changes:
+    """Return what goes with the end of a row."""
+    return {name: [old, None] for name, old in end_of(policy).items() if old}
 
 
 def parse_end(text: str) -> datetime | None:
@@ -106,5 +132,6 @@ def _check(until: datetime) -> None:
         raise ValidationError(_("A temporary limit lasts a week at most; set it without an end."))
 
 
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+def _text(moment: datetime) -> str:
+    """The same text for the same moment, whatever zone it is in."""
+    return moment.astimezone(UTC).isoformat()

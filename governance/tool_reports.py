@@ -11,6 +11,7 @@ from governance.models import ToolPolicy
 from governance.sanitize import sanitize_json, sanitize_text
 
 MOST_TOOLS = 2_000
+LONGEST_DESCRIPTION = 200
 _LONGEST_NAME = ToolPolicy._meta.get_field("tool_name").max_length
 _UNSET = ToolLimits()
 
@@ -21,6 +22,7 @@ class ReportedTool:
 
     name: str
     title: str = ""
+    description: str = ""
     server: str = ""
     isolation: str = ""
     tokens: int = 0
@@ -78,6 +80,7 @@ def _describe(tool: Tool) -> Mapping[str, Any]:
     return {
         "name": tool.name,
         "title": tool.title[:LONGEST_TITLE],
+        "description": tool.description.partition("\n")[0][:LONGEST_DESCRIPTION],
         "server": tool.server,
         "isolation": tool.isolation.value,
         "tokens": tool.tokens,
@@ -90,6 +93,7 @@ def _parse(values: Mapping[str, Any]) -> ReportedTool:
     return ReportedTool(
         name=values["name"],
         title=values.get("title", ""),
+        description=values.get("description", ""),
         server=values.get("server", ""),
         isolation=values.get("isolation", ""),
         tokens=values.get("tokens", 0),

@@ -29,10 +29,10 @@ need_postgres() {
 # The tests start hundreds of processes. Without compiled files each of them would compile what it imports.
 unset PYTHONDONTWRITEBYTECODE
 
-# Options of pytest. Three processes for two cores: they often wait for a server, a browser or a deadline. The tests of a
+# Options of pytest. Two processes for each core: they often wait for a server, a browser or a deadline. The tests of a
 # file stay together; files keep their order, in which those that start servers come early: sorted by their number of
 # tests they would come last, when there is nothing to do beside them.
-side_by_side=(--numprocesses "${WORKERS:-$((($(nproc) * 3 + 1) / 2))}" --dist loadfile --no-loadscope-reorder)
+side_by_side=(--numprocesses "${WORKERS:-$(($(nproc) * 2))}" --dist loadfile --no-loadscope-reorder)
 
 # run TITLE COMMAND...: run it, remember whether it failed, go on.
 failed=()

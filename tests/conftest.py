@@ -1,5 +1,6 @@
 """What holds for every test: blocking calls in async tests fail, and what a machine lacks is left out by name."""
 
+import gc
 import inspect
 import os
 import ssl
@@ -17,6 +18,7 @@ from tests.clean_database import CleanDatabase
 from tests.faulty_database import FaultyDatabase
 from tests.support import browser_path
 
+gc.set_threshold(50_000, 20, 100)  # as in manage.py
 _PACKAGES = ("config", "governance", "turns", "webchat")
 _BROWSER_TESTS = Path(__file__).parent / "e2e"
 _PROCESS_TABLE = {"<genexpr>", *vars(procfs)}
@@ -96,6 +98,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of the collector's rounds."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,12 +8,10 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from governance.admin.formatting import format_time
-from governance.admin.mixins import AuditedAdmin
+from governance.admin.mixins import AuditedAdmin, MomentsAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from webchat import api_tokens
@@ -41,17 +39,17 @@ class OriginFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
+class ApiTokenAdmin(AuditedAdmin[ApiToken], MomentsAdmin[ApiToken], Base):
     """Lists tokens. Revoked ones stay, so that their use can be traced."""
 
     list_display = (
         "name",
         "user",
         "start",
-        "created",
+        "created_at",
         "made_by",
-        "last_used",
-        "revoked",
+        "last_used_at",
+        "revoked_at",
     )
     list_filter = (("revoked_at", admin.EmptyFieldListFilter), OriginFilter)
     list_select_related = ("user",)
@@ -107,18 +105,6 @@ class ApiTokenAdmin(AuditedAdmin[ApiToken], Base):
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Preselect the signed-in user."""
         return {**super().get_changeform_initial_data(request), "user": str(request.user.pk)}
-
-    @admin.display(description=gettext_lazy("created"), ordering="created_at")
-    def created(self, obj: ApiToken) -> SafeString | str:
-        return format_time(obj.created_at)
-
-    @admin.display(description=gettext_lazy("last used"), ordering="last_used_at")
-    def last_used(self, obj: ApiToken) -> SafeString | str:
-        return format_time(obj.last_used_at)
-
-    @admin.display(description=gettext_lazy("revoked"), ordering="revoked_at")
-    def revoked(self, obj: ApiToken) -> SafeString | str:
-        return format_time(obj.revoked_at)
 
     @admin.display(description=gettext_lazy("made by"), ordering="maker")
     def made_by(self, obj: ApiToken) -> str:

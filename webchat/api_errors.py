@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
+from governance.labels import call_statuses, decisions, label_for
 from turns.exceptions import (
     AlreadyReplaced,
     AttachmentNotFound,
@@ -59,7 +60,7 @@ def error(status: int, code: str, sentence: object) -> JsonResponse:
 def decided(status: str) -> JsonResponse:
     """Answer a decision on a question that was decided before."""
     sentence = _("This call does not wait for a decision any more: %(status)s.") % {
-        "status": status.replace("_", " ")
+        "status": label_for(status, [*call_statuses(), *decisions()])
     }
     return JsonResponse(
         {"error": sentence, "code": "already_decided", "status": status}, status=409

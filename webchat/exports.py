@@ -8,6 +8,9 @@ from typing import Any
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 
+from governance.labels import call_statuses, cancel_reasons
+from turns.selectors.translations import sentence, turn_status
+
 Json = dict[str, Any]
 _FENCE = re.compile(r"`{3,}")
 
@@ -50,8 +53,14 @@ def _turn(turn: Json) -> Iterator[str]:
         if message["interrupted"]:
             yield f"*{_('The answer was cut off here.')}*"
     if turn["status"] != "completed":
-        ending = turn["ended_by_reason"] or turn["error_code"] or ""
-        yield f"*{_('Turn')}: {turn['status']} {ending}".rstrip() + "*"
+        yield f"*{_('Turn')}: {_ending(turn)}*"
+
+
+def _ending(turn: Json) -> str:
+    """How a turn ended, and why, in the words of the reader."""
+    reason = dict(cancel_reasons()).get(turn["ended_by_reason"], "")
+    why = sentence(turn["error_message"]) if turn["error_message"] else str(reason)
+    return ": ".join(filter(None, (turn_status(turn["status"]), why)))
 
 
 def _file(block: Json) -> str:
@@ -62,7 +71,8 @@ def _file(block: Json) -> str:
 
 
 def _call(call: Json) -> Iterator[str]:
-    yield f"### `{call['tool_name']}` · {call['status']}"
+    status = dict(call_statuses()).get(call["status"], call["status"])
+    yield f"### `{call['tool_name']}` · {status}"
     yield _fenced(json.dumps(call["input"], indent=2, ensure_ascii=False), "json")
     if call.get("result"):
         yield _fenced(call["result"], "text")

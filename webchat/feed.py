@@ -30,17 +30,26 @@ class RecentDeltas:
 
     def __init__(self) -> None:
         self._turn_id = ""
+        self._finished: tuple[str, int] = ("", 0)
         self._deltas: deque[tuple[int, str]] = deque(maxlen=MAX_DELTAS)
 
-    def add(self, delta: Mapping[str, Any]) -> None:
-        """Remember a piece; the first one of a message ends the message before."""
+    def add(self, delta: Mapping[str, Any]) -> bool:
+        """Remember a piece; the first one of a message ends the message before. Return False if it is late.
+
+        The channel layer may bring a piece after the log has shown its message.
+        """
+        turn_id, step = self._finished
+        if delta["turn_id"] == turn_id and delta.get("step", step + 1) <= step:
+            return False
         if delta["offset"] == 0 or delta["turn_id"] != self._turn_id:
             self._deltas.clear()
             self._turn_id = delta["turn_id"]
         self._deltas.append((delta["offset"], delta["text"]))
+        return True
 
-    def forget(self, turn_id: str) -> None:
-        """Drop the pieces of a turn: their message is complete."""
+    def finish(self, turn_id: str, step: int) -> None:
+        """Drop the pieces of a turn: the message of this step is complete."""
+        self._finished = (turn_id, step)
         if turn_id == self._turn_id:
             self._deltas.clear()
 
@@ -176,8 +185,8 @@ class Feed:
         if not self._is_open:
             return True
         if "seq" not in event:
-            self._deltas.add(event)
-            self._send_queue.offer(published.text_in(self._language))
+            if self._deltas.add(event):
+                self._send_queue.offer(published.text_in(self._language))
         elif event["seq"] > self.sent:
             if event["seq"] != self.sent + 1 or _needs_html(event):
                 return False
@@ -203,7 +212,7 @@ class Feed:
                 return False
             self.sent = event["seq"]
             if event["type"] == "message":
-                self._deltas.forget(event["turn_id"])
+                self._deltas.finish(event["turn_id"], event["step"])
         return True
 
 

@@ -56,6 +56,8 @@ TOOL_TEXTS: dict[str, Promise] = {
     "arguments": _("Arguments"),
     "copy": _("Copy"),
     "copy_result": _("Copy the result of {tool}"),
+    "download": _("Download"),
+    "download_result": _("Download the result of {tool}"),
     "copied": _("Copied"),
     "copy_failed": _("Copying failed: the browser does not allow it here"),
     "show_all": _("Show all ({n} characters)"),

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils import translation
 
 from governance.labels import tool_words
-from turns.selectors.translations import sentence, work_of_sub_agent
+from turns.selectors.translations import is_report, sentence, work_of_sub_agent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,4 +79,6 @@ def _is_sentence(name: str, around: dict[str, Any]) -> bool:
     """Whether a field holds a sentence of the server, and none of a person or a tool."""
     if name in {"message", "reason"}:  # of an error or a notice
         return "code" in around
+    if name == "user_message":
+        return is_report(around.get("source", ""))
     return name == "error_message" or (name == "text" and "said" in around)

@@ -12,6 +12,9 @@ urlpatterns = [
     path("c/new/", views.new_conversation, name="new_conversation"),
     path("c/new/<uuid:conversation_id>/", views.unbegun_conversation, name="unbegun_conversation"),
     path("c/<uuid:conversation_id>/", views.conversation, name="conversation"),
+    path(
+        "c/<uuid:conversation_id>/recent/", views.recent_conversations, name="recent_conversations"
+    ),
     path("api/", include("webchat.api")),
     path("", include("webchat.health")),
     path("", include("webchat.metrics")),

@@ -15,7 +15,7 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "int_parsing": lambda _c: _("must be a whole number"),
     "int_parsing_size": lambda _c: _("is too large"),
     "bool_type": lambda _c: _("must be true or false"),
-    "literal_error": lambda c: _("must be %(expected)s") % c,
+    "literal_error": lambda c: _("must be %(expected)s") % {"expected": _either(c["expected"])},
     "greater_than_equal": lambda c: _("must be at least %(ge)s") % c,
     "less_than_equal": lambda c: _("must be at most %(le)s") % c,
     "nul_character": lambda _c: _("must not contain the character NUL"),
@@ -31,6 +31,12 @@ def validation_message(
     hidden = _AROUND | set(leave_out)
     parts = [_part(error, hidden) for error in errors]
     return _("Please correct: %(problems)s.") % {"problems": "; ".join(dict.fromkeys(parts))}
+
+
+def _either(expected: str) -> str:
+    """Return the values that may be, which Pydantic joins in English."""
+    first, is_more, last = expected.rpartition(" or ")
+    return _("%(first)s or %(last)s") % {"first": first, "last": last} if is_more else last
 
 
 def _part(error: Mapping[str, Any], hidden: set[str]) -> str:

@@ -1,27 +1,46 @@
 """The pages: sign-in, the list of conversations, one conversation. Each calls one service and renders."""
 
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
+from governance.db import run_in_query_thread
 from turns import selectors, services
-from turns.exceptions import AgentUnavailable, ConversationNotFound
+from turns.exceptions import AgentUnavailable, ConversationNotFound, NotAllowed
 from webchat.chat_context import chat_context
-from webchat.conversation_days import by_day
+from webchat.conversation_days import Day, by_day
 from webchat.page_texts import LIST_TEXTS
 from webchat.translation import in_thread
 
 RECENT = 30  # conversations in the sidebar of the chat page
 PER_PAGE = 50  # in the list of all
+
+Page = Callable[..., Coroutine[Any, Any, HttpResponse]]
+
+
+def signed_in(page: Page) -> Page:
+    """Send whoever is not signed in to the sign-in, as well as users who are deleted or deactivated meanwhile."""
+
+    @login_required
+    @wraps(page)
+    async def shown(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        try:
+            return await page(request, **kwargs)
+        except NotAllowed:
+            return redirect_to_login(request.get_full_path())
+
+    return shown
 
 
 class SignInView(LoginView):
@@ -42,14 +61,14 @@ class SignOutView(LogoutView):
 
 
 @require_safe
-@login_required
+@signed_in
 async def conversations(request: HttpRequest) -> HttpResponse:
     """Show the user's conversations, newest first."""
     return await _list(request)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@signed_in
 async def new_conversation(request: HttpRequest) -> HttpResponse:
     """Open an empty page for a new conversation; by POST, create one and open it."""
     if request.method != "POST":
@@ -65,7 +84,7 @@ async def new_conversation(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
+@signed_in
 async def unbegun_conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpResponse:
     """Show the empty page of a conversation that its first message makes. Say so if the chosen agent no longer exists."""
     user = await request.auser()
@@ -82,7 +101,7 @@ async def unbegun_conversation(request: HttpRequest, *, conversation_id: UUID) -
 
 
 @require_safe
-@login_required
+@signed_in
 async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpResponse:
     """Show one conversation; its content comes over the WebSocket."""
     user = await request.auser()
@@ -93,28 +112,58 @@ async def conversation(request: HttpRequest, *, conversation_id: UUID) -> HttpRe
     return await _chat(request, shown)
 
 
+@require_safe
+@signed_in
+async def recent_conversations(request: HttpRequest, *, conversation_id: UUID) -> HttpResponse:
+    """Show the list of a conversation's page alone. The page asks for it even after the conversation is deleted."""
+    user = await request.auser()
+    search = request.GET.get("search", "")
+    return await _page(
+        request,
+        "webchat/includes/_recent_conversations.html",
+        conversations=await _recent(user, search),
+        search=search,
+        conversation_id=conversation_id,
+    )
+
+
 async def _chat(
     request: HttpRequest, shown: selectors.ConversationSummary, *, is_new: bool = False
 ) -> HttpResponse:
     user = await request.auser()
     agents = await selectors.list_agents(user=user)
-    search = request.GET.get("search", "")
-    known = await selectors.list_conversations(user=user, search=search)
-    urgent = [item for item in known[RECENT:] if item.standing == "asking"]
     return await _page(
         request,
         "webchat/chat.html",
         viewer=user,
         conversation=shown,
-        conversations=await in_thread(by_day, known[:RECENT] + urgent),
-        search=search,
+        conversations=await _recent(user),
         agents=agents,
         is_new=is_new,
         is_gone=shown.agent not in {agent.name for agent in agents},
         starters=await selectors.starters(agent=shown.agent, user=user),
         conversation_id=shown.id,
+        admin_address="" if is_new else await _admin_address(user, shown.id),
         **chat_context(path=request.get_full_path()),
     )
+
+
+@run_in_query_thread
+def _admin_address(user: Any, conversation_id: UUID) -> str:
+    """Return the address of a conversation in the admin; empty for who may not see it there, and without an admin."""
+    if not (getattr(user, "is_staff", False) and user.has_perm("turns.view_conversation")):
+        return ""
+    try:
+        return reverse("admin:turns_conversation_change", args=[conversation_id])
+    except NoReverseMatch:
+        return ""
+
+
+async def _recent(user: Any, search: str = "") -> list[Day]:
+    """Return the newest conversations by day, and older ones that wait for a decision."""
+    known = await selectors.list_conversations(user=user, search=search)
+    urgent = [item for item in known[RECENT:] if item.standing == "asking"]
+    return await in_thread(by_day, known[:RECENT] + urgent)
 
 
 async def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -> HttpResponse:

@@ -21,12 +21,20 @@ from governance.admin.formatting import (
     format_span,
     format_time,
 )
-from governance.admin.links import LinkedCallAdmin
+from governance.admin.links import (
+    LinkedCallAdmin,
+    address_of_row,
+    anchor,
+    anchors,
+    may_open,
+    reader_of,
+)
 from governance.admin.search import known_tools
 from governance.admin.time_filter import DAY, time_filter
 from governance.admin.tool_page import address_of
+from governance.call_links import Link
 from governance.durations import format_limit
-from governance.models import ToolCall
+from governance.models import PolicyChange, ToolCall
 from governance.recorder import UNWATCHED
 
 _LONG_FIELDS = ("input", "result", "detail", "late_text", "progress", "deadline_changes")
@@ -69,6 +77,7 @@ class ToolCallAdmin(LinkedCallAdmin):
     )
     readonly_fields = [
         "tool",
+        "policy_change",
         "outcome",
         "ran",
         "waited",
@@ -101,7 +110,16 @@ class ToolCallAdmin(LinkedCallAdmin):
         ),
         (
             gettext_lazy("Limits"),
-            {"fields": ["limit", "asked_limit", "idle_limit", "ran_out", "limit_changes"]},
+            {
+                "fields": [
+                    "limit",
+                    "policy_change",
+                    "asked_limit",
+                    "idle_limit",
+                    "ran_out",
+                    "limit_changes",
+                ]
+            },
         ),
         (
             gettext_lazy("Time"),
@@ -137,15 +155,25 @@ class ToolCallAdmin(LinkedCallAdmin):
     @admin.display(description=gettext_lazy("tool"))
     def tool(self, obj: ToolCall) -> SafeString | str:
         """Its name, with its page and the changes of its limits where the site has it."""
-        if obj.tool_name not in known_tools():
+        may_see = may_open(reader_of(obj), "governance_toolpolicy")
+        if not may_see or obj.tool_name not in known_tools():
             return obj.tool_name
         address = address_of(obj.tool_name)
-        return format_html(
-            '<a href="{0}">{1}</a> · <a href="{0}#changes">{2}</a>',
-            address,
-            obj.tool_name,
-            _("changes of its limits"),
-        )
+        links = {
+            "tool": Link(obj.tool_name, address),
+            "changes": Link(_("changes of its limits"), f"{address}#changes"),
+        }
+        return anchors(links, links)
+
+    @admin.display(description=gettext_lazy("last change of its limits before it"))
+    def policy_change(self, obj: ToolCall) -> SafeString | str:
+        """The change of the tool's limits that this call obeyed, with its page."""
+        before = PolicyChange.objects.filter(tool_name=obj.tool_name, at__lte=obj.requested_at)
+        change = before.first()
+        if change is None:
+            return NOTHING
+        address = address_of_row(reader_of(obj), "governance_policychange", change.pk)
+        return format_html("{}: {}", format_time(change.at), anchor(Link(change.summary, address)))
 
     @admin.display(description=gettext_lazy("status"), ordering="status")
     def outcome(self, obj: ToolCall) -> str:

@@ -1,15 +1,16 @@
 """Admin of the audit: who changed which limit from what to what, who exported which list, and when (acceptance 94)."""
 
 from django.contrib import admin
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.formatting import NOTHING, format_time
+from governance.admin.links import anchor, may_open, reader_of
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from governance.admin.tool_page import address_of
+from governance.call_links import Link
 from governance.models import Export, PolicyChange
 
 
@@ -29,7 +30,8 @@ class PolicyChangeAdmin(ReadOnlyAdmin):
         """The tool with its page, or the default limits."""
         if not obj.tool_name:
             return _("every tool (default limits)")
-        return format_html('<a href="{}">{}</a>', address_of(obj.tool_name), obj.tool_name)
+        may_see = may_open(reader_of(obj), "governance_toolpolicy")
+        return anchor(Link(obj.tool_name, address_of(obj.tool_name) if may_see else ""))
 
     @admin.display(description=gettext_lazy("old → new"))
     def summary(self, obj: PolicyChange) -> str:

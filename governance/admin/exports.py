@@ -11,11 +11,12 @@ from typing import Any
 from uuid import UUID
 
 from django.core.handlers.asgi import ASGIRequest
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import F, Model, QuerySet
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 from django.utils import timezone
 
 from governance.db import run_in_db_thread, run_in_pool_thread
+from governance.keysets import Keyset
 from governance.models import Export
 
 BATCH = 500  # rows of one read
@@ -59,14 +60,15 @@ class ListReader:
         meta = rows.model._meta
         pk = meta.pk.attname
         wanted = [name.replace("pk", pk) if name in ("pk", "-pk") else name for name in order]
-        self._order = wanted if {pk, f"-{pk}"} & set(wanted) else [*wanted, f"-{pk}"]
+        order = wanted if {pk, f"-{pk}"} & set(wanted) else [*wanted, f"-{pk}"]
         columns = (field.attname for field in meta.concrete_fields)
         self._fields = [name for name in columns if with_content or name not in hidden]
         added = _added[meta.label]
         self._added = [columns for columns in added if with_content or not columns.are_content]
         self._size = CONTENT_BATCH if with_content else BATCH
-        self._rows = rows.order_by(*self._order)
-        self._last: Row | None = None
+        self._keyset = Keyset(order)
+        self._rows = self._keyset.sort(rows)
+        self._last: list[Any] = []
 
     @property
     def names(self) -> list[str]:
@@ -75,26 +77,16 @@ class ListReader:
 
     def read(self) -> list[Row]:
         """Read the next batch; nothing after the last row."""
-        rows = self._rows
-        if self._last is not None:
-            rows = rows.filter(_behind(self._last, self._order))
-        batch = list(rows.values(*self._fields)[: self._size])
-        if batch:
-            self._last = dict(batch[-1])
+        rows, keys = self._rows, self._keyset.names
+        if self._last:
+            rows = rows.filter(self._keyset.behind(self._last))
+        batch = list(rows.values(*self._fields, *keys)[: self._size])
+        for row in batch:
+            self._last = [row.pop(name) for name in keys]
         for columns in self._added:
             for row, more in zip(batch, columns.read(batch), strict=True):
                 row.update(more)
         return batch
-
-
-def _behind(last: Row, order: Sequence[str]) -> Q:
-    """Return what comes behind a row; its first condition is a range of the index that the order reads."""
-    first, *rest = order
-    name, way = first.removeprefix("-"), "lt" if first.startswith("-") else "gt"
-    beyond = Q(**{f"{name}__{way}": last[name]})
-    if not rest:
-        return beyond
-    return Q(**{f"{name}__{way}e": last[name]}) & (beyond | _behind(last, rest))
 
 
 class CsvFormat:

@@ -56,9 +56,12 @@ class ConditionFilter(admin.SimpleListFilter):
         return [(key, words) for key, (words, _condition) in self.conditions.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Apply the chosen one."""
-        chosen = self.conditions.get(self.value() or "")
-        return queryset.filter(chosen[1]) if chosen else queryset
+        """Apply the chosen one. An unknown one finds nothing: an export would have all rows under its name."""
+        value = self.value()
+        if not value:
+            return queryset
+        chosen = self.conditions.get(value)
+        return queryset.filter(chosen[1]) if chosen else queryset.none()
 
 
 class CallOutcomeFilter(ConditionFilter):

@@ -3,8 +3,6 @@
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
@@ -15,6 +13,7 @@ from governance.durations import format_duration
 from governance.labels import cancel_reasons, cancel_sources, label_for, timeout_sources
 from governance.models import ToolCall
 from governance.recorder import UNWATCHED
+from governance.time_formatting import day_and_clock
 
 NOTHING = "—"
 NO_BREAK = "\u00a0"
@@ -34,12 +33,9 @@ def format_time(at: datetime | None, *, with_milliseconds: bool = False) -> Safe
     """Return a moment to the second with its zone, short: of this year without the year. Its title is exact."""
     if at is None:
         return NOTHING
-    local = localtime(at)
-    day = "j M" if local.year == localtime(timezone.now()).year else "j M Y"
-    clock = local.time().isoformat("milliseconds" if with_milliseconds else "seconds")
-    parts = (date_format(local, day), f"{clock} {local:%Z}")
+    parts = day_and_clock(at, with_milliseconds=with_milliseconds)
     text = " ".join(part.replace(" ", NO_BREAK) for part in parts)
-    iso = local.isoformat()
+    iso = localtime(at).isoformat()
     return format_html('<time datetime="{}" title="{}">{}</time>', iso, iso, text)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -10,11 +10,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
+from governance.admin.formatting import format_span
 from governance.audit import describe_value
 from governance.conf import app_settings
-from governance.durations import UNITS_MS, format_duration, format_limit, limit_ms
-from governance.form_fields import DurationField
-from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
+from governance.core.histograms import CallDurations
+from governance.durations import format_duration, format_limit, limit_ms
+from governance.form_fields import DurationField, WarnedForm
+from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS, check_idle_limit
 from governance.statistics import LastCalls
 from governance.suggestions import effect_in_words, is_under_the_usual, read_last_calls
@@ -28,22 +30,18 @@ ROW_FIELDS = (
     "tool_enabled",
 )
 
-if TYPE_CHECKING:
-    LimitsModelForm = forms.ModelForm[Limits]
-else:
-    LimitsModelForm = forms.ModelForm
 
-
-class LimitsForm(LimitsModelForm):
+class LimitsForm(WarnedForm):
     """The limits of one row; an edit of a stale row is refused, with both values.
 
-    A `is_preview` warns of nothing, since nothing will be saved.
+    A `is_preview` warns of nothing, since nothing will be saved. `shown` are the durations that the page shows beside
+    the limits.
     """
 
     is_preview = False
+    shown: CallDurations | None = None
 
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
-    accepted = forms.CharField(required=False, widget=forms.HiddenInput)
     why = forms.CharField(
         label=gettext_lazy("Why"),
         required=False,
@@ -68,12 +66,9 @@ class LimitsForm(LimitsModelForm):
         seen, current = self.cleaned_data.get("revision"), self.instance.revision
         if seen is not None and seen != current and self.edited:
             self.add_error(None, self._conflict())
-            self._keep("revision", str(current))
-        if self.is_preview or self.errors or self.cleaned_data.get("accepted") == self._values:
-            return cleaned
-        for sentence in self._warnings():
-            self.add_error(None, sentence)
-            self._keep("accepted", self._values)
+            self.keep("revision", str(current))
+        if not self.is_preview:
+            self.warn()
         return cleaned
 
     @property
@@ -89,34 +84,27 @@ class LimitsForm(LimitsModelForm):
         name = getattr(self.instance, "tool_name", "") or self.cleaned_data.get("tool_name")
         return read_last_calls(name) if name else None
 
-    @property
-    def _values(self) -> str:
-        """The edited durations: who has been warned of these is not warned of them again."""
-        return " ".join(f"{name}={self.cleaned_data.get(name)}" for name in self._edited_spans)
-
-    @property
-    def _edited_spans(self) -> list[str]:
-        return [name for name in self.edited if name.endswith("_ms")]
-
-    def _warnings(self) -> Iterator[str]:
-        for name in self._edited_spans:
-            if 0 < (self.cleaned_data.get(name) or 0) < UNITS_MS["s"]:
-                words = _("%(field)s: %(value)s is shorter than a second. Save again to set it.")
-                shown = format_duration(self.cleaned_data[name])
-                yield words % {"field": self.fields[name].label, "value": shown}
+    def warnings(self) -> Iterator[str]:
+        """Warn of a total limit under the present p95, too."""
+        yield from super().warnings()
         total_ms = self.cleaned_data.get("timeout_ms") if "timeout_ms" in self.edited else None
-        if total_ms and self._last_calls is not None:
-            durations = self._last_calls.durations
-            if is_under_the_usual(durations, total_ms):
-                usual = durations.percentile(95)
-                words = _(
-                    "%(value)s is under the present p95 (%(usual)s). %(effect)s Save again to set it."
-                )
-                yield words % {
-                    "value": format_duration(total_ms),
-                    "usual": _("unknown") if usual is None else format_duration(usual),
-                    "effect": self.effect,
-                }
+        if total_ms and is_under_the_usual(self._present, total_ms):
+            usual = self._present.percentile(95)
+            words = _(
+                "%(value)s is under the present p95 (%(usual)s). %(effect)s Save again to set it."
+            )
+            yield words % {
+                "value": format_duration(total_ms),
+                "usual": _("unknown") if usual is None else format_span(usual),
+                "effect": self.effect,
+            }
+
+    @property
+    def _present(self) -> CallDurations:
+        """What the page shows of how long calls run; the last calls where it shows none."""
+        if self.shown is not None and self.shown.judged:
+            return self.shown
+        return self._last_calls.durations if self._last_calls else CallDurations()
 
     def _post_clean(self) -> None:
         """Check the row against the levels below it too; the model knows only itself."""
@@ -145,12 +133,6 @@ class LimitsForm(LimitsModelForm):
             "Changed meanwhile by %(who)s. %(values)s. Nothing was saved; save again to set your values."
         )
         return problem % {"who": who, "values": values}
-
-    def _keep(self, name: str, value: str) -> None:
-        """The editor sees what is wrong now: the next save counts."""
-        self.data = {each: self.data.get(each) for each in self.data} | {
-            self.add_prefix(name): value
-        }
 
 
 class DefaultPolicyForm(LimitsForm):
@@ -219,7 +201,7 @@ def _tool_choices() -> list[tuple[str, str]]:
             _("%(name)s (its own limit: %(limit)s)")
             % {"name": tool.name, "limit": _declared(tool.limits.timeout)},
         )
-        for tool in sorted(selectors.offered_everywhere(), key=lambda tool: tool.name)
+        for tool in sorted(selectors.offered_tools(), key=lambda tool: tool.name)
     ]
 
 

@@ -12,7 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance import policy_reports, selectors, services, statistics
+from governance import services, statistics
+from governance.admin import policy_status
 from governance.admin.formatting import format_time
 from governance.admin.forms import ToolPolicyRowForm
 from governance.admin.limits import LimitsAdmin, editor_of, values_of
@@ -29,6 +30,10 @@ SPAN_LABELS = {
     "7d": gettext_lazy("Last 7 days"),
     "30d": gettext_lazy("Last 30 days"),
 }
+EXACT = gettext_lazy("The figures are exact: each is counted from the row of its call.")
+BINNED = gettext_lazy(
+    "Hours that are over are counted in hourly roll-ups. There a duration may show up to a sixteenth longer than it was."
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +70,6 @@ class TuningPage:
     @property
     def context(self) -> dict[str, Any]:
         """What each template shows."""
-        version = selectors.policy_version()
         return {
             **self._admin.admin_site.each_context(self._request),
             "is_nav_sidebar_enabled": False,  # tables and charts take the whole width
@@ -74,14 +78,13 @@ class TuningPage:
             "why": self._reason,
             "until": self._request.POST.get("until", ""),
             "end_problem": self.end_problem,
-            "version": version,
-            "in_force": policy_reports.in_words(version, is_settled=True),
-            "processes": policy_reports.page(),
+            **policy_status.context(self._admin.opts),
             "span": self.span,
             "spans": self._choices("span", SPAN_LABELS, self.span),
             "shares": [f"p{share}" for share in SHARES],
             "since": format_time(self.statistics.since),
             "is_partial": self.statistics.is_partial,
+            "precision": EXACT if self.statistics.is_exact else BINNED,
         }
 
     def _save_rows(self) -> HttpResponse | None:
@@ -124,6 +127,7 @@ class TuningPage:
             if self._may_edit(row):
                 row.form = ToolPolicyRowForm(data, instance=row.row, prefix=row.name)
                 row.form.is_preview = is_preview
+                row.form.shown = row.durations
 
     def _preview(self) -> None:
         """Say what the limits that were typed would have done; nothing is saved."""

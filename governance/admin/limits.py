@@ -4,12 +4,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin, messages
 from django.contrib.auth.base_user import AbstractBaseUser
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_GET
 
 from governance import policy_reports
+from governance.admin import policy_status
 from governance.admin.formatting import format_time
 from governance.admin.forms import LimitsForm
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin
@@ -29,8 +33,32 @@ _OBEYED_WHILE_RUNNING = {f"{name}_ms" for name, limit in LIMITS.items() if limit
 class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin):
     """What both kinds of limits share: readable values, honest messages, one audit trail."""
 
+    change_form_template = "admin/governance/limits_form.html"
+
     class Media:
         css = {"all": ["governance/admin.css"]}
+        js = ["governance/refresh.js"]
+
+    def get_urls(self) -> list[Any]:
+        """Add the address of the line that says where the limits are in force."""
+        view = self.admin_site.admin_view(require_GET(self.in_force_view))
+        return [
+            path("in-force/", view, name=policy_status.view_name(self.opts)),
+            *super().get_urls(),
+        ]
+
+    def in_force_view(self, request: HttpRequest) -> HttpResponse:
+        """Say in how many processes the limits are in force."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        return policy_status.respond(request, self.opts)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Say the same on the page of a row: it is what a save leads to."""
+        shown = {**context, **policy_status.context(self.opts)}
+        return super().render_change_form(request, shown, *args, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:
         """Ask only those for a reason who may edit."""

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
+from django.apps import apps
 from django.contrib import admin
+from django.contrib.auth import get_permission_codename
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy
@@ -14,7 +17,7 @@ from governance import call_filters, call_links
 from governance.admin import row_filters
 from governance.admin.formatting import NOTHING
 from governance.admin.search import ToolSearchAdmin
-from governance.call_links import Link
+from governance.call_links import Link, Links
 
 Column = Callable[[Any], SafeString | str]
 
@@ -35,9 +38,7 @@ class LinkedCallAdmin(ToolSearchAdmin):
     @admin.display(description=gettext_lazy("belongs to"))
     def belongs_to(self, obj: Any) -> SafeString | str:
         """The links that lists show."""
-        found = [obj.links[name] for name in call_links.listed() if name in obj.links]
-        anchors = [(anchor(link),) for link in found if link.text]
-        return format_html_join(" · ", "{}", anchors) or NOTHING
+        return anchors(obj.links, call_links.listed())
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Declare the same for the page."""
@@ -49,31 +50,51 @@ class LinkedCallAdmin(ToolSearchAdmin):
         columns = _columns()
         return [first, *([(None, {"fields": columns})] if columns else []), *others]
 
-    def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Read the links of all rows of the page at once."""
-        changelist = super().get_changelist_instance(request)
-        _link_up(request, changelist.result_list)
-        return changelist
-
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        """Read those of one row."""
-        row = super().get_object(request, object_id, from_field)
-        _link_up(request, [row] if row else [])
-        return row
+    def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
+        """Read the links of all rows at once."""
+        super().prepare_rows(request, rows)
+        found = call_links.read(request.user, {row.group for row in rows})
+        for row in rows:
+            row.links = found.get(row.group, {})
 
 
-def column(name: str, label: Any) -> Column:
+def column(name: str, label: Any, *, ordering: str | None = None) -> Column:
     """Return a column, or a field, that shows the link of this name from the `links` of a row."""
 
-    @admin.display(description=label)
+    @admin.display(description=label, ordering=ordering)
     def shown(row: Any) -> SafeString | str:
         found: Link | None = row.links.get(name)
         return NOTHING if found is None else anchor(found)
 
     shown.__name__ = f"link_to_{name}"
     return shown
+
+
+def may_open(reader: Any, name: str) -> bool:
+    """Whether somebody may see the pages of a model, named "app_model"; those of a proxy as those of its table."""
+    opts = cast(Any, apps.get_model(name.replace("_", ".", 1))._meta.concrete_model)._meta
+    names = [get_permission_codename(action, opts) for action in ("view", "change")]
+    return any(reader.has_perm(f"{opts.app_label}.{codename}") for codename in names)
+
+
+def address_of_row(reader: Any, name: str, pk: Any) -> str:
+    """Return the address of the page of a row; empty for somebody who may not see it."""
+    if pk is None or reader is None or not may_open(reader, name):
+        return ""
+    return reverse(f"admin:{name}_change", args=[pk])
+
+
+def reader_of(row: Any) -> Any:
+    """Return who is shown a row of a list of history, or its page."""
+    return getattr(row, "reader", None)
+
+
+def anchors(links: Links, names: Iterable[str]) -> SafeString | str:
+    """Return the links of these names that say something, in one line."""
+    found = [links[name] for name in names if name in links]
+    return (
+        format_html_join(" · ", "{}", [(anchor(link),) for link in found if link.text]) or NOTHING
+    )
 
 
 def anchor(link: Link) -> SafeString | str:
@@ -91,9 +112,3 @@ def _columns() -> list[Column]:
 def _column(name: str) -> Column:
     """The same one each time: Django compares them."""
     return column(name, call_links.labels()[name])
-
-
-def _link_up(request: HttpRequest, rows: Iterable[Any]) -> None:
-    found = call_links.read(request.user, {row.group for row in rows})
-    for row in rows:
-        row.links = found.get(row.group, {})

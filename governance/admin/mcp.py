@@ -16,18 +16,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.formatting import NOTHING
-from governance.admin.mixins import AuditedAdmin, DurationsAdmin
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin, MomentsAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
-from governance.form_fields import LinesField
+from governance.form_fields import LinesField, WarnedForm
 from governance.mcp import edits
 from governance.models import McpServer, McpServerChange
 
 if TYPE_CHECKING:
-    McpServerModelForm = forms.ModelForm[McpServer]
     McpServerModelAdmin = admin.ModelAdmin[McpServer]
 else:
-    McpServerModelForm = forms.ModelForm
     McpServerModelAdmin = admin.ModelAdmin
 
 
@@ -65,7 +63,7 @@ def _help(name: str) -> Any:
     return McpServer._meta.get_field(name).help_text  # type: ignore[union-attr]  # never a relation
 
 
-class McpServerForm(McpServerModelForm):
+class McpServerForm(WarnedForm):
     """One server; durations with their unit, lists in lines."""
 
     headers = HeadersField(label=gettext_lazy("Headers"), help_text=_help("headers"))
@@ -85,9 +83,17 @@ class McpServerForm(McpServerModelForm):
             "url": forms.URLInput(attrs={"size": 60}),
         }
 
+    def clean(self) -> dict[str, Any] | None:
+        """Warn once of a limit below a second."""
+        cleaned = super().clean()
+        self.warn()
+        return cleaned
+
 
 @admin.register(McpServer)
-class McpServerAdmin(AuditedAdmin[McpServer], DurationsAdmin[McpServer], McpServerModelAdmin):
+class McpServerAdmin(
+    AuditedAdmin[McpServer], MomentsAdmin[McpServer], DurationsAdmin[McpServer], McpServerModelAdmin
+):
     """The servers, and how they do. Saved rows are in force at once here, in other processes within seconds."""
 
     form = McpServerForm
@@ -127,6 +133,12 @@ class McpServerAdmin(AuditedAdmin[McpServer], DurationsAdmin[McpServer], McpServ
             {"fields": ["health", "last_ok_at", "last_error_at", "offered"]},
         ),
     ]
+
+    def get_fieldsets(self, request: HttpRequest, obj: McpServer | None = None) -> Any:
+        """Add what the form keeps of a warning, for those who may edit."""
+        (title, options), *others = super().get_fieldsets(request, obj)
+        kept = ["accepted"] if self.has_change_permission(request, obj) else []
+        return [(title, {**options, "fields": [*options["fields"], *kept]}), *others]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Only superusers name programs and variables."""

@@ -1,6 +1,6 @@
-"""What several admins share: durations with their units, the one row of a table, and edits that a service logs."""
+"""What several admins share: durations with units, rows that are read at once, tables of one row, logged edits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -10,6 +10,7 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
+from governance.admin.formatting import format_time
 from governance.durations import format_limit
 from governance.model_fields import Duration
 
@@ -57,6 +58,50 @@ class DurationsAdmin(ModelAdmin[Row]):
         return [self._columns.get(name, name) for name in names]
 
 
+class MomentsAdmin(ModelAdmin[Row]):
+    """Shows each moment with its zone: in the list to the second, on the page to the millisecond."""
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        moments = moments_of(self.model, with_milliseconds=False)
+        return [moments.get(name, name) for name in super().get_list_display(request)]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        moments = self._on_page
+        return [
+            (title, {**options, "fields": [moments.get(name, name) for name in options["fields"]]})
+            for title, options in super().get_fieldsets(request, obj)
+        ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Declare them, so that the page may show them."""
+        return [*super().get_readonly_fields(request, obj), *self._on_page.values()]
+
+    @cached_property
+    def _on_page(self) -> dict[Any, Callable[[Any], Any]]:
+        return moments_of(self.model, with_milliseconds=True)
+
+
+class PreparedRowsAdmin(ModelAdmin[Row]):
+    """Reads what the columns of a list need for all its rows at once, and what the page of a row needs for that one."""
+
+    def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
+        """Let each row know who reads it: it links only to what that person may see."""
+        for row in rows:
+            row.reader = request.user
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        changelist = super().get_changelist_instance(request)
+        self.prepare_rows(request, changelist.result_list)
+        return changelist
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        row = super().get_object(request, object_id, from_field)
+        self.prepare_rows(request, [] if row is None else [row])
+        return row
+
+
 class OneRowAdmin(ModelAdmin[Row]):
     """A table of one row: it is always there, and its list leads to it."""
 
@@ -84,6 +129,17 @@ class OneRowAdmin(ModelAdmin[Row]):
 
 class AuditedAdmin(ModelAdmin[Row]):
     """Rows that a service saves, which may refuse an edit, and which logs the old and the new values."""
+
+    object_history_template = "admin/governance/object_history.html"
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        """Show when each edit was, as all pages show moments."""
+        answer = super().history_view(request, object_id, extra_context)
+        for entry in getattr(answer, "context_data", {}).get("action_list", ()):
+            entry.at = format_time(entry.action_time, with_milliseconds=True)
+        return answer
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Answer an edit that came between the form's check and its save with words."""
@@ -120,4 +176,23 @@ def _with_unit(field: Any) -> Callable[[Any], str]:
         return format_limit(getattr(row, field.name))
 
     shown.__name__ = f"{field.name}_with_unit"
+    return shown
+
+
+def moments_of(model: type[models.Model], *, with_milliseconds: bool) -> dict[Any, Any]:
+    """Return for each column of a model with a moment one that shows it with its zone."""
+    columns = model._meta.concrete_fields
+    return {
+        field.name: _moment(field, with_milliseconds=with_milliseconds)
+        for field in columns
+        if isinstance(field, models.DateTimeField)
+    }
+
+
+def _moment(field: Any, *, with_milliseconds: bool) -> Callable[[Any], Any]:
+    @admin.display(description=field.verbose_name, ordering=field.name)
+    def shown(row: Any) -> Any:
+        return format_time(getattr(row, field.name), with_milliseconds=with_milliseconds)
+
+    shown.__name__ = field.name
     return shown

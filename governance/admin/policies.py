@@ -17,6 +17,7 @@ from governance.admin.limits_page import LimitsPage
 from governance.admin.mixins import OneRowAdmin
 from governance.admin.tool_page import TOOL_VIEW, ToolPage
 from governance.admin.tool_rows import reporters_in_words, tool_row
+from governance.conf import app_settings
 from governance.core.registry import registry
 from governance.durations import format_limit, limit_ms
 from governance.models import DefaultPolicy, Limits, ToolPolicy
@@ -67,7 +68,8 @@ class ToolPolicyAdmin(LimitsAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Show every tool of the site; explain an edit conflict."""
         try:
-            return LimitsPage(self, request).respond()
+            with selectors.tools_read_once():
+                return LimitsPage(self, request).respond()
         except ValidationError as refusal:
             return self.refused(request, refusal)
 
@@ -79,7 +81,8 @@ class ToolPolicyAdmin(LimitsAdmin):
     def tool_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Show how long a tool's calls ran, and what was changed; explain an edit conflict."""
         try:
-            return ToolPage(self, request, name).respond()
+            with selectors.tools_read_once():
+                return ToolPage(self, request, name).respond()
         except ValidationError as refusal:
             return self.refused(request, refusal)
 
@@ -98,10 +101,19 @@ class ToolPolicyAdmin(LimitsAdmin):
         policy.pk = ToolPolicy.objects.values_list("pk", flat=True).get(tool_name=policy.tool_name)
         self.say_saved(request, saved)
 
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        """Ask before the deletion, and ask why."""
+        asked = {**(extra_context or {}), "is_note_required": app_settings.LIMIT_NOTE_REQUIRED}
+        return super().delete_view(request, object_id, asked)
+
     def delete_model(self, request: HttpRequest, obj: Limits) -> None:
         """Delete through the service."""
         deleted = services.delete_tool_policy(
-            tool_name=cast(ToolPolicy, obj).tool_name, by=editor_of(request)
+            tool_name=cast(ToolPolicy, obj).tool_name,
+            by=editor_of(request),
+            reason=request.POST.get("why", ""),
         )
         self.say_saved(request, deleted)
 
@@ -110,7 +122,10 @@ class ToolPolicyAdmin(LimitsAdmin):
         """The limits that the tool's next call gets, and where they come from."""
         if obj._state.adding:
             return NOTHING
-        return tool_row(obj).in_force
+        row = tool_row(obj)
+        columns = {field.name: field.verbose_name for field in ToolPolicy._meta.fields}
+        told = (f"{columns[name]}: {words}" for name, words in row.inherited.items())
+        return "; ".join([row.in_force, *told])
 
     @admin.display(description=gettext_lazy("about the tool"))
     def about_tool(self, obj: ToolPolicy) -> str:

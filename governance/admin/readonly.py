@@ -1,13 +1,13 @@
 """Base of every list of history: it is read-only, no page counts a long table, and what it shows can be exported."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import DateTimeField, Model, QuerySet
+from django.db.models import Model, QuerySet
 from django.http import (
     Http404,
     HttpRequest,
@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from governance.admin import exports
-from governance.admin.formatting import format_time
+from governance.admin.mixins import PreparedRowsAdmin, moments_of
 from governance.admin.time_filter import TimeFilter
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def count_in_words(count: int) -> str:
     return _("more than %(most)s") % {"most": f"{most:,}"} if count > most else f"{count:,}"
 
 
-class ReadOnlyAdmin(HistoryModelAdmin):
+class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
     """Rows that are written by the system alone.
 
     `content_fields` are columns and fields of the model with what people, models or tools wrote. They need the
@@ -194,12 +194,7 @@ class ReadOnlyAdmin(HistoryModelAdmin):
 
     def _moments(self, *, with_milliseconds: bool) -> dict[Any, Any]:
         """Return for each column of the model with a moment one that shows it with its zone."""
-        columns = self.model._meta.concrete_fields
-        return {
-            field.name: _moment(field, with_milliseconds=with_milliseconds)
-            for field in columns
-            if isinstance(field, DateTimeField)
-        }
+        return moments_of(self.model, with_milliseconds=with_milliseconds)
 
     def _visible(self, request: HttpRequest, names: Iterable[Any]) -> list[Any]:
         hidden = self._hidden(request)
@@ -207,15 +202,6 @@ class ReadOnlyAdmin(HistoryModelAdmin):
 
     def _hidden(self, request: HttpRequest) -> Collection[str]:
         return () if may_view_content(request) else self.content_fields
-
-
-def _moment(field: Any, *, with_milliseconds: bool) -> Callable[[Any], Any]:
-    @admin.display(description=field.verbose_name, ordering=field.name)
-    def shown(row: Any) -> Any:
-        return format_time(getattr(row, field.name), with_milliseconds=with_milliseconds)
-
-    shown.__name__ = field.name
-    return shown
 
 
 def may_view_content(request: HttpRequest) -> bool:

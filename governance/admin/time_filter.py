@@ -28,7 +28,10 @@ _SPANS = {
 
 
 class TimeFilter(admin.SimpleListFilter):
-    """The last hour, day, week or month, or a range: from its first moment to before its last one."""
+    """The last hour, day, week or month, or a range: from its first moment to before its last one.
+
+    A list with a `default` is long: it says what a wider time costs.
+    """
 
     title = _("time")
     parameter_name = "when"

@@ -11,21 +11,24 @@ from django.urls import reverse
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
-from governance import services, statistics
+from governance import limit_history, services, statistics
 from governance.admin import charts
 from governance.admin.charts import Mark
 from governance.admin.formatting import call_status, format_span, format_time
 from governance.admin.limit_edits import TuningPage
 from governance.admin.limits import LimitsAdmin, editor_of
+from governance.admin.links import address_of_row
 from governance.admin.tool_rows import ToolRow, tool_row
+from governance.core.policy import ToolLimits
 from governance.durations import limit_ms
 from governance.models import PolicyChange, ToolCall, ToolPolicy
 from governance.rollups import calls_between
 from governance.statistics import Statistics
+from governance.time_formatting import time_in_words
 
 TOOL_VIEW = "governance_toolpolicy_tool"
 TEMPLATE = "admin/governance/toolpolicy/tool.html"
-SLOWEST, LAST_CHANGES, DAYS = 20, 50, 30
+SLOWEST, DAYS = 20, 30
 _SHOWN = ("pk", "requested_at", "status", "late_kind", "duration_ms", "timeout_ms", "group")
 
 
@@ -73,8 +76,16 @@ class ToolPage(TuningPage):
 
     @cached_property
     def changes(self) -> list[PolicyChange]:
-        """The last edits of its limits."""
-        return list(PolicyChange.objects.filter(tool_name=self.name)[:LAST_CHANGES])
+        """The last edits of its own limits."""
+        return limit_history.own_changes(self.name)
+
+    @cached_property
+    def history(self) -> list[PolicyChange]:
+        """The same, with those of the default limits that changed a limit of this tool."""
+        tool = self.row.tool
+        declared = tool.limits if tool else ToolLimits()
+        followed = limit_history.followed_changes(self.row.row, self.changes, declared=declared)
+        return limit_history.newest_first([*self.changes, *followed])
 
     def _show(self) -> HttpResponse:
         context = {
@@ -85,10 +96,12 @@ class ToolPage(TuningPage):
                 self.row.durations, limit_ms=limit_ms(self.row.policy.timeout)
             ),
             "by_day": charts.timeouts_by_day(
-                statistics.read_days(self.name, DAYS), map(_mark, self.changes)
+                statistics.read_days(self.name, DAYS), map(_mark, self.history)
             ),
             "slowest": self._slowest() if self._may_see_calls else None,
-            "changes": [(change, format_time(change.at)) for change in self.changes],
+            "changes": [
+                (change, format_time(change.at), self._address(change)) for change in self.history
+            ],
             "stored": self.row.row if self.row.is_stored else None,
         }
         return TemplateResponse(self._request, TEMPLATE, context)
@@ -96,6 +109,10 @@ class ToolPage(TuningPage):
     @property
     def _may_see_calls(self) -> bool:
         return self._request.user.has_perm("governance.view_toolcall")
+
+    def _address(self, change: PolicyChange) -> str:
+        """Where a change is written down, for those who may read it there."""
+        return address_of_row(self._request.user, "governance_policychange", change.pk)
 
     def _slowest(self) -> list[tuple[Any, ...]]:
         calls = calls_between(self.statistics.since).filter(tool_name=self.name)
@@ -118,9 +135,10 @@ def address_of(tool_name: str) -> str:
 
 
 def _mark(change: PolicyChange) -> Mark:
+    told = change.summary if change.tool_name else f"{_('Default limits')}: {change.summary}"
     return Mark(
         at=localtime(change.at),
-        label=f"{localtime(change.at):%Y-%m-%d %H:%M:%S %Z}: {change.summary}",
+        label=f"{time_in_words(change.at)}: {told}",
         address=f"#change-{change.pk}",
     )
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -14,13 +13,22 @@ from governance.admin.formatting import NOTHING, format_span, format_time
 from governance.admin.forms import ROW_FIELDS, ToolPolicyRowForm
 from governance.audit import describe_value
 from governance.core.histograms import CallDurations
-from governance.core.policy import ApprovalRule, Policy, ToolLimits, resolve
+from governance.core.policy import (
+    ApprovalRule,
+    Policy,
+    PolicyLevels,
+    TimeoutSource,
+    ToolLimits,
+    resolve,
+    source_of,
+)
 from governance.durations import format_limit, limit_ms
 from governance.labels import approval_rules, label_for, timeout_sources
-from governance.models import ToolPolicy
+from governance.models import PolicyChange, ToolPolicy
 from governance.policies import Edit, Policies, read_policies
 from governance.selectors import OfferedTool
 from governance.statistics import Statistics
+from governance.time_formatting import time_in_words
 
 SHARES = (50, 95, 99)
 TIGHT, WIDE = 1.5, 20.0  # limit ÷ p95 below and above which a limit is worth a look
@@ -28,6 +36,13 @@ NEAR = "near"
 NEAR_SHARE = 0.8  # p95 ÷ limit from which on a tool is near its limit
 MOST_NAMED = 3
 _UNSET = ToolLimits()
+INHERITABLE = {  # columns of a row → limits of the policy
+    "idle_timeout_ms": "idle_timeout",
+    "ceiling_ms": "ceiling",
+    "max_running": "max_running",
+    "approval": "approval",
+    "approval_timeout_ms": "approval_timeout",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,8 +52,10 @@ class ToolRow:
     name: str
     tool: OfferedTool | None
     policy: Policy
+    levels: PolicyLevels
     row: ToolPolicy
     edit: Edit
+    default_edit: Edit
     durations: CallDurations = field(default_factory=CallDurations)
     form: ToolPolicyRowForm | None = None
     told: str = ""  # what a typed limit would have done
@@ -54,11 +71,35 @@ class ToolRow:
         return [describe_value(name, getattr(self.row, name)) for name in ROW_FIELDS]
 
     @property
+    def inherited(self) -> dict[str, str]:
+        """What counts where its own limits say nothing, and from where: by the row's column."""
+        return {
+            column: words
+            for column, name in INHERITABLE.items()
+            if self.tool and (words := self._inherited(name))
+        }
+
+    @property
+    def cells(self) -> list[tuple[Any, str]]:
+        """What stands in each column of limits: the field of the form or the value, and what is inherited."""
+        shown = [self.form[name] for name in ROW_FIELDS] if self.form else self.values
+        return [
+            (cell, self.inherited.get(name, ""))
+            for name, cell in zip(ROW_FIELDS, shown, strict=True)
+        ]
+
+    def _inherited(self, name: str) -> str:
+        source = source_of(name, self.levels)
+        if source is TimeoutSource.OVERRIDE:
+            return ""
+        return _from(limit_in_words(name, getattr(self.policy, name)), source)
+
+    @property
     def in_force(self) -> str:
         """What its next call gets, and from where."""
         if self.tool is None:
             return _("not installed")
-        words = limits_in_words(self.policy, disabled_reason=self.tool.disabled_reason)
+        words = limits_in_words(self.policy, self.levels, self.tool.disabled_reason)
         if not self.tool.isolation:
             words += ", " + _("not connected here")
         if self.tool.reported_by:
@@ -70,20 +111,22 @@ class ToolRow:
     @property
     def end(self) -> str:
         """Until when the row says what it says, and what it says then."""
-        until = localtime(self.row.until)
-        names = {field.name: field.verbose_name for field in ToolPolicy._meta.fields}
         return _("only until %(end)s, then %(then)s") % {
-            "end": f"{until:%Y-%m-%d %H:%M:%S %Z}",
-            "then": "; ".join(
-                f"{names.get(name, name)}: {describe_value(name, value)}"
-                for name, value in self.row.then.items()
-            ),
+            "end": time_in_words(self.row.until) if self.row.until else "",
+            "then": PolicyChange.describe_values(self.row.then),
         }
 
     @property
     def changed(self) -> SafeString | str:
         """When its limits were edited last."""
         return format_time(self.edit.at) if self.edit.at else ""
+
+    @property
+    def default_changed(self) -> SafeString | str:
+        """When the default limits were edited last, if a limit in force comes from them."""
+        names = ("timeout", *INHERITABLE.values())
+        is_followed = any(source_of(name, self.levels) is TimeoutSource.DEFAULT for name in names)
+        return format_time(self.default_edit.at) if is_followed and self.default_edit.at else ""
 
     @property
     def timeouts(self) -> str:
@@ -144,7 +187,7 @@ def read_rows(statistics: Statistics) -> list[ToolRow]:
     """Return a row for every tool, by name."""
     policies = read_policies()
     stored = ToolPolicy.objects.in_bulk(field_name="tool_name")
-    offered = {tool.name: tool for tool in selectors.offered_everywhere()}
+    offered = {tool.name: tool for tool in selectors.offered_tools()}
     return [
         _row(name, policies, stored.get(name), offered.get(name), statistics)
         for name in sorted(offered.keys() | stored.keys())
@@ -171,8 +214,10 @@ def _row(
         name=name,
         tool=tool,
         policy=resolve(levels),
+        levels=levels,
         row=stored or ToolPolicy(tool_name=name),
         edit=policies.edits.get(name, Edit()),
+        default_edit=policies.edits.get("", Edit()),
         durations=statistics.of(name) if statistics else CallDurations(),
     )
 
@@ -193,18 +238,31 @@ def reporters_in_words(tool: OfferedTool) -> str:
     return _("reported by %(processes)s") % {"processes": names}
 
 
-def limits_in_words(policy: Policy, *, disabled_reason: str) -> str:
-    """Return the limits of a tool's next call, and where the total one comes from."""
-    words = _("%(limit)s (from: %(source)s)") % {
-        "limit": format_limit(limit_ms(policy.timeout)),
-        "source": label_for(policy.timeout_source, timeout_sources()),
-    }
+def limit_in_words(name: str, value: Any) -> str:
+    """Return the value in force of a limit as people read it."""
+    if name == "approval":
+        return label_for(value, approval_rules())
+    if name == "max_running" and value is not None:
+        return str(value)
+    return format_limit(limit_ms(value))
+
+
+def limits_in_words(policy: Policy, levels: PolicyLevels, disabled_reason: str) -> str:
+    """Return the limits of a tool's next call, and where they come from."""
+
+    def told(name: str) -> str:
+        return _from(limit_in_words(name, getattr(policy, name)), source_of(name, levels))
+
+    words = _from(limit_in_words("timeout", policy.timeout), policy.timeout_source)
     if policy.idle_timeout:
-        words += ", " + _("idle %(limit)s") % {"limit": format_limit(limit_ms(policy.idle_timeout))}
+        words += ", " + _("idle %(limit)s") % {"limit": told("idle_timeout")}
     if policy.approval is not ApprovalRule.NEVER:
-        words += ", " + _("approval %(rule)s") % {
-            "rule": label_for(policy.approval, approval_rules())
-        }
+        words += ", " + _("approval %(rule)s") % {"rule": told("approval")}
     if not policy.enabled:
         words += ", " + _("switched off")
     return f"{words}. {disabled_reason}" if disabled_reason else words
+
+
+def _from(limit: str, source: TimeoutSource) -> str:
+    told = {"limit": limit, "source": label_for(source, timeout_sources())}
+    return _("%(limit)s (from: %(source)s)") % told

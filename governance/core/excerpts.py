@@ -60,6 +60,11 @@ def excerpt(text: str, *, limit: int) -> str:
     return str(shown)
 
 
+def shortened(text: str, *, limit: int) -> str:
+    """Return the text; if it is longer than `limit`, its beginning with an ellipsis."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def spaced(number: int) -> str:
     """Return a number in groups of three digits: 9 950 000."""
     return f"{number:,}".replace(",", " ")
@@ -69,4 +74,4 @@ def last_lines(text: str, count: int) -> str:
     """Return the last lines that say something, as plain text; each is short."""
     lines = text[-4 * _LINE * count :].splitlines()
     plain = ["".join(c for c in _ESCAPE.sub("", line) if c.isprintable()).strip() for line in lines]
-    return "\n".join([line[:_LINE] for line in plain if line][-count:])
+    return "\n".join([shortened(line, limit=_LINE) for line in plain if line][-count:])

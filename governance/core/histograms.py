@@ -104,12 +104,12 @@ class CallDurations:
 
         A call that ran out of time would have run longer, nobody knows how long, so it counts as longer than all others.
         """
-        left = -(-self.judged * percent // 100)  # the nearest rank, rounded up
-        for milliseconds, count in sorted(self._finished().items()):
-            left -= count
-            if left <= 0:
-                return milliseconds
-        return None
+        return _nearest_rank(self._finished(), self._rank(percent))
+
+    def least_percentile(self, percent: int) -> int | None:
+        """Return what a percentile is at least, where calls that were cut hide how long they would have run."""
+        spans = self._finished() + self.spans[End.TIMED_OUT]
+        return _nearest_rank(spans, self._rank(percent))
 
     def effect_of(self, limit_ms: int) -> LimitEffect:
         """Return what a total limit would have done; 0 = no limit."""
@@ -126,6 +126,17 @@ class CallDurations:
 
     def _finished(self) -> Spans:
         return self.spans[End.SUCCEEDED] + self.spans[End.FAILED]
+
+    def _rank(self, percent: int) -> int:
+        return -(-self.judged * percent // 100)  # the nearest one, rounded up
+
+
+def _nearest_rank(spans: Spans, rank: int) -> int | None:
+    for milliseconds, count in sorted(spans.items()):
+        rank -= count
+        if rank <= 0:
+            return milliseconds
+    return None
 
 
 def _counts_from(spans: Spans, least: int) -> Iterator[int]:

@@ -30,7 +30,7 @@ from governance.core.exceptions import (
     ToolTimeoutError,
     UnknownTool,
 )
-from governance.core.excerpts import excerpt
+from governance.core.excerpts import excerpt, shortened
 from governance.core.invokers.worker_errors import RemoteToolError
 from governance.core.live_call import LiveCall
 from governance.core.unfinished import cancelled_outcome, unfinished_outcome
@@ -223,7 +223,7 @@ def _failed(
     is_unknown = isinstance(error, OutcomeUnknown)
     raised: Exception
     if isinstance(error, ToolFailed):
-        text, detail, raised = str(error)[:result_limit], "", error
+        text, detail, raised = excerpt(str(error), limit=result_limit), "", error
     elif isinstance(error, GovernanceError) and not isinstance(error, RemoteToolError):
         text = model_messages.lost_text(
             str(error), is_known=not is_unknown, partial=live.partial_output
@@ -258,8 +258,8 @@ def _raised(
         kind = type(error).__name__
     said = ""
     if live.limits.policy is not None and live.limits.policy.error_text:
-        said = " ".join(mask(_words_of(error)).split())
-        said = said if len(said) <= _LONGEST_SAYING else f"{said[: _LONGEST_SAYING - 1]}…"
+        words = " ".join(mask(_words_of(error)).split())
+        said = shortened(words, limit=_LONGEST_SAYING)
     text = model_messages.failed_text(
         name, kind, code=ErrorType.EXECUTION_ERROR, said=said, partial=live.partial_output
     )

@@ -203,6 +203,18 @@ def resolve(
     )
 
 
+def source_of(name: str, levels: PolicyLevels) -> TimeoutSource:
+    """Return which level a limit comes from: the strongest one whose value alone makes the one in force."""
+    merge = LIMITS[name].merge
+    words = [getattr(level, name) for level in levels.ordered]
+    in_force = merge(words, None)
+    for place, (word, source) in enumerate(zip(words, _SOURCES, strict=True)):
+        alone = [word if each == place else None for each in range(len(words))]
+        if word is not None and merge(alone, None) == in_force:
+            return source
+    return TimeoutSource.BUILT_IN
+
+
 def stricter(*rules: ApprovalRule | None) -> ApprovalRule:
     """Return the strictest of the rules; None = no rule."""
     said = [rule for rule in rules if rule is not None]

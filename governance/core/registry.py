@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from governance.core.exceptions import UnknownTool
+from governance.core.excerpts import shortened
 from governance.core.policy import ApprovalRule
 from governance.core.tools import Concurrency, Isolation, Tool, ToolFunction
 
@@ -96,7 +97,7 @@ def tool(function: F | None = None, **declared: Any) -> F | Callable[[F], F]:
 def make_tool(function: ToolFunction, **declared: Any) -> Tool:
     """Return the `Tool` of a function without registering it. Keywords are those of `tool`."""
     name = declared.pop("name", None) or getattr(function, "__name__", "tool")
-    title = " ".join(str(declared.pop("title", "")).split())[:LONGEST_TITLE]
+    title = shortened(" ".join(str(declared.pop("title", "")).split()), limit=LONGEST_TITLE)
     description = declared.pop("description", None) or inspect.getdoc(function) or ""
     natural = Isolation.ASYNC if inspect.iscoroutinefunction(function) else Isolation.THREAD
     isolation = Isolation(declared.pop("isolation", None) or natural)

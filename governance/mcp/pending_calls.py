@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 
 from governance.core.calls import Progress
 from governance.core.exceptions import MayStillRun
+from governance.core.excerpts import shortened
 from governance.mcp.error_messages import explain
 from governance.mcp.errors import RequestNotSent, ResponseLost, ServerUnavailable
 from governance.mcp.request_state import RequestState, current_request
@@ -100,7 +101,7 @@ class PendingCalls:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if not answer.done():
-                text = (message or "")[:_REPORT_LENGTH]
+                text = shortened(message or "", limit=_REPORT_LENGTH)
                 report(Progress(message=text, progress=progress, total=total))
 
         try:

@@ -24,6 +24,7 @@ from mcp.types import (
 )
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import excerpt, shortened
 from governance.core.images import Show
 from governance.mcp.error_messages import status_clause
 from governance.mcp.errors import ResponseLost
@@ -63,7 +64,7 @@ class McpResult:
         lines: list[str] = []
         for part in self.parts:
             lines.append(part if isinstance(part, str) else await part.show(show, name="image"))
-        text = "\n".join(lines)[:LONGEST_RESULT]
+        text = excerpt("\n".join(lines), limit=LONGEST_RESULT)
         if self.is_error:
             raise ToolFailed(text or "The tool failed and gave no reason.")
         return text or "Done."
@@ -101,7 +102,8 @@ def failure_of(
     if status is not None:
         words = f"The MCP server {server_name!r} did not take the call: {status_clause(status)}."
         return ToolFailed(words) if status in _TURNED_AWAY else ResponseLost(words)
-    said = (words_of(error).strip()[:_LONGEST_ERROR] or "no reason given").rstrip(".") + "."
+    words = shortened(words_of(error).strip(), limit=_LONGEST_ERROR)
+    said = (words or "no reason given").rstrip(".") + "."
     if error.code in _DID_NOT_RUN:
         return ToolFailed(
             f"The MCP server {server_name!r} refused the call (error {error.code}): {said}"

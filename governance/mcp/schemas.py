@@ -16,6 +16,8 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
+from governance.core.excerpts import shortened
+
 logger = logging.getLogger(__name__)
 
 LONGEST_SCHEMA = 100_000  # characters; every request to a chat model carries it
@@ -100,7 +102,11 @@ def _counted(name: str, check: Keyword) -> Keyword:
 def _clause(error: ValidationError) -> str:
     path = ".".join(map(str, error.absolute_path)) or "input"
     if error.validator in {"required", "additionalProperties"}:  # these name properties only
-        return f"{path[:_LONGEST_CLAUSE]}: {error.message[:_LONGEST_CLAUSE]}"
+        return f"{_part(path)}: {_part(error.message)}"
     value = json.dumps(error.validator_value, ensure_ascii=False, default=str)
     words = _WORDS.get(str(error.validator), f"does not satisfy {error.validator} {{}}")
-    return f"{path[:_LONGEST_CLAUSE]}: {words.format(value[:_LONGEST_CLAUSE])}"
+    return f"{_part(path)}: {words.format(_part(value))}"
+
+
+def _part(text: str) -> str:
+    return shortened(text, limit=_LONGEST_CLAUSE)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from governance.core.cancellation import CancellationToken
 from governance.core.exceptions import UnknownTool
+from governance.core.excerpts import shortened
 from governance.core.policy import ApprovalRule
 from governance.core.registry import ToolRegistry, make_tool
 from governance.core.tools import Isolation, Tool, ToolContext
@@ -197,7 +198,7 @@ async def _all(attempts: "set[asyncio.Task[None]]") -> None:
 
 
 def _sentence(left_out: Mapping[str, str]) -> str:
-    named = [f"{name[:_LONGEST_NAME]} ({why})" for name, why in left_out.items()]
+    named = [f"{shortened(name, limit=_LONGEST_NAME)} ({why})" for name, why in left_out.items()]
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     return f"left out: {', '.join(named[:_MOST_NAMED])}{more}" if named else ""
 
@@ -218,7 +219,8 @@ def _make(connection: ServerConnection, found: FoundTool) -> Tool:
         call_server,
         name=spec.local_name(found.name),
         title=found.title,
-        description=found.description[:_LONGEST_DESCRIPTION] or f"A tool of {spec.name}.",
+        description=shortened(found.description, limit=_LONGEST_DESCRIPTION)
+        or f"A tool of {spec.name}.",
         isolation=Isolation.ASYNC,
         raw_schema=found.input_schema,
         problems=partial(_input_problems, found.input_schema),

@@ -1,12 +1,12 @@
 """The administrators' limits: one default row, one override for each tool, and every edit of them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from django.db import models
 from django.forms import model_to_dict
-from django.utils.timezone import localtime
 from django.utils.translation import gettext_lazy as _
 
 from governance import validation
@@ -14,6 +14,7 @@ from governance.audit import Change
 from governance.core.policy import LIMITS, ApprovalRule, ToolLimits
 from governance.durations import to_seconds
 from governance.model_fields import calls_at_once, span
+from governance.time_formatting import time_in_words
 
 
 class Limits(models.Model):
@@ -165,5 +166,16 @@ class PolicyChange(Change):
     def describe_value(cls, name: str, value: object) -> str:
         """Return a field's value as people read it; an end to the second, with its zone."""
         if name == "until" and isinstance(value, str):
-            return f"{localtime(datetime.fromisoformat(value)):%Y-%m-%d %H:%M:%S %Z}"
+            return time_in_words(datetime.fromisoformat(value))
+        if name == "then" and isinstance(value, dict):
+            return cls.describe_values(value) or super().describe_value(name, None)
         return super().describe_value(name, value)
+
+    @classmethod
+    def describe_values(cls, values: Mapping[str, Any]) -> str:
+        """Return limits in one line: "total limit: 30 s"."""
+        labels = {field.name: field.verbose_name for field in ToolPolicy._meta.fields}
+        return "; ".join(
+            f"{labels.get(name, name)}: {cls.describe_value(name, value)}"
+            for name, value in values.items()
+        )

@@ -12,6 +12,7 @@ from dataclasses import replace
 import httpx
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import excerpt
 from governance.core.tools import ToolContext
 from governance.toolbox.addresses import Unreachable, resolve, send_pinned
 from governance.toolbox.http_body import HttpBody, read_body
@@ -114,8 +115,8 @@ class WebClient:
                 return response.next_request.url
             body = await read_body(response, self._context, limit=settings.web_max_bytes)
         if response.is_error:
-            excerpt = body.decode()[:_ERROR_EXCERPT] if body.is_text else ""
-            sentence = f"{_describe(response)}\n{excerpt}".rstrip()
+            said = excerpt(body.decode(), limit=_ERROR_EXCERPT) if body.is_text else ""
+            sentence = f"{_describe(response)}\n{said}".rstrip()
             raise ServerRefused(sentence, status=response.status_code)
         return body
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from governance.core.excerpts import spaced
+from governance.core.excerpts import shortened, spaced
 from governance.core.registry import make_tool
 from governance.core.tools import Tool, ToolContext
 from governance.toolbox.client import Authorities, WebClient, parse
@@ -66,7 +66,7 @@ def _render(
     head = f"{body.url} · {body.media_type or 'no type given'} · {spaced(body.size)} bytes"
     lines = [
         head,
-        *([f"Title: {title[:300]}"] if title else []),
+        *([f"Title: {shortened(title, limit=300)}"] if title else []),
         "",
         text[:max_chars] or "(no text)",
     ]

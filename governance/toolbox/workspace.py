@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import shortened
 from governance.core.tools import ToolContext
 from governance.private_files import make_directory, restrict
 from governance.toolbox.settings import ToolboxSettings
@@ -142,7 +143,7 @@ def shown(name: str, *, limit: int = 200) -> str:
     """Return a file's name as text that can be stored and displayed: names may hold any bytes."""
     text = name.encode("utf-8", "replace").decode("utf-8")
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
-    return text if len(text) <= limit else text[:limit] + "…"
+    return shortened(text, limit=limit)
 
 
 def _step(part: str, *, inside: int, create: bool) -> int:

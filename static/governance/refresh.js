@@ -1,4 +1,5 @@
-// Reads the page again every few seconds and takes over its parts with `data-refresh`, until that is paused.
+// Reads the page again every few seconds and takes over its parts with `data-refresh`, until that is paused. A button
+// with `data-until-known` ends it once no part is open any more; `data-from` names an address with the parts alone.
 // Without JavaScript the page is loaded again by hand, or by the browser where that was chosen.
 
 const SOON = 1; // seconds, while something that was asked for has not come true
@@ -48,20 +49,27 @@ function focusAgain(part, before) {
 function begin(button) {
   const seconds = Number(button.dataset.seconds);
   const words = { going: button.textContent, paused: button.dataset.paused ?? "" };
+  const endsOnceKnown = button.dataset.untilKnown !== undefined;
   let isPaused = false;
   let timer = 0;
+
+  const hide = () => {
+    if (document.activeElement === button) parts()[0]?.focus({ preventScroll: true });
+    button.hidden = true;
+  };
 
   const wait = () => {
     window.clearTimeout(timer);
     const isOpen = document.querySelector("[data-refresh] [data-open]") !== null;
-    if (!isPaused) timer = window.setTimeout(read, (isOpen ? SOON : seconds) * 1000);
+    if (endsOnceKnown && !isOpen) hide();
+    else if (!isPaused) timer = window.setTimeout(read, (isOpen && !endsOnceKnown ? SOON : seconds) * 1000);
   };
 
   const read = async () => {
     try {
       if (!document.hidden) {
         const signal = AbortSignal.timeout(PATIENCE * 1000);
-        const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal });
+        const answer = await fetch(button.dataset.from ?? location.href, { headers: { Accept: "text/html" }, signal });
         if (answer.redirected || answer.status === 403) {
           pause(true); // signed out: the page says so once it is loaded again
           return;

@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +25,7 @@ from governance.core.policy import resolve
 from governance.policies import read_policies
 from scripts import settings_docs
 from tests.docs.pages import ROOT
-from tests.support import LONG_PATIENCE
+from tests.processes import run_python
 from tests.turns.row_factory import RowFactory
 from turns import EVENTS, TurnEvent
 from turns.agents.offers import offer
@@ -204,20 +202,13 @@ def test_a_limit_and_a_reason_are_everywhere_by_themselves(tmp_path: Path):
         source = file.read_text("utf-8")
         assert source.count(place) == 1
         file.write_text(source.replace(place, line + place), "utf-8")
-    answer = subprocess.run(
-        [sys.executable, ROOT / "tests" / "docs" / "new_declarations.py"],
-        cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join(map(str, (tmp_path, ROOT))),
-            "DJANGO_SETTINGS_MODULE": "tests.settings",
-            "TEST_DATABASE_URL": f"sqlite:///{tmp_path / 'db.sqlite3'}",
-        },
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(map(str, (tmp_path, ROOT))),
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "TEST_DATABASE_URL": f"sqlite:///{tmp_path / 'db.sqlite3'}",
+    }
+    answer = run_python("tests/docs/new_declarations.py", environment=environment, directory=ROOT)
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert found.pop("reason") == {
@@ -266,8 +257,7 @@ def test_a_tool_is_offered_limited_and_in_the_admin(admin_client: Client):
         "Send an order on its way.",
         ["order"],
     )
-    (limits,) = (it for it in governance_selectors.tools_in_force() if it.tool.name == "ship_order")
-    assert limits.policy.timeout == 7
+    assert resolve(read_policies().levels(shown)).timeout == 7
     page = admin_client.get("/admin/governance/toolpolicy/").content.decode()
     assert "ship_order" in page
     form = admin_client.get("/admin/turns/agent/add/").content.decode()

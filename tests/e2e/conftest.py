@@ -20,7 +20,7 @@ collect_ignore = [] if os.environ.get("SCREENSHOTS") else ["test_screenshot.py"]
 _LEFT_OUT = (
     "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,"
     "LensOverlay,MediaRouter,PaintHolding,ThirdPartyStoragePartitioning,OptimizationHints,NetworkTimeServiceQuerying,"
-    "AimEnabled,PreconnectToSearch,WebUIOmniboxPopup,WebUIOmniboxAimPopup"
+    "AimEnabled,SpareRendererForSitePerProcess,PreconnectToSearch,WebUIOmniboxPopup,WebUIOmniboxAimPopup"
 )
 SWITCHES = [
     "--no-sandbox",

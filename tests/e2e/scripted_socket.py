@@ -15,6 +15,7 @@ class ScriptedSocket:
     def __init__(self, *, turns: int, calls: int, user: str = "demo") -> None:
         self._user = user
         self._snapshot = _snapshot(turns=turns, calls=calls)
+        self._seq: int = self._snapshot["seq"]
         self._route: WebSocketRoute | None = None
 
     async def stand_behind(self, page: Page) -> None:
@@ -28,11 +29,8 @@ class ScriptedSocket:
 
     def begin_turn(self) -> None:
         """Let a turn begin after all others."""
-        self.send(
+        self.go_on(
             type="turn_start",
-            seq=self._snapshot["seq"] + 1,
-            turn_id=LIVE,
-            at="2026-01-01T00:00:00+00:00",
             user_message="Write.",
             client_id=None,
             agent="assistant",
@@ -41,6 +39,11 @@ class ScriptedSocket:
             source="user",
             reports=[],
         )
+
+    def go_on(self, **event: Any) -> None:
+        """Send the next event of the turn that runs."""
+        self._seq += 1
+        self.send(seq=self._seq, turn_id=LIVE, at="2026-01-01T00:00:00+00:00", **event)
 
     async def write(self, *, pieces: int, per_second: int, text: str = "word, ") -> None:
         """Send pieces of text, each behind the one before."""
@@ -54,8 +57,9 @@ class ScriptedSocket:
 
     def _heard(self, message: str | bytes) -> None:
         if json.loads(message)["type"] == "hello":
-            seq = self._snapshot["seq"]
-            self.send(type="welcome", protocol=1, server_version="", last_seq=seq, user=self._user)
+            self.send(
+                type="welcome", protocol=1, server_version="", last_seq=self._seq, user=self._user
+            )
             self.send(**self._snapshot)
 
 

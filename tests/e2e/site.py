@@ -5,22 +5,20 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import httpx
 
+from tests.fork_server import ROOT as ROOT
+from tests.fork_server import shared_fork_server
+from tests.processes import Process, owned_by
 from tests.support import PATIENCE, eventually_sync
 
-ROOT = Path(__file__).resolve().parents[2]
 _LET_GO = "let-go"
 UNTIL_TOLD = f"run until [ -e {_LET_GO} ]; do sleep 0.05; done"  # a message; see `Site.let_go`
 MAKE_BLANK = """
-import django
-django.setup()
 from django.conf import settings
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
@@ -38,13 +36,12 @@ class Site:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._said = var / "said.txt"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @property
     def said(self) -> str:
         """What the server has printed."""
-        return self._said.read_text()
+        return self._process.said
 
     def start(self) -> None:
         """Start the server, and wait until it answers. The first start in a directory finds its tables there."""
@@ -56,38 +53,31 @@ class Site:
             "GOVERNANCE_APPROVAL": "*=never,list_files=once_per_conversation",
             **self._settings,
         }
-        command = [sys.executable, "-m", "scripts.start"]
-        with self._said.open("a") as said:
-            self._process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True
-            )
-        eventually_sync(
-            lambda: self.answers() or self._process.poll() is not None, timeout=PATIENCE
-        )
-        assert self._process.poll() is None, self.said
+        self._process = _spawn("server", ["-m", "scripts.start"], environment)
+        eventually_sync(lambda: self.answers() or not self._process.is_alive, timeout=PATIENCE)
+        assert self._process.is_alive, self.said
 
     def carry_out(self, code: str) -> None:
         """Run a piece of Python on the site's database, the server running or not."""
         self._lay_out()
-        _carry_out(f"import django\ndjango.setup()\n{code}", self.var)
+        _carry_out(code, self.var)
 
     def kill(self) -> None:
         """End the server as a crash does: no time for anything."""
         self._process.kill()
-        self._process.wait(timeout=PATIENCE)
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""
-        self._process.send_signal(signal.SIGINT)
+        self._process.signal(signal.SIGINT)
 
     def wait(self) -> int:
         """Wait until the server has ended, and return its exit code."""
-        return self._process.wait(timeout=PATIENCE)
+        return self._process.wait(within=PATIENCE)
 
     def leave(self) -> None:
         """End the server if it still runs, whatever the test has found."""
-        if self._process is not None and self._process.poll() is None:
-            self.kill()
+        if self._process is not None:
+            self._process.kill()
 
     def let_go(self) -> None:
         """End every command of `UNTIL_TOLD`: nobody guesses how long a test needs it."""
@@ -104,25 +94,12 @@ class Site:
 
         With a `command`, only those whose whole command line it is.
         """
-        table = (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
         wanted = command.encode().replace(b" ", b"\0")
-        return [pid for pid in table if self._owns(pid) and wanted in (b"", _command(pid))]
+        return [pid for pid in owned_by(self.var) if wanted in (b"", _command(pid))]
 
     def _lay_out(self) -> None:
         if not (self.var / "db.sqlite3").exists():
             shutil.copytree(_blank(), self.var, dirs_exist_ok=True)
-
-    def _owns(self, pid: int) -> bool:
-        where = str(self.var).encode()
-        process = Path(f"/proc/{pid}")
-        try:
-            if b") Z " in (process / "stat").read_bytes():
-                return False
-            return where in (process / "environ").read_bytes() or (
-                os.readlink(process / "cwd").startswith(str(self.var))
-            )
-        except OSError:  # gone in between, or another user's
-            return False
 
     def answers(self) -> bool:
         """Return whether the server answers."""
@@ -143,8 +120,18 @@ def _blank() -> Path:
 
 def _carry_out(code: str, var: Path) -> None:
     environment = {**_environment(var), "DJANGO_SETTINGS_MODULE": "config.settings"}
-    command = [sys.executable, "-c", code]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    process = _spawn("code", ["-c", f"import django\ndjango.setup()\n{code}"], environment)
+    assert process.wait(within=PATIENCE) == 0, process.said
+
+
+def _spawn(name: str, arguments: list[str], environment: dict[str, str]) -> Process:
+    return Process(
+        name,
+        arguments,
+        fork_server=shared_fork_server(),
+        environment=environment,
+        log=Path(environment["VAR_DIR"]) / f"{name}.txt",
+    )
 
 
 def _environment(var: Path) -> dict[str, str]:

@@ -10,10 +10,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DESKTOP = {"width": 1280, "height": 850}
 PHONE = {"width": 390, "height": 844}
+MAGNIFIED = {"width": 320, "height": 256}  # 1280 × 1024 at 400 %
 TARGET = 44  # px
 MOVED = "Promise.allSettled(document.getAnimations().map((moving) => moving.finished))"
 SCROLLED_SIDEWAYS = """
-    [document.scrollingElement, ...document.querySelectorAll("main, header, form, section, article, tool-call, #transcript")]
+    [document.scrollingElement, ...document.querySelectorAll("main, header, form, section, article, tool-call, #transcript, .dock, .question-buttons")]
         .filter((element) => element.scrollWidth > Math.max(element.clientWidth, 1) + 1)
         .map((element) => element.outerHTML.slice(0, 100))
 """
@@ -143,11 +144,11 @@ async def test_failed_turn_earlier_messages_lists_and_menus_are_accessible(
 async def test_at_400_percent_most_of_the_window_is_left_to_what_is_read(browser_user):
     chat = await browser_user.start_conversation()
     page = chat.page
-    await page.set_viewport_size({"width": 320, "height": 256})  # 1280 × 1024 at 400 %
+    await page.set_viewport_size(MAGNIFIED)
     await chat.say("wait 60")
     await has_started(chat.card("seconds: 60"))
     reading = await page.locator("#transcript").bounding_box()
-    assert reading["height"] >= 256 / 2
+    assert reading["height"] >= MAGNIFIED["height"] / 2
     assert await page.evaluate(SCROLLED_SIDEWAYS) == []
     for control in (chat.composer, chat.cancel_turn, page.locator("#cancel-more")):
         await expect(control).to_be_in_viewport(ratio=1)
@@ -156,6 +157,38 @@ async def test_at_400_percent_most_of_the_window_is_left_to_what_is_read(browser
     await chat.composer.fill("help")
     await expect(page.locator("#send")).to_be_in_viewport(ratio=1)
     await expect(chat.cancel_turn).to_be_in_viewport(ratio=1)
-    await chat.composer.fill("")
+    for queued in (1, 2):
+        await chat.say("say A message that waits for the turn")
+        await expect(chat.queue).to_have_count(queued)
+    for control in (chat.composer, chat.cancel_turn):
+        await expect(control).to_be_in_viewport(ratio=1)
+    await page.locator("#cancel-more").click()
+    await expect(page.locator("#cancel-later")).to_be_in_viewport(ratio=1)
+    await page.keyboard.press("Escape")
     await chat.cancel_turn.click()
+    await chat.has_ended()
+
+
+async def test_a_magnified_question_covers_nothing_and_each_of_its_controls_is_reached(
+    browser_user,
+):
+    chat = await browser_user.start_conversation()
+    page = chat.page
+    await chat.say("list")
+    await chat.question.get_by_role("button", name="Deny…", exact=True).click()
+    for size in (MAGNIFIED, {"width": 427, "height": 341}, {"width": 640, "height": 512}):
+        await page.set_viewport_size(size)
+        reading = await page.locator("#transcript").bounding_box()
+        dock = await page.locator(".dock").bounding_box()
+        assert reading["height"] >= 64
+        assert reading["y"] + reading["height"] <= dock["y"]
+        assert dock["y"] + dock["height"] <= size["height"]
+        assert await page.evaluate(SCROLLED_SIDEWAYS) == []
+        for control in await chat.question.locator("button:visible, input, summary").all():
+            await control.scroll_into_view_if_needed()
+            await expect(control).to_be_in_viewport(ratio=0.95)
+        title = chat.question.locator(".question-title")
+        await title.scroll_into_view_if_needed()
+        await expect(title).to_be_in_viewport(ratio=0.95)
+    await chat.deny()
     await chat.has_ended()

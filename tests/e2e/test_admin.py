@@ -65,7 +65,7 @@ async def limits_of(admin, tool: str):
     await page.get_by_role("link", name=tool, exact=True).click()
     await page.get_by_role("link", name="All limits of this tool").click()
     await page.get_by_role("link", name="Delete", exact=True).click()
-    await page.get_by_role("button", name="Yes").click()
+    await page.get_by_role("button", name="Delete the limits").click()
     await expect(page.get_by_text("deleted successfully")).to_be_visible()
 
 

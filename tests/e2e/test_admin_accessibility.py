@@ -12,12 +12,27 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DESKTOP = {"width": 1280, "height": 850}
 PHONE = {"width": 390, "height": 844}
-# The admin's own header, menu, lists and forms are Django's: here is what we put into them.
-OURS = {"include": [["#content"]]}
+# The admin's own header, menu, lists and forms are Django's, as is the search of a list: here is what we add.
+OURS = {"include": [["#content"]], "exclude": [["#searchbar"]]}
 # To read what a stylesheet imports, axe would add a style to the page, which its policy refuses.
 OPTIONS = {"preload": False}
 RUNNING = "/admin/turns/runningturn/"
+# Figures, the default limits, and a list with our filters of time and text and the links to its exports.
+OTHERS = (
+    "turns/cancelledturn/latency/",
+    "turns/repair/days/",
+    "governance/defaultpolicy/1/change/",
+    "governance/toolcall/?when=any",
+)
 MOVED = "Promise.allSettled(document.getAnimations().map((moving) => moving.finished))"
+COMES_NEAR_ITS_LIMIT = """
+from django.utils import timezone
+from governance.models import ToolCall
+
+times = {"requested_at": timezone.now(), "duration_ms": 119_000, "timeout_ms": 120_000}
+outcome = {"status": "timed_out", "error_type": "timeout"}
+ToolCall.objects.create(tool_name="session_status", call_id="late", group="late", scope="late", **times, **outcome)
+"""
 SIDEWAYS = """
     document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth + 1 ? [] :
         [...document.querySelectorAll("#content *")]
@@ -66,11 +81,22 @@ async def test_our_pages_are_accessible(open_browser, browser_user, site):
     async with page.expect_navigation():
         await page.locator("#result_list tbody th a").first.click()
     found += await findings(page, "call")
+    site.carry_out(COMES_NEAR_ITS_LIMIT)
     for name in ("turns/turn/overview", "turns/process"):
         await page.goto(f"{site.url}/admin/{name}/")
+        if name.endswith("overview"):
+            await expect(page.locator("#overview td a", has_text="session_status")).to_be_visible()
         found += await findings(page, name)
     await chat.cancel_turn.click()
     await chat.has_ended()
+    for name in OTHERS:
+        await page.goto(f"{site.url}/admin/{name}")
+        found += await findings(page, name)
+    for name in ("turns/process", "turns/cancelledturn"):
+        await page.goto(f"{site.url}/admin/{name}/")
+        async with page.expect_navigation():
+            await page.locator("#result_list tbody th a").first.click()
+        found += await findings(page, f"one of {name}")
     assert found == []
 
 

@@ -1,6 +1,7 @@
 """Answers that one can work with."""
 
 import os
+import re
 import textwrap
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.e2e.browser_user import BrowserUser
 from tests.e2e.test_accessibility import check
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+TOOK = re.compile(r"^\d+:\d+\s[AP]M · (< 0\.1|[\d.]+) s · [\d,]+ tokens?$")
 
 ANSWER = """Look:
 
@@ -61,7 +63,7 @@ async def test_an_answer_is_copied_and_asked_for_again_and_says_what_it_took(
     chat = await browser_user.start_conversation()
     await chat.say("say **Tulips** are red.")
     actions = chat.turn("say **Tulips** are red.").locator(":scope > .message-actions")
-    await expect(actions.locator(".message-facts")).to_contain_text("s")
+    await expect(actions.locator(".message-facts")).to_have_text(TOOK)
     live = await actions.locator(".message-facts").inner_text()
     await actions.get_by_role("button", name="Copy the answer").click()
     await expect(actions.get_by_text("Copied")).to_be_visible()
@@ -80,3 +82,28 @@ async def test_an_answer_is_copied_and_asked_for_again_and_says_what_it_took(
     await chat.has_ended()
     await expect(chat.answers).to_have_count(2)
     await expect(actions.first.get_by_role("button", name="Try again")).to_be_hidden()
+
+
+async def test_what_a_cancelled_turn_has_said_is_copied_and_asked_for_again(
+    browser_user: BrowserUser,
+):
+    await browser_user.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    chat = await browser_user.start_conversation()
+    await chat.say("slowly " + "word " * 100)
+    await expect(chat.answers).to_contain_text("word word")
+    await chat.page.keyboard.press("Escape")
+    await chat.has_ended()
+    actions = chat.page.locator(".turn > .message-actions")
+    facts = actions.locator(".message-facts")
+    await expect(facts).to_contain_text(re.compile(r" · [\d.]+ s"))
+    live = await facts.inner_text()
+    await actions.get_by_role("button", name="Copy the answer").click()
+    await expect(actions.get_by_text("Copied")).to_be_visible()
+    copied = await chat.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("word word")
+    await chat.page.reload()
+    await expect(facts).to_have_text(live)
+    await actions.get_by_role("button", name="Try again").click()
+    await expect(chat.sent).to_have_count(2)
+    await chat.cancel_turn.click()
+    await chat.has_ended()

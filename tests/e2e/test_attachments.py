@@ -1,9 +1,10 @@
 """Images and files that a person attaches: chosen, dropped, pasted; sent, shown, and still there after a reload."""
 
+import asyncio
 import base64
 
 import pytest
-from playwright.async_api import FilePayload, Locator, expect
+from playwright.async_api import FilePayload, Locator, Route, expect
 
 from tests.e2e.browser_user import BrowserUser
 from tests.e2e.chat import Chat
@@ -84,6 +85,26 @@ async def test_files_are_dropped_and_pasted(browser_user: BrowserUser):
     await expect(chat.page.locator("#chat[data-drop]")).to_have_count(0)
     await chat.page.get_by_role("button", name="Remove photo.png").first.click()
     await expect(waiting(chat)).to_have_count(1)
+
+
+async def test_the_button_to_remove_a_file_stays_in_place_when_the_upload_ends(
+    browser_user: BrowserUser,
+):
+    chat = await browser_user.start_conversation()
+    may_go_on = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await may_go_on.wait()
+        await route.continue_()
+
+    await chat.page.route("**/api/attachments", hold)
+    await chat.page.locator("#attach-input").set_input_files([PHOTO])
+    bar, remove = waiting(chat).locator("progress"), waiting(chat).get_by_role("button")
+    await expect(bar).to_be_visible()
+    while_it_runs = await remove.bounding_box()
+    may_go_on.set()
+    await expect(bar).to_have_count(0)
+    assert await remove.bounding_box() == while_it_runs
 
 
 async def test_refused_file_says_why_and_holds_nothing_up(browser_user: BrowserUser):

@@ -198,6 +198,7 @@ async def test_the_report_of_a_sub_agent_is_shown_as_answers_are(browser_user):
 async def test_where_a_sub_agent_works_nobody_takes_its_task_for_something_typed(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("ask assistant say Done.")
+    await chat.has_ended()  # until then the cards may still fold under the pointer
     await chat.page.get_by_role("link", name="Open assistant").click()
     below = Chat(chat.page)
     task = below.page.get_by_role("article", name=re.compile("^from the agent"))

@@ -22,6 +22,12 @@ async def heights(chat):
     ]
 
 
+async def tops(chat):
+    """Where the line of each call stands."""
+    rows = await chat.page.locator(".call-row").all()
+    return [round((await row.bounding_box())["y"]) for row in rows]
+
+
 async def test_every_call_is_one_line_in_the_block_of_its_step_and_nothing_jumps(browser_user):
     chat = await browser_user.start_conversation()
     await chat.say("within 60s wait 50\nwait 61\nwithin 200ms wait 62\nread nowhere.txt")
@@ -32,15 +38,15 @@ async def test_every_call_is_one_line_in_the_block_of_its_step_and_nothing_jumps
     await expect(bar).to_be_visible()
     assert await bar.evaluate(SHARE) < 0.5
     await expect(chat.card("nowhere.txt")).to_contain_text("There is no 'nowhere.txt'")
-    top = (await chat.card("nowhere.txt").bounding_box())["y"]
+    before = await tops(chat)
     for seconds in (50, 61):
         await cancel_button(chat.card(f"seconds: {seconds}")).click()
         await expect(state(chat.card(f"seconds: {seconds}"))).to_contain_text("cancelled by you")
+        assert await tops(chat) == before
     await chat.has_ended()
     assert await heights(chat) == [LINE] * 4  # none of them went well, so all stay
     await chat.page.set_viewport_size(PHONE)
     assert await heights(chat) == [LINE] * 4
-    assert top > 0
 
 
 async def test_after_the_turn_what_went_well_is_folded_and_opens_again(browser_user):
@@ -76,6 +82,10 @@ async def test_an_opened_card_has_the_whole_result_the_code_name_and_the_limit(b
     result = card.get_by_label("Result", exact=True)
     await expect(card).to_contain_text("The first 2,000 of 13,892 characters.")
     await check(chat.page)
+    async with chat.page.expect_download() as saved:
+        await card.get_by_role("link", name="Download").click()
+    whole = await (await saved.value).path()
+    assert whole.read_text().endswith("2999\n3000")
     await card.get_by_role("button", name="Copy").click()
     await expect(card.get_by_role("button", name="Copy")).to_have_text("Copied")
     assert (await chat.page.evaluate("navigator.clipboard.readText()")).endswith("2999\n3000")

@@ -144,7 +144,9 @@ async def test_the_turn_ends_after_this_step_where_the_menu_is_asked_and_esc_clo
     await has_started(chat.cards.last)
     more = chat.page.get_by_role("button", name="Other ways to cancel")
     await more.click()
-    await expect(chat.page.get_by_role("button", name="Cancel after this step")).to_be_focused()
+    later = chat.page.get_by_role("button", name="Cancel after this step")
+    await expect(later).to_be_focused()
+    await expect(later).to_be_in_viewport(ratio=1)
     await chat.page.keyboard.press("Escape")
     await expect(more).to_be_focused()
     await more.click()
@@ -165,13 +167,17 @@ async def test_what_merely_begins_with_a_cancel_word_is_asked_about_before_it_is
     await has_started(chat.cards.last)
     await chat.page.get_by_role("button", name="Other ways to cancel").click()
     await check(chat.page)
-    for answer in ("Escape", "Send", "Stop"):
+    for answer in ("Escape", "Escape in the composer", "Send", "Stop"):
         await chat.say("Stop, don't do anything")
         stop = chat.page.get_by_role("button", name="Stop", exact=True)
         await expect(stop).to_be_focused()
         await check(chat.page)
-        if answer == "Escape":
+        if answer.startswith("Escape"):
+            if answer != "Escape":
+                await chat.composer.click()
             await chat.page.keyboard.press("Escape")
+            await expect(stop).to_be_hidden()
+            await expect(chat.cancel_turn).to_be_enabled()
             await has_started(chat.cards.last)
         elif answer == "Send":
             await (

@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import CDPSession, Locator, expect
 
 from tests.e2e.browser_user import BrowserUser
+from tests.e2e.test_accessibility import PHONE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -56,6 +57,8 @@ async def test_field_grows_with_its_text_to_a_bound_and_shrinks_again(browser_us
     assert empty < three < most == await height(chat.composer)
     await chat.composer.fill("")
     assert await height(chat.composer) == empty
+    await chat.page.set_viewport_size(PHONE)
+    assert await height(chat.composer) == empty  # the placeholder has one line there, too
 
 
 async def test_key_behind_a_long_text_costs_no_more_layout_than_in_a_plain_field(

@@ -36,6 +36,7 @@ def sidebar(page: Page) -> Locator:
 
 
 def entry(page: Page, title: str) -> Locator:
+    """Return what has this title, which no other test may give: all belong to one user."""
     return page.locator(".list-entry").filter(has=page.get_by_text(title, exact=True))
 
 
@@ -84,6 +85,10 @@ async def test_a_conversation_is_renamed_pinned_and_deleted_and_every_tab_shows_
     await dialog.get_by_role("button", name="Delete", exact=True).click()
     await expect(entry(other.page, "All about tulips")).to_have_count(0)
     await expect(chat.connection).to_have_text("Not available")
+    await expect(entry(chat.page, "All about tulips")).to_have_count(0)
+    await chat.page.get_by_label("Search conversations").fill("roses")
+    await expect(chat.page.locator(".list-entry")).to_have_count(1)
+    await expect(entry(chat.page, "say Roses.")).to_be_visible()
     await choose(other.page, "say Roses.", "Delete…")
     await dialog.get_by_role("button", name="Delete", exact=True).click()
     await expect(other.page.get_by_role("heading", name="Conversations")).to_be_visible()
@@ -91,15 +96,15 @@ async def test_a_conversation_is_renamed_pinned_and_deleted_and_every_tab_shows_
 
 async def test_a_running_conversation_is_deleted_with_what_runs_in_it(browser_user: BrowserUser):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 300")
+    await chat.say("wait 300.4")
     await expect(chat.running_bar).to_be_visible()
     listed = await browser_user.open("/")
-    await choose(listed, "wait 300", "Delete…")
+    await choose(listed, "wait 300.4", "Delete…")
     await listed.get_by_role("button", name="Delete", exact=True).click()
-    await expect(entry(listed, "wait 300")).to_have_count(0)
+    await expect(entry(listed, "wait 300.4")).to_have_count(0)
     await expect(chat.connection).to_have_text("Not available")
     active = await browser_user.context.request.get(f"{browser_user.site.url}/api/turns/active")
-    assert "wait 300" not in await active.text()
+    assert "wait 300.4" not in await active.text()
 
 
 async def test_the_list_says_what_runs_and_marks_what_ended_out_of_sight_until_it_is_opened(
@@ -150,14 +155,14 @@ async def test_the_search_finds_a_part_of_a_title(browser_user: BrowserUser):
     await picture(listed, "list")
 
 
-async def test_the_menu_is_used_by_keys_and_closes_without_cancelling_anything(
+async def test_the_menu_and_the_search_close_by_keys_without_cancelling_anything(
     browser_user: BrowserUser,
 ):
     chat = await browser_user.start_conversation()
-    await chat.say("wait 60")
+    await chat.say("wait 60.4")
     await expect(chat.running_bar).to_be_visible()
     page = chat.page
-    opener = entry(page, "wait 60").get_by_role("button", name="Options of")
+    opener = entry(page, "wait 60.4").get_by_role("button", name="Options of")
     await opener.focus()
     await opener.press("Enter")
     menu = page.get_by_role("menu")
@@ -169,6 +174,14 @@ async def test_the_menu_is_used_by_keys_and_closes_without_cancelling_anything(
     await expect(menu).to_be_hidden()
     await expect(opener).to_be_focused()
     await expect(chat.running_bar).to_be_visible()
+    search = page.get_by_label("Search conversations")
+    for text in ("no such title", ""):
+        await search.fill(text)
+        await search.press("Escape")
+        await expect(search).to_have_value("")
+        await expect(chat.composer).to_be_focused()
+        await expect(opener).to_be_visible()
+    await expect(chat.cancel_turn).to_be_enabled()
     await opener.press("Enter")
     await check(page)
     await page.keyboard.press("Escape")
@@ -177,14 +190,14 @@ async def test_the_menu_is_used_by_keys_and_closes_without_cancelling_anything(
 
 
 async def test_a_conversation_is_exported_with_its_calls(browser_user: BrowserUser):
-    chat = await said(browser_user, "wait 0.1")
+    chat = await said(browser_user, "wait 0.4")
     kept = {}
     for action in ("Export as JSON", "Export as Markdown"):
         async with chat.page.expect_download() as download:
-            await choose(chat.page, "wait 0.1", action)
+            await choose(chat.page, "wait 0.4", action)
         file = await download.value
         kept[file.suggested_filename] = Path(await file.path()).read_text("utf-8")
-    assert set(kept) == {"wait_0.1.json", "wait_0.1.md"}
-    (turn,) = json.loads(kept["wait_0.1.json"])["turns"]
+    assert set(kept) == {"wait_0.4.json", "wait_0.4.md"}
+    (turn,) = json.loads(kept["wait_0.4.json"])["turns"]
     assert [call["tool_name"] for call in turn["calls"]] == ["wait"]
-    assert kept["wait_0.1.md"].startswith("# wait 0.1\n")
+    assert kept["wait_0.4.md"].startswith("# wait 0.4\n")

@@ -105,6 +105,28 @@ async def test_a_no_with_a_reason_is_sent_with_enter_and_survives_a_reload(brows
     await expect(note(chat)).to_have_text("Denied by you: not <i>now</i>")
 
 
+async def test_esc_closes_the_open_reason_from_anywhere_then_cancels_the_turn_and_denies_nothing(
+    browser_user,
+):
+    chat = await browser_user.start_conversation()
+    await asked(chat)
+    await chat.question.get_by_role("button", name="Deny…").click()
+    reason = chat.question.get_by_label("Why not? The agent reads it.")
+    await reason.fill("not now")
+    await chat.composer.click()
+    await chat.page.keyboard.press("Escape")
+    await expect(reason).to_be_hidden()
+    await expect(chat.composer).to_be_focused()
+    await expect(state(chat.cards.last)).to_have_text("waiting for a decision")
+    await expect(chat.cancel_turn).to_be_enabled()
+    await chat.question.get_by_role("button", name="Deny…").focus()
+    await chat.page.keyboard.press("Escape")
+    await expect(state(chat.cards.last)).to_contain_text("cancelled by you")
+    await expect(note(chat)).to_be_hidden()  # there a denial would stand
+    await expect(chat.ending("Turn cancelled")).to_be_visible()
+    await chat.has_ended()
+
+
 async def test_a_yes_for_the_conversation_is_asked_for_once_and_later_cards_say_so(browser_user):
     chat = await browser_user.start_conversation()
     await asked(chat)

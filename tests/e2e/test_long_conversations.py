@@ -55,6 +55,7 @@ async def test_far_turns_have_no_elements_and_come_back_when_they_are_scrolled_t
     await expect(chat.turn("Question 0.")).to_be_in_viewport()
     await is_bounded(chat)
     await expect(chat.turn(f"Question {TURNS - 1}.")).to_have_count(0)
+    await expect(chat.page.locator(".turn").last).to_have_css("content-visibility", "auto")
     await chat.transcript.evaluate("log => { log.scrollTop = log.scrollHeight / 2; }")
     await expect(chat.turn("Question 0.")).to_have_count(0)
     await is_bounded(chat)
@@ -91,6 +92,17 @@ async def test_only_the_turn_that_changes_is_painted_while_text_comes(long_chat)
     await expect(chat.answers.last).to_contain_text("word, " * 200)
     assert await chat.page.evaluate("[...window.painted]") == [LIVE]
     await is_bounded(chat)
+
+
+async def test_an_answer_without_a_word_says_so_and_is_asked_for_again(long_chat):
+    chat, socket = long_chat
+    socket.begin_turn()
+    socket.go_on(type="error", code="answer_empty", message="Not a word.")
+    socket.go_on(type="turn_end", status="completed", duration_ms=1_000, usage={})
+    await expect(chat.transcript.get_by_text("Not a word.")).to_be_in_viewport()
+    turn = chat.turn("Write.")
+    await expect(turn.get_by_role("button", name="Copy the answer")).to_have_count(0)
+    await expect(turn.get_by_role("button", name="Try again")).to_be_visible()
 
 
 async def _first_in_sight(chat: Chat) -> tuple[str, float]:

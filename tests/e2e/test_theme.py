@@ -17,6 +17,12 @@ WATCH_FRAMES = """
 """
 HAS_DRAWN = "() => window.grounds?.length > 2"
 
+HAS_SHAPE = """element => {
+  const style = getComputedStyle(element);
+  const isOf = (colour) => colour !== getComputedStyle(document.body).backgroundColor && !/^rgba.*, 0\\)$/.test(colour);
+  return isOf(style.backgroundColor) || (style.borderTopStyle !== "none" && isOf(style.borderTopColor));
+}"""
+
 
 async def ground(page: Page) -> str:
     return str(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -89,3 +95,22 @@ async def test_forced_colours_stay_those_of_the_system(open_browser, site, choos
         "box => getComputedStyle(box).outlineStyle"
     )
     assert outline == "solid"
+
+
+async def test_forced_colours_keep_what_a_background_tells_otherwise(open_browser, site):
+    person = await open_browser(site, forced_colors="active")
+    chat = await person.start_conversation()
+    await chat.say("wait 60.2")
+    await expect(chat.running_bar).to_be_visible()
+    listed = await person.open("/")
+    for shape in (
+        chat.page.locator(".sidebar-link[aria-current]"),
+        chat.sent.locator(".message-text"),
+        chat.running_bar.locator(".dot"),
+        chat.cards.locator(".call-dot").first,
+        chat.page.locator("#connection .dot"),
+        listed.locator(".mark:visible > .mark-shape").first,
+    ):
+        assert await shape.evaluate(HAS_SHAPE), shape
+    await chat.cancel_turn.click()
+    await chat.has_ended()

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from tests.e2e.chat import has_started
+from tests.e2e.chat import Chat, has_started
 from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -64,6 +64,7 @@ async def test_only_final_words_are_sent_and_a_spoken_stop_ends_the_turn_and_is_
     await expect(note).to_have_text("Heard: wait 60")
     await has_started(chat.card("seconds: 60"))
     await expect(chat.sent).to_have_count(1)
+    await is_asked_about(chat, "stop using so many words")
     await hear(chat.page, "Stop")
     await expect(chat.ending("Turn cancelled")).to_be_visible()
     await eventually(lambda: chat.page.evaluate("window.spoken.length > 0"))
@@ -74,10 +75,35 @@ async def test_only_final_words_are_sent_and_a_spoken_stop_ends_the_turn_and_is_
     await chat.page.evaluate("window.utterance.dispatchEvent(new Event('error'))")
     await expect(note).to_contain_text("cannot speak answers")
     await chat.has_ended()
-    await expect(chat.sent).to_have_count(2)
-    # Esc ends listening, and nothing else.
+    await expect(chat.sent).to_have_count(3)  # one of them was taken back
+    # Esc ends listening first, and the turn then.
+    await chat.say("wait 61")
+    await has_started(chat.card("seconds: 61"))
     await chat.page.keyboard.press("Escape")
     await expect(button).to_have_attribute("aria-pressed", "false")
+    await expect(chat.cancel_turn).to_be_enabled()
+    await chat.page.keyboard.press("Escape")
+    await expect(chat.turn("wait 61")).to_contain_text("Turn cancelled")
+    await chat.has_ended()
+
+
+async def is_asked_about(chat: Chat, text: str) -> None:
+    """Say what is no cancel word, close the question, say it again and send it; then take it back."""
+    question = chat.page.get_by_role("region", name="Stop the turn?")
+    for answer in ("Escape", "Send"):
+        await hear(chat.page, text)
+        await expect(question.get_by_role("button", name="Stop")).to_be_focused()
+        await expect(chat.queue).to_have_count(0)
+        if answer == "Escape":
+            await chat.page.keyboard.press("Escape")
+            await expect(chat.composer).to_have_value(text)
+            await chat.composer.fill("")
+        else:
+            await question.get_by_role("button", name="Send").click()
+    await expect(chat.queue).to_have_text(text)
+    await expect(chat.composer).to_be_empty()
+    await chat.queue.get_by_role("button", name="Remove").click()
+    await expect(chat.queue).to_have_count(0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """The list and the page of tool calls in the real admin: found by what happened, complete, and read-only (V4)."""
 
+import re
 from datetime import datetime, timedelta
+from html import unescape
+from pathlib import Path
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -12,6 +15,8 @@ from django.utils import timezone
 from django.utils.timezone import localtime
 
 from governance.admin.readonly import CappedPaginator
+from governance.conf import GovernanceSettings
+from governance.core.excerpts import excerpt
 from governance.models import Approval, ToolCall
 
 LIST = reverse("admin:governance_toolcall_changelist")
@@ -345,3 +350,37 @@ def test_calls_that_wait_for_a_person_are_found(admin_client, make_call):
     make_call(call_id="other", status="running")
     assert listed(admin_client, happened="asked") == {"asked"}
     assert listed(admin_client, happened="open") == {"asked", "other"}
+
+
+def test_a_long_text_of_a_call_is_whole_on_its_page_or_says_what_is_left_out(
+    admin_client, make_call
+):
+    lines = [f"line {number} <of> many & more" for number in range(8_000)]
+    whole = "\n".join(lines)
+    assert len(whole) > GovernanceSettings.RESULT_LIMIT
+    kept = excerpt(whole, limit=GovernanceSettings.RESULT_LIMIT)  # what is stored of such a result
+    call = make_call(
+        status="succeeded",
+        input={"text": "x" * 50_000 + "the end of the input"},
+        result=kept,
+        late_kind="returned",
+        late_text=whole,
+        progress={"message": "y" * 5_000 + "the end of the progress"},
+        detail="z" * 20_000 + "the end of the detail",
+    )
+    page = admin_client.get(reverse("admin:governance_toolcall_change", args=[call.pk]))
+    text = page.content.decode()
+    blocks = [unescape(block) for block in re.findall(r"<pre>(.*?)</pre>", text, re.DOTALL)]
+    assert kept in blocks
+    assert f"{lines[0]}\n" in kept
+    assert kept.endswith(lines[-1])
+    assert "characters left out" in kept
+    assert whole in blocks
+    for part in ("input", "progress", "detail"):
+        assert f"the end of the {part}" in text
+    [style] = re.findall(r'href="[^"]*(governance/admin[^"]*\.css)"', text)
+    rules = Path("static", style).read_text("utf-8")
+    for block in re.findall(r"\.form-row[^{]* pre \{([^}]*)\}", rules):
+        assert "pre-wrap" in block
+        assert "hidden" not in block
+        assert "max-height" not in block

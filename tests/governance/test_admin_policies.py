@@ -129,6 +129,13 @@ def test_a_reason_is_kept_with_the_change_and_can_be_required(admin_client, poli
     assert said(page) == ["Say why: this site keeps a reason with each change of a limit."]
     assert ToolPolicy.objects.get().timeout_ms == 20_000
     assert PolicyChange.objects.count() == 2
+    assert (
+        'name="why" class="vTextField" maxlength="500" required>'
+        in admin_client.get(url).content.decode()
+    )
+    admin_client.post(url, {"post": "yes", "why": "no longer needed"})
+    assert not ToolPolicy.objects.exists()
+    assert PolicyChange.objects.first().reason == "no longer needed"
 
 
 def test_a_row_that_says_nothing_is_not_kept(admin_client, probe):

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 from datetime import timedelta
+from itertools import islice
 from urllib.parse import urlsplit
 
 import pytest
@@ -146,6 +147,30 @@ def test_rows_come_in_batches_and_each_once_while_others_are_added(staff, has_co
     assert set(found) == ids
     assert max(queries) <= 4
     assert Export.objects.get().rows == MANY
+
+
+THREE, NONE = "%Y-%m-%d %H:%M:%S.123", "%Y-%m-%d %H:%M:%S"
+MIXED = (THREE, NONE, "%Y-%m-%dT%H:%M:%S.1Z", "")  # the last one is Django's own
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="Only SQLite keeps moments as texts.")
+@pytest.mark.parametrize("forms", [(THREE,), (NONE,), MIXED])
+def test_moments_that_other_programs_have_written_lose_no_row_and_end(admin_client, forms):
+    """A text like '10:00:00.123' is less than '10:00:00.123000', which is what it is read as."""
+    make_many(4 * CONTENT_BATCH)
+    at = timezone.now().replace(microsecond=123_000)
+    ToolCall.objects.update(requested_at=at)
+    ids = list(ToolCall.objects.values_list("pk", flat=True))
+    with connection.cursor() as cursor:
+        for number, pk in enumerate(ids):
+            if form := forms[number % len(forms)]:
+                written = "UPDATE governance_toolcall SET requested_at = %s WHERE id = %s"
+                cursor.execute(written, [at.strftime(form), pk])
+    parts = admin_client.get(JSON, {"when": "any"}).streaming_content
+    text = b"".join(islice(parts, 10))  # more than there are: four batches, and both ends
+    found = [row["id"] for row in json.loads(text)]
+    assert len(found) == len(ids)
+    assert set(found) == set(ids)
 
 
 def test_an_export_is_recorded_and_its_record_stays(admin_client, make_call):

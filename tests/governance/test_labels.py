@@ -2,10 +2,12 @@
 
 import pytest
 from django.apps import apps
+from django.utils import translation
+from django.utils.translation import gettext_lazy
 
 from governance.admin.formatting import format_actor, format_span
 from governance.core.calls import CallStatus
-from governance.labels import call_statuses, label_for
+from governance.labels import call_statuses, decisions, label_for
 from governance.models import ToolCall
 
 
@@ -16,6 +18,13 @@ from governance.models import ToolCall
 def test_every_choice_is_words(model):
     choices = [label for field in model._meta.fields for _value, label in field.flatchoices or ()]
     assert [label for label in choices if "_" in str(label)] == []
+
+
+def test_every_decision_has_its_own_word_in_the_readers_language():
+    with translation.override("de"):
+        read = dict(decisions())
+        assert (read["denied"], read["cancelled"]) == ("abgelehnt", "abgebrochen")
+    assert {type(word) for word in read.values()} == {type(gettext_lazy(""))}
 
 
 def test_a_name_that_nobody_has_put_into_words_is_shown_as_it_is():

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from governance import services
+from governance import rollups, services
 from governance.db_clock import database_now
 from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
 
@@ -73,6 +73,48 @@ def test_every_tool_is_a_row_with_what_is_in_force_and_no_row_is_stored(
     assert "switched off" in " ".join(row_of(admin_client.get(PAGE), "probe"))
 
 
+def test_what_a_tool_inherits_stands_under_its_fields_with_its_source(client, admin_user, policy):
+    """The fields are empty where the tool has no limit of its own: what counts then is said below them."""
+    default = {"idle_timeout_ms": 20_000, "approval": "always"}
+    services.save_default_policy(values=default, by=None)
+    services.save_tool_policy(tool_name="probe", values={"max_running": 3}, by=None)
+    viewer = get_user_model().objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_toolpolicy"))
+    for user, place in ((admin_user, 1), (viewer, 0)):  # who may edit has a column of ticks
+        client.force_login(user)
+        name, _total, idle, ceiling, at_once, approval, *_ = row_of(client.get(PAGE), "probe")[
+            place:
+        ]
+        assert "idle 20 s (from: admin, default)" in name
+        assert idle.endswith("20 s (from: admin, default)")
+        assert ceiling.endswith("1 h (from: this site’s setting)")
+        assert "from:" not in at_once  # its own
+        assert approval.endswith("always (from: admin, default)")
+    services.save_tool_policy(tool_name="probe", values={"is_active": False}, by=None)
+    cells = row_of(client.get(PAGE), "probe")
+    assert cells[4] == "3 no limit (from: built in)"  # its row does not count
+    client.force_login(admin_user)
+    page = client.get(reverse("admin:governance_toolpolicy_tool", args=["probe"]))
+    assert "1 h (from: this site’s setting)" in page.content.decode()
+    page = client.get(reverse("admin:governance_toolpolicy_change", args=[policy.pk]))
+    assert "approval limit: 10 min (from: this site’s setting)" in page.content.decode()
+
+
+def test_a_tool_that_follows_the_default_says_who_changed_that_last(
+    admin_client, admin_user, policy, plain
+):
+    words = "default limits changed"
+    assert words not in admin_client.get(PAGE).content.decode()
+    services.save_default_policy(values={"timeout_ms": 40_000}, by=admin_user)
+    page = admin_client.get(PAGE)
+    follower = row_of(page, "plain")[1]
+    assert words in follower
+    assert follower.endswith(", boss")
+    assert words not in row_of(page, "probe")[1]  # it has its own
+    services.save_default_policy(values={"ceiling_ms": 600_000}, by=None)
+    assert words in row_of(admin_client.get(PAGE), "probe")[1]  # its ceiling follows
+
+
 def test_a_tool_that_is_gone_keeps_its_row(admin_client, probe):
     ToolPolicy.objects.create(tool_name="gone", timeout_ms=1_000)
     assert "not installed" in " ".join(row_of(admin_client.get(PAGE), "gone"))
@@ -98,6 +140,26 @@ def test_the_figures_are_those_of_the_calls(admin_client, policy, make_call):
     assert (calls, p50, p95, p99) == ("100", "5 s", "9.5 s", "unknown")
     assert (timeouts, headroom) == ("2 (2.0 %)", "3.2 ×")
     assert row_of(admin_client.get(PAGE, {"span": "24h"}), "probe")[-6] == "101"
+
+
+def test_figures_say_whether_they_are_exact_or_from_roll_ups(admin_client, policy, make_call):
+    tool = reverse("admin:governance_toolpolicy_tool", args=["probe"])
+    exact, binned = "The figures are exact", "counted in hourly roll-ups"
+    long_ago = database_now() - timedelta(hours=3)
+    make_call(status="succeeded", duration_ms=1_000, requested_at=long_ago)
+
+    def told(address, span):
+        text = admin_client.get(address, {"span": span}).content.decode()
+        assert (exact in text) != (binned in text)
+        return exact in text
+
+    for address in (PAGE, tool):
+        assert all(told(address, span) for span in ("1h", "24h", "7d", "30d"))  # of rows so far
+    list(rollups.fill(timedelta(days=30)))
+    for address in (PAGE, tool):
+        assert [told(address, span) for span in ("1h", "24h", "7d", "30d")] == [True] + 3 * [False]
+    p50 = row_of(admin_client.get(PAGE, {"span": "7d"}), "probe")[-5]
+    assert p50 == "1 s"  # the longest of its bin, in tenths of seconds
 
 
 def test_rows_are_chosen_and_ordered(admin_client, policy, plain, make_call):

@@ -125,10 +125,17 @@ def test_durations_outlive_their_calls(past, make_call):
     assert not ToolHour.objects.filter(open_calls__gt=0).exists()
 
 
-def test_the_command_says_how_far_it_is_and_refuses_nonsense():
+@pytest.mark.parametrize("past_the_hour", ["00:20", "01:20", "30:00", "59:59"])
+def test_the_command_rolls_up_as_many_hours_as_asked_at_any_minute(monkeypatch, past_the_hour):
+    minutes, seconds = map(int, past_the_hour.split(":"))
+    now = rollups.full_hour(database_now()) + timedelta(minutes=minutes, seconds=seconds)
+    monkeypatch.setattr(rollups, "database_now", lambda: now)
     said = StringIO()
     call_command("roll_up_durations", days=2, stdout=said)
     assert "24 hours." in said.getvalue()
     assert "Rolled up: 48 hours." in said.getvalue()
+
+
+def test_the_command_refuses_nonsense():
     with pytest.raises(CommandError, match="above 0"):
         call_command("roll_up_durations", days=0)

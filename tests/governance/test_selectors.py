@@ -1,10 +1,10 @@
-"""Reads of governance: calls in order, the health of a scope, the limits in force."""
+"""Reads of governance: calls in order, and the health of a scope."""
 
 from datetime import timedelta
 
 from django.utils import timezone
 
-from governance import selectors, services
+from governance import selectors
 
 
 def test_calls_of_groups_come_in_the_order_of_their_steps(make_call, django_assert_num_queries):
@@ -43,10 +43,3 @@ def test_the_health_of_a_scope_counts_and_names_what_timed_out(
 
 def test_the_health_of_an_unknown_scope_is_empty(db):
     assert selectors.health("nothing").total == 0
-
-
-def test_every_registered_tool_has_limits_in_force(db, probe, plain):
-    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 10_000}, by=None)
-    found = {row.tool.name: row for row in selectors.tools_in_force()}
-    assert (found["probe"].policy.timeout, found["probe"].has_override) == (10, True)
-    assert (found["plain"].policy.timeout, found["plain"].has_override) == (120, False)

@@ -11,7 +11,13 @@ from governance import rollups, services, statistics
 from governance.core.histograms import CallDurations, End
 from governance.db_clock import database_now
 from governance.models import PolicyChange, ToolCall, ToolPolicy
-from governance.suggestions import effect_in_words, read_last_calls, round_up, suggest
+from governance.suggestions import (
+    effect_in_words,
+    is_under_the_usual,
+    read_last_calls,
+    round_up,
+    suggest,
+)
 from tests.governance.test_limits_page import PAGE, posted, row_of, said
 
 pytestmark = pytest.mark.django_db
@@ -132,14 +138,48 @@ def test_the_page_asks_while_somebody_types(admin_client, calls, address):
 
 
 def test_a_limit_under_the_p95_is_saved_only_after_a_warning(admin_client, calls):
-    form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "2 s"}
-    page = admin_client.post(PAGE, form)
-    assert "2 s is under the present p95 (12 s). Would have cut" in page.content.decode()
+    list(rollups.fill(timedelta(days=7)))
+    week = f"{PAGE}?span=7d"
+    form = posted(admin_client.get(week)) | {"probe-timeout_ms": "2 s"}
+    page = admin_client.post(week, form)
+    assert row_of(page, "probe")[-4] == "12.3 s"  # the end of its bin
+    assert "2 s is under the present p95 (12.3\xa0s). Would have cut" in page.content.decode()
     assert not ToolPolicy.objects.exists()
     other = posted(page) | {"probe-timeout_ms": "3 s"}  # another value: another warning
-    assert "3 s is under the present p95" in admin_client.post(PAGE, other).content.decode()
-    admin_client.post(PAGE, posted(page))
+    assert "3 s is under the present p95" in admin_client.post(week, other).content.decode()
+    admin_client.post(week, posted(page))
     assert ToolPolicy.objects.get().timeout_ms == 2_000
+
+
+@pytest.mark.parametrize(
+    ("calls", "total_ms", "is_under"),
+    [
+        ({"succeeded": [10_000] * 20, "stopped": [1_000] * 900}, 5_000, True),
+        ({"succeeded": [1_000] * 20, "stopped": [60_000] * 900}, 20_000, False),
+        ({"succeeded": [1_000] * 20}, 1_000, False),
+        ({"succeeded": [1_000] * 20}, 999, True),
+        ({"succeeded": [1_000] * 9, "timed_out": [30_000]}, 5_000, True),  # at least 30 s
+        ({"succeeded": [1_000] * 9, "timed_out": [30_000]}, 40_000, False),
+        ({"succeeded": [1_000] * 20}, 0, False),
+        ({"stopped": [60_000] * 20}, 1, False),
+    ],
+)
+def test_a_limit_is_under_the_p95_that_the_page_shows(calls, total_ms, is_under):
+    assert is_under_the_usual(durations(**calls), total_ms) is is_under
+
+
+def test_the_warning_goes_by_the_span_that_the_page_shows(admin_client, probe, make_call):
+    now = database_now()
+    for hours, span in ((0, 1_000), (48, 60_000)):
+        for _ in range(20):
+            at = now - timedelta(hours=hours)
+            make_call(status="succeeded", duration_ms=span, requested_at=at)
+    list(rollups.fill(timedelta(days=7)))
+    form = {"probe-timeout_ms": "20 s", "probe-tool_enabled": "on"}
+    page = admin_client.post(f"{PROBE}?span=7d", form)
+    assert "20 s is under the present p95 (1\xa0min\xa01.4\xa0s)" in page.content.decode()
+    admin_client.post(PROBE, form)  # of the last day the p95 is a second
+    assert ToolPolicy.objects.get().timeout_ms == 20_000
 
 
 def test_a_limit_below_a_second_is_saved_only_after_a_warning(admin_client, probe):

@@ -20,6 +20,7 @@ from governance.models import PolicyChange, ToolPolicy
 from governance.models import ToolCall as Row
 from governance.policies import SYSTEM, DatabasePolicySource, read_policies
 from governance.recorder import Recorder
+from governance.time_formatting import time_in_words
 from tests.governance.test_limits_page import PAGE, posted, row_of
 from tests.support import eventually
 
@@ -38,6 +39,10 @@ def set_for_an_hour(**values):
 def let_it_end():
     """Time passes: nobody edits, the end lies in the past."""
     ToolPolicy.objects.filter(until__isnull=False).update(until=Now())
+
+
+def said(page):
+    return " ".join(str(message) for message in page.context["messages"])
 
 
 def limit():
@@ -149,6 +154,132 @@ def test_an_edit_after_the_end_is_one_of_what_counts_then(probe):
 
 
 @pytest.mark.django_db
+def test_an_edit_of_one_of_two_temporary_limits_leaves_the_other_its_end(probe):
+    save(timeout_ms=30_000, max_running=2)
+    set_for_an_hour(timeout_ms=90_000, max_running=5)
+    save(timeout_ms=45_000)
+    row = ToolPolicy.objects.get()
+    assert (row.timeout_ms, row.max_running, row.then) == (45_000, 5, {"max_running": 2})
+    let_it_end()
+    services.end_temporary_limits()
+    row = ToolPolicy.objects.get()
+    assert (row.timeout_ms, row.max_running, row.until) == (45_000, 2, None)
+
+
+@pytest.mark.django_db
+def test_an_end_and_the_edit_after_it_have_versions_of_their_own(probe, admin_user):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    let_it_end()
+    services.save_tool_policy(tool_name="probe", values={"timeout_ms": 20_000}, by=admin_user)
+    assert [change.version for change in PolicyChange.objects.all()] == [4, 3, 2, 1]
+    assert read_policies().edits["probe"].by == "boss"
+
+
+def revert(client, change):
+    return client.post(PROBE, {"_revert": change.pk, "why": "night is over"}, follow=True)
+
+
+def state():
+    row = ToolPolicy.objects.get()
+    return row.timeout_ms, row.until, row.then
+
+
+def test_a_reverted_temporary_limit_goes_with_its_end(admin_client, admin_user, probe):
+    save(timeout_ms=30_000)
+    temporary = set_for_an_hour(timeout_ms=90_000)
+    page = revert(admin_client, temporary)
+    assert state() == (30_000, None, {})
+    change = PolicyChange.objects.first()
+    assert (change.by, change.action) == (admin_user, "change")
+    assert change.reason == "Reverts version 2. night is over"
+    assert change.changes["timeout_ms"] == [90_000, 30_000]
+    assert change.changes["until"] == [temporary.changes["until"][1], None]
+    assert f"{change.describe_value('until', temporary.changes['until'][1])} → not set" in said(
+        page
+    )
+    assert limit() == 30
+    assert services.end_temporary_limits() == []
+
+
+def test_a_reverted_temporary_limit_of_a_tool_without_limits_leaves_no_row(admin_client, probe):
+    temporary = set_for_an_hour(timeout_ms=90_000)
+    revert(admin_client, temporary)
+    assert not ToolPolicy.objects.exists()
+    deleted = PolicyChange.objects.first()
+    assert deleted.action == "delete"
+    assert deleted.changes["until"] == [temporary.changes["until"][1], None]
+    assert limit() == 50
+    revert(admin_client, deleted)  # what was temporary comes back as such
+    assert state() == (
+        90_000,
+        datetime.fromisoformat(temporary.changes["until"][1]),
+        {"timeout_ms": None},
+    )
+    let_it_end()
+    assert limit() == 50
+
+
+def test_another_change_is_reverted_while_a_limit_is_temporary(admin_client, probe):
+    first = save(timeout_ms=30_000)
+    other = save(max_running=2)
+    set_for_an_hour(timeout_ms=90_000)
+    before = state()
+    assert "changed by somebody else meanwhile" in said(revert(admin_client, first))
+    assert state() == before
+    revert(admin_client, other)
+    assert ToolPolicy.objects.get().max_running is None
+    assert state() == before  # the end stays
+    let_it_end()
+    revert(admin_client, first)  # its value counts again
+    assert not ToolPolicy.objects.exists()
+
+
+def test_a_reverted_second_temporary_limit_gives_way_to_the_first_one(admin_client, probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    before = state()
+    revert(admin_client, save(until=database_now() + 2 * HOUR, timeout_ms=120_000))
+    assert state() == before
+    revert(admin_client, save(until=database_now() + 3 * HOUR))  # only longer
+    assert state() == before
+    let_it_end()
+    assert limit() == 30
+
+
+def test_a_reverted_edit_of_a_temporary_limit_brings_back_its_end(admin_client, probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    before = state()
+    revert(admin_client, save(timeout_ms=45_000))
+    assert state() == before
+    revert(admin_client, services.delete_tool_policy(tool_name="probe", by=None))
+    assert state() == before
+    let_it_end()
+    assert limit() == 30
+
+
+def test_what_ended_in_the_past_does_not_come_back_for_good(admin_client, probe):
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=90_000)
+    let_it_end()
+    [end] = services.end_temporary_limits()
+    assert "The end of a temporary limit lies in the past." in said(revert(admin_client, end))
+    assert state() == (30_000, None, {})
+
+
+def test_a_row_that_says_something_again_later_is_not_deleted(admin_client, probe):
+    """Its only limit is lifted for an hour."""
+    other = save(max_running=2)
+    save(timeout_ms=30_000)
+    set_for_an_hour(timeout_ms=None)
+    revert(admin_client, other)
+    assert limit() == 50
+    let_it_end()
+    assert limit() == 30
+
+
+@pytest.mark.django_db
 def test_limits_that_make_no_sense_after_the_end_are_refused(probe):
     save(timeout_ms=30_000)
     set_for_an_hour(timeout_ms=90_000)
@@ -190,7 +321,7 @@ def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
     assert "“soon” is no end" in page.content.decode()
     admin_client.post(PAGE, form | {"until": "2 h"})
     row = ToolPolicy.objects.get()
-    shown = f"only until {localtime(row.until):%Y-%m-%d %H:%M:%S %Z}, then total limit: 30 s"
+    shown = f"only until {time_in_words(row.until)}, then total limit: 30 s"
     assert shown in " ".join(row_of(admin_client.get(PAGE), "probe"))
     longer = {"probe-timeout_ms": "75 s", "probe-tool_enabled": "on", "until": "4 h"}
     admin_client.post(PROBE, longer | {"probe-revision": row.revision})

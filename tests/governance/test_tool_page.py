@@ -72,6 +72,78 @@ def test_the_charts_have_the_numbers_of_the_calls(admin_client, calls):
     assert f'id="change-{change.pk}"' in text
 
 
+def default(by=None, **values):
+    return services.save_default_policy(values=values, by=by)
+
+
+def history(page):
+    """The table of changes: for each its words, and whether it has a button to revert it."""
+    table = page.content.decode()
+    table = table[table.index('<table id="changes">') :]
+    rows = re.findall(r'<tr id="change-(\d+)">(.*?)</tr>', table, re.S)
+    return {int(number): " ".join(re.sub(r"<[^>]+>", " ", row).split()) for number, row in rows}
+
+
+def marks(page):
+    """The changes that have a mark in the chart of timeouts by day."""
+    found = re.findall(r'<a href="#change-(\d+)"><line class="mark"', page.content.decode())
+    return {int(number) for number in found}
+
+
+def test_changes_of_the_default_stand_where_they_changed_the_limits_of_the_tool(
+    admin_client, admin_user, plain
+):
+    address = reverse("admin:governance_toolpolicy_tool", args=["plain"])
+    followed = default(by=admin_user, timeout_ms=40_000)
+    same = default(timeout_ms=40_000, note="only a note")
+    own = services.save_tool_policy(tool_name="plain", values={"timeout_ms": 9_000}, by=None)
+    hidden = default(timeout_ms=50_000)
+    other = default(ceiling_ms=600_000)
+    gone = services.delete_tool_policy(tool_name="plain", by=None)
+    again = default(by=admin_user, timeout_ms=120_000)
+    page = admin_client.get(address)
+    shown = {own.pk, gone.pk, followed.pk, other.pk, again.pk}
+    assert set(history(page)) == marks(page) == shown
+    assert {same.pk, hidden.pk}.isdisjoint(shown)
+    assert list(history(page)) == sorted(shown, reverse=True)
+    words = history(page)[followed.pk]
+    assert "Default limits : total limit: not set → 40 s boss" in words
+    assert not words.endswith("Revert")  # it would change every tool
+    assert history(page)[own.pk].endswith("Revert")
+    link = reverse("admin:governance_policychange_change", args=[again.pk])
+    assert f'<a href="{link}">Default limits</a>' in page.content.decode()
+    assert "Default limits: total limit: 50 s → 2 min" in page.content.decode()  # of the mark
+    assert page.content.decode().count("default limits changed") == 1
+    assert admin_client.post(address, {"_revert": again.pk}).status_code == 404
+
+
+def test_a_tool_with_a_limit_of_its_own_does_not_follow_the_default(client, db, probe, plain):
+    """The tool `probe` declares its limit, so the default's total limit is none of its own."""
+    change = default(timeout_ms=40_000)
+    viewer = get_user_model().objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_toolpolicy"))
+    client.force_login(viewer)
+    page = client.get(PROBE)
+    assert history(page) == {}
+    assert marks(page) == set()
+    assert "default limits changed" not in page.content.decode()
+    text = client.get(PROBE.replace("probe", "plain")).content.decode()
+    assert "Default limits: total limit: not set → 40 s" in text
+    assert f"policychange/{change.pk}" not in text  # who may not read it there has no link
+
+
+def test_the_default_is_followed_while_a_tools_row_is_out_of_force(admin_client, plain):
+    services.save_tool_policy(
+        tool_name="plain", values={"timeout_ms": 9_000, "is_active": False}, by=None
+    )
+    followed = default(timeout_ms=40_000)
+    services.save_tool_policy(tool_name="plain", values={"is_active": True}, by=None)
+    hidden = default(timeout_ms=50_000)
+    page = admin_client.get(PROBE.replace("probe", "plain"))
+    assert followed.pk in history(page)
+    assert hidden.pk not in history(page)
+
+
 def test_days_are_the_same_before_and_after_the_roll_up(calls):
     before = statistics.read_days("probe")[-4:]
     list(rollups.fill(timedelta(days=30)))

@@ -110,7 +110,7 @@ class RecordingJournal:
         if not message.is_empty:
             self.replies.append(reply)
 
-    def publish_text(self, text: str, offset: int) -> None:
+    def publish_text(self, text: str, offset: int, *, step: int) -> None:
         """Remember."""
         self._note("publish_text", offset)
         self.published.append((offset, text))

@@ -83,8 +83,8 @@ def test_a_snapshot(asked: Asked, ada: AbstractUser):
 
 MOST = {
     "governance.toolpolicy": 13,  # every tool with its figures, its last change, and where limits are in force
-    "governance.toolcall": 8,  # what calls belong to is one more, for all of them
-    "governance.defaultpolicy": 10,
+    "governance.toolcall": 9,  # what calls belong to is one more, for all of them, and the tools of other processes
+    "governance.defaultpolicy": 12,
     "turns.disconnectpolicy": 10,
     "turns.process": 8,
     "turns.runningturn": 12,  # the turns, their calls and questions, the choices of the filters, what could not be ended

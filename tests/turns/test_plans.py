@@ -5,17 +5,18 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from threading import local
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from governance.admin import exports
 from governance.admin.readonly import CappedPaginator
-from governance.db import run_in_db_thread
 from governance.models import Approval, ToolCall
 from tests.bulk_history import BulkHistory, insert_history
 from tests.turns.support import ChatDriver, in_database
@@ -38,26 +39,31 @@ Plan = dict[str, Any]
 
 
 class Readings:
-    """Runs each statement of the database thread once more, before it is run, and counts what it reads."""
+    """Runs each statement once more, before it is run, and counts what it reads."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
-        self._is_reading = False
+        self._thread = local()
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if not self._is_reading and sql not in self.rows and sql.startswith(_KINDS):
-            self._is_reading = True
+        is_reading = getattr(self._thread, "is_reading", False)
+        if not is_reading and sql not in self.rows and sql.startswith(_KINDS):
+            self._thread.is_reading = True
             self.rows[sql] = rows_read(sql, params[0] if many else params)
-            self._is_reading = False
+            self._thread.is_reading = False
         return execute(sql, params, many, context)
 
-    @run_in_db_thread
-    def begin(self) -> None:
-        connection.execute_wrappers.append(self)
+    def of_all_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Read along with every connection: some selectors have threads of their own, with connections of their own."""
+        execute_plainly = CursorWrapper._execute_with_wrappers
 
-    @run_in_db_thread
-    def end(self) -> None:
-        connection.execute_wrappers.remove(self)
+        def execute(cursor: Any, sql: str, params: Any, many: bool, executor: Any) -> Any:
+            def go_on(sql: str, params: Any, many: bool, context: Any) -> Any:
+                return execute_plainly(cursor, sql, params, many, executor)
+
+            return self(go_on, sql, params, many, {})
+
+        monkeypatch.setattr(CursorWrapper, "_execute_with_wrappers", execute)
 
     @property
     def many(self) -> dict[str, int]:
@@ -203,7 +209,7 @@ async def _read(chat: ChatDriver) -> None:
     turn_id = await chat.say()
     await chat.running(turn_id, "c1")
     await selectors.snapshot(conversation_id=chat.id, user=chat.user)
-    await selectors.list_conversations(user=chat.user)
+    await selectors.list_conversations(user=chat.user, limit=20)
     await selectors.active_turns(user=chat.user)
     await selectors.history(conversation_id=chat.id, user=chat.user)
     await chat.cancel(turn_id)
@@ -369,11 +375,9 @@ async def test_no_batch_of_an_export_reads_the_others(
 async def test_no_statement_of_a_turn_reads_what_is_over(
     late_chat: ChatDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selectors.conversations, "LIST_LENGTH", 20)
     readings = Readings()
-    await readings.begin()
+    readings.of_all_threads(monkeypatch)
     for scene in (_plain, _cancelled, _decided, _read, _looked_after, _pruned):
         await scene(late_chat)
-    await readings.end()
     assert len(readings.rows) > 80
     assert readings.many == {}

@@ -198,9 +198,9 @@ def test_pieces_go_on_where_the_stored_text_ends():
 def test_the_pieces_of_a_complete_message_are_forgotten():
     pieces = RecentDeltas()
     pieces.add({"turn_id": "t", "offset": 0, "text": "Hello"})
-    pieces.forget("u")
+    pieces.finish("u", step=1)
     assert pieces.complete("", turn_id="t") == "Hello"
-    pieces.forget("t")
+    pieces.finish("t", step=1)
     assert pieces.complete("", turn_id="t") == ""
 
 

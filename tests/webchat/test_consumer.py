@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +20,7 @@ from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import TIMEOUT, Frame, Socket
 from turns import services
+from turns.core.chat_model import ChatDelta, ChatRequest
 from turns.events import sinks
 from turns.models import Agent, Conversation, Turn
 from turns.running import runtime
@@ -244,6 +245,19 @@ async def test_streamed_text_waits_for_no_database(
     finally:
         may_go.set()
         await standing
+
+
+async def test_a_piece_of_text_that_comes_after_its_message_is_not_sent(
+    connect: Connect, conversation: ConversationSummary
+):
+    socket = await connect().open()
+    turn_id, _ = await start(socket, "wait 60")  # the message of step 1 is complete
+    seen = len(socket.seen)
+    for step, text in ((1, "late"), (2, "next")):
+        delta = {"type": "text_delta", "turn_id": turn_id, "text": text, "offset": 0, "step": step}
+        sinks.push(conversation.id, delta)
+    await socket.read("text_delta", lambda frame: frame["text"] == "next")
+    assert all(frame.get("text") != "late" for frame in socket.seen[seen:])
 
 
 async def test_who_comes_back_gets_what_was_missed_once_and_in_order(connect: Connect):
@@ -736,3 +750,26 @@ async def test_the_pages_of_a_deleted_conversation_learn_at_once_that_it_is_gone
     answer = await user_client.delete(f"/api/conversations/{conversation.id}")
     assert answer.status_code == 200
     assert await socket.close_code() == 4404
+
+
+class Wordless:
+    """A host's own chat model that ends its answer at once."""
+
+    async def stream(self, _request: ChatRequest) -> AsyncIterator[ChatDelta]:
+        said: tuple[ChatDelta, ...] = ()
+        for delta in said:
+            yield delta
+
+
+async def test_a_chat_model_of_ones_own_that_says_nothing_is_told_live_and_later(
+    connect: Connect, settings: Any
+):
+    settings.TURNS_CHAT_MODEL = f"{__name__}:{Wordless.__name__}"
+    socket = await connect().open()
+    await socket.send(type="message", client_id=str(uuid4()), text="Hello")
+    told = await socket.read("error")
+    assert told["code"] == "answer_empty"
+    assert (await socket.read("turn_end"))["status"] == "completed"
+    later = await connect().open()
+    [turn] = (await later.read("snapshot"))["turns"]
+    assert (turn["notice"]["code"], turn["notice"]["message"]) == (told["code"], told["message"])

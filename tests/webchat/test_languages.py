@@ -19,6 +19,10 @@ STEP_LIMIT = {
     "en": "The turn was ended after 1 steps, its limit.",
     "de": "Die Runde wurde nach 1 Schritten beendet, ihrem Limit.",
 }
+ENDINGS = {
+    "en": (f"*Turn: failed: {STEP_LIMIT['en']}*", "*Turn: cancelled: a person*", "` · cancelled\n"),
+    "de": (f": fehlgeschlagen: {STEP_LIMIT['de']}*", ": abgebrochen: ", "` · abgebrochen\n"),
+}
 CANCELLED = {"en": "Cancelled.", "de": "Abgebrochen."}
 TITLE = {"en": "List files", "de": "Dateien auflisten"}
 
@@ -87,6 +91,12 @@ async def test_two_readers_see_one_turn_each_in_their_language_live_and_afterwar
         )
         assert one.json()["error_message"] == STEP_LIMIT[language]
         assert one.json()["calls"][0]["tool_title"] == TITLE[language]
+        export = await user_client.get(
+            f"/api/conversations/{conversation.id}/export?format=markdown",
+            headers={"accept-language": language},
+        )
+        for words in ENDINGS[language]:
+            assert words in export.content.decode()
     stored = await run_in_db_thread(
         lambda: list(Turn.objects.order_by("number").values_list("error_message", flat=True))
     )()

@@ -1,5 +1,6 @@
 """`/metrics`: who may see it, what it counts, and that a scrape reads no history."""
 
+import json
 import re
 import socket
 from collections.abc import Callable
@@ -32,6 +33,17 @@ pytestmark = pytest.mark.usefixtures("site")
 
 Connect = Callable[..., Socket]
 Samples = dict[tuple[Any, ...], float]
+FUNCTIONS = {
+    "sum",
+    "max",
+    "min",
+    "count",
+    "rate",
+    "increase",
+    "histogram_quantile",
+    "topk",
+    "clamp_min",
+}
 DECLARED = "".join(
     Path(f"{name}.py").read_text()
     for name in ("turns/running/metrics", "turns/running/site_metrics", "webchat/socket_metrics")
@@ -162,7 +174,16 @@ async def test_series_begin_at_zero_and_come_without_the_time_of_their_creation(
     for tool in tools:
         for status in ("succeeded", "timed_out"):
             assert ("turnkeeper_tool_calls_total", *sorted((status, tool.name))) in samples
-    assert ("turnkeeper_turns_total", "interrupted") in samples
+    for series in (
+        ("turnkeeper_turns_total", "interrupted"),
+        ("turnkeeper_history_repairs_total", "crash"),
+        ("turnkeeper_history_repairs_total", "timeout"),
+        ("turnkeeper_cancel_duration_seconds_count", "button", "call"),
+        ("turnkeeper_cancel_duration_seconds_count", "admin", "turn"),
+        ("turnkeeper_turn_errors_total", "step_limit"),
+        ("turnkeeper_model_tokens_total", "output"),
+    ):
+        assert (series[0], *sorted(series[1:])) in samples, series
     assert not any(key[0].endswith("_created") for key in samples)
     names = {key[0] for key in samples}
     assert {"turnkeeper_build_info", "python_info", "process_open_fds"} <= names
@@ -233,6 +254,28 @@ def test_alerts_and_dashboard_ask_for_metrics_that_exist():
         assert asked, file
         plain = {re.sub(r"_(total|bucket|count|sum|info)$", "", name) for name in asked}
         assert plain <= known, (file, plain - known)
+
+
+def expressions() -> list[str]:
+    """Return what the alert rules and the panels of the dashboard ask Prometheus for."""
+    rules = Path("deploy/prometheus/alerts.yaml").read_text()
+    asked = re.findall(r"expr: (?:>-\n)?((?:.|\n)+?)(?=\n\s+(?:for|labels):)", rules)
+    panels = json.loads(Path("deploy/grafana/turnkeeper.json").read_text())["panels"]
+    return [*asked, *(target["expr"] for panel in panels for target in panel.get("targets", ()))]
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_an_expression_has_its_brackets_and_functions_and_labels_that_exist(expression: str):
+    for opening, closing in ("()", "[]", "{}"):
+        assert expression.count(opening) == expression.count(closing)
+    functions = set(re.findall(r"(\w+)\s*\(", expression)) - {"by", "and", "or", "unless", "on"}
+    assert functions <= FUNCTIONS
+    labels = set(re.findall(r"(\w+)\s*[=!]~?\"", expression))
+    labels |= {
+        name for names in re.findall(r"by \(([^)]*)\)", expression) for name in names.split(", ")
+    }
+    declared = set(re.findall(r'"([a-z_]+)"', DECLARED))
+    assert labels <= declared | {"le", "instance", "job"}
 
 
 def test_each_alert_has_its_place_in_the_runbook():

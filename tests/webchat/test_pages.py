@@ -7,13 +7,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.contrib.staticfiles import finders
 from django.core.exceptions import ImproperlyConfigured
 from django.template import Context, Template
 from django.test import AsyncClient, Client
 from django.urls import reverse
 
+from governance import CancelSource
 from governance.db import run_in_db_thread
 from turns import selectors, services
 from turns.models import Agent
@@ -196,6 +197,43 @@ async def test_an_empty_page_leads_to_its_conversation_once_there_is_one(
     assert (answer.status_code, answer.json()["code"]) == (404, "conversation_not_found")
 
 
+async def test_the_list_beside_the_chat_is_empty_at_first_and_finds_nothing_when_searched(
+    user_client: AsyncClient,
+) -> None:
+    new = f"/c/new/{uuid4()}/"
+    at_first = (await user_client.get(new)).content.decode()
+    assert '<p class="list-nothing">Nothing here yet</p>' in at_first
+    recent = reverse("webchat:recent_conversations", kwargs={"conversation_id": uuid4()})
+    searched = (await user_client.get(recent, {"search": "tea"})).content.decode()
+    assert '<p class="list-nothing">No conversation has this title.</p>' in searched
+
+
+async def test_the_list_beside_the_chat_marks_its_conversation_and_outlives_it(
+    user_client: AsyncClient, person: User, conversation: services.ConversationSummary
+) -> None:
+    recent = reverse("webchat:recent_conversations", kwargs={"conversation_id": conversation.id})
+    page = (await user_client.get(f"/c/{conversation.id}/")).content.decode()
+    assert f'data-list-url="{recent}"' in page
+    listed = (await user_client.get(recent)).content.decode()
+    assert f'data-conversation-id="{conversation.id}" aria-current="page"' in listed
+    await services.delete_conversation(
+        conversation_id=conversation.id, user=person, source=CancelSource.API
+    )
+    assert '<p class="list-nothing">' in (await user_client.get(recent)).content.decode()
+
+
+async def test_the_list_beside_the_chat_holds_nothing_of_others(
+    person: User, stranger: User, conversation: services.ConversationSummary
+) -> None:
+    client = AsyncClient()
+    recent = reverse("webchat:recent_conversations", kwargs={"conversation_id": conversation.id})
+    assert (await client.get(recent)).status_code == 302
+    await client.aforce_login(stranger)
+    assert "list-entry" not in (await client.get(recent)).content.decode()
+    await client.aforce_login(person)
+    assert "list-entry" in (await client.get(recent)).content.decode()
+
+
 async def test_the_empty_page_of_an_agent_has_its_name_and_an_unknown_one_is_a_sentence(
     user_client: AsyncClient, librarian: Agent
 ) -> None:
@@ -231,6 +269,23 @@ async def test_the_chat_page_knows_where_its_socket_is(
     assert path.replace(str(chat["data-placeholder-id"]), str(chat["data-conversation-id"])) == (
         f"/ws/conversations/{conversation.id}/"
     )
+
+
+async def test_the_chat_page_leads_staff_to_its_conversation_in_the_admin(
+    user_client: AsyncClient, conversation: services.ConversationSummary, person: User
+) -> None:
+    link = reverse("admin:turns_conversation_change", args=[conversation.id])
+    found = []
+    for is_staff, codenames in (
+        (False, ["view_conversation"]),
+        (True, []),
+        (True, ["view_conversation"]),
+    ):
+        permissions = Permission.objects.filter(codename__in=codenames)
+        await run_in_db_thread(person.user_permissions.set)(permissions)
+        await User.objects.filter(pk=person.pk).aupdate(is_staff=is_staff)
+        found.append(link in (await user_client.get(address(conversation))).content.decode())
+    assert found == [False, False, True]
 
 
 async def test_the_chat_page_has_landmarks_and_two_live_regions(chat_page: Page) -> None:

@@ -23,7 +23,7 @@ SHOWN = 50
 class AbandonedCall:
     """One line of the ledger: what, of which turn, since when, why it was given up, and where it may be running."""
 
-    tool: SafeString
+    tool: SafeString | str
     input: str
     turn: SafeString | str
     since: SafeString | str
@@ -32,7 +32,7 @@ class AbandonedCall:
     where: SafeString | str
 
 
-def read(*, with_input: bool) -> tuple[list[AbandonedCall], bool]:
+def read(*, with_input: bool, reader: Any) -> tuple[list[AbandonedCall], bool]:
     """Return the lines, the last one first, and whether there are more."""
     rows = running_calls.abandoned_calls(most=SHOWN + 1, with_input=with_input)
     if not rows:
@@ -41,27 +41,27 @@ def read(*, with_input: bool) -> tuple[list[AbandonedCall], bool]:
     ids = [turn_id for row in shown if (turn_id := as_id(row.group)) is not None]
     turns = Turn.objects.select_related("conversation__owner", "owner").filter(pk__in=ids)
     by_group = {str(turn.pk): turn for turn in turns.order_by()}
-    return [_line(row, by_group.get(row.group), now) for row in shown], len(rows) > SHOWN
+    return [_line(row, by_group.get(row.group), now, reader) for row in shown], len(rows) > SHOWN
 
 
-def _line(row: CallRow, turn: Turn | None, now: Any) -> AbandonedCall:
+def _line(row: CallRow, turn: Turn | None, now: Any, reader: Any) -> AbandonedCall:
     since = row.ended_at or row.requested_at
     return AbandonedCall(
-        tool=link("governance_toolcall", row.pk, row.tool_name),
+        tool=link("governance_toolcall", row.pk, row.tool_name, reader=reader),
         input=input_of(row),
-        turn=turn_link(turn) if turn else row.group,
+        turn=turn_link(turn, reader=reader) if turn else row.group,
         since=format_time(since),
         age=format_span(max(round((now - since).total_seconds()) * 1_000, 0)),
         why=row.get_limit_reached_display() or format_actor(row),
-        where=_where(row, turn),
+        where=_where(row, turn, reader),
     )
 
 
-def _where(row: CallRow, turn: Turn | None) -> SafeString | str:
+def _where(row: CallRow, turn: Turn | None, reader: Any) -> SafeString | str:
     """A server's tool runs there; everything else in the process that had the turn."""
     if row.tool_server:
         return _("MCP server %(name)s") % {"name": row.tool_server}
     if turn is None or turn.owner is None:
         return NOTHING
-    process = link("turns_process", turn.owner_id, turn.owner)
+    process = link("turns_process", turn.owner_id, turn.owner, reader=reader)
     return format_html("{}, {}", process, row.isolation) if row.isolation else process

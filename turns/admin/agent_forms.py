@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
+from governance.admin.tool_rows import reporters_in_words
 from governance.audit import Editor
 from governance.form_fields import LinesField, SeenForm
 from governance.selectors import OfferedTool
@@ -114,6 +115,7 @@ class AgentForm(SeenForm, AgentModelForm):
             self.cleaned_data["tools"] = self._tools()
         if self.instance.pk and self.seen_at not in (None, self.instance.updated_at):
             self._refuse_conflict()
+        self.warn()
         return cleaned
 
     def _get_validation_exclusions(self) -> set[str]:
@@ -150,11 +152,7 @@ class AgentForm(SeenForm, AgentModelForm):
         )
         who = last.by_name if last and last.by_name else _("somebody")
         self.add_error(None, problem % {"who": who, "what": last.summary if last else "…"})
-        # The editor knows of it now: the next save counts.
-        self.data = {name: self.data.get(name) for name in self.data} | {
-            self.add_prefix("seen"): self.instance.updated_at.isoformat(),
-            self.add_prefix("ticked_tools"): self.cleaned_data.get("ticked_tools", []),
-        }
+        self.keep("seen", self.instance.updated_at.isoformat())
 
 
 def _choices(
@@ -173,13 +171,20 @@ def _choices(
         label = format_html(
             "<code>{}</code> {}",
             tool.name,
-            tool.disabled_reason or Truncator(tool.description).chars(DESCRIPTION_SHOWN),
+            tool.disabled_reason or _description_of(tool),
         )
         groups.setdefault(tool.server, []).append((tool.name, label))
     for server, tools in groups.items():
         if not tools:
             continue
         yield (_("MCP server %(name)s") % {"name": server} if server else _("This site"), tools)
+
+
+def _description_of(tool: OfferedTool) -> str:
+    words = Truncator(tool.description).chars(DESCRIPTION_SHOWN)
+    if tool.server or not tool.reported_by:
+        return words
+    return ", ".join(filter(None, [words.rstrip("."), reporters_in_words(tool)]))
 
 
 def _all_of(prefix: str) -> str:

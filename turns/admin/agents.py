@@ -9,17 +9,21 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from governance import selectors
 from governance.admin.formatting import NOTHING, format_time
-from governance.admin.mixins import AuditedAdmin, DurationsAdmin
+from governance.admin.links import anchor, reader_of
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin, PreparedRowsAdmin
 from governance.admin.readonly import ReadOnlyAdmin
-from governance.admin.time_filter import time_filter
+from governance.admin.time_filter import ANY, time_filter
+from governance.call_links import Link
 from governance.durations import format_duration
 from governance.selectors import OfferedTool
 from turns.admin.agent_forms import AgentForm
+from turns.admin.turn_links import turns_address
 from turns.agents import edits
 from turns.agents.offers import Offer, offer
 from turns.chat_models.catalog import problem_of
@@ -37,7 +41,9 @@ else:
 
 
 @admin.register(Agent)
-class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
+class AgentAdmin(
+    PreparedRowsAdmin[Agent], AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin
+):
     """The agents. What is saved here counts for the turns that begin from then on."""
 
     form = AgentForm
@@ -53,9 +59,23 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
     ]
     search_fields = ["name", "description"]
     actions = ["make_default"]
-    readonly_fields = ["sample_list", "tool_list", "tool_weight", "last_used"]
+    show_full_result_count = False
+    readonly_fields = ["sample_list", "tool_list", "tool_weight", "last_used", "turns"]
     fieldsets = [
-        (None, {"fields": ["name", "description", "is_enabled", "is_default", "seen"]}),
+        (
+            None,
+            {
+                "fields": [
+                    "name",
+                    "description",
+                    "is_enabled",
+                    "is_default",
+                    "turns",
+                    "seen",
+                    "accepted",
+                ]
+            },
+        ),
         (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
         (gettext_lazy("How a conversation begins"), {"fields": ["samples", "placeholder"]}),
         (
@@ -76,7 +96,10 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
         ),
     ]
     readable_fieldsets = [
-        (None, {"fields": ["name", "description", "is_enabled", "is_default", "last_used"]}),
+        (
+            None,
+            {"fields": ["name", "description", "is_enabled", "is_default", "last_used", "turns"]},
+        ),
         (gettext_lazy("What it is"), {"fields": ["instructions", "chat_model"]}),
         (gettext_lazy("How a conversation begins"), {"fields": ["sample_list", "placeholder"]}),
         (
@@ -198,14 +221,27 @@ class AgentAdmin(AuditedAdmin[Agent], DurationsAdmin[Agent], AgentModelAdmin):
     def tool_weight(self, obj: Agent) -> str:
         """How many tools each request of it carries, and about what they weigh."""
         offered = _offer(obj)
-        text = _("%(count)d tools, about %(tokens)d tokens.")
-        words = text % {"count": len(offered.tools), "tokens": offered.tokens}
+        count = len(offered.tools)
+        text = ngettext(
+            "%(count)d tool, about %(tokens)d tokens.",
+            "%(count)d tools, about %(tokens)d tokens.",
+            count,
+        )
+        words = text % {"count": count, "tokens": offered.tokens}
         return f"{words} {translations.sentence(offered.problem)}".rstrip()
 
     @admin.display(description=gettext_lazy("limits"))
     def limits(self, obj: Agent) -> str:
         """Its own limits; a dash where the project's count."""
         return ", ".join(_limits(obj)) or NOTHING
+
+    @admin.display(description=gettext_lazy("turns"))
+    def turns(self, obj: Agent) -> SafeString | str:
+        """All that it has answered."""
+        if obj._state.adding:
+            return NOTHING
+        address = turns_address(reader_of(obj), agent=obj.name, when=ANY)
+        return anchor(Link(_("All turns of this agent"), address)) if address else NOTHING
 
     @admin.display(description=gettext_lazy("last used"), ordering="used_at")
     def last_used(self, obj: Agent) -> Any:
@@ -223,6 +259,11 @@ class AgentChangeAdmin(ReadOnlyAdmin):
     search_help_text = gettext_lazy("Agent, or who made the change")
     fields = ["at", "agent_name", "action", "summary", "by_name"]
     readonly_fields = ["summary"]
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may see the agents may see their history."""
+        may_see_agents = request.user.has_perm("turns.view_agent")
+        return may_see_agents or super().has_view_permission(request, obj)
 
     @admin.display(description=gettext_lazy("old → new"))
     def summary(self, obj: AgentChange) -> str:

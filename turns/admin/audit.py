@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from governance import OPEN_STATUSES
 from governance.admin.filters import ConditionFilter
 from governance.admin.formatting import NOTHING, format_span
+from governance.admin.links import reader_of
 from governance.admin.search import ExactSearchAdmin
 from governance.admin.time_filter import DAY, time_filter
 from governance.labels import call_statuses
@@ -126,9 +127,9 @@ class CancelRequestAdmin(ExactSearchAdmin):
         return ", ".join(obj.running_tools) or NOTHING
 
     @admin.display(description=_("turn"))
-    def turn_link(self, obj: CancelRequest) -> SafeString:
+    def turn_link(self, obj: CancelRequest) -> SafeString | str:
         """The turn's page."""
-        return turn_link(obj.turn)
+        return turn_link(obj.turn, reader=reader_of(obj))
 
 
 @admin.register(Repair)
@@ -172,4 +173,4 @@ class RepairAdmin(ExactSearchAdmin):
     @admin.display(description=_("turn"))
     def turn_link(self, obj: Repair) -> SafeString | str:
         """The turn's page."""
-        return NOTHING if obj.turn is None else turn_link(obj.turn)
+        return NOTHING if obj.turn is None else turn_link(obj.turn, reader=reader_of(obj))

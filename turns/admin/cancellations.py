@@ -7,7 +7,6 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -21,15 +20,13 @@ from governance.admin.formatting import (
     format_span,
     format_time,
 )
-from governance.admin.links import column
-from turns.admin import turn_filters, turn_tables
+from governance.admin.links import column, reader_of
+from turns.admin import turn_ending, turn_filters, turn_tables
 from turns.admin.audit import CancelRequestAdmin, OutcomeFilter, SettledFilter
 from turns.admin.audit_charts import cancel_latency
 from turns.admin.figures import show_figures
 from turns.admin.rows import link, table
 from turns.admin.turn_links import LABELS, links_of_turns
-from turns.core.turns import ACTIVE_STATUSES
-from turns.history import histories
 from turns.models import CancelledTurn
 
 LATENCY = "turns_cancel_latency"
@@ -105,6 +102,7 @@ class CancelledTurnAdmin(CancelRequestAdmin):
         row: Any = super().get_object(request, object_id, from_field)
         if row is not None:
             row.links = links_of_turns(request.user, [row.turn])[str(row.turn_id)]
+            row.turn.reader = request.user
             row.calls_made = selectors.calls_of_group(str(row.turn_id))
         return row
 
@@ -120,15 +118,14 @@ class CancelledTurnAdmin(CancelRequestAdmin):
             _("step"), _("tool"), _("status"), _("ran"), _("limit"), _("idle limit"), _("ended by"),
             _("what is known"), _("late by"),
         ]  # fmt: skip
-        return table(heads, [_line(call) for call in obj.calls_made])
+        return table(heads, [_line(call, reader_of(obj)) for call in obj.calls_made])
 
     @admin.display(description=_("results"))
     def told(self, obj: Any) -> SafeString | str:
         """What each call has answered the agent with, and what the next turn begins with."""
-        lines = [(call.tool_name, call.call_id, _text(call.result)) for call in obj.calls_made]
-        if obj.turn.status not in ACTIVE_STATUSES:
-            lines.append((_("the next turn"), NOTHING, _text(histories.note_on(obj.turn))))
-        return table([_("told by"), _("tool call"), _("text")], lines)
+        calls = obj.calls_made
+        lines = [(call.tool_name, call.call_id, turn_ending.text(call.result)) for call in calls]
+        return turn_ending.told_table(obj.turn, lines)
 
     @admin.display(description=_("cancel requests"))
     def requests(self, obj: CancelledTurn) -> SafeString | str:
@@ -141,17 +138,13 @@ class CancelledTurnAdmin(CancelRequestAdmin):
         return turn_tables.sub_agents_of(obj.turn)
 
 
-def _text(words: str) -> SafeString:
-    return format_html('<pre class="governance-text">{}</pre>', words)
-
-
-def _line(call: Any) -> Sequence[Any]:
+def _line(call: Any, reader: Any) -> Sequence[Any]:
     limit: Any = _("no limit")
     if call.timeout_ms:
         limit = f"{format_span(call.timeout_ms)} ({format_source(call.timeout_source)})"
     return (
         call.step,
-        link("governance_toolcall", call.pk, call.tool_name),
+        link("governance_toolcall", call.pk, call.tool_name, reader=reader),
         call_status(call),
         format_span(call.duration_ms),
         limit,

@@ -1,24 +1,32 @@
 """Admin of conversations: whose they are and how long; what was said is on the pages of their turns."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from governance.admin.filters import ConditionFilter
+from governance.admin.links import anchor, column, reader_of
 from governance.admin.readonly import ReadOnlyAdmin, may_view_content
 from governance.admin.search import USERNAME, ExactSearchAdmin
 from governance.admin.time_filter import time_filter
+from governance.call_links import Link
 from turns import services
 from turns.admin import turn_filters
+from turns.admin.turn_links import LABELS, links_of_conversations, turns_address
 from turns.models import Conversation, ConversationChange
+
+LINKS: dict[str, Any] = {
+    "user": column("user", LABELS["user"], ordering="owner"),
+    "agent": column("agent", LABELS["agent"], ordering="agent"),
+    "chat": column("chat", LABELS["chat"]),
+}
 
 
 class ParkedFilter(ConditionFilter):
@@ -49,14 +57,33 @@ class ConversationAdmin(ExactSearchAdmin):
     list_display = [
         "updated_at",
         "title",
-        "owner",
-        "agent",
+        LINKS["user"],
+        LINKS["agent"],
         "turns_so_far",
         "parked_at",
         "deleted_at",
     ]
     list_filter = [time_filter("updated_at"), ParkedFilter, *turn_filters.of_conversations()]
     actions = ["resume_conversations"]
+    readonly_fields = [*LINKS.values(), "turns_so_far"]
+    fields = [
+        "title",
+        *LINKS.values(),
+        "turns_so_far",
+        "parent",
+        "last_seq",
+        "last_position",
+        "unattended_since",
+        "attended_number",
+        "parked_at",
+        "parked_reason",
+        "pinned_at",
+        "edited_at",
+        "deleted_at",
+        "emptied_at",
+        "created_at",
+        "updated_at",
+    ]
     list_select_related = ["owner"]
     id_fields = ("pk",)
     search_fields = [f"owner__{USERNAME}"]
@@ -70,11 +97,17 @@ class ConversationAdmin(ExactSearchAdmin):
             return queryset.none()
         return queryset.filter(title__icontains=term)
 
+    def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
+        """Read what all conversations belong to at once."""
+        super().prepare_rows(request, rows)
+        links = links_of_conversations(request.user, rows)
+        for conversation in rows:
+            conversation.links = links[str(conversation.pk)]
+
     @admin.display(description=_("turns"), ordering="last_number")
-    def turns_so_far(self, obj: Conversation) -> SafeString:
+    def turns_so_far(self, obj: Conversation) -> SafeString | str:
         """How many turns it has had, with their list."""
-        address = reverse("admin:turns_turn_changelist")
-        return format_html('<a href="{}?q={}">{}</a>', address, obj.pk, obj.last_number)
+        return anchor(Link(str(obj.last_number), turns_address(reader_of(obj), q=obj.pk)))
 
     def has_resume_permission(self, request: HttpRequest) -> bool:
         """Whether the action is offered at all."""

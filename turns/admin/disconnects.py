@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.mixins import AuditedAdmin, DurationsAdmin, OneRowAdmin
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin, MomentsAdmin, OneRowAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from governance.form_fields import SeenForm
@@ -39,6 +39,12 @@ class DisconnectPolicyForm(SeenForm, PolicyModelForm):
             ),
         }
 
+    def clean(self) -> dict[str, Any] | None:
+        """Warn once of a span below a second."""
+        cleaned = super().clean()
+        self.warn()
+        return cleaned
+
     def clean_grace_ms(self) -> int:
         """Refuse spans that no one can mean."""
         return self._sensible("grace_ms")
@@ -58,6 +64,7 @@ class DisconnectPolicyForm(SeenForm, PolicyModelForm):
 class DisconnectPolicyAdmin(
     AuditedAdmin[DisconnectPolicy],
     OneRowAdmin[DisconnectPolicy],
+    MomentsAdmin[DisconnectPolicy],
     DurationsAdmin[DisconnectPolicy],
     PolicyModelAdmin,
 ):
@@ -68,15 +75,19 @@ class DisconnectPolicyAdmin(
     readonly_fields = ("updated_at",)
 
     def get_fields(self, request: HttpRequest, obj: DisconnectPolicy | None = None) -> Any:
-        """Add what tells two editors apart."""
+        """Add what tells two editors apart, and what the form keeps of a warning."""
         fields = super().get_fields(request, obj)
-        return [*fields, "seen"] if self.has_change_permission(request, obj) else fields
+        return [*fields, "seen", "accepted"] if self.has_change_permission(request, obj) else fields
 
     def save_model(
         self, request: HttpRequest, obj: DisconnectPolicy, form: Any, change: Any
     ) -> None:
         """Save what the editor has changed, and only that."""
-        values = {name: form.cleaned_data[name] for name in form.changed_data if name != "seen"}
+        values = {
+            name: form.cleaned_data[name]
+            for name in form.changed_data
+            if name in disconnects.FIELDS
+        }
         by = cast(AbstractBaseUser, request.user)
         if changes := disconnects.save(values, by=by, seen=form.seen_at):
             text = _("%(changes)s. It counts now, also for turns that are left alone already.")

@@ -5,16 +5,24 @@ from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.db.models import Case, CharField, Value, When
+from django.db.models.functions import Cast, Concat
 
 from governance.admin.exports import Columns, Row, add_columns
 from governance.admin.search import USERNAME, as_id
 from turns.models import Acknowledgement, Turn
 
-_FACTS = {
+_PROCESS = Case(  # as the pages name it
+    When(owner=None, then=None),
+    When(owner__name="", then=Concat("owner__host", Value(":"), Cast("owner__pid", CharField()))),
+    default="owner__name",
+    output_field=CharField(),
+)
+_FACTS: dict[str, Any] = {
     "user": f"conversation__owner__{USERNAME}",
     "agent": "agent",
     "turn_number": "number",
-    "process": "owner__name",
+    "process": _PROCESS,
 }
 
 

@@ -9,15 +9,19 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
 from governance.admin.formatting import NOTHING, format_span, format_time
+from governance.admin.links import anchor, may_open, reader_of
 from governance.admin.readonly import ReadOnlyAdmin
+from governance.admin.time_filter import FROM
+from governance.call_links import Link
 from governance.db_clock import database_now
+from turns.admin.turn_links import turns_address
 from turns.conf import app_settings
 from turns.core.turns import ACTIVE_STATUSES
 from turns.models import Process, Turn
@@ -58,6 +62,7 @@ class ProcessAdmin(ReadOnlyAdmin):
         "state",
         "lease_age",
         "limits",
+        "code",
         "live_turns",
         "abandoned",
     ]
@@ -70,9 +75,10 @@ class ProcessAdmin(ReadOnlyAdmin):
         "state",
         "lease_age",
         "limits",
-        "code_version",
+        "code",
         "turn_limit",
         "live_turns",
+        "past_turns",
         "abandoned",
         "has_shared_layer",
         "started",
@@ -84,30 +90,28 @@ class ProcessAdmin(ReadOnlyAdmin):
         "state",
         "lease_age",
         "limits",
+        "code",
         "live_turns",
+        "past_turns",
         "started",
         "draining",
         "ended",
     ]
 
-    def get_changelist_instance(self, request: HttpRequest) -> Any:
+    def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
         """Read once for all rows what each is compared with."""
-        changelist = super().get_changelist_instance(request)
-        _compare(changelist.result_list)
-        return changelist
-
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        """Read the same for one row."""
-        process = super().get_object(request, object_id, from_field)
-        _compare([process] if process else [])
-        return process
+        super().prepare_rows(request, rows)
+        _compare(rows)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         """Say what a stale process means."""
         ttl = format_span(round(app_settings.LEASE_TTL * 1_000))
-        context = {"title": _("Processes"), "ttl": ttl, "version": selectors.policy_version()}
+        context = {
+            "title": _("Processes"),
+            "ttl": ttl,
+            "version": selectors.policy_version(),
+            "is_nav_sidebar_enabled": False,  # the table takes the whole width
+        }
         return super().changelist_view(request, {**(extra_context or {}), **context})
 
     @admin.display(description=gettext_lazy("process"), ordering="name")
@@ -138,11 +142,24 @@ class ProcessAdmin(ReadOnlyAdmin):
             return _("version %(version)s") % {"version": obj.policy_version}
         return _("version %(version)s, behind") % {"version": obj.policy_version}
 
+    @admin.display(description=gettext_lazy("version of the code"), ordering="code_version")
+    def code(self, obj: Process) -> str:
+        """Which version of the package it runs; not known where that runs from its sources."""
+        return obj.code_version or NOTHING
+
     @admin.display(description=gettext_lazy("live turns"))
     def live_turns(self, obj: Process) -> SafeString | str:
         """How many turns it runs now, with their list."""
-        address = reverse("admin:turns_runningturn_changelist")
-        return format_html('<a href="{}?owner={}">{}</a>', address, obj.pk, view_of(obj).live)
+        running = f"{reverse('admin:turns_runningturn_changelist')}?owner={obj.pk}"
+        may_see = may_open(reader_of(obj), "turns_turn")
+        return anchor(Link(str(view_of(obj).live), running if may_see else ""))
+
+    @admin.display(description=gettext_lazy("past turns"))
+    def past_turns(self, obj: Process) -> SafeString | str:
+        """The turns that it has had. None that came days before it: the list reads what lies between."""
+        since = {FROM: localtime(obj.started_at).date()}
+        address = turns_address(reader_of(obj), process=obj.pk, **since)
+        return anchor(Link(_("All turns of this process"), address)) if address else NOTHING
 
     @admin.display(description=gettext_lazy("started"), ordering="started_at")
     def started(self, obj: Process) -> Any:

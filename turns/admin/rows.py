@@ -4,20 +4,21 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from governance.admin.formatting import NOTHING, format_time
+from governance.admin.links import address_of_row, anchor
+from governance.call_links import Link
 from governance.labels import call_statuses, label_for
 from turns.models import CancelRequest, Turn
 from turns.models.labels import turn_statuses
 
 
-def link(name: str, pk: Any, text: Any) -> SafeString:
-    """Return a link to the page of a row; `name` is "app_model"."""
-    return format_html('<a href="{}">{}</a>', reverse(f"admin:{name}_change", args=[pk]), text)
+def link(name: str, pk: Any, text: Any, *, reader: Any) -> SafeString | str:
+    """Return a link to the page of a row, or its text alone for who may not see it; `name` is "app_model"."""
+    return anchor(Link(text, address_of_row(reader, name, pk)))
 
 
 def _cell(value: Any) -> Any:
@@ -45,7 +46,7 @@ def outcome_words(request: CancelRequest) -> str:
     return label_for(request.outcome, known) if request.outcome else _("not yet")
 
 
-def turn_link(turn: Turn) -> SafeString:
+def turn_link(turn: Turn, *, reader: Any) -> SafeString | str:
     """Return a link to a turn's page: its number, whose it is, and its agent. A title is content, so it has none."""
     parts = (f"#{turn.number}", turn.conversation.owner.get_username(), turn.agent)
-    return link("turns_turn", turn.pk, " · ".join(filter(None, parts)))
+    return link("turns_turn", turn.pk, " · ".join(filter(None, parts)), reader=reader)

@@ -11,17 +11,19 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.dateparse import parse_datetime
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
 from governance import approval_store, running_calls
 from governance.admin.formatting import format_time
 from governance.admin.readonly import CappedPaginator, ReadOnlyAdmin, may_view_content
 from governance.db_clock import database_now
+from governance.time_formatting import time_in_words
 from turns.admin import abandoned_calls, running_results
 from turns.admin.running_actions import ACTIONS, AT_ONCE, CANCEL, DECIDE, KINDS, EndOfMany
 from turns.admin.running_filter import RunningFilter, choices, in_words
 from turns.admin.running_turn_view import CallView, Rights, RunningTurnView
+from turns.admin.timeline import covered
+from turns.admin.turn_links import links_of_turns
 from turns.core.turns import ACTIVE_STATUSES
 from turns.exceptions import TurnsError
 from turns.models import RunningTurn
@@ -47,6 +49,7 @@ class RunningPage:
     def _rights(self) -> Rights:
         user = self._request.user
         return Rights(
+            reader=user,
             content=may_view_content(self._request),
             cancel=user.has_perm(CANCEL),
             decide=user.has_perm(DECIDE),
@@ -135,12 +138,13 @@ class RunningPage:
         rows = self._chosen.turns().select_related("conversation__owner", "owner")
         paginator = CappedPaginator(rows, PER_PAGE)
         page = paginator.get_page(self._view_only.get("p"))
-        ledger, has_more = abandoned_calls.read(with_input=self._rights.content)
-        at = f"{localtime(self._at):%H:%M:%S}"
+        ledger, has_more = abandoned_calls.read(
+            with_input=self._rights.content, reader=self._request.user
+        )
         did = self._request.GET.get("did", "")
         return self._render(
             TEMPLATE,
-            title=_("Running now, as of %(at)s") % {"at": at},
+            title=_("Running now, as of %(at)s") % {"at": time_in_words(self._at)},
             rights=self._rights,
             turns=self._views(page.object_list),
             page=page,
@@ -160,7 +164,9 @@ class RunningPage:
     def _views(self, turns: Any) -> list[RunningTurnView]:
         turns, rights, at = list(turns), self._rights, self._at
         groups = [str(turn.pk) for turn in turns]
+        links = links_of_turns(rights.reader, turns)
         calls = running_calls.of_groups(groups, with_input=rights.content)
+        waits = approval_store.waits_of_groups(groups)
         questions = {(row.group, row.call_id): row for row in approval_store.open_questions(groups)}
         return [
             RunningTurnView(
@@ -169,8 +175,12 @@ class RunningPage:
                     CallView(row, questions.get((row.group, row.call_id)), at=at, rights=rights)
                     for row in calls.get(str(turn.pk), ())
                 ),
+                links[str(turn.pk)],
                 at=at,
                 rights=rights,
+                waited=covered(
+                    (since, until or at) for since, until in waits.get(str(turn.pk), ())
+                ),
             )
             for turn in turns
         ]

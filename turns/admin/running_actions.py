@@ -120,7 +120,7 @@ class EndOfMany:
 
 
 def _turns(chosen: RunningFilter, until: datetime) -> list[tuple[UUID, str]]:
-    rows = chosen.turns().filter(queued_at__lte=until).values_list("pk", flat=True)
+    rows = chosen.turns(until=until).values_list("pk", flat=True)
     return [(turn_id, "") for turn_id in rows]
 
 

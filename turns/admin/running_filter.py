@@ -57,9 +57,13 @@ class RunningFilter:
         """The same as the query of an address."""
         return urlencode(self.chosen)
 
-    def turns(self) -> QuerySet[RunningTurn]:
-        """Return the turns that fit, the oldest first."""
+    def turns(self, *, until: datetime | None = None) -> QuerySet[RunningTurn]:
+        """Return the turns that fit, the oldest first; with a moment those that fitted then and are not over."""
         rows = RunningTurn.objects.filter(status__in=ACTIVE_STATUSES)
+        if until is not None:
+            rows = rows.filter(queued_at__lte=until)
+        if until is not None and self.owner:
+            rows = rows.filter(started_at__lte=until)  # what has begun since was nobody's
         if self.user:
             rows = rows.filter(**{f"conversation__owner__{USERNAME}": self.user})
         if self.agent:
@@ -70,12 +74,12 @@ class RunningFilter:
         if self.q:
             rows = rows.filter(_found_by(self.q))
         if self.tool:
-            rows = rows.filter(pk__in=[turn_id for turn_id, _ in self._calls_of_tool()])
+            rows = rows.filter(pk__in=[turn_id for turn_id, _ in self._calls_of_tool(until)])
         return rows.order_by("queued_at", "pk")
 
     def calls(self, *, until: datetime) -> list[tuple[UUID, str]]:
         """Return turn and call id of the calls of the tool in these turns that were asked for by then, the oldest first."""
-        turns = set(self.turns().values_list("pk", flat=True))
+        turns = set(self.turns(until=until).values_list("pk", flat=True))
         return [pair for pair in self._calls_of_tool(until) if pair[0] in turns]
 
     def _calls_of_tool(self, until: datetime | None = None) -> list[tuple[UUID, str]]:

@@ -69,7 +69,7 @@ def of_cancel(rest: str, user: Any) -> Result | None:
     if tool_id and call is None:
         return Result(text=_("There is no such call."), is_problem=True)
     request = CancelRequest.objects.filter(turn=turn, tool_id=tool_id).first()
-    what = _name(turn, call)
+    what = _name(turn, call, user)
     if request is None:
         return _line(what, _("had already ended: %(how)s") % {"how": _status(call or turn)})
     if request.settled_at is None:
@@ -97,7 +97,7 @@ def _settled(what: SafeString, request: CancelRequest, user: Any) -> Result:
     return _line(what, _("had ended by itself, seen after %(took)s: %(how)s") % facts)
 
 
-def of_extension(rest: str, _user: Any) -> Result | None:
+def of_extension(rest: str, user: Any) -> Result | None:
     """What became of more time for a call: its order, how many changes it had before, and the limit that was promised."""
     number, known, promised = ([_number(part) for part in rest.split(MARK)] + [0] * 3)[:3]
     orders = DeadlineOrder.objects.select_related("turn__conversation__owner")
@@ -105,7 +105,7 @@ def of_extension(rest: str, _user: Any) -> Result | None:
     call = running_calls.find(str(order.turn_id), order.tool_id) if order else None
     if order is None or call is None:
         return Result(text=_("There is no such call any more."), is_problem=True)
-    what = _name(order.turn, call)
+    what = _name(order.turn, call, user)
     made = [change for change in call.deadline_changes[known:] if change["by"] == order.by_name]
     if made:
         moved = {part: format_limit(made[0][f"{part}_ms"]) for part in ("from", "to")}
@@ -125,7 +125,7 @@ def of_decision(rest: str, user: Any) -> Result | None:
     turn = _turn_of(row.group)[0] if row else None
     if row is None or turn is None:
         return Result(text=_("There is no such question any more."), is_problem=True)
-    what = _name(turn, running_calls.find(row.group, row.call_id))
+    what = _name(turn, running_calls.find(row.group, row.call_id), user)
     if not row.decision:
         return _line(what, _("still waits for a person"), is_problem=True)
     if row.by_id == user.pk:
@@ -191,11 +191,11 @@ def _turn_of(key: str) -> tuple[Turn | None, str]:
     return rows.filter(pk=wanted).first() if wanted else None, tool_id
 
 
-def _name(turn: Turn, call: CallRow | None) -> SafeString:
+def _name(turn: Turn, call: CallRow | None, user: Any) -> SafeString:
     if call is None:
-        return format_html("{} {}", _("Turn"), turn_link(turn))
-    tool = link("governance_toolcall", call.pk, call.tool_name)
-    return format_html("{} ({})", tool, turn_link(turn))
+        return format_html("{} {}", _("Turn"), turn_link(turn, reader=user))
+    tool = link("governance_toolcall", call.pk, call.tool_name, reader=user)
+    return format_html("{} ({})", tool, turn_link(turn, reader=user))
 
 
 def _status(row: Any) -> str:

@@ -12,7 +12,9 @@ from django.utils.translation import gettext as _
 from governance import CallStatus, WaitsFor, running_calls
 from governance.admin.calls import preformatted
 from governance.admin.formatting import NO_BREAK, NOTHING, format_span, format_time
+from governance.admin.links import anchor, anchors
 from governance.approval_store import ApprovalRow
+from governance.call_links import Link, Links
 from governance.running_calls import CallRow
 from turns.admin.rows import link
 from turns.calls.serializers import is_interruptible
@@ -27,6 +29,7 @@ TITLE_SHOWN = 60
 class Rights:
     """What the user may see and do here; each is a permission of its own."""
 
+    reader: Any
     content: bool
     cancel: bool
     decide: bool
@@ -51,9 +54,10 @@ class CallView:
         self.can_extend = bool(row.timeout_ms) and row.status == CallStatus.RUNNING
 
     @property
-    def link(self) -> SafeString:
+    def link(self) -> SafeString | str:
         """Its tool, with its page."""
-        return link("governance_toolcall", self._row.pk, self._row.tool_name)
+        reader = self.rights.reader
+        return link("governance_toolcall", self._row.pk, self._row.tool_name, reader=reader)
 
     @property
     def input(self) -> str:
@@ -95,18 +99,26 @@ class CallView:
 
 
 class RunningTurnView:
-    """One turn as the page shows it, at one moment."""
+    """One turn as the page shows it, at one moment. Its clock stood still for as long as people were asked: `waited`."""
 
     def __init__(
-        self, turn: RunningTurn, calls: Iterable[CallView], *, at: datetime, rights: Rights
+        self,
+        turn: RunningTurn,
+        calls: Iterable[CallView],
+        links: Links,
+        *,
+        at: datetime,
+        rights: Rights,
+        waited: timedelta,
     ) -> None:
         self._turn = turn
+        self._waited = waited
+        self._links = links
         self._at = at
         self.rights = rights
         self.calls = list(calls)
         self.key = str(turn.pk)
         self.is_ending = turn.status == TurnStatus.CANCELLING
-        self.agent = turn.agent
         self.user = str(turn.conversation.owner.get_username())
         self._is_asking = any(call.is_asking for call in self.calls)
 
@@ -116,15 +128,26 @@ class RunningTurnView:
         return f"#{self._turn.number}, {self.user}"
 
     @property
-    def link(self) -> SafeString:
+    def link(self) -> SafeString | str:
         """Its number in its conversation, with its page."""
-        return link("turns_turn", self._turn.pk, f"#{self._turn.number}")
+        return anchor(self._links["turn"])
 
     @property
-    def title(self) -> str:
-        """What its conversation is called, for those who may see what was said."""
+    def conversation(self) -> SafeString | str:
+        """Its conversation with its page; what it is called is for those who may see what was said."""
         title = self._turn.conversation.title if self.rights.content else ""
-        return Truncator(title).chars(TITLE_SHOWN)
+        text = Truncator(title).chars(TITLE_SHOWN) or _("conversation")
+        return anchor(Link(text, self._links["conversation"].address))
+
+    @property
+    def chat(self) -> str:
+        """The address of its chat page."""
+        return self._links["chat"].address
+
+    @property
+    def whose(self) -> SafeString | str:
+        """Its user and its agent, each with what there is of them."""
+        return anchors(self._links, ("user", "agent"))
 
     @property
     def state(self) -> str:
@@ -145,20 +168,18 @@ class RunningTurnView:
     @property
     def left(self) -> str:
         """What is left of its limit; its clock stands still while a person is asked."""
-        if not self._turn.turn_timeout_ms:
+        turn = self._turn
+        if not turn.turn_timeout_ms:
             return _("no limit")
         if self._is_asking:
             return _("stands still")
-        return _left(self._turn.turn_timeout_ms, self._turn.started_at, self._at)
+        since = turn.started_at + self._waited if turn.started_at else None
+        return _left(turn.turn_timeout_ms, since, self._at)
 
     @property
     def process(self) -> SafeString | str:
         """Where it runs."""
-        return (
-            link("turns_process", self._turn.owner_id, self._turn.owner)
-            if self._turn.owner
-            else NOTHING
-        )
+        return anchor(self._links["process"])
 
 
 def input_of(row: Any) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
@@ -14,6 +13,7 @@ from django.utils.translation import gettext as _
 from governance import approval_store, selectors
 from governance.admin.charts import BOTTOM, RIGHT, TOP, WIDTH, figure, text
 from governance.admin.formatting import NOTHING, format_span, format_time
+from governance.admin.links import address_of_row, reader_of
 from governance.db_clock import database_now
 from turns.models import Turn
 
@@ -53,7 +53,7 @@ def facts_of(turn: Turn) -> list[Fact]:
         )
     ]
     if turn.started_at is not None:
-        waited = _covered([(wait.begin, wait.end or database_now()) for wait in waits])
+        waited = covered([(wait.begin, wait.end or database_now()) for wait in waits])
         limit = _after(turn.started_at, turn.turn_timeout_ms)
         own.append(
             Fact(
@@ -104,7 +104,7 @@ def _calls_of(turn: Turn) -> list[Fact]:
             begin=call.started_at or call.requested_at,
             end=call.ended_at,
             limit=call.started_at and _after(call.started_at, call.timeout_ms),
-            address=_page("governance_toolcall", call.pk),
+            address=address_of_row(reader_of(turn), "governance_toolcall", call.pk),
         )
         for call in selectors.calls_of_group(str(turn.pk))
     ]
@@ -117,7 +117,7 @@ def _waits_of(turn: Turn) -> list[Fact]:
             label=_("waits for a person: %(tool)s") % {"tool": question.tool_name},
             begin=question.requested_at,
             end=question.decided_at,
-            address=_page("governance_approval", question.pk),
+            address=address_of_row(reader_of(turn), "governance_approval", question.pk),
         )
         for question in approval_store.questions_of_group(str(turn.pk))
         if not question.is_late  # it changed nothing
@@ -132,7 +132,7 @@ def _requests_of(turn: Turn) -> list[Fact]:
             label=words % {"what": request.tool_id or _("the turn")},
             begin=request.requested_at,
             end=request.settled_at,
-            address=_page("turns_cancelrequest", request.pk),
+            address=address_of_row(reader_of(turn), "turns_cancelrequest", request.pk),
         )
         for request in turn.cancel_requests.all()
     ]
@@ -146,7 +146,7 @@ def _repairs_of(turn: Turn) -> list[Fact]:
             label=words % {"what": repair.get_kind_display()},
             begin=repair.at,
             is_moment=True,
-            address=_page("turns_repair", repair.pk),
+            address=address_of_row(reader_of(turn), "turns_repair", repair.pk),
         )
         for repair in turn.repairs.all()
     ]
@@ -219,7 +219,7 @@ def _after(begin: datetime, limit_ms: int | None) -> datetime | None:
     return begin + timedelta(milliseconds=limit_ms) if limit_ms else None
 
 
-def _covered(spans: Iterable[tuple[datetime, datetime]]) -> timedelta:
+def covered(spans: Iterable[tuple[datetime, datetime]]) -> timedelta:
     """Return how long at least one of the spans lasted."""
     total, until = timedelta(), None
     for begin, end in sorted(spans):
@@ -231,7 +231,3 @@ def _covered(spans: Iterable[tuple[datetime, datetime]]) -> timedelta:
 
 def _ms(span: timedelta) -> int:
     return max(round(span.total_seconds() * 1_000), 0)
-
-
-def _page(model: str, pk: Any) -> str:
-    return reverse(f"admin:{model}_change", args=[pk])

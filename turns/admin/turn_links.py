@@ -1,7 +1,6 @@
-"""What turns, and the calls of turns, belong to: conversation, user, agent, process and chat page."""
+"""What turns, their calls and their conversations belong to: user, agent, process and chat page; and lists of turns."""
 
-from collections.abc import Collection, Iterable
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,9 +8,10 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from governance.admin.links import address_of_row, may_open
 from governance.admin.search import USERNAME, as_id
 from governance.call_links import Link
-from turns.models import Agent, Turn
+from turns.models import Agent, Conversation, Turn
 
 LABELS = {
     "turn": gettext_lazy("turn"),
@@ -22,7 +22,13 @@ LABELS = {
     "chat": gettext_lazy("chat page"),
 }
 LISTED = ("turn", "user", "agent", "process")
-_SHOWN = ("number", "agent", "owner_id", f"conversation__owner__{USERNAME}")
+_SHOWN = (
+    "number",
+    "agent",
+    "owner_id",
+    "conversation__deleted_at",
+    f"conversation__owner__{USERNAME}",
+)
 
 
 def links_of_groups(user: Any, groups: Collection[str]) -> dict[str, dict[str, Link]]:
@@ -37,34 +43,67 @@ def links_of_groups(user: Any, groups: Collection[str]) -> dict[str, dict[str, L
 def links_of_turns(user: Any, turns: Iterable[Turn]) -> dict[str, dict[str, Link]]:
     """Return the links of turns, by their ids. Where the user may not see a page, its text is all."""
     turns = list(turns)
-    named = Agent.objects.filter(name__in={turn.agent for turn in turns})
-    agents = dict(named.values_list("name", "pk"))
-    return {str(turn.pk): _links_of(user, turn, agents.get(turn.agent)) for turn in turns}
-
-
-def _links_of(user: Any, turn: Turn, agent_id: Any) -> dict[str, Link]:
-    page = partial(_page, user)
-    username = turn.conversation.owner.get_username()
-    of_user = f"{reverse('admin:turns_turn_changelist')}?{urlencode({'q': username})}"
+    agents = _agents({turn.agent for turn in turns})
     return {
-        "turn": Link(f"#{turn.number}", page("turn", turn.pk)),
-        "conversation": Link(str(turn.conversation_id), page("conversation", turn.conversation_id)),
-        "user": Link(username, of_user),
-        "agent": Link(turn.agent, page("agent", agent_id)),
-        "process": Link(str(turn.owner or ""), page("process", turn.owner_id)),
-        "chat": _chat(turn),
+        str(turn.pk): {
+            **_links_of(user, turn.conversation),
+            "turn": Link(f"#{turn.number}", address_of_row(user, "turns_turn", turn.pk)),
+            "agent": _agent(user, turn.agent, agents),
+            "process": Link(
+                str(turn.owner or ""), address_of_row(user, "turns_process", turn.owner_id)
+            ),
+        }
+        for turn in turns
     }
 
 
-def _page(user: Any, model: str, pk: Any) -> str:
-    if pk is None or not user.has_perm(f"turns.view_{model}"):
+def links_of_conversations(
+    user: Any, conversations: Iterable[Conversation]
+) -> dict[str, dict[str, Link]]:
+    """Return the same of conversations, by their ids; their agent is the one that answers next."""
+    conversations = list(conversations)
+    agents = _agents({conversation.agent for conversation in conversations})
+    return {
+        str(conversation.pk): {
+            **_links_of(user, conversation),
+            "agent": _agent(user, conversation.agent, agents),
+        }
+        for conversation in conversations
+    }
+
+
+def turns_address(reader: Any, **asked: Any) -> str:
+    """Return the address of a list of turns; empty for somebody who may not see them."""
+    if not may_open(reader, "turns_turn"):
         return ""
-    return reverse(f"admin:turns_{model}_change", args=[pk])
+    return f"{reverse('admin:turns_turn_changelist')}?{urlencode(asked)}"
 
 
-def _chat(turn: Turn) -> Link:
-    """The conversation as its owner sees it; staff need `turns.view_all` there."""
+def _links_of(user: Any, conversation: Conversation) -> dict[str, Link]:
+    username = conversation.owner.get_username()
+    address = address_of_row(user, "turns_conversation", conversation.pk)
+    return {
+        "conversation": Link(str(conversation.pk), address),
+        "user": Link(username, turns_address(user, q=username)),
+        "chat": _chat(user, conversation),
+    }
+
+
+def _agents(names: Collection[str]) -> dict[str, Any]:
+    return dict(Agent.objects.filter(name__in=names).values_list("name", "pk"))
+
+
+def _agent(user: Any, name: str, agents: Mapping[str, Any]) -> Link:
+    return Link(name, address_of_row(user, "turns_agent", agents.get(name)))
+
+
+def _chat(user: Any, conversation: Conversation) -> Link:
+    """The conversation as its owner sees it, who is the only one without `turns.view_all`."""
+    if conversation.deleted_at or not (
+        conversation.owner_id == user.pk or user.has_perm("turns.view_all")
+    ):
+        return Link("")
     try:
-        return Link(_("Open"), reverse("webchat:conversation", args=[turn.conversation_id]))
+        return Link(_("Open"), reverse("webchat:conversation", args=[conversation.pk]))
     except NoReverseMatch:  # a site without the chat page
         return Link("")

@@ -1,9 +1,5 @@
-"""Tables on the page of a turn: its calls, sub-agents, decisions, cancel requests, repairs and events."""
+"""Tables on the page of a turn: its calls, sub-agents, decisions, cancel requests and repairs."""
 
-import json
-from typing import Any
-
-from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -17,11 +13,9 @@ from governance.admin.formatting import (
     format_span,
     format_time,
 )
+from governance.admin.links import reader_of
 from turns.admin.rows import link, outcome_words, table
-from turns.events import log
 from turns.models import Turn
-
-EVENTS_SHOWN = 500
 
 
 def calls_of(turn: Turn) -> SafeString | str:
@@ -40,7 +34,7 @@ def calls_of(turn: Turn) -> SafeString | str:
         [
             (
                 call.step,
-                link("governance_toolcall", call.pk, call.tool_name),
+                link("governance_toolcall", call.pk, call.tool_name, reader=reader_of(turn)),
                 call_status(call),
                 format_span(call.duration_ms),
                 f"{format_span(call.timeout_ms)} ({format_source(call.timeout_source)})"
@@ -69,7 +63,7 @@ def sub_agents_of(turn: Turn) -> SafeString | str:
         [
             (
                 child.queued_at,
-                link("turns_turn", child.pk, child.agent or child.pk),
+                link("turns_turn", child.pk, child.agent or child.pk, reader=reader_of(turn)),
                 child.get_status_display(),
                 format_actor(child),
                 format_span(child.duration_ms),
@@ -88,7 +82,9 @@ def decisions_on(turn: Turn) -> SafeString | str:
         [
             (
                 question.requested_at,
-                link("governance_approval", question.pk, question.tool_name),
+                link(
+                    "governance_approval", question.pk, question.tool_name, reader=reader_of(turn)
+                ),
                 question.get_decision_display() or _("not yet"),
                 question.by_name or NOTHING,
                 question.decided_at or NOTHING,
@@ -115,7 +111,12 @@ def cancels_of(turn: Turn) -> SafeString | str:
         heads,
         [
             (
-                link("turns_cancelrequest", request.pk, format_time(request.requested_at)),
+                link(
+                    "turns_cancelrequest",
+                    request.pk,
+                    format_time(request.requested_at),
+                    reader=reader_of(turn),
+                ),
                 request.tool_id or _("the turn"),
                 request.get_reason_display(),
                 request.get_source_display(),
@@ -157,25 +158,3 @@ def repairs_of(turn: Turn) -> SafeString | str:
         for repair in turn.repairs.all()
     ]
     return table([_("at"), _("tool call"), _("kind"), _("cause")], rows)
-
-
-def events_of(turn: Turn) -> SafeString | str:
-    """The log as clients saw it."""
-    events = log.read_turn(turn.pk, after=0, limit=EVENTS_SHOWN)
-    named = {"seq", "at", "type", "turn_id"}
-    lines = [
-        (event["seq"], _moment(event["at"]), event["type"], _fields(event, without=named))
-        for event in events
-    ]
-    return table([_("number"), _("at"), _("type"), _("fields")], lines)
-
-
-def _moment(at: str) -> SafeString | str:
-    return format_time(parse_datetime(at), with_milliseconds=True)
-
-
-def _fields(event: dict[str, Any], *, without: set[str]) -> str:
-    text = json.dumps(
-        {name: value for name, value in event.items() if name not in without}, ensure_ascii=False
-    )
-    return text if len(text) <= 500 else f"{text[:500]}…"

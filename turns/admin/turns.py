@@ -1,5 +1,6 @@
 """Admin of turns: what ran, how it ended and by whom, and an action that cancels the ones that run (C2, V4)."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -21,11 +22,12 @@ from governance.admin.formatting import (
     format_actor,
     format_span,
 )
-from governance.admin.links import column
+from governance.admin.links import anchor, anchors, column, reader_of
 from governance.admin.search import USERNAME, ExactSearchAdmin
 from governance.admin.time_filter import DAY, time_filter
+from governance.call_links import Link
 from turns import services
-from turns.admin import turn_filters, turn_tables
+from turns.admin import event_log, turn_ending, turn_filters, turn_tables
 from turns.admin.overview import VIEW as OVERVIEW
 from turns.admin.overview import overview
 from turns.admin.rows import link
@@ -74,8 +76,8 @@ class ReasonForm(ActionForm):
 class TurnAdmin(ExactSearchAdmin):
     """Every turn, newest first."""
 
-    content_fields = ("title", "user_message", "event_log")
-    list_display = ["queued_at", "status", "who", "title", "ended_by", "ran"]
+    content_fields = ("title", "user_message", "told", "event_log")
+    list_display = ["queued_at", "status", "belongs_to", "title", "ended_by", "ran"]
     list_filter = [
         time_filter("queued_at", default=DAY),
         TurnOutcomeFilter,
@@ -87,7 +89,7 @@ class TurnAdmin(ExactSearchAdmin):
         DurationFilter,
         *turn_filters.of_turns(),
     ]
-    list_select_related = ["conversation__owner"]
+    list_select_related = ["conversation__owner", "owner"]
     id_fields = ("pk", "conversation")
     search_fields = [f"conversation__owner__{USERNAME}"]
     search_help_text = gettext_lazy("A whole id of a turn or a conversation, or a whole user name")
@@ -102,6 +104,7 @@ class TurnAdmin(ExactSearchAdmin):
         "limit",
         "ended_by",
         "calls",
+        "told",
         "worked_for",
         "sub_agents",
         "replacement",
@@ -143,6 +146,7 @@ class TurnAdmin(ExactSearchAdmin):
                     "tool_call_count",
                     "usage_text",
                     "calls",
+                    "told",
                 ]
             },
         ),
@@ -177,14 +181,23 @@ class TurnAdmin(ExactSearchAdmin):
         """Show what runs, what waits for people, and what is not well."""
         return overview(request, self)
 
-    def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
-    ) -> Any:
-        """Read what the turn belongs to."""
-        turn: Any = super().get_object(request, object_id, from_field)
-        if turn is not None:
-            turn.links = links_of_turns(request.user, [turn])[str(turn.pk)]
-        return turn
+    def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
+        """Read what all turns belong to at once."""
+        super().prepare_rows(request, rows)
+        links = links_of_turns(request.user, rows)
+        for turn in rows:
+            turn.links = links[str(turn.pk)]
+            turn.query = request.GET
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Open the log for who pages through it."""
+        fieldsets = super().get_fieldsets(request, obj)
+        if not event_log.asked(request.GET):
+            return fieldsets
+        return [
+            (title, {**options, "classes": []} if "event_log" in options["fields"] else options)
+            for title, options in fieldsets
+        ]
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
         """Whether the action is offered at all."""
@@ -216,14 +229,16 @@ class TurnAdmin(ExactSearchAdmin):
             )
             self.message_user(request, text % {"count": finished}, messages.WARNING)
 
-    @admin.display(description=gettext_lazy("user"), ordering="conversation__owner")
-    def who(self, obj: Turn) -> str:
-        return str(obj.conversation.owner.get_username())
+    @admin.display(description=gettext_lazy("belongs to"), ordering="conversation__owner")
+    def belongs_to(self, obj: Any) -> SafeString | str:
+        """Its user, agent and process, in one column: several do not fit a screen."""
+        return anchors(obj.links, ("user", "agent", "process"))
 
     @admin.display(description=gettext_lazy("conversation"), ordering="conversation")
-    def title(self, obj: Turn) -> str:
+    def title(self, obj: Any) -> SafeString | str:
         """What its conversation is called; Django lets no other column of a related row wrap."""
-        return Truncator(obj.conversation.title).chars(TITLE_SHOWN) or NOTHING
+        title = Truncator(obj.conversation.title).chars(TITLE_SHOWN) or NOTHING
+        return anchor(Link(title, obj.links["conversation"].address))
 
     @admin.display(description=gettext_lazy("ran"), ordering="duration_ms")
     def ran(self, obj: Turn) -> str:
@@ -240,12 +255,14 @@ class TurnAdmin(ExactSearchAdmin):
         return format_actor(obj)
 
     @admin.display(description=gettext_lazy("why it ended"))
-    def why(self, obj: Turn) -> str:
-        """Who or what ended it, the note of a request, and what was put right after an interruption."""
-        notes = obj.cancel_requests.filter(tool_id="").exclude(note="").order_by("requested_at")
-        causes = {str(repair.get_cause_display()) for repair in obj.repairs.all()}
-        parts = [format_actor(obj), *notes.values_list("note", flat=True), *sorted(causes)]
-        return ": ".join(part for part in parts if part and part != NOTHING) or NOTHING
+    def why(self, obj: Turn) -> SafeString | str:
+        """Who or what ended it, the note of a request, and the cause of an interruption."""
+        return turn_ending.why(obj)
+
+    @admin.display(description=gettext_lazy("what the agent was told"))
+    def told(self, obj: Turn) -> SafeString | str:
+        """What each stopped call has answered, and what the next turn begins with."""
+        return turn_ending.told(obj)
 
     @admin.display(description=gettext_lazy("error"))
     def what_failed(self, obj: Turn) -> str:
@@ -268,14 +285,15 @@ class TurnAdmin(ExactSearchAdmin):
         if obj.parent is None:
             return NOTHING
         text = f"{obj.parent.agent} · {obj.parent_tool_id}"
-        return link("turns_turn", obj.parent.pk, text)
+        return link("turns_turn", obj.parent.pk, text, reader=reader_of(obj))
 
     @admin.display(description=gettext_lazy("replaced by"))
     def replacement(self, obj: Turn) -> SafeString | str:
         """The turn whose message was sent in the place of its own, or of one before it: it is in no history any more."""
         if obj.replaced_by is None:
             return NOTHING
-        return link("turns_turn", obj.replaced_by.pk, str(obj.replaced_by.number))
+        number = str(obj.replaced_by.number)
+        return link("turns_turn", obj.replaced_by.pk, number, reader=reader_of(obj))
 
     @admin.display(description=gettext_lazy("sub-agents"))
     def sub_agents(self, obj: Turn) -> SafeString | str:
@@ -303,9 +321,9 @@ class TurnAdmin(ExactSearchAdmin):
         return turn_tables.repairs_of(obj)
 
     @admin.display(description=gettext_lazy("events"))
-    def event_log(self, obj: Turn) -> SafeString | str:
+    def event_log(self, obj: Any) -> SafeString | str:
         """The log as clients saw it."""
-        return turn_tables.events_of(obj)
+        return event_log.events_of(obj, obj.query)
 
     @admin.display(description=gettext_lazy("usage"))
     def usage_text(self, obj: Turn) -> str:

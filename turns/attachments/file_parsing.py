@@ -26,6 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MEMORY = 1_500_000_000  # bytes of address space of a worker
+_LEFT_OUT = "\n… the rest of the text is left out …"  # chat models read it
 _WORKER = Path(__file__).with_name("file_worker.py")
 # As many files are in memory and in workers at once as there are threads.
 _threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="attachments")
@@ -113,7 +114,9 @@ def _text_of_pdf(content: bytes) -> str:
 
 
 def _cut(text: str) -> str:
-    return sanitize_text(text, limit=app_settings.ATTACHMENT_TEXT_LENGTH)
+    limit = app_settings.ATTACHMENT_TEXT_LENGTH
+    kept = sanitize_text(text, limit=limit)
+    return kept if len(text) <= limit else f"{kept}{_LEFT_OUT}"
 
 
 def _ask_worker(kind: str, content: bytes, **asked: int) -> tuple[dict[str, Any], bytes]:

@@ -69,14 +69,14 @@ def on_white(image: Any) -> Any:
 
 
 def read_pdf(content: bytes, *, max_characters: int) -> tuple[dict[str, Any], bytes]:
-    """Return the text of a PDF file, as far as it is wanted."""
+    """Return the text of a PDF file, as far as it is wanted, and one character more where there is more."""
     from pypdf import PdfReader  # noqa: PLC0415 - under the limits
 
     reader = PdfReader(io.BytesIO(content))
     if reader.is_encrypted and not reader.decrypt(""):
         raise Refused("encrypted")
     parts: list[str] = []
-    left = max_characters
+    left = max_characters + 1
     for page in reader.pages[:MOST_PAGES]:
         if left <= 0:
             break

@@ -15,6 +15,7 @@ from governance import (
     approval_store,
     recorder,
     registry,
+    shortened,
 )
 from governance.approval_store import ApprovalRow
 from governance.sanitize import sanitize_json
@@ -148,4 +149,7 @@ def _words(row: ApprovalRow) -> _Words:
     tool = registry.get(row.tool_name) if row.tool_name in registry else None
     if tool is None or tool.definition != row.definition:
         return {"description": "", "question": ""}
-    return {"description": tool.description[:DESCRIPTION_LENGTH], "question": tool.question}
+    return {
+        "description": shortened(tool.description, limit=DESCRIPTION_LENGTH),
+        "question": tool.question,
+    }

@@ -1,6 +1,7 @@
 """Changes of the limit of a running call, stored for the process that owns its turn (T9, C12; sync ORM)."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db.models.functions import Now
@@ -8,6 +9,7 @@ from django.db.models.functions import Now
 from governance import selectors
 from governance.sanitize import sanitize_text
 from turns.core.requests import PendingTimeout
+from turns.events import log_lines
 from turns.models import DeadlineOrder, Turn
 
 NOTE_LENGTH = 500
@@ -20,6 +22,7 @@ def store(
     timeout_ms: int | None,
     extend_ms: int | None,
     by: str,
+    by_id: Any,
     note: str = "",
 ) -> PendingTimeout:
     """Store that a call is to get another limit, who wants it, and why."""
@@ -31,6 +34,7 @@ def store(
         by_name=by,
         note=sanitize_text(note, limit=NOTE_LENGTH),
     )
+    log_lines.deadline_accepted(turn, row, by_id=by_id)
     return _value(row, is_late=False)
 
 

@@ -14,35 +14,17 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from django.utils.translation import gettext_noop as _
-
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
 from turns.chat_models.retries import RetryPolicy, with_retries
 from turns.conf import MODALITIES, app_settings
 from turns.core import loop_resources
-from turns.core.chat_model import (
-    ChatDelta,
-    ChatRequest,
-    Notice,
-    Stop,
-    StopReason,
-    TextDelta,
-    ToolCallDelta,
-)
+from turns.core.chat_model import ChatDelta, ChatRequest
 
 if TYPE_CHECKING:
     from turns.chat_models.vendors.streams import Connection
 
 _VENDORS = "turns.chat_models.vendors"
-CUT_OFF = "answer_cut_off"
-EMPTY = "answer_empty"
-_STEP_CUT_OFF = _("A step of the answer was cut off at the limit of its length; the turn goes on.")
-_ANSWER_CUT_OFF = _(
-    "The answer was cut off at the limit of its length. Send “go on” to continue, or ask for a shorter answer."
-)
-_NO_WORD = _("The model ended its answer without a word. Send “go on”, or ask in other words.")
-STORED = (_STEP_CUT_OFF, _ANSWER_CUT_OFF, _NO_WORD)  # rows keep them in English
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,18 +173,9 @@ class ProviderChatModel:
             self._retry_policy(),
             chat_model=self.name,
         )
-        has_text = has_calls = False
         async with aclosing(retried) as deltas:
             async for delta in deltas:
                 yield delta
-                has_text = has_text or (isinstance(delta, TextDelta) and bool(delta.text.strip()))
-                has_calls = has_calls or isinstance(delta, ToolCallDelta)
-                if not isinstance(delta, Stop):
-                    continue
-                if delta.reason is StopReason.LENGTH:
-                    yield _cut_off(has_calls=has_calls)
-                elif not (has_text or has_calls):
-                    yield _empty()
 
     async def _connection(self) -> "Connection":
         pool = loop_resources.of_running_loop().get(ConnectionPool)
@@ -261,14 +234,6 @@ def _retry_policy() -> RetryPolicy:
 
 def _subject(name: str, provider: Provider) -> Subject:
     return Subject(chat_model=name, key=provider.keys[0], extra=provider.name)
-
-
-def _cut_off(*, has_calls: bool) -> Notice:
-    return Notice(code=CUT_OFF, message=_STEP_CUT_OFF if has_calls else _ANSWER_CUT_OFF)
-
-
-def _empty() -> Notice:
-    return Notice(code=EMPTY, message=_NO_WORD)
 
 
 def _is_importable(package: str) -> bool:

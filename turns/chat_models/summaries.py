@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from governance import shortened
 from turns.core.messages import MAIN_ARGUMENTS
 
 MAX_QUOTED_LINES = 15
@@ -112,7 +113,7 @@ def _title(arguments: Mapping[str, Any]) -> str:
     if not isinstance(value, str | int | float):
         return ""
     text = f"{value:g} s" if isinstance(value, int | float) else " ".join(value.split())
-    return code(text if len(text) <= _TITLE_LENGTH else f"{text[:_TITLE_LENGTH]}…") if text else ""
+    return code(shortened(text, limit=_TITLE_LENGTH)) if text else ""
 
 
 def _section(group: Sequence[tuple[_Report, str]]) -> str:

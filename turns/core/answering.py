@@ -11,6 +11,7 @@ from turns.core.chat_model import (
     ChatRequest,
     Notice,
     Reply,
+    StopReason,
     TextDelta,
     Usage,
     message_of,
@@ -18,6 +19,7 @@ from turns.core.chat_model import (
 from turns.core.deltas import DeltaStream
 from turns.core.messages import Message
 from turns.core.ports import TurnJournal
+from turns.core.texts import ANSWER_CUT_OFF, ANSWER_EMPTY, STEP_CUT_OFF
 from turns.core.tracing import chat_span
 
 logger = logging.getLogger(__name__)
@@ -94,6 +96,8 @@ class Answering:
         await deltas.close()
         self._on_usage(reply.usage)
         if stream.is_whole and not token.is_cancelled:
+            if (notice := _notice_of(reply)) is not None:
+                await self._journal.notify(notice)
             if is_last or not reply.has_calls:
                 message = message_of(reply.text, (), turn_id=self._turn_id)
                 await self._journal.save_reply(step, message, ())
@@ -214,6 +218,16 @@ class _Stream:
         self.is_left = True
         if self._stuck is not None and not self._stuck.done():
             self._stuck.set_result(self)
+
+
+def _notice_of(reply: Reply) -> Notice | None:
+    """Return what the person is told of a whole answer whose end is no usual one, of whatever chat model it is."""
+    if reply.stop_reason is StopReason.LENGTH:
+        cut_off = STEP_CUT_OFF if reply.has_calls else ANSWER_CUT_OFF
+        return Notice(code="answer_cut_off", message=cut_off)
+    if reply.has_calls or reply.text.strip():
+        return None
+    return Notice(code="answer_empty", message=ANSWER_EMPTY)
 
 
 def _consume_exception(task: asyncio.Task[Any]) -> None:

@@ -75,7 +75,7 @@ class DeltaStream:
         self._fresh.clear()
         self._pushed += len(text)
         try:
-            self._journal.publish_text(text, offset)
+            self._journal.publish_text(text, offset, step=self._step)
         except Exception as error:  # noqa: BLE001 - whoever adds next is told
             self._error = error
 

@@ -189,13 +189,17 @@ class TurnError(TurnEvent):
 
 
 class TextDelta(TypedDict):
-    """A piece of the streaming answer, counted in code points; not in the log. `offset` 0 replaces what you have."""
+    """A piece of the streaming answer, counted in code points; not in the log. `offset` 0 replaces what you have.
+
+    One that comes after the `message` of its `step` is late: ignore it.
+    """
 
     type: Literal["text_delta"]
     turn_id: str
     at: NotRequired[str]
     text: str
     offset: Milliseconds
+    step: NotRequired[int]
 
 
 def milliseconds(seconds: float | None) -> int | None:

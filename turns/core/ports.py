@@ -91,7 +91,7 @@ class TurnJournal(Observer, Approver, Protocol):
         One without calls may be kept as `answer`, which is stored with the turn's end.
         """
 
-    def publish_text(self, text: str, offset: int) -> None:
+    def publish_text(self, text: str, offset: int, *, step: int) -> None:
         """Push a delta without waiting; never fails."""
 
     async def notify(self, notice: Notice) -> None:

@@ -1,4 +1,7 @@
-"""What rows and events keep in English for people, who get it in their language: why a turn ended, what a sub-agent does."""
+"""What rows and events keep in English: why a turn ended, what an answer lacks, what a sub-agent does.
+
+People get it in their language.
+"""
 
 
 def _(text: str) -> str:
@@ -22,7 +25,14 @@ FAMILY_LIMIT = _(
     "The turn was ended: it has used up the %(limit)s tokens that a turn and all sub-agents that work for it may use, "
     "with them. Send “go on” to continue in a new turn, or ask for less at once."
 )
+STEP_CUT_OFF = _("A step of the answer was cut off at the limit of its length; the turn goes on.")
+ANSWER_CUT_OFF = _(
+    "The answer was cut off at the limit of its length. Send “go on” to continue, or ask for a shorter answer."
+)
+ANSWER_EMPTY = _("The model ended its answer without a word. Send “go on”, or ask in other words.")
+NOTICES = (STEP_CUT_OFF, ANSWER_CUT_OFF, ANSWER_EMPTY)
 ENDINGS = (NOT_STORED, INTERNAL_ERROR, STEP_LIMIT, TOKEN_LIMIT, FAMILY_LIMIT)
+REPORT = _("Report of %(names)s")  # the message of a turn that passes reports on
 
 QUEUED = _("waits for its turn")
 THINKING = _("thinking")

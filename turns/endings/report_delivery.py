@@ -8,16 +8,17 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 from django.db.models import Case, Exists, Max, OuterRef, Q, UUIDField, When
-from django.utils.translation import ngettext
 
 from governance.prepared_statements import Select
 from turns.cancelling.descendants import CUT_OFF
+from turns.core import texts
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.exceptions import TurnsError
 from turns.history.reports import UNDELIVERED, undelivered
 from turns.models import CancelRequest, Conversation, Turn
 from turns.queueing import queue, turn_tree
+from turns.storage.conversation_tree import parent_id_of
 
 
 def enqueue_due_after(turn_id: UUID) -> list[log.Batch]:
@@ -81,8 +82,7 @@ def enqueue_report_turn(conversation_id: UUID) -> log.Batch | None:
             return None  # nobody waits for this any more
         if above is not None and not turn_tree.has_room_for_report_turn(above):
             return None  # the sweep looks again when one of the others has ended
-        names = ", ".join(sorted({turn.agent for turn in due}))
-        text = ngettext("Report of %(names)s", "Reports of %(names)s", len(due)) % {"names": names}
+        text = texts.REPORT % {"names": ", ".join(sorted({turn.agent for turn in due}))}
         try:
             queued = queue.enqueue(
                 conversation_id, text=text, source=queue.REPORT_SOURCE, client_id=None, parent=above
@@ -114,7 +114,7 @@ _FIRST_REPORT = Select(
 
 def _locked(conversation_id: UUID) -> Conversation:
     """The conversation, locked behind the one that it works for: a cancel there lets nothing begin here (C10)."""
-    above = Conversation.objects.values_list("parent_id", flat=True).get(pk=conversation_id)
+    above = parent_id_of(conversation_id)
     if above is not None:
         report = undelivered(conversation_id).first()
         if report is not None:  # its family is counted below

@@ -8,13 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import UUIDField
+from django.db.models import QuerySet, UUIDField
 from django.utils import timezone
 
 from governance.bulk_updates import update_each
 from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.sanitize import sanitize_json
 from turns.core.events import TurnEvent
+from turns.exceptions import ConversationNotFound
 from turns.models import Conversation, Event
 
 LOCK_WAIT_MS = 500  # for a row that somebody else has locked
@@ -56,12 +57,23 @@ def locked(conversation_id: UUID, *, waits: bool = True) -> Conversation:
     """Return a conversation with its row locked until the transaction ends.
 
     Whoever changes anything of a conversation holds this lock first, so changes have one order and no deadlock. Raise
-    `Conversation.DoesNotExist` if there is none, or if somebody has it and we do not wait.
+    `ConversationNotFound` if there is none (perhaps it went since it was looked for), or if somebody has it and we do
+    not wait.
     """
     conversation = (LOCKED if waits else IF_FREE).first(pk=conversation_id)
     if conversation is None:
-        raise Conversation.DoesNotExist
+        raise ConversationNotFound
     return conversation
+
+
+def last_seq(conversation_id: UUID) -> int:
+    """Return the number of the last event. Raise `ConversationNotFound`."""
+    found = (
+        Conversation.objects.filter(pk=conversation_id).values_list("last_seq", flat=True).first()
+    )
+    if found is None:
+        raise ConversationNotFound
+    return found
 
 
 def locked_of(turn_id: UUID, *, waits: bool = True) -> Conversation | None:
@@ -168,3 +180,9 @@ def read_turn(turn_id: UUID, *, after: int, limit: int = 1000) -> list[WireEvent
     """Return the events of one turn with a number above `after`, in order, at most `limit`."""
     rows = Event.objects.filter(turn_id=turn_id, seq__gt=after).order_by("seq")[:limit]
     return [wire(row) for row in rows]
+
+
+def numbers_of_turn(turn_id: UUID, *, until: int) -> "QuerySet[Event, int]":
+    """Return the numbers of the events of one turn up to `until`, the last one first."""
+    rows = Event.objects.filter(turn_id=turn_id, seq__lte=until).order_by("-seq")
+    return rows.values_list("seq", flat=True)

@@ -1,6 +1,6 @@
 """What the server's log says of turns: one line for each cancel, when it is accepted and settled, each end and repair.
 
-A line is written once the change is committed. It has ids and statuses, never what people wrote.
+Another limit for one call has its line, too. A line is written once the change is committed. It has ids and statuses, never what people wrote.
 """
 
 import logging
@@ -13,7 +13,7 @@ from django.db import transaction
 
 from turns.core.repairs import Repair
 from turns.core.turns import TurnStatus
-from turns.models import CancelRequest, Conversation, Turn
+from turns.models import CancelRequest, Conversation, DeadlineOrder, Turn
 
 logger = logging.getLogger("turns.log_lines")  # a name that log files are searched for
 
@@ -28,6 +28,13 @@ def cancel_settled(request: CancelRequest) -> None:
     """Say that what was asked has come true, and how long that took."""
     facts = {"outcome": request.outcome, "settled_ms": request.settled_ms}
     _say("A cancel was settled", {**_of_request(request), **facts})
+
+
+def deadline_accepted(turn: Turn, order: DeadlineOrder, *, by_id: Any) -> None:
+    """Say that a person's wish for another limit of one call is stored; which limit it gets is on the call's row."""
+    ids = {"turn_id": turn.pk, "conversation_id": turn.conversation_id, "call_id": order.tool_id}
+    wanted = {"timeout_ms": order.timeout_ms, "extend_ms": order.extend_ms}
+    _say("Another limit for a call was accepted", {**ids, "by_id": by_id, **wanted})
 
 
 def turn_ended(

@@ -23,6 +23,7 @@ from turns.core.messages import Message, ToolResultBlock, ToolUseBlock
 from turns.core.repairs import CRASH, Cause, CauseOf, Repair, interruption_note
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log, log_lines
+from turns.exceptions import ConversationNotFound
 from turns.history.cache import CACHE, HistoryCache
 from turns.history.rendering import SaidRow, live_part, message_of, with_results
 from turns.models import Conversation, Turn
@@ -121,7 +122,7 @@ def read(
     elif (valid := _VALID.first(pk=conversation_id)) is not None:
         version, valid_position = valid
     else:
-        raise Conversation.DoesNotExist
+        raise ConversationNotFound
     known = cache.get(conversation_id, version=version)
     rows = _rows_behind(conversation_id, known.position)
     ended = [row for row in rows if row.turn__status not in LIVE_STATUSES]

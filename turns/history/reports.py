@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import Expression, OuterRef, Q, QuerySet
 
-from governance import Cancellation, CancelReason, CancelSource
+from governance import Cancellation, CancelReason, CancelSource, excerpt
 from governance.durations import format_duration
 from turns.core.prompt_markers import SUB_AGENT
 from turns.core.turns import TurnStatus
@@ -111,7 +111,7 @@ def _last_words(turn: Turn) -> str:
     said = Message.objects.filter(turn=turn, role="assistant").order_by("-position")
     for message in said.only("content"):
         if text := "\n\n".join(_texts(message)):
-            return text[:REPORT_LENGTH]
+            return excerpt(text, limit=REPORT_LENGTH)
     return ""
 
 

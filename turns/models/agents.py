@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
 from governance.model_fields import PositiveDurationMsField
+from governance.time_formatting import time_in_words
 from turns.models import validation
 
 
@@ -116,7 +117,7 @@ class AgentChange(Change):
         verbose_name_plural = _("agent changes")
 
     def __str__(self) -> str:
-        return f"{self.agent_name} {self.at:%Y-%m-%d %H:%M}"
+        return f"{self.agent_name} {time_in_words(self.at)}"
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:

@@ -10,6 +10,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
+from governance.time_formatting import time_in_words
 
 
 class Conversation(models.Model):
@@ -59,7 +60,14 @@ class Conversation(models.Model):
         ordering = ["-updated_at"]
         indexes = [
             models.Index(fields=["-updated_at", "-id"], name="turns_conversation_recent"),
-            models.Index(fields=["owner", "-updated_at"], name="turns_conversation_of_owner"),
+            models.Index(
+                fields=["owner", "-updated_at", "-id"], name="turns_conversation_of_owner"
+            ),
+            models.Index(
+                fields=["owner", "-pinned_at"],
+                condition=models.Q(pinned_at__isnull=False),
+                name="turns_pinned_of_owner",
+            ),
             models.Index(
                 fields=["unattended_since"],
                 condition=models.Q(unattended_since__isnull=False),
@@ -104,7 +112,7 @@ class ConversationChange(Change):
         verbose_name_plural = _("deleted conversations")
 
     def __str__(self) -> str:
-        return f"{self.conversation_id} {self.at:%Y-%m-%d %H:%M}"
+        return f"{self.conversation_id} {time_in_words(self.at)}"
 
 
 class Message(models.Model):

@@ -11,8 +11,13 @@ from turns.core.turns import TurnStatus
 
 _STATUSES: Mapping[str, Any] = {
     TurnStatus.QUEUED: _("waits for its turn"),
+    TurnStatus.RUNNING: _("running"),
     TurnStatus.CANCELLING: _("is being ended"),
+    TurnStatus.COMPLETED: _("completed"),
+    TurnStatus.CANCELLED: _("cancelled"),
+    TurnStatus.FAILED: _("failed"),
     TurnStatus.TIMED_OUT: _("timed out"),
+    TurnStatus.INTERRUPTED: _("interrupted"),
 }
 _SOURCES: Mapping[str, Any] = {
     "typed": _("typed"),

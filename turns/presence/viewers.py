@@ -5,6 +5,7 @@ locked first, so that a returning viewer and the end of the grace have one order
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -18,10 +19,11 @@ from turns.cancelling import cancel_requests
 from turns.core.turns import ACTIVE_STATUSES
 from turns.events import log
 from turns.events.notifications import Notifications
+from turns.exceptions import ConversationNotFound
 from turns.models import Conversation, Process, Turn, Viewer
 from turns.presence import disconnects
 from turns.processes.process_registry import end_dead
-from turns.storage.conversation_tree import family_of
+from turns.storage.conversation_tree import family_of, parent_id_of
 
 QUIET_AT_ONCE = 100
 LEFT = Cancellation(reason=CancelReason.DISCONNECT, source=CancelSource.POLICY)
@@ -46,13 +48,14 @@ def leave(key: str, *, comes_back: bool = False) -> Notifications:
     viewer = Viewer.objects.select_related("conversation").filter(key=key).first()
     if viewer is None:
         return Notifications()
-    with transaction.atomic():
+    with suppress(ConversationNotFound), transaction.atomic():
         top = log.locked(_top_of(viewer.conversation))
         viewer.delete()
-        if not _is_left(top):
-            return Notifications()
-        at_once = disconnects.grace_period(disconnects.read(), is_clean_close=not comes_back)
-        return _cancel(top) if at_once == timedelta(0) else Notifications()
+        if _is_left(top):
+            patience = disconnects.grace_period(disconnects.read(), is_clean_close=not comes_back)
+            if patience == timedelta(0):
+                return _cancel(top)
+    return Notifications()
 
 
 def reconcile(process: Process, present: Mapping[str, UUID]) -> Notifications:
@@ -76,7 +79,7 @@ def forget_lost() -> None:
     end_dead()
     lost = Viewer.objects.filter(process__ended_at__isnull=False).select_related("conversation")
     for conversation in {viewer.conversation for viewer in lost}:
-        with transaction.atomic():
+        with suppress(ConversationNotFound), transaction.atomic():
             top = log.locked(_top_of(conversation))
             lost.filter(conversation=conversation).delete()
             _is_left(top)
@@ -94,7 +97,7 @@ def end_overdue() -> Notifications:
         return notifications
     overdue = unattended.filter(unattended_since__lte=Now() - patience)
     for pk in list(overdue.values_list("pk", flat=True)):
-        with transaction.atomic():
+        with suppress(ConversationNotFound), transaction.atomic():
             top = log.locked(pk)
             if overdue.filter(pk=pk).exists():  # nobody has come back before the row was ours
                 notifications.add(_cancel(top))
@@ -106,7 +109,7 @@ def _forget_quiet(unattended: QuerySet[Conversation]) -> None:
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
     quiet = unattended.filter(~Exists(active)).values_list("pk", flat=True)
     for pk in list(quiet[:QUIET_AT_ONCE]):
-        with transaction.atomic():
+        with suppress(ConversationNotFound), transaction.atomic():
             top = log.locked(pk)
             if not _active(family_of(top.pk)).exists():
                 Conversation.objects.filter(pk=pk).update(unattended_since=None)
@@ -120,7 +123,7 @@ def _top_of(conversation: Conversation) -> UUID:
     pk, parent_id = conversation.pk, conversation.parent_id
     while parent_id is not None:
         pk = parent_id
-        parent_id = Conversation.objects.values_list("parent_id", flat=True).get(pk=pk)
+        parent_id = parent_id_of(pk)
     return pk
 
 

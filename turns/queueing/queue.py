@@ -201,7 +201,7 @@ def claim(conversation_id: UUID, *, process: Process, waits: bool = True) -> Cla
             turn.epoch += 1
             claimed, started = _begin(conversation, turn, state)
             return claimed, log.append(conversation, turn.pk, started, at=state.now)
-    except (IntegrityError, Conversation.DoesNotExist):
+    except (IntegrityError, ConversationNotFound):
         return None
 
 
@@ -244,7 +244,7 @@ def _sent_before(conversation: Conversation, client_id: str | None) -> Turn | No
 def _state_of(conversation: Conversation, process: Process | None) -> _State:
     read = STATE.first(pk=conversation.pk, process_id=process and process.pk)
     if read is None:
-        raise Conversation.DoesNotExist
+        raise ConversationNotFound
     return _State(*read)
 
 

@@ -126,8 +126,13 @@ def _parts(
     if row.is_image:
         return (_told(block, f"You cannot see it.{place}"),)
     text = room.cut(row.text)
-    if not text:
+    if not row.text:
         return (_told(block, f"Its text cannot be read here.{place}"),)
+    if not text:
+        return (_told(block, f"There is no room for its text.{place}"),)
+    if len(text) < len(row.text):
+        begins = f"The first {len(text)} of {len(row.text)} characters of its text follow."
+        return (_told(block, f"{begins}{place}", text),)
     return (_told(block, f"Its text follows.{place}", text),)
 
 

@@ -152,7 +152,7 @@ class DatabaseJournal:
             await self._write(one_by_one(_save_answer), answer, self._begun)
             self._answer = None
 
-    def publish_text(self, text: str, offset: int) -> None:
+    def publish_text(self, text: str, offset: int, *, step: int) -> None:
         """Push a delta: not stored, not numbered."""
         delta: TextDelta = {
             "type": "text_delta",
@@ -160,6 +160,7 @@ class DatabaseJournal:
             "at": timezone.now().isoformat(),
             "text": sanitize_text(text),
             "offset": offset,
+            "step": step,
         }
         # A copy would cost as much as the piece itself.
         sinks.push(self._turn.conversation_id, delta)  # type: ignore[arg-type]

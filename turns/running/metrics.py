@@ -5,7 +5,7 @@ so a scrape reads no history. What the database knows of all processes is in `si
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 from uuid import UUID
 from wsgiref.simple_server import WSGIServer
@@ -23,9 +23,10 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from governance import CallStatus, Disposition
+from governance import CallStatus, CancelReason, CancelSource, Disposition
 from governance import registry as tools
 from governance.runtime import limits_version, load, timeouts
+from turns.core.repairs import CRASH
 from turns.core.turns import TurnStatus
 from turns.events import sinks
 from turns.processes.process_registry import code_version
@@ -37,6 +38,7 @@ OTHER = "other"
 UNKNOWN = "unknown"
 TOOL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 CANCEL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
+ERROR_CODES = ("internal_error", "not_stored", "step_limit", "token_limit")  # chat models have more
 _ENDED = tuple(status for status in CallStatus if status.is_terminal)
 _DIRECTIONS = {"input_tokens": "input", "output_tokens": "output"}  # by their names in `usage`
 
@@ -228,10 +230,23 @@ def begin() -> None:
     Info("turnkeeper_build", "What runs here", registry=registry).info(
         {"version": code_version() or "unknown"}
     )
+    _begin_at_zero()
+    cancel_settled.connect(_on_cancel_settled, dispatch_uid="turns.metrics")
+
+
+def _begin_at_zero() -> None:
+    """Make the series whose labels are known, so that `increase()` sees the first of each after a start."""
     for status in TurnStatus:
         if status.is_terminal:
             _turns.labels(status)
-    cancel_settled.connect(_on_cancel_settled, dispatch_uid="turns.metrics")
+    for source, what in product(CancelSource, ("turn", "call")):
+        _cancel_seconds.labels(source, what)
+    for cause in (CRASH.name, *CancelReason):
+        _repairs.labels(cause)
+    for direction in _DIRECTIONS.values():
+        _tokens.labels(direction)
+    for code in ERROR_CODES:
+        _errors.labels(code)
 
 
 def serve(port: int, *, host: str) -> WSGIServer:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from governance import CallStatus
@@ -89,12 +89,18 @@ def list_conversations(
     if agent:
         rows = rows.filter(agent__in=[agent, ""] if agent == default else [agent])
     marks = conversation_status.read(owners={owner_id}).marks[owner_id]
-    return [
-        _summary(row, default=default, mark=marks.get(row.pk))
-        for row in rows.order_by(F("pinned_at").desc(nulls_last=True), "-updated_at", "-pk")[
-            offset : offset + limit
-        ]
-    ]
+    page = _page(rows, offset=offset, limit=limit)
+    return [_summary(row, default=default, mark=marks.get(row.pk)) for row in page]
+
+
+def _page(rows: QuerySet[Conversation], *, offset: int, limit: int) -> list[Conversation]:
+    """Return a part of the list. In one order no index could have it: of both kinds the database would sort all."""
+    pinned = rows.filter(pinned_at__isnull=False).order_by("-pinned_at", "-updated_at", "-pk")
+    first = list(pinned[: offset + limit])
+    page = first[offset:]
+    skipped = max(offset - len(first), 0)
+    others = rows.filter(pinned_at=None).order_by("-updated_at", "-pk")
+    return page + list(others[skipped : skipped + limit - len(page)])
 
 
 @run_in_query_thread
@@ -185,8 +191,8 @@ def conversation_events(
 
 @run_in_query_thread
 def last_seq(*, conversation_id: UUID) -> int:
-    """Return the number of a conversation's last event."""
-    return Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
+    """Return the number of a conversation's last event. Raise `ConversationNotFound`."""
+    return log.last_seq(conversation_id)
 
 
 @run_in_query_thread
@@ -199,7 +205,7 @@ def last_seqs(*, conversation_ids: Iterable[UUID]) -> dict[UUID, int]:
 @run_in_query_thread
 def reaches_back(*, conversation_id: UUID, after: int) -> bool:
     """Return whether the log still has every event above `after`, and `after` is a number it has given."""
-    last = Conversation.objects.values_list("last_seq", flat=True).get(pk=conversation_id)
+    last = log.last_seq(conversation_id)
     if after >= last:
         return after == last
     return Event.objects.filter(conversation_id=conversation_id, seq=after + 1).exists()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
+from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, checkpoint, is_cancel_intent
@@ -64,6 +65,7 @@ async def create_conversation(
     Raises:
         AgentUnavailable: there is none of this name, or it is switched off.
         ConversationNotFound: the id is that of a conversation of somebody else, or of a deleted one.
+        NotAllowed: the user is gone or deactivated.
     """
     return await _create_conversation(
         conversation_id or uuid4(),
@@ -250,7 +252,11 @@ def _create_conversation(
 ) -> ConversationSummary:
     owner_id, answering = reload(user).pk, find_agent(agent).name
     values = {"owner_id": owner_id, "title": title, "agent": agent}
-    row, is_new = Conversation.objects.get_or_create(pk=conversation_id, defaults=values)
+    try:
+        row, is_new = Conversation.objects.get_or_create(pk=conversation_id, defaults=values)
+    except IntegrityError:
+        reload(user)  # raises where the owner was deleted meanwhile
+        raise
     if not is_new:
         row = conversation_for(user, conversation_id)
         answering = row.agent or find_agent().name

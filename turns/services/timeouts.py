@@ -1,6 +1,7 @@
 """Gives a running call another limit, as the people who may do so ask for it (T9)."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -39,6 +40,7 @@ class _Asked:
     turn: Turn
     tool_id: str
     by: str
+    by_id: Any
     op_id: str | None
     note: str
 
@@ -100,7 +102,7 @@ def _may_change(turn_id: UUID, tool_id: str, user: User, op_id: str | None, note
     if not selectors.has_call(str(turn.pk), tool_id):
         raise ToolCallNotFound
     by = str(reload(user).get_username())[:150]
-    return _Asked(turn=turn, tool_id=tool_id, by=by, op_id=op_id, note=note)
+    return _Asked(turn=turn, tool_id=tool_id, by=by, by_id=user.pk, op_id=op_id, note=note)
 
 
 @run_in_db_thread
@@ -124,6 +126,7 @@ def _store(
             timeout_ms=timeout_ms,
             extend_ms=extend_ms,
             by=asked.by,
+            by_id=asked.by_id,
             note=asked.note,
         )
         return _promised(row, timeout_ms, extend_ms), change

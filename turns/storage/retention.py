@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from governance import recorder
 from governance.db_clock import database_now
+from governance.keysets import Keyset
 from turns.attachments import rows as attachments
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
 from turns.models import (
@@ -133,14 +134,14 @@ def _gone_processes(before: datetime) -> "QuerySet[Process]":
 
 def _batches_of_turns(which: Q) -> Iterator[list[Turn]]:
     """Turns, oldest first, each batch read when the one before it is done."""
-    turns = Turn.objects.filter(which).order_by("ended_at", "pk")
-    turns = turns.only("ended_at", "conversation_id", "steps", "tool_call_count")
+    keyset = Keyset(["ended_at", "pk"])
+    turns = keyset.sort(Turn.objects.filter(which))
+    turns = turns.only("conversation_id", "steps", "tool_call_count")
     found = list(turns[:BATCH])
     while found:
         yield from _batches(found, rows_of=lambda turn: turn.steps + turn.tool_call_count)
-        last = found[-1]
-        later = Q(ended_at__gt=last.ended_at) | Q(pk__gt=last.pk)
-        found = list(turns.filter(later, ended_at__gte=last.ended_at)[:BATCH])
+        last = [getattr(found[-1], name) for name in keyset.names]
+        found = list(turns.filter(keyset.behind(last))[:BATCH])
 
 
 def _batches(rows: Iterable[Row], *, rows_of: Callable[[Row], int]) -> Iterator[list[Row]]:

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from django.db.models import CharField, F, IntegerField
 
+from governance import shortened
 from governance.prepared_statements import Update, fields_of
 from turns.core.events import TurnAbort, TurnEnd, TurnError, TurnEvent
 from turns.core.turns import TurnEnding, TurnStatus, check_transition
@@ -59,7 +60,7 @@ def write_final(
         steps=turn.steps,
         usage=turn.usage,
         error_code=ending.error_code,
-        error_message=ending.error_message[:500],
+        error_message=shortened(ending.error_message, limit=500),
         ended_by_reason=cause.reason.value if cause else "",
         ended_by_source=cause.source.value if cause else "",
         ended_by_name=cause.by if cause else "",

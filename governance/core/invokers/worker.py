@@ -18,6 +18,7 @@ from typing import Any
 
 from governance.core import procfs
 from governance.core.exceptions import ToolFailed
+from governance.core.excerpts import excerpt
 from governance.core.invokers import frames
 from governance.core.invokers.worker_context import Reports, WorkerToken, make_context
 from governance.core.invokers.worker_output import BoundedOutput, redirect_output
@@ -193,7 +194,7 @@ def _describe(error: BaseException) -> frames.Frame:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)[:_LONGEST_MESSAGE]
+        return excerpt(str(error), limit=_LONGEST_MESSAGE)
     except Exception:  # noqa: BLE001 - a tool's exception may fail at this too
         return ""
 

@@ -12,6 +12,7 @@ from typing import Any
 from governance.core.calls import Progress
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Callback, Cancellation, CancellationToken
+from governance.core.excerpts import shortened
 from governance.core.tools import ToolContext
 
 Send = Callable[[dict[str, Any]], None]
@@ -117,7 +118,7 @@ class Reports:
 
     def _note(self, report: Progress) -> None:
         if report.message:
-            self._pending["message"] = str(report.message)[:_LONGEST_MESSAGE]
+            self._pending["message"] = shortened(str(report.message), limit=_LONGEST_MESSAGE)
         for name, number in (("progress", report.progress), ("total", report.total)):
             if number is not None and math.isfinite(number):
                 self._pending[name] = float(number)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governance.core.excerpts import Excerpt, excerpt, last_lines, spaced
+from governance.core.excerpts import Excerpt, excerpt, last_lines, shortened, spaced
 
 
 @given(
@@ -60,4 +60,9 @@ def test_the_last_lines_are_plain_text_without_empty_ones():
     said = "one\n\n\x1b[31mtwo\x1b[0m\r\n \nthree\x07\n"
     assert last_lines(said, 2) == "two\nthree"
     assert last_lines(said, 6) == "one\ntwo\nthree"
-    assert last_lines("x" * 10_000, 6) == "x" * 200
+    assert last_lines("x" * 10_000, 6) == "x" * 199 + "…"
+
+
+def test_a_text_that_is_shortened_says_so_within_its_limit():
+    assert shortened("12345", limit=5) == "12345"
+    assert shortened("123456", limit=5) == "1234…"

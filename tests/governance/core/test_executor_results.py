@@ -219,6 +219,15 @@ class TestFailure:
         assert outcome.result == "No such file: a.txt. List the directory first."
         assert outcome.is_error
 
+    async def test_that_a_tool_words_itself_at_length_says_what_is_left_out(self):
+        harness = ExecutorHarness(result_limit=1000)
+        harness.gated()
+        (call,) = await started(harness, "A")
+
+        call.body.fail(ToolFailed("x" * 5_000))
+
+        assert "… 4 000 characters left out …" in (await call.outcome()).result
+
     async def test_of_a_call_that_the_tool_governed_itself_is_told_in_its_words(self):
         harness = ExecutorHarness()
         harness.gated()

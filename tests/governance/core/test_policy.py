@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from governance.core.policy import (
     BUILT_IN_CEILING,
     BUILT_IN_TIMEOUT,
+    ApprovalRule,
     Hint,
     PolicyLevels,
     TimeoutSource,
     ToolLimits,
     cap,
     resolve,
+    source_of,
 )
 
 LEVELS = ("hint", "override", "tool_setting", "declared", "default", "setting")
@@ -141,6 +143,34 @@ def test_the_stronger_concurrency_cap_wins(stronger, weaker):
     levels = {stronger: ToolLimits(max_running=1), weaker: ToolLimits(max_running=9)}
 
     assert resolve(PolicyLevels(**levels)).max_running == 1
+
+
+@pytest.mark.parametrize("name", ["timeout", "idle_timeout", "approval_timeout", "max_running"])
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(LEVELS[1:], 2)))
+def test_a_limit_comes_from_the_strongest_level_that_sets_it(name, stronger, weaker):
+    levels = {stronger: ToolLimits(**{name: 0}), weaker: ToolLimits(**{name: 9})}
+
+    assert source_of(name, PolicyLevels(**levels)) is SOURCES[stronger]
+    assert source_of(name, PolicyLevels()) is TimeoutSource.BUILT_IN
+
+
+@pytest.mark.parametrize(
+    ("name", "levels", "source"),
+    [
+        ("ceiling", {"declared": 7.0, "setting": 9.0}, TimeoutSource.SETTING),
+        ("approval", {"declared": "never", "default": "always"}, TimeoutSource.DEFAULT),
+        ("approval", {"declared": "always", "default": "never"}, TimeoutSource.TOOL),
+        ("approval", {"override": "never", "default": "always"}, TimeoutSource.OVERRIDE),
+        ("approval", {}, TimeoutSource.BUILT_IN),
+    ],
+)
+def test_a_level_that_a_limit_does_not_follow_is_not_its_source(name, levels, source):
+    said = {
+        level: ToolLimits(**{name: ApprovalRule(value) if name == "approval" else value})
+        for level, value in levels.items()
+    }
+
+    assert source_of(name, PolicyLevels(**said)) is source
 
 
 seconds = st.none() | st.sampled_from([0.0, -1.0]) | st.floats(0.001, 10**6)

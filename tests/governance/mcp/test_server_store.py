@@ -311,6 +311,19 @@ async def test_what_makes_no_sense_is_refused_in_words(executor, values, words):
     assert words in answer.content.decode()
 
 
+async def test_a_limit_below_a_second_is_saved_after_a_warning(executor):
+    admin_client = await sign_in(is_superuser=True)
+    answer = await add(admin_client, timeout_ms="500 ms")
+    assert "500 ms is shorter than a second. Save again to set it." in answer.content.decode()
+    accepted = answer.context["adminform"].form["accepted"].value()
+    assert 'name="accepted"' in answer.content.decode()
+    assert (await add(admin_client, timeout_ms="500 ms", accepted=accepted)).status_code == 302
+    assert (await get_row()).timeout_ms == 500
+    assert (await edit(admin_client, timeout_ms="500 ms", enabled=None)).status_code == 302
+    assert "shorter" in (await edit(admin_client, timeout_ms="400 ms")).content.decode()
+    assert (await get_row()).timeout_ms == 500
+
+
 async def test_a_row_that_makes_no_sense_does_not_stand_in_the_way_of_others(executor):
     await add(await sign_in(is_superuser=True))
 

@@ -96,6 +96,28 @@ def test_limits_are_written_in_units_and_read_back_in_words(admin_client):
     assert "2 min, 9 steps, 5000 tokens" in admin_client.get(LIST).content.decode()
 
 
+def test_a_turn_limit_below_a_second_is_saved_after_a_warning(admin_client):
+    hasty = {
+        "turn_timeout_ms": "90 ms",
+        "which_tools": "some",
+        "ticked_tools": ["wait", "read_file"],
+    }
+    page = save(admin_client, ADD, name="hasty", **hasty)
+    assert "90 ms is shorter than a second. Save again to set it." in str(errors(page))
+    assert not Agent.objects.filter(name="hasty").exists()
+    page = admin_client.post(ADD, filled_in(page, turn_timeout_ms="80 ms"))  # not what was accepted
+    assert "80 ms is shorter than a second" in str(errors(page))
+    admin_client.post(ADD, filled_in(page))
+    agent = Agent.objects.get(name="hasty")
+    assert (agent.turn_timeout_ms, agent.tools) == (80, ["read_file", "wait"])
+    save(
+        admin_client, url_of("hasty"), description="Quick."
+    )  # the limit is as it was: no word of it
+    assert Agent.objects.get(name="hasty").description == "Quick."
+    save(admin_client, url_of("hasty"), turn_timeout_ms="0")
+    assert Agent.objects.get(name="hasty").turn_timeout_ms == 0
+
+
 def test_tools_are_ticked_from_all_that_the_site_and_its_servers_offer(admin_client):
     McpServer.objects.create(
         name="github",

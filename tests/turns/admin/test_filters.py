@@ -13,7 +13,9 @@ from governance import call_filters
 from governance.admin.readonly import CappedPaginator
 from governance.models import Approval, Export, ToolCall
 from tests.turns.row_factory import RowFactory, make_process
+from tests.turns.support import in_database
 from turns.models import CancelRequest, Conversation, Repair, Turn
+from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -171,6 +173,132 @@ def test_which_limit_fired(admin_client, history):
     assert len(found(admin_client, ToolCall, ran_out="idle")) == 2
 
 
+TURNS = {  # by the limit that ran out; "" = none did
+    "time": [{"status": "timed_out", "ended_by_reason": "timeout"}],
+    "steps": [{"status": "failed", "error_code": "step_limit"}],
+    "tokens": [{"status": "failed", "error_code": "token_limit"}],
+    "": [
+        {"status": "completed"},
+        {"status": "cancelled", "ended_by_reason": "user"},
+        {"status": "interrupted", "ended_by_reason": "shutdown"},
+        {"status": "failed", "error_code": "chat_model_timed_out"},
+        {"status": "running"},
+    ],
+}
+CALLS = {
+    "total": [
+        {"status": "timed_out", "error_type": "timeout", "limit_reached": "total"},
+        {"status": "abandoned", "error_type": "timeout", "limit_reached": "total"},
+    ],
+    "idle": [{"status": "timed_out", "error_type": "timeout", "limit_reached": "idle"}],
+    "turn": [{"status": "cancelled", "error_type": "cancelled", "limit_reached": "turn"}],
+    "approval": [{"status": "expired", "error_type": "expired", "limit_reached": "approval"}],
+    "": [
+        {"status": "succeeded"},
+        {"status": "cancelled", "error_type": "cancelled"},
+        {"status": "failed", "error_type": "execution_error"},
+        {"status": "running"},
+    ],
+}
+APPROVALS = {
+    "open": [{"decision": ""}],
+    "approved": [{"decision": "approved"}],
+    "remembered": [{"decision": "approved", "remember": True}],
+    "denied": [{"decision": "denied"}],
+    "late": [{"decision": "denied", "is_late": True}],
+    "expired": [{"decision": "expired"}],
+    "cancelled": [{"decision": "cancelled"}, {"decision": "interrupted"}],
+}
+
+
+def plant_each(model, factory, rows):
+    """Plant a row for each of these; return their keys by the filter's value that each belongs to."""
+    planted = {}
+    for value, many in rows.items():
+        for fields in many:
+            if model is Turn:
+                row = factory.turn(**fields)
+            elif model is ToolCall:
+                row = factory.call(factory.turn(), f"c{len(planted)}", **fields)
+            else:
+                at = timezone.now()
+                answered = {"decided_at": at} if fields["decision"] else {}
+                row = Approval.objects.create(
+                    group=f"g{len(planted)}", call_id="c", requested_at=at, **answered, **fields
+                )
+            planted[row.pk] = value
+    return planted
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "rows", "within"),
+    [
+        pytest.param(Turn, "ran_out", TURNS, {}, id="turns"),
+        pytest.param(ToolCall, "ran_out", CALLS, {}, id="calls"),
+        pytest.param(Approval, "decided", APPROVALS, {"remembered": "approved"}, id="approvals"),
+    ],
+)
+def test_each_limit_and_decision_finds_its_rows_and_no_others(
+    admin_client, ada, model, name, rows, within
+):
+    planted = plant_each(model, RowFactory(ada), rows)
+    shown = admin_client.get(reverse(f"{name_of(model)}_changelist"))
+    [spec] = [
+        spec
+        for spec in shown.context["cl"].filter_specs
+        if getattr(spec, "parameter_name", "") == name
+    ]
+    assert [value for value, _words in spec.lookup_choices] == [value for value in rows if value]
+    for value in filter(None, rows):
+        wanted = {pk for pk, own in planted.items() if value in (own, within.get(own))}
+        assert {row.pk for row in found(admin_client, model, **{name: value})} == wanted, value
+        exported = admin_client.get(
+            reverse(f"{name_of(model)}_export", args=["json"]), {name: value}
+        )
+        assert {row["id"] for row in json.loads(exported.getvalue())} == {
+            pk if isinstance(pk, int) else str(pk) for pk in wanted
+        }, value
+    assert len(found(admin_client, model)) == len(planted)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(Turn, "ran_out"), (ToolCall, "ran_out"), (Approval, "decided"), (Turn, "happened")],
+)
+def test_a_choice_that_there_is_not_finds_nothing(admin_client, history, model, name):
+    """Else a slip in an address would export everything as what was asked for."""
+    assert found(admin_client, model)
+    assert found(admin_client, model, **{name: "nonsense"}) == []
+
+
+async def test_limits_that_ran_out_are_found_by_their_filters(
+    admin_client, chat, fake_tools, settings
+):
+    settings.GOVERNANCE_APPROVAL, settings.GOVERNANCE_APPROVAL_TIMEOUT = {}, 0.05
+    chat.use_script([call("a", "asked")], [text("Fine.")])
+    expired = await chat.run()
+    chat.use_script([call("b", "held", _meta={"timeout_ms": 50})], [text("Fine.")])
+    total = await chat.run()
+    settings.TURNS_STEP_LIMIT = 1
+    chat.use_script([call("c", "quick")], [text("Fine.")])
+    steps = await chat.run()
+    settings.TURNS_STEP_LIMIT = 20
+    settings.TURNS_TURN_TIMEOUT = 0.2
+    chat.use_script([call("d", "held")], [text("Fine.")])
+    time = await chat.run()
+
+    def check():
+        assert [row.pk for row in found(admin_client, Turn, ran_out="time")] == [time.pk]
+        assert [row.pk for row in found(admin_client, Turn, ran_out="steps")] == [steps.pk]
+        for value, turn in (("total", total), ("turn", time), ("approval", expired)):
+            groups = [row.group for row in found(admin_client, ToolCall, ran_out=value)]
+            assert groups == [str(turn.pk)], value
+        [asked] = found(admin_client, Approval, decided="expired")
+        assert asked.group == str(expired.pk)
+
+    await in_database(check)
+
+
 def test_filters_go_together_and_are_kept_by_each_form(admin_client, history):
     query = {"user": "ada", "tool": "exec", "when": "24h", "agent": "digger"}
     assert turn_ids(found(admin_client, ToolCall, **query)) == {str(history.pk)}
@@ -200,6 +328,15 @@ def test_long_lists_begin_with_the_last_day_and_search_looks_at_any_time(admin_c
         assert len(found(admin_client, model, when_until=until)) == 1, model
     for model in (Repair, Conversation):
         assert len(found(admin_client, model)) == 1, model
+
+
+def test_a_long_list_says_what_a_wider_time_costs(admin_client, history):
+    words = "Beyond 24 hours another filter may read every row of the time"
+    for model in (ToolCall, Approval, Turn, CancelRequest, Repair, Conversation):
+        is_long = model not in (Repair, Conversation)
+        for query in ({}, {"when": "30d"}):
+            page = admin_client.get(reverse(f"{name_of(model)}_changelist"), query)
+            assert (words in page.content.decode()) == is_long, model
 
 
 def test_an_export_of_the_last_day_says_so(admin_client, history):

@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -17,23 +18,30 @@ from governance import runtime, services
 from governance.models import Approval, PolicyChange
 from tests.turns.row_factory import RowFactory, make_process
 from turns.admin.timeline import MOST, facts_of
-from turns.models import Agent, CancelRequest, Repair
+from turns.models import Agent, CancelRequest, Process, Repair
 from turns.storage.groups import GROUPS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CALLS = reverse("admin:governance_toolcall_changelist")
+TURNS = reverse("admin:turns_turn_changelist")
+RUNNING = reverse("admin:turns_runningturn_changelist")
+
+
+def staff_client(name, permissions):
+    user = get_user_model().objects.create_user(name, is_staff=True)
+    for permission in permissions:
+        app, codename = permission.split(".")
+        held = Permission.objects.get(content_type__app_label=app, codename=codename)
+        user.user_permissions.add(held)
+    client = Client()
+    client.force_login(user)
+    return client
 
 
 @pytest.fixture
-def operator(client, transactional_db):
-    user = get_user_model().objects.create_user("olga", is_staff=True)
-    for name in GROUPS["Governance operators"]:
-        app, codename = name.split(".")
-        held = Permission.objects.get(content_type__app_label=app, codename=codename)
-        user.user_permissions.add(held)
-    client.force_login(user)
-    return client
+def operator(transactional_db):
+    return staff_client("olga", GROUPS["Governance operators"])
 
 
 @pytest.fixture
@@ -41,6 +49,7 @@ def story(ada):
     """A turn to which everything has happened, a second each."""
     runtime._policies.reload()
     services.save_tool_policy(tool_name="wait", values={"timeout_ms": 30_000}, by=None)
+    PolicyChange.objects.update(at=timezone.now() - timedelta(hours=1))
     Agent.objects.create(name="digger")
     factory = RowFactory(ada)
     at = timezone.now() - timedelta(minutes=5)
@@ -108,13 +117,35 @@ def links_on(client, address):
 def test_every_link_of_a_call_a_turn_and_their_lists_leads_somewhere(operator, story):
     turn, call = story
     change = PolicyChange.objects.get()
-    pages = [page_of(row) for row in (turn, call, change, turn.owner, Approval.objects.get())]
-    pages += [CALLS, reverse("admin:turns_turn_changelist")]
-    pages += [reverse("admin:turns_conversation_changelist"), reverse("admin:turns_overview")]
-    for address in pages:
-        for link in links_on(operator, address):
-            if "/history/" not in link:
-                assert operator.get(link).status_code == 200, (address, link)
+    factory = RowFactory(conversation=turn.conversation)
+    running = factory.turn("running", agent="digger", owner=turn.owner)
+    factory.call(running, "c2", "running", tool_name="wait", started_at=timezone.now())
+    factory.call(turn, "c3", "abandoned", tool_name="wait", ended_at=timezone.now())
+    CancelRequest.objects.create(
+        turn=turn, reason="user", source="api", requested_at=timezone.now()
+    )
+    rows = (turn, call, change, turn.owner, turn.conversation, Approval.objects.get())
+    rows += (Agent.objects.get(name="digger"), *CancelRequest.objects.all(), Repair.objects.get())
+    pages = [page_of(row) for row in rows] + [CALLS, RUNNING, reverse("admin:turns_overview")]
+    names = ("turn", "conversation", "cancelrequest", "cancelledturn", "repair", "process")
+    pages += [reverse(f"admin:turns_{name}_changelist") for name in names]
+    some = {"turns.view_conversation", "turns.view_cancelrequest", "turns.view_repair"}
+    readers = {
+        "operator": operator,
+        "auditor": staff_client("alma", GROUPS["Governance auditors"]),
+        "turns": staff_client("tom", {"turns.view_turn"}),
+        "calls": staff_client("carl", {"governance.view_toolcall", "governance.view_policychange"}),
+        "others": staff_client("otto", some | {"turns.view_agent", "turns.view_process"}),
+    }
+    followed = set()
+    for who, client in readers.items():
+        for address in pages:
+            if client is not operator and client.get(address).status_code == 403:
+                continue
+            for link in links_on(client, address) - {link for by, link in followed if by == who}:
+                followed.add((who, link))
+                if "/history/" not in link:
+                    assert client.get(link).status_code == 200, (who, address, link)
 
 
 def test_a_call_leads_to_all_that_it_belongs_to_and_the_turn_back(operator, story):
@@ -131,8 +162,48 @@ def test_a_call_leads_to_all_that_it_belongs_to_and_the_turn_back(operator, stor
     assert shared | {page_of(call)} <= links_on(operator, page_of(turn))
     assert tool in links_on(operator, page_of(PolicyChange.objects.get()))
     assert {page_of(turn), page_of(turn.owner)} <= links_on(operator, CALLS)
-    live = f"{reverse('admin:turns_runningturn_changelist')}?owner={turn.owner.pk}"
+    live = f"{RUNNING}?owner={turn.owner.pk}"
     assert live in links_on(operator, page_of(turn.owner))
+    assert page_of(PolicyChange.objects.get()) in links_on(operator, page_of(call))
+
+
+def test_lists_and_pages_lead_to_users_agents_processes_and_chats_and_back(operator, story):
+    turn, _call = story
+    factory = RowFactory(conversation=turn.conversation)
+    factory.turn("running", agent="digger", owner=turn.owner)
+    agent = Agent.objects.get(name="digger")
+    Process.objects.update(started_at=turn.queued_at)
+    turn.conversation.agent = "digger"
+    turn.conversation.save()
+    chat = reverse("webchat:conversation", args=[turn.conversation_id])
+    shared = {f"{TURNS}?q=ada", page_of(agent)}
+    turns_of_conversation = f"{TURNS}?q={turn.conversation_id}"
+    wanted = {
+        TURNS: shared | {page_of(turn.owner), page_of(turn.conversation)},
+        RUNNING: shared | {page_of(turn.owner), page_of(turn.conversation), chat},
+        page_of(turn.conversation): shared | {chat, turns_of_conversation},
+        reverse("admin:turns_conversation_changelist"): shared | {turns_of_conversation},
+    }
+    for address, links in wanted.items():
+        assert links <= links_on(operator, address), address
+    for row in (agent, turn.owner):
+        [past] = [link for link in links_on(operator, page_of(row)) if link.startswith(f"{TURNS}?")]
+        listed = {link.partition("?")[0] for link in links_on(operator, past)}
+        assert page_of(turn) in listed
+
+
+@pytest.mark.parametrize("address", ["turn", "conversation", "runningturn"])
+def test_the_lists_of_turns_cost_the_same_for_many(operator, story, ada, address):
+    page = reverse(f"admin:turns_{address}_changelist")
+    RowFactory(ada).turn("running", agent="digger", owner=make_process(name="first"))
+    operator.get(page)
+    with CaptureQueriesContext(connection) as few:
+        operator.get(page)
+    for number in range(10):
+        RowFactory(ada).turn("running", agent="digger", owner=make_process(name=f"r{number}"))
+    with CaptureQueriesContext(connection) as many:
+        operator.get(page)
+    assert len(many) == len(few)
 
 
 def test_the_list_of_calls_costs_the_same_for_many_turns(operator, story, ada):

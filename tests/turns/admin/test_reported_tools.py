@@ -1,18 +1,21 @@
 """Tools that only other processes have are rows of the page of limits like all others, while these processes live."""
 
+import gc
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from governance import make_tool, selectors, tool_reports
 from governance.db_clock import database_now
-from governance.models import McpServer, ToolPolicy
+from governance.models import McpServer, ToolCall, ToolPolicy
 from governance.policies import read_policies
 from tests.turns.row_factory import make_process
-from turns.models import ToolReport
+from turns.models import Agent, ToolReport
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -136,6 +139,38 @@ def test_who_may_see_the_page_sees_it_and_nobody_else(client, operator):
     assert not ToolPolicy.objects.exists()
 
 
+def test_an_agent_is_given_it_by_a_tick(boss):
+    reported("deploy", declared={"description": "Bring it out.\nAnd more."})
+    add = reverse("admin:turns_agent_add")
+    page = boss.get(add).content.decode()
+    assert "<code>deploy</code> Bring it out, reported by runner-1" in page
+    chosen = {"name": "shipper", "which_tools": "some", "ticked_tools": ["deploy"]}
+    saved = boss.post(add, {**chosen, "is_enabled": "on"}, follow=True)
+    assert Agent.objects.get(name="shipper").tools == ["deploy"]
+    assert "No tool is named" not in saved.content.decode()
+    agent = reverse("admin:turns_agent_change", args=[Agent.objects.get(name="shipper").pk])
+    assert "1 tool, about" in boss.get(agent).content.decode()
+
+
+def test_the_warning_about_too_many_tools_counts_it(boss, settings):
+    settings.TURNS_MAX_TOOLS = len(selectors.offered_tools())
+    agents = reverse("admin:turns_agent_changelist")
+    assert "the most that a request may carry" not in boss.get(agents).content.decode()
+    reported("deploy")
+    assert "the most that a request may carry" in boss.get(agents).content.decode()
+
+
+def test_the_filter_of_calls_and_the_pages_of_its_calls_know_it(boss):
+    reported("deploy")
+    row = ToolCall.objects.create(
+        tool_name="deploy", call_id="a", group="g", scope="s", requested_at=timezone.now()
+    )
+    calls = boss.get(reverse("admin:governance_toolcall_changelist")).content.decode()
+    assert "?tool=deploy" in calls
+    call = boss.get(reverse("admin:governance_toolcall_change", args=[row.pk])).content.decode()
+    assert reverse("admin:governance_toolpolicy_tool", args=["deploy"]) in call
+
+
 def test_many_reports_cost_as_much_as_one(boss, django_assert_num_queries):
     reported("deploy")
     boss.get(LIMITS)
@@ -145,6 +180,50 @@ def test_many_reports_cost_as_much_as_one(boss, django_assert_num_queries):
         reported(f"tool_{number}", of=f"runner-{number}")
     with django_assert_num_queries(len(few)):
         boss.get(LIMITS)
+
+
+READS_OF_TOOLS = 1
+PER_SAVED_ROW = 30  # statements: last calls, checks, savepoints, row, version, audit, what is said
+
+
+def edited_rows(names, timeout):
+    return {
+        field: value
+        for name in names
+        for field, value in {
+            f"{name}-timeout_ms": timeout,
+            f"{name}-idle_timeout_ms": "5 s",
+            f"{name}-tool_enabled": "on",
+            f"{name}-revision": "",
+        }.items()
+    }
+
+
+@pytest.mark.parametrize("timeout", ["20 s", ""], ids=["with a total limit", "idle limit only"])
+def test_the_tools_of_others_are_read_once_however_many_rows_are_saved(boss, timeout):
+    gc.collect()  # sources of limits that other tests have left would read each edit, too
+    names = [f"tool_{number}" for number in range(10)]
+    reported(*names, declared={"timeout": 30})
+    with CaptureQueriesContext(connection) as one:
+        boss.post(LIMITS, edited_rows(names[:1], timeout))
+    with CaptureQueriesContext(connection) as nine:
+        boss.post(LIMITS, edited_rows(names[1:], timeout))
+    assert ToolPolicy.objects.count() == 10
+    for table in (ToolReport._meta.db_table, McpServer._meta.db_table):
+        reads = [query["sql"] for query in nine if f'FROM "{table}"' in query["sql"]]
+        assert len(reads) == READS_OF_TOOLS, table
+    more = len(nine) - len(one)
+    assert more <= 8 * PER_SAVED_ROW, "\n".join(query["sql"][:120] for query in nine)
+
+
+def test_tools_that_are_allowed_at_once_are_read_once(boss):
+    names = [f"tool_{number}" for number in range(10)]
+    reported(*names)
+    with CaptureQueriesContext(connection) as asked:
+        boss.post(LIMITS, {"_act": "1", "action": "forbid", "chosen": names})
+    assert ToolPolicy.objects.filter(tool_enabled=False).count() == 10
+    table = ToolReport._meta.db_table
+    assert len([q for q in asked if f'FROM "{table}"' in q["sql"]]) == READS_OF_TOOLS
 
 
 def test_a_report_is_bounded_and_what_the_site_itself_has_comes_first():

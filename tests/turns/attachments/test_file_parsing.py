@@ -117,7 +117,14 @@ def test_pdf_that_cannot_be_read_here_is_kept_without_a_text():
 def test_text_is_cut_for_models_and_kept_whole(settings):
     settings.TURNS_ATTACHMENT_TEXT_LENGTH = 5
     file = read("äöü and more".encode())
-    assert (file.text, file.content.decode()) == ("äöü a", "äöü and more")
+    assert file.text == "äöü a\n… the rest of the text is left out …"
+    assert file.content.decode() == "äöü and more"
+
+
+def test_text_of_a_pdf_that_is_cut_says_so(settings):
+    settings.TURNS_ATTACHMENT_TEXT_LENGTH = len("Hello")
+    assert read(files.pdf("Hello")).text.strip() == "Hello"
+    assert read(files.pdf("Hello you")).text == "Hello\n… the rest of the text is left out …"
 
 
 @pytest.mark.parametrize("content", [files.SVG, files.HTML, b"GIF89a"[:4] + b" text"])

@@ -45,6 +45,20 @@ class TestCompleted:
         assert not reply.interrupted
         assert len(model.requests) == 1
 
+    @pytest.mark.parametrize("said", [[], [text(" \n")], [Stop(StopReason.END)]])
+    async def test_an_answer_without_a_word_is_told(self, harness, said):
+        ending, _model = await harness.run([text("On it."), call("c1", "echo")], said)
+
+        assert ending.status is TurnStatus.COMPLETED
+        assert harness.journal.names("notify") == ["answer_empty"]
+
+    async def test_an_answer_that_was_cut_off_is_told_in_each_step(self, harness):
+        cut_off = Stop(StopReason.LENGTH)
+        await harness.run([partial_call("c1", "echo"), cut_off], [text("So"), cut_off])
+
+        assert [code for code, _message in harness.journal.notices] == ["answer_cut_off"] * 2
+        assert "the turn goes on" in harness.journal.notices[0][1]
+
     async def test_the_model_reads_the_results_of_its_calls(self, harness):
         ending, model = await harness.run(
             [text("Let me see."), call("c1", "echo", text="forty-two")], [text("It is 42.")]

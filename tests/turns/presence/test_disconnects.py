@@ -51,6 +51,18 @@ def test_the_one_row_is_shown_and_edited_in_units_and_the_edit_is_audited(admin:
     assert "unattended limit: 1 h → 2 h" in str(next(iter(answer.context["messages"])))
 
 
+@pytest.mark.parametrize("name", ["grace_ms", "unattended_limit_ms"])
+def test_a_span_below_a_second_is_saved_after_a_warning(admin: Client, name: str):
+    form = {"policy": "detach", "grace_ms": "30 s", "unattended_limit_ms": "1 h", name: "500 ms"}
+    shown = admin.post(PAGE, form).context["adminform"].form
+    assert "500 ms is shorter than a second. Save again to set it." in str(shown.errors)
+    assert disconnects.read().policy == "cancel_after_grace"
+    again = {field: shown[field].value() or "" for field in shown.fields}
+    assert admin.post(PAGE, again).status_code == 302
+    assert getattr(disconnects.read(), name) == 500
+    assert admin.post(PAGE, form | {name: "0"}).status_code == 302  # none, or no limit
+
+
 @pytest.mark.parametrize("wrong", ["", "soon", "-1 s", "9999 d"])
 def test_nonsense_is_refused_with_words(admin: Client, wrong: str):
     admin.get(PAGE)

@@ -46,6 +46,7 @@ async def test_a_process_reports_its_tools_and_what_comes_and_goes_later(site, s
     assert next(tool for tool in told if tool["name"] == "newcomer") == {
         "name": "newcomer",
         "title": "Late",
+        "description": "Come late.",
         "server": "",
         "isolation": "async",
         "tokens": newcomer.tokens,

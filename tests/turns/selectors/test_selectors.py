@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.utils import timezone
 
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory, said, use
 from tests.turns.support import ChatDriver, FakeTools
 from turns import selectors, services
 from turns.exceptions import ConversationNotFound, TurnNotFound
+from turns.models import Conversation
 from turns.testing import call, gate, text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -212,6 +214,19 @@ def test_conversations_are_listed_latest_first_with_what_is_active(ada, eve):
     old.conversation.save()
     listed = async_to_sync(selectors.list_conversations)(user=ada)
     assert [(c.id, c.is_active) for c in listed] == [(old.id, False), (new.id, True)]
+
+
+def test_pages_of_the_list_join_pinned_conversations_and_the_others(ada):
+    rows = [RowFactory(ada).conversation for _ in range(7)]
+    for row in (rows[4], rows[1], rows[5]):
+        Conversation.objects.filter(pk=row.pk).update(pinned_at=timezone.now())
+    listed = async_to_sync(selectors.list_conversations)
+    whole = [row.id for row in listed(user=ada)]
+    assert whole == [rows[number].pk for number in (5, 1, 4, 6, 3, 2, 0)]
+    for limit in range(1, 9):
+        for offset in range(9):
+            page = listed(user=ada, offset=offset, limit=limit)
+            assert [row.id for row in page] == whole[offset : offset + limit], (offset, limit)
 
 
 def test_conversations_are_listed_of_the_agent_that_answers_there_now(ada):

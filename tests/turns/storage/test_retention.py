@@ -297,6 +297,18 @@ def test_an_interrupted_run_says_what_it_has_done_and_the_next_one_goes_on(ada, 
     assert "Deleted: 51 turns, 153 events" in run("--days", "90")
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="Only SQLite keeps moments as texts.")
+def test_one_run_deletes_what_another_program_has_dated(ada, monkeypatch):
+    """'00:00:00.123' is read as '00:00:00.123000', which as a text is more."""
+    monkeypatch.setattr(retention, "BATCH", 1)
+    factory = RowFactory(ada)
+    for _ in range(4):
+        a_turn(factory)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE turns_turn SET ended_at = '2020-01-01 00:00:00.123'")
+    assert run("--days", "90").startswith("Deleted: 4 turns")
+
+
 def test_a_conversation_in_use_holds_nobody_elses_turns_up(ada):
     if connection.vendor != "postgresql":
         pytest.skip("SQLite locks no rows")

@@ -1,0 +1,106 @@
+"""What the tests of the admin share: a turn with a secret in every text that anybody can write."""
+
+import pytest
+from django.utils import timezone
+
+from governance import services
+from governance.models import (
+    Approval,
+    DefaultPolicy,
+    Export,
+    McpServer,
+    McpServerChange,
+    ToolCall,
+)
+from tests.turns.row_factory import RowFactory, make_process, said, use
+from turns.admin import running_results
+from turns.models import (
+    Acknowledgement,
+    Agent,
+    AgentChange,
+    Attachment,
+    CancelRequest,
+    Conversation,
+    ConversationChange,
+    DisconnectPolicy,
+    DisconnectPolicyChange,
+    Event,
+    Repair,
+    Turn,
+)
+from webchat import api_tokens
+
+SECRET = "zanzibar"
+
+
+@pytest.fixture
+def said_things(ada):
+    """A turn in which every text that people, models or tools can write has the secret in it."""
+    factory = RowFactory(ada)
+    Conversation.objects.update(title=f"about {SECRET}")
+    turn = factory.turn("running", user_message=f"say {SECRET}")
+    factory.message(turn, "assistant", said(SECRET), use("c1"))
+    factory.call(turn, "c1", "abandoned", late_kind="returned", late_text=SECRET, result=SECRET)
+    ToolCall.objects.update(input={"text": SECRET}, detail={"text": SECRET})
+    at = timezone.now()
+    request = CancelRequest.objects.create(
+        turn=turn, reason="admin", source="admin", by_name="olga", note="why", requested_at=at
+    )
+    Acknowledgement.objects.create(
+        request=request, turn=turn, said=SECRET, source="typed", text=SECRET, at=at
+    )
+    Approval.objects.create(
+        group=str(turn.pk),
+        scope=str(turn.conversation_id),
+        call_id="c1",
+        tool_name="exec",
+        input={"command": SECRET},
+        rule="always",
+        requested_at=at,
+    )
+    Event.objects.create(
+        conversation_id=turn.conversation_id,
+        turn=turn,
+        seq=1,
+        type="message",
+        payload={"text": SECRET},
+        at=at,
+    )
+    Conversation.objects.update(last_seq=1)
+    Repair.objects.create(
+        conversation=factory.conversation, turn=turn, kind="missing_result", cause="crash", at=at
+    )
+    return turn
+
+
+@pytest.fixture
+def planted(said_things, ada, monkeypatch, caplog) -> Turn:
+    """A row of each model; one running call, one that waits for a person, and one parked conversation."""
+    monkeypatch.setattr(running_results, "SETTLES_WITHIN", 0.0)
+    caplog.set_level("ERROR", logger="django.request")  # each refusal has a traceback
+    factory = RowFactory(conversation=said_things.conversation)
+    at = timezone.now()
+    factory.call(said_things, "runs", "running", started_at=at, timeout_ms=90_000)
+    factory.call(said_things, "asks", "awaiting_approval", tool_name="exec")
+    Approval.objects.filter(call_id="c1").update(decision="denied", decided_at=at)
+    Approval.objects.create(
+        group=str(said_things.pk), scope=str(factory.id), call_id="asks", tool_name="exec",
+        input={"command": SECRET}, rule="always", requested_at=at,
+    )  # fmt: skip
+    Conversation.objects.create(owner=ada, parked_at=at)
+    make_process()
+    services.save_tool_policy(tool_name="exec", values={"timeout_ms": 30_000}, by=None)
+    api_tokens.issue(user=ada, name="nightly", by=ada)
+    Agent.objects.create(name="planner")
+    McpServer.objects.create(name="tools", transport="http")
+    Attachment.objects.create(
+        owner=ada, conversation=factory.conversation, name=f"{SECRET}.txt", text=SECRET,
+        media_type="text/plain", size=1, status="stored",
+    )  # fmt: skip
+    Export.objects.create(source="turns.Turn", format="csv")
+    for model in (DefaultPolicy, DisconnectPolicy):
+        model.objects.get_or_create(pk=1)
+    for change in (AgentChange, DisconnectPolicyChange, McpServerChange):
+        change.objects.create(action="change")
+    ConversationChange.objects.create(action="delete", conversation_id=factory.id)
+    return said_things

@@ -1,0 +1,68 @@
+"""The log on the page of a turn, by number: so many events at once, with links to those before and behind them."""
+
+import json
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from governance import shortened
+from governance.admin.formatting import format_time
+from governance.admin.links import anchors
+from governance.call_links import Link
+from turns.admin.rows import table
+from turns.events import log
+from turns.models import Turn
+
+SHOWN = 500
+AFTER = "events_after"
+_PLACE = "event-log"
+_NAMED = {"seq", "at", "type", "turn_id"}
+_FIELDS_SHOWN = 500
+
+
+def asked(query: Any) -> int:
+    """Return the number of an event, behind which the page begins to show them; 0 for anything else."""
+    value = query.get(AFTER, "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
+
+
+def events_of(turn: Turn, query: Any) -> SafeString | str:
+    """Return the log as clients saw it."""
+    after = asked(query)
+    found = log.read_turn(turn.pk, after=after, limit=SHOWN + 1)
+    shown, has_more = found[:SHOWN], len(found) > SHOWN
+    lines = [(event["seq"], _moment(event["at"]), event["type"], _fields(event)) for event in shown]
+    log_table = table([_("number"), _("at"), _("type"), _("fields")], lines)
+    links = {}
+    if after:
+        links["earlier"] = Link(_("Earlier events"), _address(query, _begin_before(turn, after)))
+    if has_more:
+        links["later"] = Link(_("Later events"), _address(query, shown[-1]["seq"]))
+    if not links:
+        return log_table
+    pages = format_html("<p>{}</p>", anchors(links, links))
+    return format_html('<div id="{}">{}{}{}</div>', _PLACE, pages, log_table, pages)
+
+
+def _begin_before(turn: Turn, after: int) -> int:
+    """Return behind which number the events begin that are shown before these."""
+    before = log.numbers_of_turn(turn.pk, until=after)
+    return before[SHOWN : SHOWN + 1].first() or 0
+
+
+def _address(query: Any, after: int) -> str:
+    wanted = query.copy()
+    wanted[AFTER] = after
+    return f"?{wanted.urlencode()}#{_PLACE}"
+
+
+def _moment(at: str) -> SafeString | str:
+    return format_time(parse_datetime(at), with_milliseconds=True)
+
+
+def _fields(event: dict[str, Any]) -> str:
+    fields = {name: value for name, value in event.items() if name not in _NAMED}
+    return shortened(json.dumps(fields, ensure_ascii=False), limit=_FIELDS_SHOWN)
