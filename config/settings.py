@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from django.conf import global_settings
 from django.core.exceptions import ImproperlyConfigured
 
 from config import databases, environment, secret_key, tracing
@@ -154,6 +155,8 @@ AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
     "webchat.sign_in.SignInBackend",
 ]
+# Whoever sets or changes a password takes a turn like those who sign in.
+PASSWORD_HASHERS = ["webchat.sign_in.PasswordHasher", *global_settings.PASSWORD_HASHERS[1:]]
 AXES_FAILURE_LIMIT = env.int("SIGN_IN_ATTEMPTS", 20)
 AXES_COOLOFF_TIME = timedelta(minutes=env.int("SIGN_IN_PAUSE_MINUTES", 10))
 AXES_LOCKOUT_PARAMETERS = ["ip_address", "username"]

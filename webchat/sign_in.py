@@ -1,14 +1,16 @@
-"""Sign-in: checks few passwords at a time, so that turns keep running, and locks out repeated failures."""
+"""Sign-in: hashes few passwords at a time, so that turns keep running, and locks out repeated failures."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from math import ceil
-from threading import Condition
+from threading import Condition, local
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.hashers import BasePasswordHasher, PBKDF2PasswordHasher
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
@@ -28,19 +30,25 @@ class TooManySignIns(Exception):
 
 
 class _PasswordCheckQueue:
-    """Bounds the password checks that run, and those that wait."""
+    """Bounds the password checks that run, and those that wait. A thread has one slot, however often it enters."""
 
     def __init__(self) -> None:
+        self._thread = local()
         self._changed = Condition()
         self._running = 0
         self._waiting = 0
 
     @contextmanager
     def slot(self) -> Iterator[None]:
+        if getattr(self._thread, "has_slot", False):
+            yield
+            return
         self._enter()
+        self._thread.has_slot = True
         try:
             yield
         finally:
+            self._thread.has_slot = False
             with self._changed:
                 self._running -= 1
                 self._changed.notify()
@@ -61,7 +69,7 @@ class _PasswordCheckQueue:
 _queue = _PasswordCheckQueue()
 
 
-def password_check() -> Any:
+def password_check() -> AbstractContextManager[None]:
     """Return a context in which a password may be hashed. Entering blocks the thread, so never enter it on a loop.
 
     Raises:
@@ -98,8 +106,33 @@ class SignInBackend(ModelBackend):
         return await check(request, username=username, password=password, **kwargs)
 
 
+class QueuedHasher(BasePasswordHasher):
+    """Lets a hasher of Django's hash inside `password_check`, also where a form sets or changes a password.
+
+    Whoever holds a transaction does not wait: all who write would wait for that one.
+    """
+
+    def encode(self, password: str, salt: str, *args: Any, **kwargs: Any) -> Any:
+        """Hash a password once there is room."""
+        with _hashing():
+            return super().encode(password, salt, *args, **kwargs)
+
+    def verify(self, password: str, encoded: str) -> bool:
+        """Compare a password with its hash once there is room."""
+        with _hashing():
+            return super().verify(password, encoded)
+
+
+class PasswordHasher(QueuedHasher, PBKDF2PasswordHasher):
+    """Django's default hasher, a few at a time."""
+
+
+def _hashing() -> AbstractContextManager[None]:
+    return nullcontext() if connection.in_atomic_block else password_check()
+
+
 class SignInMiddleware(MiddlewareMixin):
-    """Answers a sign-in that found no room with a page and status 429."""
+    """Answers a sign-in, or another form with a password, that found no room with a page and status 429."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer `TooManySignIns`; leave every other exception to Django."""
@@ -116,8 +149,10 @@ def locked_out(request: HttpRequest, *_: Any) -> HttpResponse:
 
 def _refusal(request: HttpRequest, *, wait: timedelta | None, is_locked: bool) -> HttpResponse:
     seconds = wait and ceil(wait.total_seconds())
+    user = getattr(request, "user", None)
     context = {
         "is_locked": is_locked,
+        "is_signed_in": user is not None and user.is_authenticated,
         "wait": format_duration(seconds * 1000) if seconds else "",
         "address": request.get_full_path(),
     }

@@ -11,7 +11,7 @@ from tests.faults.conftest import MakeSite
 from tests.faults.site import Site
 
 HASHERS = [
-    "django.contrib.auth.hashers.PBKDF2PasswordHasher",  # takes a processor for a while, as in production
+    "webchat.sign_in.PasswordHasher",  # takes a processor for a while, as in production
     "django.contrib.auth.hashers.MD5PasswordHasher",  # of the users that are there
 ]
 FLOOD = 40

@@ -4,6 +4,8 @@ import threading
 
 from django.contrib.auth.hashers import MD5PasswordHasher
 
+from webchat.sign_in import QueuedHasher
+
 
 class HashCounter:
     """Where hashes are made: how many, how many at once at most, and in which threads."""
@@ -49,3 +51,7 @@ class WatchedHasher(MD5PasswordHasher):
     def encode(self, password: str, salt: str) -> str:
         workshop.work()
         return super().encode(password, salt)
+
+
+class QueuedWatchedHasher(QueuedHasher, WatchedHasher):
+    """Hashes there when it is its turn."""

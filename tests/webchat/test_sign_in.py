@@ -4,6 +4,7 @@ import asyncio
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -126,6 +127,38 @@ async def test_how_many_passwords_are_checked_at_a_time_is_a_setting(
     assert (watched.made, watched.most) == (3, 2)
 
 
+async def test_who_changes_a_password_takes_a_turn_like_those_who_sign_in(
+    http: httpx.AsyncClient, person: User, watched: HashCounter, settings: Any
+):
+    settings.PASSWORD_HASHERS = ["tests.webchat.hashers.QueuedWatchedHasher"]
+    person.is_staff = True
+    await person.asave()
+    await (await form(http, "/login/"))("ada", "pw")
+    page = await http.get("/admin/password_change/")
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)
+    fields = {
+        "csrfmiddlewaretoken": token and token[1],
+        "old_password": "wrong",
+        "new_password1": "x",
+        "new_password2": "x",
+    }
+    watched.open_again()
+    watched.is_open.clear()
+    attempts = [
+        asyncio.create_task(http.post("/admin/password_change/", data=fields)) for _ in range(20)
+    ]
+    try:
+        await eventually(lambda: sum(task.done() for task in attempts) == 20 - AHEAD)
+        refused = next(task.result() for task in attempts if task.done())
+        assert refused.status_code == 429
+        assert "Nothing was changed." in refused.text
+    finally:
+        watched.is_open.set()
+        answers = await asyncio.gather(*attempts)
+    assert sorted(answer.status_code for answer in answers) == [200] * AHEAD + [429] * (20 - AHEAD)
+    assert (watched.made, watched.most) == (AHEAD, 1)
+
+
 async def test_who_waited_is_signed_in_when_it_is_their_turn(
     http: httpx.AsyncClient, person: User, watched: HashCounter
 ):
@@ -154,9 +187,9 @@ async def test_a_coroutine_that_authenticates_does_not_hash_on_the_event_loop(
 def test_a_check_that_fails_gives_its_place_to_the_next(settings: Any):
     settings.WEBCHAT_MAX_WAITING_SIGN_INS = 0
     for _ in range(3):
-        with suppress(ZeroDivisionError), password_check():
-            with pytest.raises(TooManySignIns):
-                password_check().__enter__()
+        with suppress(ZeroDivisionError), password_check(), password_check():
+            with ThreadPoolExecutor(1) as other, pytest.raises(TooManySignIns):
+                other.submit(password_check().__enter__).result()
             raise ZeroDivisionError
 
 
