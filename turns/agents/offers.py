@@ -87,6 +87,6 @@ def offer(tools: Iterable[T], names: Sequence[str] | None, *, chat_model: str) -
 
 
 def notices_of(offered: Offer[T]) -> tuple[Notice, ...]:
-    """Return what a person is told of an offer."""
+    """Return what a person is told of an offer, once in a conversation."""
     problem = offered.problem
-    return (Notice(code=TOOLS_LEFT_OUT, message=problem),) if problem else ()
+    return (Notice(code=TOOLS_LEFT_OUT, message=problem, lasts=True),) if problem else ()

@@ -76,13 +76,15 @@ class ThinkingDelta:
 class Notice:
     """Something that the person is told and that is no answer, such as that the request is repeated.
 
-    Where it is, `wait` says in how many seconds, and `reason` why, for those who count them down.
+    Where it is, `wait` says in how many seconds, and `reason` why, for those who count them down. One that `lasts` holds
+    for every turn of a conversation, so it is told there once.
     """
 
     code: str
     message: str
     wait: float | None = field(default=None, compare=False)  # two that say the same are the same
     reason: str = field(default="", compare=False)
+    lasts: bool = False
 
 
 class StopReason(StrEnum):

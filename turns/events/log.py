@@ -19,6 +19,7 @@ from turns.exceptions import ConversationNotFound
 from turns.models import Conversation, Event
 
 LOCK_WAIT_MS = 500  # for a row that somebody else has locked
+_RECENT = 2_000  # events that are looked through
 
 WireEvent = dict[str, Any]
 Batch = tuple[UUID, list[WireEvent]]  # a conversation and events of it that are to be published
@@ -166,6 +167,15 @@ def has(conversation_id: UUID, event: WireEvent) -> bool:
     known = Event.objects.filter(conversation_id=conversation_id, seq=event["seq"])
     at = datetime.fromisoformat(event["at"])
     return known.filter(turn_id=event["turn_id"], type=event["type"], at=at).exists()
+
+
+def was_told(conversation: Conversation, event: TurnEvent) -> bool:
+    """Whether one of the last events of a conversation says the same; what was pruned or lies far back does not count."""
+    recent = Event.objects.filter(
+        conversation_id=conversation.pk, seq__gt=conversation.last_seq - _RECENT, type=event.type
+    )
+    payload = sanitize_json(event.payload())
+    return payload in list(recent.values_list("payload", flat=True))
 
 
 def read(conversation_id: UUID, *, after: int, limit: int = 1000) -> list[WireEvent]:

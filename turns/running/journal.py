@@ -35,7 +35,7 @@ from turns.core.events import TextDelta, TurnError, TurnEvent, milliseconds
 from turns.core.exceptions import Fenced
 from turns.core.messages import Message
 from turns.core.ports import Answer, ClaimedTurn, Prompt
-from turns.events import sinks
+from turns.events import log, sinks
 from turns.history import messages, prompts
 from turns.history.histories import Checked, note_checked
 from turns.models import Turn
@@ -294,6 +294,7 @@ def _save_answer(turn: Turn, answer: Answer, begun: int) -> Events:
 
 def _notify(turn: Turn, notice: Notice) -> Events:
     wait_ms = milliseconds(notice.wait)
-    return [
-        TurnError(code=notice.code, message=notice.message, reason=notice.reason, wait_ms=wait_ms)
-    ]
+    event = TurnError(
+        code=notice.code, message=notice.message, reason=notice.reason, wait_ms=wait_ms
+    )
+    return [] if notice.lasts and log.was_told(turn.conversation, event) else [event]

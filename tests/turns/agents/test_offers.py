@@ -22,10 +22,14 @@ def crowd():
         yield names
 
 
+def times_told(chat):
+    return sum(event.get("code") == "tools_left_out" for event in chat.sink.events)
+
+
 @pytest.mark.django_db(transaction=True)
 async def test_a_request_has_no_heavier_tools_than_the_project_wants(chat, settings, crowd):
     settings.TURNS_MAX_TOOL_TOKENS = 100
-    model = chat.use_script([text("Hello.")])
+    model = chat.use_script([text("Hello.")], [text("Hello again.")], [text("Now.")])
     await with_agent(chat, tools=["quick", "aaa_*"])
 
     await chat.run("Hello")
@@ -38,6 +42,13 @@ async def test_a_request_has_no_heavier_tools_than_the_project_wants(chat, setti
     assert f"aaa_{len(names) - 1:03}" in message
     assert "and " in message
     assert "more. An administrator can choose the agent's tools." in message
+
+    await chat.run("Hello again")
+    assert times_told(chat) == 1, "the same is said once in a conversation"
+
+    settings.TURNS_MAX_TOOL_TOKENS = 200
+    await chat.run("And now?")
+    assert times_told(chat) == 2, "others are left out now"
 
 
 @pytest.mark.django_db(transaction=True)
