@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from governance.models import Export
 
 BATCH = 500  # rows of one read
 CONTENT_BATCH = 50  # the same where whole results may be among them
+# What a spreadsheet takes for a formula: at the beginning, and behind what some take for the end of a cell or a line.
+_BEGINNING = re.compile(r"(^|[;\t\r\n])([\s\"]*)([=+\-@\uff1d\uff0b\uff0d\uff20]?)")
 VIEW_ONLY = ("e", "o", "p")  # of a list's address: says how a page looks, not which rows are in it
 
 Row = dict[str, Any]
@@ -153,16 +156,16 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as one cell. A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """Return a value as one cell. What a spreadsheet would take for a formula gets an apostrophe before it."""
     plain = _plain(value)
     if isinstance(plain, dict | list):
-        return json.dumps(plain, ensure_ascii=False)
-    if not isinstance(plain, str):
-        return plain
-    is_formula = plain.startswith(("\t", "\r", "\n")) or plain.lstrip().startswith(
-        ("=", "+", "-", "@")
-    )
-    return f"'{plain}" if is_formula else plain
+        plain = json.dumps(plain, ensure_ascii=False)
+    return _BEGINNING.sub(_as_text, plain) if isinstance(plain, str) else plain
+
+
+def _as_text(beginning: re.Match[str]) -> str:
+    before, space, sign = beginning.groups()
+    return f"{before}'{space}{sign}" if sign else beginning[0]
 
 
 class Exporting:

@@ -94,21 +94,42 @@ def test_the_links_of_a_list_keep_its_filters(admin_client, make_call):
 
 
 def test_no_cell_is_a_formula_to_a_spreadsheet(admin_client, make_call):
-    evil = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", 'a"b,c', "plain", ""]
+    evil = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "\uff1d1"]
+    evil += ['a"b,c', "plain", "", "a;b - c=d"]
     for number, text in enumerate(evil):
         make_call(call_id=str(number), result=text, ended_by_name=text, input={"=x": text})
     cells = {
         line["call_id"]: (line["result"], line["ended_by_name"])
         for line in lines(admin_client.get(CSV))
     }
-    for number, text in enumerate(evil[:8]):
+    for number, text in enumerate(evil[:9]):
         assert cells[str(number)] == (f"'{text}", f"'{text}")
-    for number, text in enumerate(evil[8:], 8):
+    for number, text in enumerate(evil[9:], 9):
         assert cells[str(number)] == (text, text)
     rows = json.loads(admin_client.get(JSON).getvalue())
     assert {row["call_id"]: row["result"] for row in rows} == {
         str(number): text for number, text in enumerate(evil)
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a;=1", "a;'=1"),
+        ('a; "=1"', 'a;\' "=1"'),
+        ("a\t@b", "a\t'@b"),
+        ("a\r\n-1", "a\r'\n-1"),
+        ("\n" * 100_000 + "a", "\n" * 100_000 + "a"),
+    ],
+    ids=["semicolon", "quoted", "tab", "line", "long"],
+)
+def test_no_part_of_a_cell_is_a_formula_where_other_signs_end_cells(
+    admin_client, make_call, text, told
+):
+    """Where a comma is decimal, a spreadsheet ends cells at semicolons, and takes no quotes for those of a cell."""
+    make_call(result=text)
+    (line,) = lines(admin_client.get(CSV))
+    assert line["result"] == told
 
 
 def test_values_keep_their_kind(admin_client, make_call):
