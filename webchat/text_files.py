@@ -18,7 +18,7 @@ def answer(
     stem, _, kind = get_valid_filename(name).lstrip(".").rpartition(".")
     headers = {
         "Content-Disposition": content_disposition_header(
-            is_download, f"{stem[:_LONGEST_NAME]}.{kind}"
+            is_download, f"{stem[:_LONGEST_NAME] or 'text'}.{kind}"
         ),
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "default-src 'none'; sandbox",

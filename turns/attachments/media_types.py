@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from turns.conf import PDF, TEXT
 
 NAME_LENGTH = 150
+NAME_BYTES = 200  # of a name in a workspace: file systems take 255, and an id stands before it
 _SUFFIXES = {
     "image/png": (".png",),
     "image/jpeg": (".jpg", ".jpeg"),
@@ -70,14 +71,20 @@ def clean_name(name: str) -> str:
     last = PurePosixPath(name.replace("\\", "/")).name
     seen = "".join(c for c in last if not unicodedata.category(c).startswith("C"))
     path = PurePosixPath(" ".join(seen.split()).strip(". ") or "file")
-    suffix = path.suffix[:20]
-    return path.stem[: NAME_LENGTH - len(suffix)] + suffix
+    suffix = _begin(path.suffix[:20], NAME_BYTES // 2)
+    stem = path.stem[: NAME_LENGTH - len(suffix)]
+    return _begin(stem, NAME_BYTES - len(suffix.encode())) + suffix
 
 
 def saved_name(name: str, media_type: str) -> str:
     """Return the name under which a browser saves a file: its ending fits its type, so that nothing runs it."""
     suffixes = _SUFFIXES[media_type]
     return name if name.lower().endswith(suffixes) else name + suffixes[0]
+
+
+def _begin(text: str, size: int) -> str:
+    """Return as much of a text as has room in so many bytes."""
+    return text.encode()[:size].decode("utf-8", "ignore")
 
 
 def _is_text(content: bytes) -> bool:

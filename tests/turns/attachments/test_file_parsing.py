@@ -175,6 +175,8 @@ def test_worker_has_no_secrets(monkeypatch):
         ("", "file"),
         (".env", "env"),
         ("x" * 500 + ".pdf", "x" * 146 + ".pdf"),
+        ("ж" * 500 + ".pdf", "ж" * 98 + ".pdf"),
+        ("語" * 500, "語" * 66),
     ],
 )
 def test_names_lead_nowhere_and_hide_nothing(name, clean):

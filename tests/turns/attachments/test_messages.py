@@ -72,7 +72,9 @@ async def test_model_that_does_not_see_is_told_so_and_reads_texts(chat, attach):
     sent = [
         await attach(files.image(), "photo.png"),
         await attach(files.pdf("The answer is 42"), "report.pdf"),
-        await attach(b"a,b\n1,2\n", "table.csv"),
+        await attach(
+            b"a,b\n1,2\n", "表" * 140 + ".csv"
+        ),  # more bytes than a file system takes for a name
     ]
     model = chat.use_script([text("Well.")])
     await chat.run("What is it?", attachments=sent)
