@@ -102,7 +102,7 @@ def close_question(question: Approval, verdict: Verdict) -> bool:
 
 
 def record_late_denial(question: Approval, decision: HumanDecision) -> None:
-    """Keep that a person said no to a question that had expired: it changes nothing, and it was said (89)."""
+    """Store that a person denied a question that had expired: it changes nothing, but it is on record."""
     same_call = Approval.objects.filter(group=question.group, call_id=question.call_id)
     if same_call.filter(is_late=True).exists():
         return

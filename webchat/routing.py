@@ -69,9 +69,9 @@ class Refusal(AsyncWebsocketConsumer):
 
 # Django's functions take applications here, which their types do not know.
 _chat: Any = ChatConsumer.as_asgi()
-_elsewhere: Any = Refusal.as_asgi(code=CloseCode.NO_SUCH_CONVERSATION)
+_not_found: Any = Refusal.as_asgi(code=CloseCode.NO_SUCH_CONVERSATION)
 websocket_urlpatterns: Any = [
     path("ws/conversations/<str:conversation_id>/", _chat),
-    re_path(r"", _elsewhere),
+    re_path(r"", _not_found),
 ]
 websocket_application = TokenAuthentication(URLRouter(websocket_urlpatterns))

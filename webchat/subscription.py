@@ -93,8 +93,8 @@ class Subscription:
     async def send_postponed(self) -> None:
         """Send what there was no room for: events, and the texts that were asked for."""
         await self.feed.catch_up()
-        owed, self._postponed_texts = self._postponed_texts, set()
-        for turn_id in owed:
+        postponed, self._postponed_texts = self._postponed_texts, set()
+        for turn_id in postponed:
             await self._resync(turn_id, await self._requester())
 
     async def check_rights(self) -> None:

@@ -85,7 +85,7 @@ class ToolExecutor:
             self._live,
             interval=self._timing.progress_interval,
             pause=self._timing.notice_interval,
-            patience=self._timing.queue_notice,
+            queue_notice=self._timing.queue_notice,
         )
         self._watcher = BodyWatcher(
             notifier=self._notifier, abandoned=self._abandoned, grace=self._timing.cancel_grace

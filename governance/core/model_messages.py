@@ -20,7 +20,7 @@ def timeout_text(
     why = " It made no progress for that long." if limit is Limit.IDLE else ""
     if capped_from is not None:
         advice = f"It had asked for {_asked(capped_from)}, which is more than is allowed. Try a smaller request or another tool; "
-    elif limit is Limit.IDLE:  # which no wish for more time moves
+    elif limit is Limit.IDLE:  # which no request for more time moves
         advice = "Let it say what it does meanwhile, or try a smaller request or another tool; "
     else:
         advice = "Try a smaller or simpler request, another tool, or ask for more time with _meta.timeout_ms; "

@@ -20,16 +20,16 @@ class Notifier:
     """The notifications of one executor's calls; a failing observer is logged and affects no call.
 
     `interval` is the period of notifications for silent calls, `pause` the shortest time between two for a chatty
-    one. A call that has waited for `patience` reports its obstacle.
+    one. A call that has waited for `queue_notice` reports its obstacle.
     """
 
     def __init__(
-        self, live: Mapping[LiveCall, Host], *, interval: float, pause: float, patience: float
+        self, live: Mapping[LiveCall, Host], *, interval: float, pause: float, queue_notice: float
     ) -> None:
         self._live = live
         self._interval = interval
         self._pause = pause
-        self._patience = patience
+        self._queue_notice = queue_notice
         self._sending: dict[LiveCall, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -55,11 +55,11 @@ class Notifier:
     def waiting(self, live: LiveCall, obstacle: Callable[[], Obstacle | None]) -> Iterator[None]:
         """While a call waits, tell after a moment what for, and again where that has changed."""
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(self._patience, lambda: poll())
+        timer = loop.call_later(self._queue_notice, lambda: poll())
 
         def poll() -> None:
             nonlocal timer
-            timer = loop.call_later(self._patience, poll)
+            timer = loop.call_later(self._queue_notice, poll)
             found = obstacle()
             if found is not None and found != live.waits_for:
                 live.waits_for = found

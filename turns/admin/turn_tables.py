@@ -96,7 +96,7 @@ def decisions_on(turn: Turn) -> SafeString | str:
 
 
 def cancels_of(turn: Turn) -> SafeString | str:
-    """Who wanted it to end, how, and how long that took (92)."""
+    """Who wanted it to end, how, and how long that took."""
     heads = [
         _("requested at"),
         _("what"),

@@ -307,7 +307,7 @@ class TurnAdmin(ExactSearchAdmin):
 
     @admin.display(description=gettext_lazy("cancel requests"))
     def requests(self, obj: Turn) -> SafeString | str:
-        """Who wanted it to end, how, and how long that took (92)."""
+        """Who wanted it to end, how, and how long that took."""
         return turn_tables.cancels_of(obj)
 
     @admin.display(description=gettext_lazy("requests for other limits"))

@@ -31,7 +31,7 @@ Events = list[TurnEvent]
 DESCRIPTION_LENGTH = 500
 
 
-class _Words(TypedDict):
+class _ToolTexts(TypedDict):
     description: str
     question: str
 
@@ -134,7 +134,7 @@ def _terms(row: ApprovalRow, *, at: datetime) -> wire.QuestionTerms:
         "expires_in_ms": _expires_in_ms(row, at=at),
         "can_remember": row.rule == ApprovalRule.ONCE_PER_CONVERSATION,
         "host": row.host,
-        **_words(row),
+        **_tool_texts(row),
     }
 
 
@@ -144,7 +144,7 @@ def _expires_in_ms(row: ApprovalRow, *, at: datetime) -> int | None:
     return max(round((row.expires_at - at).total_seconds() * 1000), 0)
 
 
-def _words(row: ApprovalRow) -> _Words:
+def _tool_texts(row: ApprovalRow) -> _ToolTexts:
     """What the tool says of itself, and asks, if it is the one that was shown."""
     tool = registry.get(row.tool_name) if row.tool_name in registry else None
     if tool is None or tool.definition != row.definition:

@@ -58,7 +58,7 @@ def settle_of_dead_processes() -> list[log.Batch]:
             continue
         passed = now - (row.ended_at or now)
         is_old = passed > WATCHED_FOR
-        has_ended = _runs_here(row) and _is_gone(turn.owner)
+        has_ended = _runs_here(row) and _is_proved_dead(turn.owner)
         if has_ended and is_old:
             ended.append(row)
         elif has_ended:
@@ -92,7 +92,7 @@ def _is_alive(process: Process | None) -> bool:
     return process is not None and process.ended_at is None
 
 
-def _is_gone(process: Process | None) -> bool:
+def _is_proved_dead(process: Process | None) -> bool:
     """Whether a process is proved to be gone: where we see it, its pid says so."""
     return (
         process is not None

@@ -35,8 +35,8 @@ def cancel_turns(
 ) -> Notifications:
     """Store that turns are to end, whoever asks for it, and return what is to be told (C2).
 
-    The caller holds the locks of their conversations. Each turn is read again. One that is over is left alone, one that
-    waits ends here, and one that runs is ended by its owner.
+    The caller holds the locks of their conversations. Each turn is read again. One that is over stays as it is. One
+    that waits ends here. One that runs is ended by its owner.
     """
     locked = {conversation.pk: conversation for conversation in conversations}
     fresh = turn_lock.read_turns_to_cancel(turn.pk for turn in turns)
@@ -113,12 +113,12 @@ def pending(turn_ids: Sequence[UUID]) -> list[PendingCancel]:
 
 
 def stored(turn: Turn) -> Cancellation | None:
-    """Return the stored wish to end a turn now, if there is one."""
+    """Return the stored request to end a turn now, if there is one."""
     return stored_of_calls(turn, [""]).get("")
 
 
 def stored_of_calls(turn: Turn, tool_ids: Sequence[str]) -> dict[str, Cancellation]:
-    """Return the stored wishes to end calls of a turn now, by the ids of these calls."""
+    """Return the stored requests to end calls of a turn now, by the ids of these calls."""
     requests = CancelRequest.objects.filter(turn=turn, tool_id__in=tool_ids, mode="now")
     return {request.tool_id: _cancellation(request) for request in requests}
 
@@ -146,7 +146,7 @@ def _settle(outcomes: Mapping[CancelRequest, str], *, at: datetime) -> None:
         passed = round((at - request.requested_at).total_seconds() * 1000)
         request.settled_at, request.settled_ms, request.outcome = at, max(passed, 0), outcome
         log_lines.cancel_settled(request)
-        transaction.on_commit(partial(_tell_settled, request), robust=True)
+        transaction.on_commit(partial(_send_settled, request), robust=True)
     update_each(list(outcomes), ["settled_at", "settled_ms", "outcome"])
 
 
@@ -160,7 +160,7 @@ def _cancellation(request: CancelRequest) -> Cancellation:
     )
 
 
-def _tell_settled(request: CancelRequest) -> None:
+def _send_settled(request: CancelRequest) -> None:
     cancel_settled.send_robust(
         sender=CancelRequest,
         source=request.source,

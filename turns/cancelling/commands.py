@@ -61,7 +61,7 @@ class CancelCommand:
 
 
 def request_turn_cancel(turn_id: UUID, command: CancelCommand) -> CancelReceipt:
-    """Store the wish to end a turn, and empty the queue behind it in the same transaction (C5, C7).
+    """Store the request to end a turn, and empty the queue behind it in the same transaction (C5, C7).
 
     What is queued is ended with it, so that nothing of it can start in between. A queued turn itself is ended at once.
     """
@@ -79,12 +79,12 @@ def cancel_left_out(turn_id: UUID) -> Notifications:
 
 
 def request_call_cancel(turn_id: UUID, tool_id: str, command: CancelCommand) -> CancelReceipt:
-    """Store the wish to end one call; the others and the turn go on (C3). What it has started goes with it."""
+    """Store the request to end one call; the others and the turn go on (C3). What it has started goes with it."""
     return _once(turn_id, command, partial(_cancel_call, tool_id=tool_id, command=command))
 
 
 def request_detached_cancel(conversation_id: UUID, command: CancelCommand) -> list[CancelReceipt]:
-    """Store the wish to end every sub-agent that still works for a conversation in which nothing else goes on."""
+    """Store the requests to end the sub-agents that still work for a conversation in which nothing else goes on."""
     detached = Turn.objects.filter(
         parent__conversation=conversation_id, is_detached=True, status__in=ACTIVE_STATUSES
     )
@@ -145,7 +145,7 @@ def _ended_by_person(turns: Iterable[Turn]) -> CancelRequest | None:
 
 
 def _cancellation_by(fresh: AbstractBaseUser, command: CancelCommand, turn: Turn) -> Cancellation:
-    """Return a wish as a value: of the conversation's owner it is the user's, of anybody else an administrator's."""
+    """Return a command as a value: by the conversation's owner it is the user's, by anybody else an administrator's."""
     is_owner = fresh.pk == turn.conversation.owner_id
     reason = CancelReason.USER if is_owner else CancelReason.ADMIN
     return Cancellation(

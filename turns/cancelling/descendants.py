@@ -147,7 +147,7 @@ def _cancel_free(
 
 
 def _cancel(turn: Turn, cancellation: Cancellation, *, mode: str = "now") -> Notifications:
-    """Ask one descendant to stop. What fails here is left to the sweep: it must not undo the others (90)."""
+    """Ask one descendant to stop. What fails here is left to the sweep: it must not undo the others."""
     if turn.status not in ACTIVE_STATUSES:
         return Notifications()
     try:

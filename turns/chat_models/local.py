@@ -64,7 +64,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
+class _Input:
     """The last thing that was said to the model: by the user, by sub-agents; and the messages since then."""
 
     text: str = ""
@@ -110,28 +110,28 @@ class LocalChatModel:
 
 def compose(request: ChatRequest) -> Answer:
     """Return the answer to a request: the next step of its plan, or the last word."""
-    heard = _last_heard(request.messages)
-    reports = tuple(_quoted(heard.reports, mark=SUB_AGENT))
-    if heard.text.startswith(TIME_IS_UP):
+    received = _last_input(request.messages)
+    reports = tuple(_quoted(received.reports, mark=SUB_AGENT))
+    if received.text.startswith(TIME_IS_UP):
         return Answer(speeches=(Speech(text=_report(request.messages)),))
-    if heard.text.startswith(HAS_ENDED):
+    if received.text.startswith(HAS_ENDED):
         return Answer(speeches=(Speech(text=_("All right, that is over.")),))
-    if not heard.text and (found := reports or tuple(_quoted(heard.files, mark=ATTACHED))):
+    if not received.text and (found := reports or tuple(_quoted(received.files, mark=ATTACHED))):
         return Answer(speeches=found)
-    plan = parse(heard.text)
-    done = sum(message.role == "assistant" for message in heard.since)
+    plan = parse(received.text)
+    done = sum(message.role == "assistant" for message in received.since)
     if done < len(plan.steps):
         step = plan.steps[done]
         speeches = step.speeches or (Speech(text=_announce(plan, done)),)
         return Answer(speeches=speeches, calls=step.calls, step=done + 1)
-    last = _last_word(plan, heard, request=request)
+    last = _final_speeches(plan, received, request=request)
     return Answer(speeches=(*reports, *last))
 
 
-def _last_word(plan: Plan, heard: _Heard, *, request: ChatRequest) -> Iterator[Speech]:
+def _final_speeches(plan: Plan, received: _Input, *, request: ChatRequest) -> Iterator[Speech]:
     if plan.steps:
-        yield Speech(text=summarise(_results(heard.since)))
-    elif note := by_the_way(heard.note):
+        yield Speech(text=summarise(_results(received.since)))
+    elif note := by_the_way(received.note):
         yield Speech(text=note)
     yield from plan.closing
     if plan.problem:
@@ -144,19 +144,19 @@ def _last_word(plan: Plan, heard: _Heard, *, request: ChatRequest) -> Iterator[S
         yield Speech(text=answer_to(plan.intent))
 
 
-def _last_heard(messages: Sequence[Message]) -> _Heard:
+def _last_input(messages: Sequence[Message]) -> _Input:
     for place in range(len(messages) - 1, -1, -1):
         blocks = [block for block in messages[place].texts if not block.is_blank]
         texts = [block.text for block in blocks if not block.text.startswith(SHOWN)]
         if texts and messages[place].role == "user":
-            return _Heard(
+            return _Input(
                 text="\n".join(text for text in texts if not text.startswith(_NOT_SAID)),
                 note="\n".join(text for text in texts if text.startswith(INTERRUPTED)),
                 reports=tuple(text for text in texts if text.startswith(SUB_AGENT)),
                 files=tuple(text for text in texts if text.startswith(ATTACHED)),
                 since=messages[place + 1 :],
             )
-    return _Heard(since=messages)
+    return _Input(since=messages)
 
 
 def _quoted(texts: Iterable[str], *, mark: str) -> Iterator[Speech]:
@@ -168,7 +168,7 @@ def _quoted(texts: Iterable[str], *, mark: str) -> Iterator[Speech]:
 
 def _report(messages: Sequence[Message]) -> str:
     """What was done until the time was up, for whoever has given the work."""
-    results = _results(_last_heard(messages[:-1]).since)
+    results = _results(_last_input(messages[:-1]).since)
     if not results:
         return _("My time was up before anything was done.")
     return "\n\n".join((_("My time is up. This is what I have:"), summarise(results)))

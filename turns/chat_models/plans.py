@@ -111,7 +111,7 @@ def _arrange(groups: Sequence[list[Item]]) -> tuple[tuple[Step, ...], tuple[Spee
     said: tuple[Speech, ...] = ()
     for group in groups:
         said += tuple(item.what for item in group if isinstance(item.what, Speech))
-        for calls in _rounds(group):
+        for calls in _steps_of(group):
             steps.append(Step(calls=calls, speeches=said))
             said = ()
             if len(steps) > MAX_STEPS:
@@ -121,7 +121,7 @@ def _arrange(groups: Sequence[list[Item]]) -> tuple[tuple[Step, ...], tuple[Spee
     return tuple(steps), said
 
 
-def _rounds(group: Sequence[Item]) -> Iterator[tuple[PlannedCall, ...]]:
+def _steps_of(group: Sequence[Item]) -> Iterator[tuple[PlannedCall, ...]]:
     """Yield the calls of each step of a group: all of them, then what is still to be repeated."""
     calls = [(item.what, item.count) for item in group if isinstance(item.what, PlannedCall)]
     if len(calls) > MAX_CALLS_IN_STEP:

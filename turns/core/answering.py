@@ -136,12 +136,12 @@ class Answering:
                 if isinstance(delta, TextDelta) and delta.text:
                     deltas.add(delta.text)
                 elif isinstance(delta, Notice):
-                    await self._tell(delta)
+                    await self._notify(delta)
         finally:
             if isinstance(stream, AsyncGenerator):  # closed here, not by the garbage collector
                 await stream.aclose()
 
-    async def _tell(self, notice: Notice) -> None:
+    async def _notify(self, notice: Notice) -> None:
         """Store and publish a notice as a whole, also if the stream is cancelled meanwhile: no event stays unpublished."""
         telling = asyncio.create_task(
             self._journal.notify(notice),

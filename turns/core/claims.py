@@ -28,12 +28,12 @@ def assign(cleaned: Sequence[Message], record: RepairRecord) -> Mapping[CallKey,
     First those that stand where they belong; then each late or displaced one, if exactly one call
     is open for it. What stays without a call is recorded as a repair: it will be removed.
     """
-    places = _places_of_calls(cleaned)
+    positions = _positions_of_calls(cleaned)
     replies_to = _replies(cleaned)
     assigned: dict[CallKey, list[FoundResult]] = defaultdict(list)
     displaced: list[tuple[FoundResult, Sequence[int]]] = []
     for found in _results(cleaned):
-        every = places.get(found.block.tool_use_id, ())
+        every = positions.get(found.block.tool_use_id, ())
         named = _same_turn(cleaned, every, found=found)
         owner = replies_to.get(found.place)
         if owner is not None and owner in (named or every):
@@ -67,12 +67,12 @@ def _is_open(results: Sequence[FoundResult]) -> bool:
     return all(known.block.is_synthetic for known in results)
 
 
-def _places_of_calls(cleaned: Sequence[Message]) -> Mapping[str, list[int]]:
-    places: dict[str, list[int]] = defaultdict(list)
+def _positions_of_calls(cleaned: Sequence[Message]) -> Mapping[str, list[int]]:
+    positions: dict[str, list[int]] = defaultdict(list)
     for place, message in enumerate(cleaned):
         for call in message.tool_uses:
-            places[call.id].append(place)
-    return places
+            positions[call.id].append(place)
+    return positions
 
 
 def _replies(cleaned: Sequence[Message]) -> Mapping[int, int]:
@@ -107,8 +107,8 @@ def _results(cleaned: Sequence[Message]) -> Iterator[FoundResult]:
 
 
 def _same_turn(
-    cleaned: Sequence[Message], places: Sequence[int], *, found: FoundResult
+    cleaned: Sequence[Message], positions: Sequence[int], *, found: FoundResult
 ) -> list[int]:
     if found.turn_id is None:
         return []
-    return [place for place in places if cleaned[place].turn_id == found.turn_id]
+    return [place for place in positions if cleaned[place].turn_id == found.turn_id]

@@ -203,7 +203,7 @@ class TurnRunner:
         return self._work.is_cancelled
 
     def request_report(self) -> None:
-        """End the running work as out of time; where the cast has a grace for it, a report is asked for (17)."""
+        """End the running work as out of time; ask for a report if the turn's configuration has a grace for it."""
         timed_out = Cancellation(reason=CancelReason.TIMEOUT)
         (self._work if self._config.report_grace > 0 else self.token).cancel(timed_out)
 
@@ -211,7 +211,7 @@ class TurnRunner:
         while (cancellation := self._work.cancellation or self._after_step) is None:
             if self.steps >= self.turn.step_limit:
                 return _step_limit_reached(self.turn.step_limit)
-            await self._count_family()
+            await self._share_usage()
             if self._budget.is_used_up:
                 return self._budget.ending()
             self.steps += 1
@@ -237,7 +237,7 @@ class TurnRunner:
         calls = reply.calls(scope=self.scope)
         message = message_of(reply.text, calls, turn_id=self._turn_id)
         await self._journal.save_reply(self.steps, message, calls)
-        await self._count_family()  # whoever is set to work now has less left
+        await self._share_usage()  # whoever is set to work now has less left
         messages.extend((message, await self._call_tools(calls)))
         return None
 
@@ -246,14 +246,14 @@ class TurnRunner:
         cancellation = self.token.cancellation or self._work.cancellation
         return ending_of(cancellation or Cancellation(reason=CancelReason.ERROR))
 
-    async def _count_family(self) -> None:
+    async def _share_usage(self) -> None:
         """Tell what was used here, and learn what the sub-agents, and who else works for the same turn, have used."""
         if self._budget.family_limit is not None:
             self._budget.others = await self._journal.share_usage(self.usage)
 
     async def _report(self, messages: Sequence[Message], *, instructions: str) -> None:
         """Ask once more, without tools and for a bounded time, for what the turn has come to."""
-        await self._count_family()
+        await self._share_usage()
         if self._budget.is_used_up:
             return
         self.steps += 1

@@ -72,7 +72,7 @@ class TurnSupervisor:
         self._on_poll = on_poll
         self._scopes: ScopeRegistry[CancellationToken] = ScopeRegistry()
         self._live: dict[UUID, RunningTurn] = {}
-        self._told_at = 0  # when it was last heard that something is asked of a turn
+        self._notified_at = 0  # when it was last heard that something is asked of a turn
         self._claimer = TurnClaimer(
             store,
             run=self._oversee,
@@ -139,14 +139,14 @@ class TurnSupervisor:
 
     async def check_requests(self) -> None:
         """Read the requests that are stored for the live turns, and apply them."""
-        self._told_at = self._scopes.stamp()
+        self._notified_at = self._scopes.stamp()
         if self._live:
             questions = [question for live in self.live_turns for question in live.open_questions]
             self.apply_requests(await self._store.pending_requests(list(self._live), questions))
 
     def apply_requests(self, requests: Iterable[PendingRequest]) -> None:
         """Apply requests to the turns that run here; what has to wait, the next poll finds again."""
-        self._told_at = self._scopes.stamp()
+        self._notified_at = self._scopes.stamp()
         applied = [
             request
             for request in requests
@@ -253,7 +253,7 @@ class TurnSupervisor:
         try:
             live.runner = await self._make_runner(live.turn, live.token)
             # What was told since may have been of this turn, before it was live here.
-            if not live.turn.is_new or self._told_at >= claimed_at:
+            if not live.turn.is_new or self._notified_at >= claimed_at:
                 await self._apply_stored()
             return await live.runner.run()
         except Fenced:

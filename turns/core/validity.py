@@ -52,9 +52,9 @@ def _user_problems(message: Message, *, asked: tuple[str, ...]) -> Iterator[str]
 
 
 def _results_lead(message: Message) -> bool:
-    is_said = [
+    is_no_result = [
         not isinstance(block, ToolResultBlock)
         for block in message.content
         if not isinstance(block, ToolUseBlock)
     ]
-    return sorted(is_said) == is_said
+    return sorted(is_no_result) == is_no_result

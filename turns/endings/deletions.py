@@ -29,7 +29,7 @@ from turns.exceptions import ConversationNotFound, MessageRejected
 from turns.models import Conversation, ConversationChange, Turn
 from turns.storage import retention
 from turns.storage.access import User, conversation_for, reload
-from turns.storage.conversation_tree import family_of
+from turns.storage.conversation_tree import tree_of
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def hide(conversation_id: UUID, user: User, source: CancelSource) -> Deleted:
             )
         name = by.get_username()[:150]
         cancellation = Cancellation(reason=CancelReason.USER, source=source, by=name)
-        ids = family_of(conversation_id)
+        ids = tree_of(conversation_id)
         at = database_now()
         Conversation.objects.filter(pk__in=ids).update(deleted_at=at, edited_at=at)
         ConversationChange.objects.create(
@@ -117,7 +117,7 @@ def _due() -> list[UUID]:
 @run_in_db_thread
 def _cancel_rest(conversation_id: UUID) -> Notifications:
     """Cancel what was left out, as somebody was writing there: nobody has waited for it."""
-    _own, *below = family_of(conversation_id)
+    _own, *below = tree_of(conversation_id)
     notifications = Notifications()
     parent = Cancellation(reason=CancelReason.PARENT)
     for turn in _active(below).exclude(cancel_requests__tool_id=""):
@@ -129,7 +129,7 @@ def _cancel_rest(conversation_id: UUID) -> Notifications:
 @run_in_db_thread
 def _empty(conversation_id: UUID) -> bool:
     """Delete the contents, unless something still runs; return whether they are gone."""
-    ids = family_of(conversation_id)
+    ids = tree_of(conversation_id)
     if _active(ids).exists():
         return False
     retention.empty_conversations(ids)
@@ -138,5 +138,5 @@ def _empty(conversation_id: UUID) -> bool:
 
 @run_in_db_thread
 def _mark_emptied(conversation_id: UUID) -> None:
-    emptied = Conversation.objects.filter(pk__in=family_of(conversation_id), emptied_at=None)
+    emptied = Conversation.objects.filter(pk__in=tree_of(conversation_id), emptied_at=None)
     emptied.update(emptied_at=database_now())

@@ -63,7 +63,7 @@ def end_turn(
         elif row.has_unfinished_message:
             events += messages.close_unfinished(row)
         events += _record_repairs(row, closed, ending, at=at)
-        cascade = _end_descendants(row, ending)
+        below = _end_descendants(row, ending)
         events += park_if_deadly(conversation, row, at=at) if _is_deadly(ending) else []
         asked = descendants.reached(row.pk) if row.has_children and ending.cancellation else 0
         final = turn_status.write_final(conversation, row, ending, at=at, descendants=asked)
@@ -74,7 +74,7 @@ def end_turn(
         checkpoint("in_end")
         told = log.append(conversation, row.pk, *events, *final, at=at)
         answers = acknowledgements.due_after(row) if ending.cancellation is not None else []
-        return Notifications([(conversation.pk, told), *cascade.batches], cascade.requests, answers)
+        return Notifications([(conversation.pk, told), *below.batches], below.requests, answers)
 
 
 def _settle_requests(turn: Any, ending: TurnEnding, closed: list[CallRow], *, at: datetime) -> None:
@@ -92,17 +92,17 @@ def _end_descendants(turn: Any, ending: TurnEnding) -> Notifications:
 
 
 def _apply_pending_cancel(turn: Turn, ending: TurnEnding) -> TurnEnding:
-    """Return the ending that was asked for, if the request was stored before the turn ended by itself (C1, 30).
+    """Return the ending that was asked for, if the request was stored before the turn ended by itself (C1).
 
-    One that the database took nothing from any more came to its end so, too: its owner has ended all that ran.
+    A turn that ended because the database took no more writes counts, too: its owner has ended all that ran.
     """
     ended_by_itself = (
         ending.status in (TurnStatus.COMPLETED, TurnStatus.FAILED) or ending.error_code
     )
     if turn.status != TurnStatus.CANCELLING or not ended_by_itself:
         return ending
-    wish = cancel_requests.stored(turn)
-    return ending if wish is None else ending_of(wish)
+    requested = cancel_requests.stored(turn)
+    return ending if requested is None else ending_of(requested)
 
 
 def _record_repairs(

@@ -114,13 +114,13 @@ async def _give(pk: int) -> None:
         return
     text = due.text
     if due.is_spoken and due.is_plain:
-        text = await _in_own_words(due) or text
+        text = await _phrase_by_agent(due) or text
     told = await _store(pk, text)
     if told is not None:
         await sinks.publish(*told)
 
 
-async def _in_own_words(due: _Due) -> str:
+async def _phrase_by_agent(due: _Due) -> str:
     """What the agent says of it; nothing if it cannot be heard without being taken for a cancel word."""
     try:
         text = await spoken_acknowledgements.acknowledge(due.said, agent=due.agent)

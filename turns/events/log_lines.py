@@ -19,7 +19,7 @@ logger = logging.getLogger("turns.log_lines")  # a name that log files are searc
 
 
 def cancel_accepted(request: CancelRequest) -> None:
-    """Say that a wish to cancel is stored."""
+    """Log that a cancel request is stored."""
     facts = {"mode": request.mode, "by_id": request.by_id, "reason": request.reason}
     _say("A cancel was accepted", {**_of_request(request), **facts})
 
@@ -31,7 +31,7 @@ def cancel_settled(request: CancelRequest) -> None:
 
 
 def deadline_accepted(turn: Turn, order: DeadlineOrder, *, by_id: Any) -> None:
-    """Say that a person's wish for another limit of one call is stored; which limit it gets is on the call's row."""
+    """Log that a person's request for another limit of one call is stored; which limit it gets is on the call's row."""
     ids = {"turn_id": turn.pk, "conversation_id": turn.conversation_id, "call_id": order.tool_id}
     wanted = {"timeout_ms": order.timeout_ms, "extend_ms": order.extend_ms}
     _say("Another limit for a call was accepted", {**ids, "by_id": by_id, **wanted})

@@ -25,7 +25,7 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log, log_lines
 from turns.exceptions import ConversationNotFound
 from turns.history.cache import CACHE, HistoryCache
-from turns.history.rendering import SaidRow, live_part, message_of, with_results
+from turns.history.rendering import MessageFields, live_part, message_of, with_results
 from turns.models import Conversation, Turn
 from turns.models import Message as MessageRow
 from turns.models import Repair as RepairRow
@@ -209,11 +209,11 @@ def _rows(conversation: Conversation) -> tuple[list[MessageRow], list[MessageRow
     return ended, live
 
 
-def _render(rows: Iterable[SaidRow]) -> list[Message]:
+def _render(rows: Iterable[MessageFields]) -> list[Message]:
     return with_results([_message(row) for row in rows])
 
 
-def _message(row: SaidRow) -> Message:
+def _message(row: MessageFields) -> Message:
     """What a row says; a repair has to know the row, and what is kept must not keep it."""
     said = message_of(row)
     return replace(said, origin=row) if isinstance(row, MessageRow) else said

@@ -11,7 +11,7 @@ from turns.core.history import violations
 from turns.core.messages import AttachmentBlock, Message, ToolResultBlock
 
 
-class SaidRow(Protocol):
+class MessageFields(Protocol):
     """What a history needs of the row of a message."""
 
     @property
@@ -26,7 +26,7 @@ class SaidRow(Protocol):
     def step(self) -> int: ...
 
 
-def message_of(row: SaidRow) -> Message:
+def message_of(row: MessageFields) -> Message:
     return Message.from_json(
         {
             "role": row.role,
@@ -66,7 +66,7 @@ def with_results(said: Sequence[Message]) -> list[Message]:
     return messages
 
 
-def live_part(rows: Sequence[SaidRow]) -> list[Message]:
+def live_part(rows: Sequence[MessageFields]) -> list[Message]:
     """The steps of a live turn whose calls have all ended. If they are no valid history, what the user said."""
     said = [(row.step, message_of(row)) for row in rows]
     open_steps = _open_steps(

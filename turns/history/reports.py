@@ -46,13 +46,13 @@ def report_of(turn: Turn) -> Report:
         conversation_id=turn.conversation_id,
         agent=turn.agent,
         status=status,
-        text=_last_words(turn),
+        text=_last_text(turn),
         reason=_reason(turn),
         cancellation=_cancellation(turn) if status is TurnStatus.CANCELLED else None,
     )
 
 
-def in_words(report: Report) -> str:
+def sentence_of(report: Report) -> str:
     """Return a report as its reader gets it: first how it ended, then what was said."""
     first = f'The sub-agent "{report.agent}" {report.reason or "has completed its work."}'
     if not report.text:
@@ -93,10 +93,10 @@ def give_back(turns: "QuerySet[Turn, Turn]") -> None:
 
 
 def _block(report: Report) -> dict[str, Any]:
-    words = in_words(report)
+    sentence = sentence_of(report)
     return {
         "type": "text",
-        "text": f"{SUB_AGENT} {words}",
+        "text": f"{SUB_AGENT} {sentence}",
         "sub_agent": {
             "turn_id": str(report.turn_id),
             "conversation_id": str(report.conversation_id),
@@ -107,7 +107,7 @@ def _block(report: Report) -> dict[str, Any]:
     }
 
 
-def _last_words(turn: Turn) -> str:
+def _last_text(turn: Turn) -> str:
     said = Message.objects.filter(turn=turn, role="assistant").order_by("-position")
     for message in said.only("content"):
         if text := "\n\n".join(_texts(message)):

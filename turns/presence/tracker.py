@@ -44,21 +44,23 @@ class PresenceTracker:
 
     async def join(self, conversation_id: UUID, *, user_id: object) -> Presence | None:
         """Note that a socket shows a conversation; None if it is not its owner's."""
-        viewing = Presence(key=uuid4().hex, conversation_id=conversation_id)
+        presence = Presence(key=uuid4().hex, conversation_id=conversation_id)
         async with self._lock:
-            is_owner = await _join(self._process, conversation_id, key=viewing.key, user_id=user_id)
+            is_owner = await _join(
+                self._process, conversation_id, key=presence.key, user_id=user_id
+            )
             if is_owner:
-                self._present[viewing.key] = conversation_id
-        return viewing if is_owner else None
+                self._present[presence.key] = conversation_id
+        return presence if is_owner else None
 
-    async def leave(self, viewing: Presence, *, comes_back: bool = False) -> None:
+    async def leave(self, presence: Presence, *, comes_back: bool = False) -> None:
         """Note that a socket has gone, and whether another one follows; what cannot be written, the next sweep writes."""
         async with self._lock:
-            self._present.pop(viewing.key, None)
+            self._present.pop(presence.key, None)
             try:
-                notifications = await _leave(viewing.key, comes_back=comes_back)
+                notifications = await _leave(presence.key, comes_back=comes_back)
             except Exception:
-                facts = {"conversation_id": str(viewing.conversation_id)}
+                facts = {"conversation_id": str(presence.conversation_id)}
                 logger.exception("A viewer who has left is still on the list", extra=facts)
                 return
         await notify(notifications, tell_owner=self._tell_owner)

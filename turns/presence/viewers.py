@@ -23,9 +23,9 @@ from turns.exceptions import ConversationNotFound
 from turns.models import Conversation, Process, Turn, Viewer
 from turns.presence import disconnects
 from turns.processes.process_registry import end_dead
-from turns.storage.conversation_tree import family_of, parent_id_of
+from turns.storage.conversation_tree import parent_id_of, tree_of
 
-QUIET_AT_ONCE = 100
+IDLE_AT_ONCE = 100
 LEFT = Cancellation(reason=CancelReason.DISCONNECT, source=CancelSource.POLICY)
 
 
@@ -52,8 +52,8 @@ def leave(key: str, *, comes_back: bool = False) -> Notifications:
         top = log.locked(_top_of(viewer.conversation))
         viewer.delete()
         if _is_left(top):
-            patience = disconnects.grace_period(disconnects.read(), is_clean_close=not comes_back)
-            if patience == timedelta(0):
+            grace = disconnects.grace_period(disconnects.read(), is_clean_close=not comes_back)
+            if grace == timedelta(0):
                 return _cancel(top)
     return Notifications()
 
@@ -91,11 +91,11 @@ def end_overdue() -> Notifications:
     notifications = Notifications()
     if not unattended.exists():
         return notifications
-    _forget_quiet(unattended)
-    patience = disconnects.grace_period(disconnects.read())
-    if patience is None:
+    _forget_idle(unattended)
+    grace = disconnects.grace_period(disconnects.read())
+    if grace is None:
         return notifications
-    overdue = unattended.filter(unattended_since__lte=Now() - patience)
+    overdue = unattended.filter(unattended_since__lte=Now() - grace)
     for pk in list(overdue.values_list("pk", flat=True)):
         with suppress(ConversationNotFound), transaction.atomic():
             top = log.locked(pk)
@@ -104,14 +104,14 @@ def end_overdue() -> Notifications:
     return notifications
 
 
-def _forget_quiet(unattended: QuerySet[Conversation]) -> None:
+def _forget_idle(unattended: QuerySet[Conversation]) -> None:
     """Where everything has come to its end meanwhile, nothing is left alone any more."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
-    quiet = unattended.filter(~Exists(active)).values_list("pk", flat=True)
-    for pk in list(quiet[:QUIET_AT_ONCE]):
+    idle = unattended.filter(~Exists(active)).values_list("pk", flat=True)
+    for pk in list(idle[:IDLE_AT_ONCE]):
         with suppress(ConversationNotFound), transaction.atomic():
             top = log.locked(pk)
-            if not _active(family_of(top.pk)).exists():
+            if not _active(tree_of(top.pk)).exists():
                 Conversation.objects.filter(pk=pk).update(unattended_since=None)
 
 
@@ -129,7 +129,7 @@ def _top_of(conversation: Conversation) -> UUID:
 
 def _is_left(top: Conversation) -> bool:
     """Note since when a family is unattended, if it has turns that are not over; return whether it is."""
-    family = family_of(top.pk)
+    family = tree_of(top.pk)
     viewers = Viewer.objects.filter(conversation__in=family, process__ended_at=None)
     if viewers.exists() or not _active(family).exists():
         return False
@@ -143,7 +143,7 @@ def _is_left(top: Conversation) -> bool:
 def _cancel(top: Conversation) -> Notifications:
     """Store that what was left behind ends. What was begun later, by a program, never had a viewer and goes on."""
     Conversation.objects.filter(pk=top.pk).update(unattended_since=None)
-    family = family_of(top.pk)
+    family = tree_of(top.pk)
     left = [turn for turn in _active(family).order_by("number") if _had_viewer(turn, top)]
     conversation_ids = {turn.conversation_id for turn in left}
     conversations = [log.locked(pk) for pk in family if pk in conversation_ids]

@@ -37,7 +37,7 @@ def shielded(
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_tell_failure)
+            task.add_done_callback(_log_failure)
             raise
 
     return run
@@ -45,7 +45,7 @@ def shielded(
 
 def spawn(work: Coroutine[Any, Any, object], *, name: str) -> None:
     """Run work in a task that nobody awaits; a failure is logged."""
-    _begin(work, name=name).add_done_callback(_tell_failure)
+    _begin(work, name=name).add_done_callback(_log_failure)
 
 
 async def join() -> None:
@@ -62,7 +62,7 @@ def _begin(work: Coroutine[Any, Any, R], *, name: str) -> "asyncio.Task[R]":
     return task
 
 
-def _tell_failure(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     """Log a failure that no caller sees."""
     failure = None if task.cancelled() else task.exception()
     if failure is not None and not isinstance(failure, TurnsError):

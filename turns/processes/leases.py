@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 LOOK_INTERVAL = (
     0.5  # seconds between two looks at the event loop, and between attempts to renew that failed
 )
-LAG_TOLD = 1.0  # seconds that the loop may be behind before its stack is logged
+LOGGED_LAG = 1.0  # seconds that the loop may be behind before its stack is logged
 JOIN_BOUND = 1.0  # seconds to wait for the thread; it may hang in the database, and is a daemon
 
 
@@ -114,7 +114,7 @@ class Lease:
     # What follows runs in the thread.
 
     def _keep(self) -> None:
-        with own_connection(patience=self._timing.statement_timeout):
+        with own_connection(timeout=self._timing.statement_timeout):
             try:
                 self._renew_for_ever()
             except RuntimeError:
@@ -124,20 +124,20 @@ class Lease:
     def _renew_for_ever(self) -> None:
         pause = min(LOOK_INTERVAL, self._timing.renew)
         due = time.monotonic() + self._timing.renew
-        told = False
+        is_logged = False
         looked_at = time.monotonic()
         while not self._is_over.wait(pause):
             now = time.monotonic()
-            if now - looked_at > pause + LAG_TOLD:
+            if now - looked_at > pause + LOGGED_LAG:
                 self._watch.restart()
             looked_at = now
             lag = self._watch.lag()
-            told = lag > LAG_TOLD and (told or self._tell(lag))
+            is_logged = lag > LOGGED_LAG and (is_logged or self._log_lag(lag))
             # a process whose loop is dead cancels nothing any more, so it has to lose its lease
             if now >= due and lag <= self._timing.fence_after:
                 due = now + (self._timing.renew if self._renew() else pause)
 
-    def _tell(self, lag: float) -> bool:
+    def _log_lag(self, lag: float) -> bool:
         logger.error(
             "The event loop has been held up for %.1f s; it is here:\n%s", lag, self._watch.stack()
         )
@@ -162,15 +162,15 @@ class Lease:
 
 
 @contextmanager
-def own_connection(*, patience: float) -> Iterator[None]:
-    """Give this thread a connection of its own, out of no pool, that waits `patience` seconds for others at most."""
+def own_connection(*, timeout: float) -> Iterator[None]:
+    """Give this thread a connection of its own, out of no pool, that waits `timeout` seconds for others at most."""
     connection = connections[DEFAULT_DB_ALIAS].copy()
     options: dict[str, Any] = connection.settings_dict["OPTIONS"]
     options.pop("pool", None)
     if connection.vendor == "sqlite":
-        options["timeout"] = patience
+        options["timeout"] = timeout
     elif connection.vendor == "postgresql":
-        options["connect_timeout"] = max(2, round(patience))
+        options["connect_timeout"] = max(2, round(timeout))
     connections[DEFAULT_DB_ALIAS] = connection
     try:
         yield

@@ -96,16 +96,16 @@ async def _listen(bus: WakeupBus, process_id: UUID, heard: OnWakeup) -> None:
         try:
             await heard()
         except Exception:
-            logger.exception("A hint could not be obeyed")
+            logger.exception("A wake-up could not be handled")
 
-    is_deaf = False
+    has_failed = False
     while True:
         try:
             await bus.listen(process_id, run_callback)
         except Exception:
-            if not is_deaf:  # told once, not every second
-                logger.exception("Hints cannot be heard; the database is asked every second")
-            is_deaf = True
+            if not has_failed:  # told once, not every second
+                logger.exception("No wake-ups are received; the database is asked every second")
+            has_failed = True
         else:
-            is_deaf = False
+            has_failed = False
         await asyncio.sleep(LISTEN_PAUSE)

@@ -46,7 +46,7 @@ class Dispatcher(Protocol):
         Nothing may be sent if it is rolled back, and a failure must not break it.
         """
 
-    async def listen(self, workplace: TurnHost, *, name: str) -> None:
+    async def listen(self, host: TurnHost, *, name: str) -> None:
         """In a runner called `name`: wake conversations as they are dispatched, until this is cancelled."""
 
 
@@ -59,7 +59,7 @@ class EmbeddedDispatcher:
         """Wake the supervisors of this process after the commit."""
         transaction.on_commit(partial(_wake_here, conversation_id), robust=True)
 
-    async def listen(self, workplace: TurnHost, *, name: str) -> None:
+    async def listen(self, host: TurnHost, *, name: str) -> None:
         """Wait for ever: nothing comes from elsewhere."""
         await asyncio.Event().wait()
 

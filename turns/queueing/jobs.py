@@ -48,12 +48,12 @@ class ProcrastinateDispatcher:
         except Exception:
             logger.exception("A turn was not dispatched", extra={"turn_id": str(turn_id)})
 
-    async def listen(self, workplace: TurnHost, *, name: str) -> None:
+    async def listen(self, host: TurnHost, *, name: str) -> None:
         """Fetch jobs until cancelled; the worker is started anew when it has ended, as it does without a database."""
         is_away = False
         while True:
             try:
-                await _work(workplace, name=name)
+                await _work(host, name=name)
             except Exception:
                 if not is_away:
                     logger.exception("No turns can be fetched; it is tried again every second")
@@ -64,7 +64,7 @@ class ProcrastinateDispatcher:
             await asyncio.sleep(RESTART_PAUSE)
 
 
-async def _work(workplace: TurnHost, *, name: str) -> None:
+async def _work(host: TurnHost, *, name: str) -> None:
     connector = PsycopgConnector(
         kwargs=connector_params(),
         min_size=1,
@@ -77,9 +77,9 @@ async def _work(workplace: TurnHost, *, name: str) -> None:
 
     @jobs.task(name=TASK, queue=QUEUE)
     async def wake(conversation_id: str) -> None:
-        workplace.wake(UUID(conversation_id))
+        host.wake(UUID(conversation_id))
         # One job is fetched at a time, so nothing more comes to a runner that is full: another one takes it.
-        await workplace.until_room()
+        await host.until_room()
 
     async with jobs.open_async():
         cleaning = asyncio.create_task(_clean(jobs), name="cleaning of stalled jobs")

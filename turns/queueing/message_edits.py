@@ -13,7 +13,7 @@ from turns.exceptions import AlreadyReplaced, CannotReplace, ConversationBusy
 from turns.history import reports
 from turns.models import Conversation, Turn
 from turns.storage import history_version
-from turns.storage.conversation_tree import family_of
+from turns.storage.conversation_tree import tree_of
 
 
 def replace(conversation: Conversation, turn_id: UUID, *, by: UUID) -> Turn:
@@ -30,7 +30,7 @@ def replace(conversation: Conversation, turn_id: UUID, *, by: UUID) -> Turn:
     replaced = Turn.objects.filter(conversation=conversation, number__gte=first.number)
     replaced.filter(replaced_by=None).update(replaced_by=by)
     reports.give_back(Turn.objects.filter(replaced_by=by))
-    scopes = [str(pk) for pk in family_of(conversation.pk)]
+    scopes = [str(pk) for pk in tree_of(conversation.pk)]
     approval_store.revoke_remembered(scopes=scopes, since=first.queued_at)
     history_version.renew([conversation.pk])
     return first

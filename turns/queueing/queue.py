@@ -293,8 +293,8 @@ def _begin(conversation: Conversation, turn: Turn, state: _State) -> tuple[Claim
     at = state.now
     reports = take(conversation, at=at) if state.has_reports else []
     said = [{"type": "text", "text": turn.user_message}] if turn.user_message.strip() else []
-    is_carrier = bool(reports) and turn.source == REPORT_SOURCE
-    content = reports if is_carrier else [*reports, *turn.attachments, *said]
+    is_report_turn = bool(reports) and turn.source == REPORT_SOURCE
+    content = reports if is_report_turn else [*reports, *turn.attachments, *said]
     messages.add(conversation, turn, role="user", content=content, at=at)
     claimed = ClaimedTurn(
         id=turn.pk,

@@ -28,7 +28,7 @@ from turns.queueing.dispatchers import get_dispatcher
 
 logger = logging.getLogger(__name__)
 
-DISPATCH_PATIENCE = timedelta(seconds=5)
+DISPATCH_TIMEOUT = timedelta(seconds=5)
 CANDIDATES = 20  # that one claim tries: others may be faster with the first ones
 
 WAITING = Select(
@@ -71,7 +71,7 @@ def claim_next(*, process: Process, batch: ClaimBatch | None = None) -> queue.Cl
     """
     batch = batch or ClaimBatch()
     batch.is_read = True
-    return _claim_in_order(batch.order, process=process) or _claim_anew(batch, process=process)
+    return _claim_in_order(batch.order, process=process) or _claim_again(batch, process=process)
 
 
 def waiting_conversations(*, limit: int | None = 100) -> list[UUID]:
@@ -100,8 +100,8 @@ def dispatch_again(*, limit: int = 100) -> int:
 
     The database's clock decides; of several processes one does it.
     """
-    patience = Q(dispatched_at=None) | Q(dispatched_at__lt=now_minus(DISPATCH_PATIENCE))
-    overdue = queue.startable().filter(patience).order_by("queued_at")
+    undispatched = Q(dispatched_at=None) | Q(dispatched_at__lt=now_minus(DISPATCH_TIMEOUT))
+    overdue = queue.startable().filter(undispatched).order_by("queued_at")
     count = 0
     for turn in overdue.only("conversation_id", "dispatched_at")[:limit]:
         with transaction.atomic():
@@ -114,7 +114,7 @@ def dispatch_again(*, limit: int = 100) -> int:
     return count
 
 
-def _claim_anew(batch: ClaimBatch, *, process: Process) -> queue.Claimed | None:
+def _claim_again(batch: ClaimBatch, *, process: Process) -> queue.Claimed | None:
     """Read who is next for the rest of a batch, and claim the first one; wait for one only if there is no other."""
     batch.order = deque(waiting_conversations(limit=None))
     candidates = list(islice(batch.order, CANDIDATES))

@@ -97,12 +97,12 @@ def _give(
         row = rows.get(block.attachment_id)
         try:
             parts = (
-                (_told(block, "It is not there any more."),)
+                (_header(block, "It is not there any more."),)
                 if row is None
                 else _parts(block, row, media=media, workspace=workspace, room=room)
             )
         except (OSError, TurnsError):
-            parts = (_told(block, "It cannot be read now."),)
+            parts = (_header(block, "It cannot be read now."),)
         given.blocks[block.attachment_id] = parts
     return given
 
@@ -122,21 +122,21 @@ def _parts(
         put_file(workspace, path_of(block), content)
     place = f" In the workspace it is {path_of(block)!r}." if workspace else ""
     if is_seen and room.takes(content):
-        return (_told(block, f"It follows.{place}"), replace(block, content=content))
+        return (_header(block, f"It follows.{place}"), replace(block, content=content))
     if row.is_image:
-        return (_told(block, f"You cannot see it.{place}"),)
+        return (_header(block, f"You cannot see it.{place}"),)
     text = room.cut(row.text)
     if not row.text:
-        return (_told(block, f"Its text cannot be read here.{place}"),)
+        return (_header(block, f"Its text cannot be read here.{place}"),)
     if not text:
-        return (_told(block, f"There is no room for its text.{place}"),)
+        return (_header(block, f"There is no room for its text.{place}"),)
     if len(text) < len(row.text):
         begins = f"The first {len(text)} of {len(row.text)} characters of its text follow."
-        return (_told(block, f"{begins}{place}", text),)
-    return (_told(block, f"Its text follows.{place}", text),)
+        return (_header(block, f"{begins}{place}", text),)
+    return (_header(block, f"Its text follows.{place}", text),)
 
 
-def _told(block: AttachmentBlock, sentence: str, text: str = "") -> TextBlock:
+def _header(block: AttachmentBlock, sentence: str, text: str = "") -> TextBlock:
     size = f", {block.width} × {block.height} pixels" if block.width else ""
     mark = f"{SHOWN} Call {block.tool_use_id}:" if block.tool_use_id else ATTACHED
     first = f"{mark} {block.name} ({block.media_type}{size}). {sentence}"

@@ -33,9 +33,9 @@ def start_calls(turn: Turn, items: Sequence[tuple[LiveCall, Held]]) -> Events:
     if turn.status == TurnStatus.CANCELLING:
         return []
     calls = {call.id: call for call, _ in items}
-    wished = cancel_requests.stored_of_calls(turn, list(calls)) if has_requests(turn) else {}
-    for tool_id, wish in wished.items():
-        calls.pop(tool_id).cancel(wish)
+    cancelled = cancel_requests.stored_of_calls(turn, list(calls)) if has_requests(turn) else {}
+    for tool_id, cancellation in cancelled.items():
+        calls.pop(tool_id).cancel(cancellation)
     rows = recorder.record_start(*calls.values(), group=str(turn.pk), held=items[0][1])
     if closed := calls.keys() - {row.call_id for row in rows}:
         raise Fenced(f"tool calls {sorted(closed)} were closed before they started")

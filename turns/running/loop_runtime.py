@@ -71,7 +71,7 @@ class Runtime:
         self._deletions = partial(deletions.finish, tell_owner=tell_owner)
         self._runs_turns = max_live > 0
         self._callbacks: list[Callable[[], object]] = []
-        self._rounds: set[asyncio.Task[None]] = set()
+        self._periodic_tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def begin(
@@ -135,7 +135,7 @@ class Runtime:
             close_executor,
             close_connections,
             self._listener.close,
-            self._stop_rounds,
+            self._stop_periodic_tasks,
             self.ownership.end,
         ):
             try:
@@ -154,10 +154,10 @@ class Runtime:
             self.supervisor.wake(conversation_id)
         dispatchers.attach(self.supervisor.wake)
         self._listener.listen_for(self.process.pk)
-        self._start_rounds()
+        self._start_periodic_tasks()
 
-    def _start_rounds(self) -> None:
-        self._rounds.add(
+    def _start_periodic_tasks(self) -> None:
+        self._periodic_tasks.add(
             run_periodically(
                 _roll_up,
                 name="roll-up of durations",
@@ -166,7 +166,7 @@ class Runtime:
             )
         )
         if self._runs_turns:
-            self._rounds.add(
+            self._periodic_tasks.add(
                 run_periodically(
                     self._deletions,
                     name="deleted conversations",
@@ -175,11 +175,11 @@ class Runtime:
                 )
             )
 
-    async def _stop_rounds(self) -> None:
-        for task in self._rounds:
+    async def _stop_periodic_tasks(self) -> None:
+        for task in self._periodic_tasks:
             task.cancel()
-        if self._rounds:
-            await asyncio.wait(self._rounds)
+        if self._periodic_tasks:
+            await asyncio.wait(self._periodic_tasks)
 
     def _move(self, process: Process) -> None:
         """Go on under another row, since the lease of the last one was lost."""

@@ -121,12 +121,12 @@ def _instructions(agent: Agent, others: Iterable[AgentSummary]) -> str:
 
 def _specs(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
     return tuple(
-        ToolSpec(name=tool.name, description=_told(tool), input_schema=tool.input_schema)
+        ToolSpec(name=tool.name, description=_description(tool), input_schema=tool.input_schema)
         for tool in tools
     )
 
 
-def _told(tool: Tool) -> str:
+def _description(tool: Tool) -> str:
     """What the chat model is told of a tool. One that is switched off stays in the list, so that it can say why."""
     reason = disabled_reason(tool)
     return f"Do not use it now. {reason} {tool.description}" if reason else tool.description

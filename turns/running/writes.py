@@ -81,7 +81,7 @@ class Write:
 class Writer:
     """The writes of one claimed turn, one transaction after the other.
 
-    A write that finds a stored wish to cancel passes it to `token` at once (C1). Without its `lease` nothing is written,
+    A write that finds a stored cancel request passes it to `token` at once (C1). Without its `lease` nothing is written,
     and the database is not asked.
     """
 
@@ -148,7 +148,7 @@ class _Batch:
         urgency = min(entry.urgency for entry in self._entries or self._waiting)
         async with self._lock.acquired(urgency):
             self._take()
-            return await _carry_out(self._write)
+            return await _write_in_db(self._write)
 
     def succeed(self) -> None:
         """Tell everybody who waits for a part of it."""
@@ -175,4 +175,4 @@ def _look_at(done: "asyncio.Future[None]") -> None:
         done.exception()
 
 
-_carry_out = run_in_db_thread(Write.__call__)
+_write_in_db = run_in_db_thread(Write.__call__)

@@ -157,7 +157,7 @@ async def request_cancel(
 ) -> CancelReceipt:
     """Cancel a turn and what is queued behind it: stored when this returns, true within a second (C1, C2, C5)."""
     command = CancelCommand(user=user, source=source, note=note, mode=mode, op_id=op_id)
-    return await _carry_out(await _request_turn_cancel(turn_id, command))
+    return await _notify_of(await _request_turn_cancel(turn_id, command))
 
 
 @shielded
@@ -172,7 +172,7 @@ async def request_tool_cancel(
 ) -> CancelReceipt:
     """Cancel one call; the others and the turn go on (C3)."""
     command = CancelCommand(user=user, source=source, note=note, op_id=op_id)
-    return await _carry_out(await _request_call_cancel(turn_id, tool_id, command))
+    return await _notify_of(await _request_call_cancel(turn_id, tool_id, command))
 
 
 async def _apply_cancel_word(
@@ -191,7 +191,7 @@ async def _apply_cancel_word(
         return ended or await _answer_again(conversation_id, command)
     turn_id, cancelled = meant
     if cancelled is None:
-        receipt = await _carry_out(await _request_turn_cancel(turn_id, command))
+        receipt = await _notify_of(await _request_turn_cancel(turn_id, command))
         if receipt.outcome is not OpOutcome.ACCEPTED:
             return await _answer_again(conversation_id, command)
     return Received(
@@ -206,7 +206,7 @@ async def _end_detached(conversation_id: UUID, command: CancelCommand) -> Receiv
     """Nothing goes on here but sub-agents that nobody waits for: the word means them; None if there are none."""
     receipts = await _request_detached_cancel(conversation_id, command)
     for receipt in receipts:
-        await _carry_out(receipt)
+        await _notify_of(receipt)
     if not receipts:
         return None
     return Received(
@@ -225,16 +225,16 @@ async def _answer_again(conversation_id: UUID, command: CancelCommand) -> Receiv
     return Received(conversation_id=conversation_id, turn_id=turn_id, is_new=False, cancelled=True)
 
 
-async def _carry_out(receipt: CancelReceipt) -> CancelReceipt:
+async def _notify_of(receipt: CancelReceipt) -> CancelReceipt:
     """Tell of what was ended at once, and let the owner obey the rest without waiting for its poll."""
     if receipt.outcome is OpOutcome.ACCEPTED:
         checkpoint("after_cancel_stored")
     await notify(receipt.notifications, tell_owner=runtime.tell_owner)
     if not receipt.notifications.has_left_out:
         return receipt
-    cascade = await _cancel_left_out(receipt.turn_id)
-    await notify(cascade, tell_owner=runtime.tell_owner)
-    return replace(receipt, descendants=max(receipt.descendants, cascade.cancelled))
+    left_out = await _cancel_left_out(receipt.turn_id)
+    await notify(left_out, tell_owner=runtime.tell_owner)
+    return replace(receipt, descendants=max(receipt.descendants, left_out.cancelled))
 
 
 _continue = run_in_db_thread(continuations.continue_turn)

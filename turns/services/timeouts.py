@@ -26,7 +26,7 @@ _OPEN = frozenset({CallStatus.PENDING, CallStatus.AWAITING_APPROVAL, CallStatus.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineReceipt:
-    """The answer to a wish for another limit; milliseconds, None = no limit."""
+    """The answer to a request for another limit; milliseconds, None = no limit."""
 
     outcome: OpOutcome
     timeout_ms: int | None = None
@@ -35,7 +35,7 @@ class DeadlineReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A wish that may be granted: another limit for a call, by whom, and under which id its client knows it."""
+    """A permitted request for another limit of a call: by whom, and under which id its client knows it."""
 
     turn: Turn
     tool_id: str
@@ -77,7 +77,7 @@ async def set_deadline(
         asked = await _may_change(turn_id, tool_id, user, op_id, note)
     except (TurnNotFound, ToolCallNotFound):
         return DeadlineReceipt(outcome=OpOutcome.NOT_FOUND)
-    # Stored also where the call runs here: an answer that is lost on its way must not be a wish that is lost.
+    # Stored also where the call runs here: an answer that is lost must not lose the request.
     receipt, change = await _store(asked, timeout_ms, extend_ms)
     if change is not None and asked.owner_id is not None:
         await runtime.tell_owner(asked.owner_id, [change])

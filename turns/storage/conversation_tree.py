@@ -6,7 +6,7 @@ from turns.exceptions import ConversationNotFound
 from turns.models import Conversation
 
 
-def family_of(top_id: UUID) -> list[UUID]:
+def tree_of(top_id: UUID) -> list[UUID]:
     """Return the conversation and all below it, parents first."""
     family: list[UUID] = []
     level = [top_id]

@@ -40,7 +40,7 @@ def problem(*, is_own: bool = False) -> str:
             tables = set(connection.introspection.table_names(cursor))
         return _foreign(tables, is_own=is_own)
     except DatabaseError as error:
-        return _in_words(error)
+        return _reason(error)
     finally:
         connection.close()
 
@@ -78,7 +78,7 @@ def _takes_no_writes(cursor: Any) -> bool:
     return bool(cursor.fetchone()[0] == "on")
 
 
-def _in_words(error: DatabaseError) -> str:
+def _reason(error: DatabaseError) -> str:
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if connection.vendor != "sqlite":
         return f"The database {_name()} cannot be used: {said}. Check DATABASE_URL, and whether the server runs."

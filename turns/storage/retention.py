@@ -76,7 +76,7 @@ def prune(
     again at any time.
     """
     before = database_now() - older_than
-    levels = _quiet_conversations(before, only_deleted=not with_conversations)
+    levels = _idle_conversations(before, only_deleted=not with_conversations)
     planned = _count(before, [pk for level in levels for pk in level])
     if is_dry_run:
         return planned
@@ -95,15 +95,15 @@ def _old(before: datetime) -> Q:
     return Q(ended_at__lt=before) & ~Q(status__in=ACTIVE_STATUSES) & ~_DUE
 
 
-def _count(before: datetime, quiet: Sequence[UUID]) -> Pruned:
-    """Count what there is to delete: in one query, and one more for some hundred quiet conversations each."""
-    pruned, old = Pruned(conversations=len(quiet)), _old(before) & _HAS_CONTENTS
+def _count(before: datetime, idle: Sequence[UUID]) -> Pruned:
+    """Count what there is to delete: in one query, and one more for some hundred idle conversations each."""
+    pruned, old = Pruned(conversations=len(idle)), _old(before) & _HAS_CONTENTS
     pruned.add(count_contents(Turn.objects.filter(old)))
-    for start in range(0, len(quiet), _IDS):
-        few = Turn.objects.filter(conversation__in=quiet[start : start + _IDS])
+    for start in range(0, len(idle), _IDS):
+        few = Turn.objects.filter(conversation__in=idle[start : start + _IDS])
         pruned.add(count_contents(few.filter(ended_at__lt=before).exclude(old)))
     pruned.attachments += attachments.orphans().count()
-    pruned.processes = _gone_processes(before).count()
+    pruned.processes = _ended_processes(before).count()
     return pruned
 
 
@@ -124,10 +124,10 @@ def _delete(before: datetime, levels: Iterable[Sequence[UUID]], pruned: Pruned) 
         yield
     attachments.mark_for_removal(attachments.orphans())
     pruned.attachments += attachments.sweep()
-    pruned.processes += _gone_processes(before).delete()[1].get(Process._meta.label, 0)
+    pruned.processes += _ended_processes(before).delete()[1].get(Process._meta.label, 0)
 
 
-def _gone_processes(before: datetime) -> "QuerySet[Process]":
+def _ended_processes(before: datetime) -> "QuerySet[Process]":
     owned = Turn.objects.filter(owner=OuterRef("pk"))
     return Process.objects.filter(~Exists(owned), ended_at__lt=before)
 
@@ -158,14 +158,14 @@ def _batches(rows: Iterable[Row], *, rows_of: Callable[[Row], int]) -> Iterator[
         yield batch
 
 
-def _quiet_conversations(before: datetime, *, only_deleted: bool) -> list[list[UUID]]:
+def _idle_conversations(before: datetime, *, only_deleted: bool) -> list[list[UUID]]:
     """Conversations in which nothing has happened since a moment, those of sub-agents before those that they work for."""
     active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
-    quiet = Conversation.objects.filter(~Exists(active), updated_at__lt=before)
+    idle = Conversation.objects.filter(~Exists(active), updated_at__lt=before)
     if only_deleted:
-        quiet = quiet.filter(deleted_at__lt=before, emptied_at__isnull=False)
-    ids = set(quiet.values_list("pk", flat=True))
-    parents = dict(Conversation.objects.filter(parent__in=quiet).values_list("pk", "parent_id"))
+        idle = idle.filter(deleted_at__lt=before, emptied_at__isnull=False)
+    ids = set(idle.values_list("pk", flat=True))
+    parents = dict(Conversation.objects.filter(parent__in=idle).values_list("pk", "parent_id"))
     while blocked := {parent for child, parent in parents.items() if child not in ids} & ids:
         ids -= blocked
     levels: dict[int, list[UUID]] = {}
@@ -248,19 +248,19 @@ def _delete_conversations(ids: Sequence[UUID], *, before: datetime, pruned: Prun
     with transaction.atomic():
         active = Turn.objects.filter(conversation=OuterRef("pk"), status__in=ACTIVE_STATUSES)
         children = Conversation.objects.filter(parent=OuterRef("pk"))
-        still_quiet = Conversation.objects.filter(
+        still_idle = Conversation.objects.filter(
             ~Exists(active),
             ~Exists(children),
             pk__in=_lock(ids, waits=False),
             updated_at__lt=before,
         )
-        quiet = list(still_quiet.values_list("pk", flat=True))
-        turn_ids = Turn.objects.filter(conversation__in=quiet).values_list("pk", flat=True)
+        idle = list(still_idle.values_list("pk", flat=True))
+        turn_ids = Turn.objects.filter(conversation__in=idle).values_list("pk", flat=True)
         groups = [str(turn_id) for turn_id in turn_ids]
         calls = recorder.delete_calls(groups, with_decisions=True)
-        _all, deleted = Conversation.objects.filter(pk__in=quiet).delete()
+        _all, deleted = Conversation.objects.filter(pk__in=idle).delete()
     pruned.calls += calls
     pruned.events += deleted.get("turns.Event", 0)
     pruned.messages += deleted.get("turns.Message", 0)
     pruned.attachments += deleted.get("turns.Attachment", 0)
-    pruned.conversations += len(quiet)
+    pruned.conversations += len(idle)

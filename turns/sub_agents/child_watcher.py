@@ -91,8 +91,8 @@ class ChildTurnWatcher:
         )
         for event in events:
             self._seen = event["seq"]
-            if words := _in_words(event):
-                self._say(words)
+            if text := _progress_text(event):
+                self._say(text)
             self._is_over = self._is_over or event["type"] == TurnEnd.type
         if written > self._written:
             self._say(texts.WRITING)
@@ -106,7 +106,7 @@ class ChildTurnWatcher:
             (self._pause if is_asked else self._resume)()
 
 
-def _in_words(event: dict[str, Any]) -> str:
+def _progress_text(event: dict[str, Any]) -> str:
     """What a turn does, as an event tells it; nothing where that says nothing new."""
     tool = event.get("tool_name", "")
     match event["type"]:

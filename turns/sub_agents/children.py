@@ -1,7 +1,7 @@
 """Children: the turns of sub-agents, each started by a tool call of another turn (C10, T10; sync ORM).
 
 A child is an ordinary turn in a conversation of its own, which belongs to the owner of the parent's. It is created
-under the lock of the parent's conversation. So nothing starts after a cancel of the parent, and the cascade finds all
+under the lock of the parent's conversation. So nothing starts after a cancel of the parent, and the cancel finds all
 that started before.
 """
 
@@ -125,16 +125,16 @@ def cancel_session(conversation_id: UUID, turn_id: UUID) -> Notifications:
         turn = Turn.objects.filter(pk=turn_id, parent__conversation=conversation_id).first()
         if turn is None or turn.status not in ACTIVE_STATUSES:
             return Notifications()
-        cascade = cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))
+        notifications = cancel_with_descendants(turn, Cancellation(reason=CancelReason.PARENT))
         if (
-            cascade.cancelled
+            notifications.cancelled
         ):  # its row only after its conversation's lock: its owner may be writing it
             Turn.objects.filter(pk=turn.pk, delivered_at=None).update(delivered_at=database_now())
-        return cascade
+        return notifications
 
 
 def request_reports_of(turn_id: UUID, tool_id: str) -> Notifications:
-    """Let what a call has started report what it has: the call is out of time. The report is delivered (17)."""
+    """Let what a call has started report what it has: the call is out of time. The report is delivered."""
     with transaction.atomic():
         if log.locked_of(turn_id) is None:
             return Notifications()

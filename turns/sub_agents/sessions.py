@@ -53,7 +53,7 @@ async def sessions_ask(context: ToolContext, agent: str, message: str) -> str:
         follower = ChildTurnWatcher(
             child.turn_id,
             child.conversation_id,
-            say=lambda words: context.progress(f"{child.agent}: {words}"),
+            say=lambda sentence: context.progress(f"{child.agent}: {sentence}"),
             pause=lambda: [clock.pause() for clock in clocks],
             resume=lambda: [clock.resume() for clock in clocks],
         )
@@ -89,11 +89,11 @@ async def sessions_cancel(context: ToolContext, session: str) -> str:
         wanted = UUID(session)
     except ValueError:
         raise ToolFailed(f"[ERROR] {session[:80]!r} is not the id of a session.") from None
-    cascade = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
-    await notify(cascade, tell_owner=runtime.tell_owner)
-    if not cascade.cancelled:
+    notifications = await _cancel_session(UUID(context.metadata["conversation_id"]), wanted)
+    await notify(notifications, tell_owner=runtime.tell_owner)
+    if not notifications.cancelled:
         return "There is no such session at work for this conversation: it has ended, or never was."
-    return f"The session was told to end, {cascade.cancelled} sub-agents in all."
+    return f"The session was told to end, {notifications.cancelled} sub-agents in all."
 
 
 async def _start(context: ToolContext, agent: str, message: str, *, is_detached: bool) -> Child:
@@ -135,8 +135,8 @@ def _clocks_of(context: ToolContext) -> "list[TurnClock | Deadline]":
 def _give_up(context: ToolContext) -> None:
     """The call is over before its sub-agent is: that one ends, too, and whatever was just being started.
 
-    If the call is out of time, the sub-agent may still report, which is then delivered (17). All of it is an errand: the
-    call ends within its grace, however slow the database is.
+    If the call is out of time, the sub-agent may still report, and the report is delivered. All of it runs in the
+    background: the call ends within its grace, however slow the database is.
     """
     turn_id, tool_id = UUID(context.metadata["turn_id"]), context.call_id
     cancellation = context.token.cancellation or Cancellation(reason=CancelReason.ERROR)
@@ -146,13 +146,13 @@ def _give_up(context: ToolContext) -> None:
     goes_on = live is not None and live.runner is not None and not live.runner.is_ending
     if goes_on and cancellation.reason is CancelReason.TIMEOUT:
         context.progress(output=_TO_BE_DELIVERED)
-        end = partial(_wind_up_started_by, turn_id, tool_id)
+        end = partial(_request_reports_of, turn_id, tool_id)
     else:
         end = partial(_cancel_started_by, turn_id, tool_id, cancellation)
-    spawn(_tell_of(end), name=f"end of what {tool_id} has started")
+    spawn(_notify_of(end), name=f"end of what {tool_id} has started")
 
 
-async def _tell_of(end: Callable[[], Awaitable[Notifications]]) -> None:
+async def _notify_of(end: Callable[[], Awaitable[Notifications]]) -> None:
     await notify(await until_done(end), tell_owner=runtime.tell_owner)
 
 
@@ -160,24 +160,24 @@ def _answer(context: ToolContext, report: Report | None) -> str:
     """Return what a sub-agent has answered.
 
     Raises:
-        Cancelled: it was cancelled, and so is this call; the turn goes on (91).
+        Cancelled: it was cancelled, and so is this call; the turn goes on.
         ToolFailed: it did not come to its end; its report is part of the sentence.
     """
     if report is None:
         raise ToolFailed("[ERROR] The sub-agent's conversation was deleted while it worked.")
     if report.status is TurnStatus.COMPLETED:
         return report.text or "The sub-agent has ended without a word."
-    words = reports.in_words(report)
+    sentence = reports.sentence_of(report)
     if report.cancellation is not None:
-        context.progress(output=words)
+        context.progress(output=sentence)
         context.token.cancel(report.cancellation)
         raise Cancelled(report.cancellation)
-    raise ToolFailed(f"{_FAULTS.get(report.status, '[ERROR]')} {words}")
+    raise ToolFailed(f"{_FAULTS.get(report.status, '[ERROR]')} {sentence}")
 
 
 _start_child = run_in_db_thread(children.start)
 _cancel_session = run_in_db_thread(children.cancel_session)
-_wind_up_started_by = run_in_db_thread(children.request_reports_of)
+_request_reports_of = run_in_db_thread(children.request_reports_of)
 _cancel_started_by = run_in_db_thread(children.cancel_started_by)
 
 

@@ -128,7 +128,7 @@ class TestLease:
         assert not lost.is_set()
 
     async def test_is_not_renewed_for_a_loop_that_is_blocked(self, hold, monkeypatch, caplog):
-        monkeypatch.setattr(leases, "LAG_TOLD", 0.1)
+        monkeypatch.setattr(leases, "LOGGED_LAG", 0.1)
         monkeypatch.setattr(leases, "LOOK_INTERVAL", 0.02)
         lease, lost = await hold()
         block_the_loop(QUICK.ttl * 2)

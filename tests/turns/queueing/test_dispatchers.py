@@ -65,7 +65,7 @@ async def test_a_turn_that_nobody_claims_is_dispatched_again_after_a_while(
 ):
     turn = await in_database(lambda: enqueue(chat.id))
     assert await in_database(scheduling.dispatch_again) == 0
-    old = Now() - scheduling.DISPATCH_PATIENCE - timedelta(seconds=1)
+    old = Now() - scheduling.DISPATCH_TIMEOUT - timedelta(seconds=1)
     await in_database(lambda: Turn.objects.filter(pk=turn.pk).update(dispatched_at=old))
     waking.woken.clear()
     assert await in_database(scheduling.dispatch_again) == 1

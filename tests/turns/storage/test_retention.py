@@ -208,7 +208,7 @@ def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(
     for factory in (ended, begun):
         a_turn(factory)
         grow_old(factory)
-    find = retention._quiet_conversations
+    find = retention._idle_conversations
 
     def then_take_up(before, **which):
         found = find(before, **which)
@@ -218,7 +218,7 @@ def test_a_conversation_that_is_taken_up_while_others_are_deleted_is_left_alone(
         Turn.objects.filter(status="running").update(ended_at=None)
         return found
 
-    monkeypatch.setattr(retention, "_quiet_conversations", then_take_up)
+    monkeypatch.setattr(retention, "_idle_conversations", then_take_up)
     counted = ": 2 turns, 6 events, 4 messages, 2 calls, 0 attachments, 0 conversations,"
     assert counted in run("--days", "90", "--conversations")
     assert set(Conversation.objects.values_list("pk", flat=True)) == {ended.id, begun.id}

@@ -126,7 +126,7 @@ class Connection:
                         yield progress.usage  # so that a cancelled request counts as well
             for held in thoughts.rest() if thoughts else ():
                 yield held
-            for last in self._last_words(progress):
+            for last in self._final_deltas(progress):
                 yield last
         except TimeoutError as error:
             raise self._out_of_time(limits, progress) from error
@@ -163,7 +163,7 @@ class Connection:
             instrument=False,
         )
 
-    def _last_words(self, progress: "_Progress") -> Iterator[ChatDelta]:
+    def _final_deltas(self, progress: "_Progress") -> Iterator[ChatDelta]:
         yield progress.usage
         reason = progress.response.finish_reason if progress.response else None
         if reason == "content_filter":

@@ -20,7 +20,7 @@ class Thoughts:
         self._held = ""
         self._is_thinking = False
         self._code = ""  # the backticks that will close it
-        self._has_spoken = False
+        self._has_answered = False
 
     def take(self, delta: ChatDelta) -> Iterator[ChatDelta]:
         """Yield what the delta is known to be."""
@@ -76,8 +76,8 @@ class Thoughts:
             if text:
                 yield ThinkingDelta(text)
             return
-        if not self._has_spoken:  # the lines between the thoughts and the answer
+        if not self._has_answered:  # the lines between the thoughts and the answer
             text = text.lstrip()
         if text:
-            self._has_spoken = True
+            self._has_answered = True
             yield TextDelta(text)

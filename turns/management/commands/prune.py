@@ -61,9 +61,9 @@ class Command(BaseCommand):
                 report=self._report,
             )
         except KeyboardInterrupt:
-            self._say(f"Interrupted. Deleted: {_words(self._done)}. Run it again to go on.")
+            self._say(f"Interrupted. Deleted: {_summary(self._done)}. Run it again to go on.")
             sys.exit(INTERRUPTED)
-        self._say(f"{'Would delete' if dry_run else 'Deleted'}: {_words(pruned)}.")
+        self._say(f"{'Would delete' if dry_run else 'Deleted'}: {_summary(pruned)}.")
 
     def _report(self, done: Pruned, planned: Pruned) -> None:
         self._done = done
@@ -76,5 +76,5 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def _words(pruned: Pruned) -> str:
+def _summary(pruned: Pruned) -> str:
     return ", ".join(f"{count} {what}" for what, count in asdict(pruned).items())
