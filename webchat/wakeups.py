@@ -25,8 +25,8 @@ class ChannelLayerWakeups:
         """Tell a process to read the database."""
         await broadcast.send_to_group(process_group(process_id), {"type": "process.hint"})
 
-    async def listen(self, process_id: UUID, heard: OnWakeup) -> None:
-        """Await `heard` for every hint to this process, for an hour at most. Raises what the layer raises."""
+    async def listen(self, process_id: UUID, callback: OnWakeup) -> None:
+        """Await `callback` for every wake-up of this process, for an hour at most. Raises what the layer raises."""
         layer = get_channel_layer()
         if layer is None:
             await asyncio.Event().wait()
@@ -43,7 +43,7 @@ class ChannelLayerWakeups:
                 async with asyncio.timeout(MAX_LISTEN_TIME):
                     while True:
                         await layer.receive(channel)
-                        await heard()
+                        await callback()
         finally:
             await broadcast.leave(channel, group)
 

@@ -1,5 +1,6 @@
 """The structure that `docs/decisions/house-measures.md` promises, counted by the script that prints its measures."""
 
+import ast
 from pathlib import Path
 
 from scripts import measures
@@ -18,6 +19,18 @@ def test_the_rooms_of_turns_are_few_and_stand_in_layers():
     assert len(rooms) <= MOST_ROOMS
     assert measures.circles(rooms) == []
     assert measures.upward_arrows(ROOT, rooms, "turns") == []
+
+
+def test_no_package_hides_code_in_its_init():
+    packages = [path for app in measures.APPS for path in (ROOT / app).rglob("__init__.py")]
+    code = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    hidden = {
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in packages
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, code)
+    }
+    assert hidden == set()
 
 
 def test_no_module_and_no_function_is_longer_than_it_may_be():

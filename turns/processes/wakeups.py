@@ -18,18 +18,18 @@ OnWakeup = Callable[[], Awaitable[None]]
 
 
 class WakeupBus(Protocol):
-    """Carries hints. `is_shared`: they reach other processes."""
+    """Carries wake-ups. `is_shared`: they reach other processes."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether hints reach other processes."""
+        """Whether wake-ups reach other processes."""
         ...
 
     async def send(self, process_id: UUID) -> None:
         """Tell a process to look into the database."""
 
-    async def listen(self, process_id: UUID, heard: OnWakeup) -> None:
-        """Await `heard` for every hint to this process; if this returns or raises, it is called again."""
+    async def listen(self, process_id: UUID, callback: OnWakeup) -> None:
+        """Await `callback` for every wake-up of this process; if this returns or raises, it is called again."""
 
 
 _buses: list[WakeupBus] = []
@@ -48,7 +48,7 @@ def unregister(bus: WakeupBus) -> None:
 
 
 def are_shared() -> bool:
-    """Whether hints reach other processes."""
+    """Whether wake-ups reach other processes."""
     return any(bus.is_shared for bus in _buses)
 
 
@@ -59,29 +59,29 @@ async def send(process_id: UUID) -> None:
             async with asyncio.timeout(SEND_LIMIT):
                 await bus.send(process_id)
         except Exception:
-            logger.exception("A hint was not sent", extra={"process_id": str(process_id)})
+            logger.exception("A wake-up was not sent", extra={"process_id": str(process_id)})
 
 
-async def listen(process_id: UUID, heard: OnWakeup) -> None:
-    """Await `heard` for every hint to this process, over all buses, until cancelled; one that fails is tried again."""
+async def listen(process_id: UUID, callback: OnWakeup) -> None:
+    """Await `callback` for every wake-up of this process, over all buses, until cancelled; one that fails is tried again."""
     async with asyncio.TaskGroup() as listening:
         for bus in tuple(_buses):
-            listening.create_task(_listen(bus, process_id, heard), name="listening for hints")
+            listening.create_task(_listen(bus, process_id, callback), name="listening for wake-ups")
 
 
 class WakeupListener:
-    """Listens for the hints to one process at a time, in a task of its own. Made on the loop that it is used on."""
+    """Listens for the wake-ups of one process at a time, in a task of its own. Made on the loop that it is used on."""
 
-    def __init__(self, heard: OnWakeup) -> None:
-        self._heard = heard
+    def __init__(self, callback: OnWakeup) -> None:
+        self._callback = callback
         self._listening: asyncio.Task[None] | None = None
 
     def listen_for(self, process_id: UUID) -> None:
-        """Listen for the hints to this process from now on, and to no other."""
+        """Listen for the wake-ups of this process from now on, and to no other."""
         if self._listening is not None:
             self._listening.cancel()
         self._listening = asyncio.create_task(
-            listen(process_id, self._heard), name="listening for hints"
+            listen(process_id, self._callback), name="listening for wake-ups"
         )
 
     async def close(self) -> None:
@@ -91,10 +91,10 @@ class WakeupListener:
             await asyncio.wait({self._listening})
 
 
-async def _listen(bus: WakeupBus, process_id: UUID, heard: OnWakeup) -> None:
+async def _listen(bus: WakeupBus, process_id: UUID, callback: OnWakeup) -> None:
     async def run_callback() -> None:
         try:
-            await heard()
+            await callback()
         except Exception:
             logger.exception("A wake-up could not be handled")
 
