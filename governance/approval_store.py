@@ -52,7 +52,7 @@ def open_question(call: LiveCall, *, group: str) -> Approval | None:
         call_id=call.id,
         scope=call.call.scope,
         tool_name=sanitize_text(call.call.tool_name, limit=_NAME_LENGTH),
-        **call_store.seen_of(call.tool),
+        **call_store.display_fields(call.tool),
         input=sanitize_json(dict(call.call.input)),
         definition=question.definition,
         host=sanitize_text(question.host, limit=_HOST_LENGTH),

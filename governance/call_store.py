@@ -77,7 +77,7 @@ def pending_rows(
     ]
 
 
-def seen_of(tool: Tool | None) -> dict[str, str]:
+def display_fields(tool: Tool | None) -> dict[str, str]:
     """Return what people read beside the name of a tool, as it is stored: its title, and the MCP server that it is of."""
     if tool is None:
         return {}
@@ -189,7 +189,7 @@ def _declared(tool: Tool | None) -> dict[str, Any]:
     return {
         "isolation": tool.isolation,
         "concurrency": tool.concurrency,
-        **seen_of(tool),
+        **display_fields(tool),
     }
 
 

@@ -128,7 +128,7 @@ class WarnedForm(AnyModelForm):
         return [name for name in self.changed_data if isinstance(self.fields[name], DurationField)]
 
 
-class SeenForm(WarnedForm):
+class VersionedForm(WarnedForm):
     """A form of a row with `updated_at`: it carries the edit that the editor has seen."""
 
     seen = forms.CharField(required=False, widget=forms.HiddenInput)

@@ -76,7 +76,7 @@ _RULES: Mapping[str, Any] = {
     ApprovalRule.ALWAYS: _("always"),
 }
 # What the tools that ship call themselves and ask; calls keep it in English.
-TOOL_WORDS: Mapping[str, Any] = {
+TOOL_TEXTS: Mapping[str, Any] = {
     "Run a command": _("Run a command"),
     "Run this command on the server, without a sandbox?": _(
         "Run this command on the server, without a sandbox?"
@@ -159,9 +159,9 @@ def decisions() -> Choices:
     return choices(_DECISIONS, _DECISIONS)
 
 
-def tool_words(stored: str) -> str:
+def tool_text(stored: str) -> str:
     """Return a title or a question of a tool that ships in the active language; any other as it is."""
-    return str(TOOL_WORDS.get(stored, stored))
+    return str(TOOL_TEXTS.get(stored, stored))
 
 
 def label_for(name: str, known: Choices) -> str:

@@ -35,8 +35,8 @@ class KeyValueFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in logging
         """Return the line without a traceback."""
-        told = [f"{name}={_written(value)}" for name, value in _facts(record).items()]
-        return " ".join([super().formatMessage(record), *told])
+        facts = [f"{name}={_written(value)}" for name, value in _facts(record).items()]
+        return " ".join([super().formatMessage(record), *facts])
 
 
 class JsonFormatter(logging.Formatter):
@@ -58,13 +58,13 @@ class JsonFormatter(logging.Formatter):
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    """What is told of a record: the texts, numbers and ids in its `extra`, then what is bound."""
+    """What a line says of a record: the texts, numbers and ids in its `extra`, then what is bound."""
     extra = {name: value for name, value in vars(record).items() if name not in _FIELDS}
     facts = extra | {name: value for name, value in _bound.get().items() if name not in extra}
-    return {name: value for name, value in facts.items() if _is_told(value)}
+    return {name: value for name, value in facts.items() if _is_writable(value)}
 
 
-def _is_told(value: object) -> bool:
+def _is_writable(value: object) -> bool:
     return isinstance(value, str | int | float | UUID) and value != ""
 
 

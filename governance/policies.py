@@ -95,12 +95,12 @@ def read_policies() -> Policies:
     overrides = {policy.tool_name: policy.as_limits() for policy in rows}
     if row is None:
         return Policies(overrides=overrides)
-    by_nobody = {name: Edit(version=row.version, by=SYSTEM, at=at) for name, at in ended.items()}
+    by_system = {name: Edit(version=row.version, by=SYSTEM, at=at) for name, at in ended.items()}
     return Policies(
         version=row.version,
         default=row.as_limits(),
         overrides=overrides,
-        edits=_last_edits() | by_nobody,
+        edits=_last_edits() | by_system,
         next_end=min((policy.until for policy in rows if policy.until), default=None),
         ended=frozenset(ended),
     )

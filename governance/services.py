@@ -142,7 +142,7 @@ def delete_tool_policy(
     if policy is None:
         return None
     audit.edit(policy, {}, fields=TOOL_FIELDS, seen=revision, conflict=PolicyConflict)
-    changes = audit.deleted(policy, TOOL_FIELDS) | temporary_limits.gone(policy)
+    changes = audit.deleted(policy, TOOL_FIELDS) | temporary_limits.removal_of_end(policy)
     change = _publish(
         policy, default=default, action="delete", changes=changes, by=by, reason=reason
     )

@@ -15,16 +15,16 @@ logger = logging.getLogger(__name__)
 def log_limits(policies: Policies) -> None:
     """Write once, at the start of a process, which limits of the settings count and what they stand in for."""
     if app_settings.TOOL_TIMEOUTS:
-        logger.info("Limits of GOVERNANCE_TOOL_TIMEOUTS: %s", "; ".join(_in_words(policies)))
+        logger.info("Limits of GOVERNANCE_TOOL_TIMEOUTS: %s", "; ".join(_descriptions(policies)))
 
 
-def _in_words(policies: Policies) -> Iterator[str]:
+def _descriptions(policies: Policies) -> Iterator[str]:
     for name, timeout in sorted(app_settings.TOOL_TIMEOUTS.items()):
-        words = f"{name} {format_limit(limit_ms(timeout))}"
+        text = f"{name} {format_limit(limit_ms(timeout))}"
         if policies.overrides.get(name, ToolLimits()).timeout is not None:
-            words += " (without effect: an administrator's limit is stronger)"
+            text += " (without effect: an administrator's limit is stronger)"
         elif name not in registry:
-            words += " (no tool of this name is known yet)"
+            text += " (no tool of this name is known yet)"
         elif (declared := registry.get(name).limits.timeout) is not None:
-            words += f" (the tool declares {format_limit(limit_ms(declared))})"
-        yield words
+            text += f" (the tool declares {format_limit(limit_ms(declared))})"
+        yield text

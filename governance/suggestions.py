@@ -68,7 +68,7 @@ def is_under_the_usual(durations: CallDurations, total_ms: int) -> bool:
     return usual is not None and 0 < total_ms < usual
 
 
-def effect_in_words(last: statistics.LastCalls, total_ms: int) -> str:
+def effect_text(last: statistics.LastCalls, total_ms: int) -> str:
     """Return in sentences what a total limit would have done to the last calls."""
     effect = last.durations.effect_of(total_ms)
     if not effect.calls:

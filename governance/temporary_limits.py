@@ -70,10 +70,10 @@ def states_of(policy: ToolPolicy) -> list[ToolPolicy]:
 def changes_at_end(policy: ToolPolicy) -> Changes:
     """Return what changes when the end of a row has come."""
     changes = {name: [getattr(policy, name), value] for name, value in policy.then.items()}
-    return changes | gone(policy)
+    return changes | removal_of_end(policy)
 
 
-def gone(policy: ToolPolicy) -> Changes:
+def removal_of_end(policy: ToolPolicy) -> Changes:
     """Return what goes with the end of a row."""
     return {name: [old, None] for name, old in end_of(policy).items() if old}
 
@@ -93,7 +93,7 @@ def parse_end(text: str) -> datetime | None:
     except UnitMissing:
         pass
     except ValueError:
-        if (moment := _clock_time(text, now) or _moment(text)) is not None:
+        if (moment := _clock_time(text, now) or _date_and_time(text)) is not None:
             return moment
     problem = _("“%(text)s” is no end. Write a time such as 18:00, a date and a time, or 2 h.")
     raise ValidationError(problem % {"text": text[:60]})
@@ -114,7 +114,7 @@ def _clock_time(text: str, now: datetime) -> datetime | None:
     return timezone.make_aware(datetime.combine(now.date() + timedelta(days=1), time))
 
 
-def _moment(text: str) -> datetime | None:
+def _date_and_time(text: str) -> datetime | None:
     try:
         moment = parse_datetime(text)
     except ValueError:

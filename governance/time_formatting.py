@@ -15,6 +15,6 @@ def day_and_clock(at: datetime, *, with_milliseconds: bool = False) -> tuple[str
     return date_format(local, day), f"{clock} {local:%Z}"
 
 
-def time_in_words(at: datetime) -> str:
+def time_text(at: datetime) -> str:
     """Return a moment as plain text, where no element can stand that has the exact one as its title."""
     return " ".join(day_and_clock(at))

@@ -5,7 +5,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 
 
 class ApiToken(models.Model):
@@ -52,4 +52,4 @@ class ApiTokenChange(Change):
         verbose_name_plural = _("API token changes")
 
     def __str__(self) -> str:
-        return f"{self.token_name} {time_in_words(self.at)}"
+        return f"{self.token_name} {time_text(self.at)}"

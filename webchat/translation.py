@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.utils import translation
 
-from governance.labels import tool_words
+from governance.labels import tool_text
 from turns.selectors.translations import is_report, sentence, work_of_sub_agent
 
 P = ParamSpec("P")
@@ -69,7 +69,7 @@ def _field(name: str, held: Any, around: dict[str, Any]) -> Any:
     if not isinstance(held, str):
         return _translated(held)
     if name in _WORDS_OF_TOOLS or (name == "title" and around.get("type") == "tool_use"):
-        return tool_words(held)
+        return tool_text(held)
     if name == "message" and "tool_name" in around:
         return work_of_sub_agent(around["tool_name"], held)
     return sentence(held) if _is_sentence(name, around) else held

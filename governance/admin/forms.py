@@ -19,7 +19,7 @@ from governance.form_fields import DurationField, WarnedForm
 from governance.models import DefaultPolicy, PolicyChange, ToolPolicy
 from governance.services import DEFAULT_FIELDS, TOOL_FIELDS, check_idle_limit
 from governance.statistics import LastCalls
-from governance.suggestions import effect_in_words, is_under_the_usual, read_last_calls
+from governance.suggestions import effect_text, is_under_the_usual, read_last_calls
 
 ROW_FIELDS = (
     "timeout_ms",
@@ -77,7 +77,7 @@ class LimitsForm(WarnedForm):
         total_ms = self.cleaned_data.get("timeout_ms") if "timeout_ms" in self.edited else None
         if total_ms is None or self._last_calls is None:
             return ""
-        return effect_in_words(self._last_calls, total_ms)
+        return effect_text(self._last_calls, total_ms)
 
     @cached_property
     def _last_calls(self) -> LastCalls | None:

@@ -81,7 +81,7 @@ class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin
             "summary": change.summary or _("nothing is set yet"),
         }
         sentence = _("Version %(version)s. %(what)s: %(summary)s.") % words
-        told = [sentence, _reach(change), policy_reports.in_words(change.version)]
+        told = [sentence, _reach(change), policy_reports.reach_text(change.version)]
         self.message_user(request, " ".join(filter(None, told)), messages.INFO)
 
 

@@ -24,7 +24,7 @@ from governance.durations import limit_ms
 from governance.models import PolicyChange, ToolCall, ToolPolicy
 from governance.rollups import calls_between
 from governance.statistics import Statistics
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 
 TOOL_VIEW = "governance_toolpolicy_tool"
 TEMPLATE = "admin/governance/toolpolicy/tool.html"
@@ -138,7 +138,7 @@ def _mark(change: PolicyChange) -> Mark:
     told = change.summary if change.tool_name else f"{_('Default limits')}: {change.summary}"
     return Mark(
         at=localtime(change.at),
-        label=f"{time_in_words(change.at)}: {told}",
+        label=f"{time_text(change.at)}: {told}",
         address=f"#change-{change.pk}",
     )
 

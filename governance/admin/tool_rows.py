@@ -28,7 +28,7 @@ from governance.models import PolicyChange, ToolPolicy
 from governance.policies import Edit, Policies, read_policies
 from governance.selectors import OfferedTool
 from governance.statistics import Statistics
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 
 SHARES = (50, 95, 99)
 TIGHT, WIDE = 1.5, 20.0  # limit ÷ p95 below and above which a limit is worth a look
@@ -112,7 +112,7 @@ class ToolRow:
     def end(self) -> str:
         """Until when the row says what it says, and what it says then."""
         return _("only until %(end)s, then %(then)s") % {
-            "end": time_in_words(self.row.until) if self.row.until else "",
+            "end": time_text(self.row.until) if self.row.until else "",
             "then": PolicyChange.describe_values(self.row.then),
         }
 

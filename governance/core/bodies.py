@@ -52,12 +52,14 @@ class Body:
     @property
     def limit_reached(self) -> tuple[Limit, float] | None:
         """The limit that had run out when it returned, and its seconds, or None."""
-        return self.deadline.reached_by(self.returned_at or self.deadline.moment())
+        return self.deadline.reached_by(self.returned_at or self.deadline.loop_time())
 
     def mark_returned(self, monotonic: float | None = None) -> None:
         """Note that it returned, now or at a `time.monotonic()`; from any thread, the last one counts (T11)."""
-        now = self.deadline.moment()
-        self.returned_at = now if monotonic is None else min(self.deadline.moment(monotonic), now)
+        now = self.deadline.loop_time()
+        self.returned_at = (
+            now if monotonic is None else min(self.deadline.loop_time(monotonic), now)
+        )
 
     async def _run(self, invocation: Coroutine[Any, Any, Any]) -> Any:
         try:

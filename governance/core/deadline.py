@@ -92,20 +92,20 @@ class Deadline:
         """Seconds until the total limit, None without one."""
         return None if self._timeout is None else max(self._timeout - self.elapsed, 0.0)
 
-    def moment(self, monotonic: float | None = None) -> float:
+    def loop_time(self, monotonic: float | None = None) -> float:
         """Return the time by this clock, now or at a `time.monotonic()` of this machine; from any thread.
 
         A loop caches its time for one iteration, so it is late while something blocks it.
         """
         if monotonic is None:
-            return max(self._loop.time(), self.moment(time.monotonic()))
+            return max(self._loop.time(), self.loop_time(time.monotonic()))
         return self._started_at + monotonic - self._monotonic_start
 
-    def reached_by(self, moment: float) -> tuple[Limit, float] | None:
-        """Return the limit that had run out at a moment and its seconds, or None."""
+    def reached_by(self, at: float) -> tuple[Limit, float] | None:
+        """Return the limit that had run out at a time of this clock, and its seconds, or None."""
         due = self._next()
-        seen = moment if self._paused_at is None else min(moment, self._paused_at)
-        return None if due is None or seen <= due[0] + _TOLERANCE else due[1:]
+        counted = at if self._paused_at is None else min(at, self._paused_at)
+        return None if due is None or counted <= due[0] + _TOLERANCE else due[1:]
 
     def touch(self) -> None:
         """Restart the idle clock."""
@@ -140,7 +140,7 @@ class Deadline:
 
     @property
     def _now(self) -> float:
-        """The moment at which both clocks stand."""
+        """The time at which both clocks stand."""
         return self._loop.time() if self._paused_at is None else self._paused_at
 
     def _arm(self) -> None:
@@ -155,7 +155,7 @@ class Deadline:
             self._timer = None
 
     def _next(self) -> tuple[float, Limit, float] | None:
-        """The moment, the kind and the length of the limit that runs out first."""
+        """The time, the kind and the length of the limit that runs out first."""
         total = idle = None
         if self._timeout is not None:
             total = (

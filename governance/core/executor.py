@@ -182,7 +182,7 @@ class ToolExecutor:
             return True
         host = self._live.get(live)
         change = live.limits.set_timeout(timeout, by=by) if host else None
-        return host is not None and self._tell_moved(live, host, change)
+        return host is not None and self._notify_moved(live, host, change)
 
     async def aclose(self) -> None:
         """Stop watching what outlives its call, and close the invokers."""
@@ -258,7 +258,7 @@ class ToolExecutor:
         body = self._start(live, tool, arguments, host)
         # The policy may have been edited while the start was recorded.
         self._follow_policy(live, tool, host)
-        self._tell_moved(live, host, live.limits.apply_request())
+        self._notify_moved(live, host, live.limits.apply_request())
         ending = await self._watcher.watch(live, body)
         if ending.kind is not EndingKind.BODY:
             ending = await self._watcher.end(live, body, ending, host)
@@ -289,9 +289,9 @@ class ToolExecutor:
     def _follow_policy(self, live: LiveCall, tool: Tool, host: Host) -> None:
         """Apply the present policy to a running call."""
         change = live.limits.follow(self._preflight.policy_for(live, tool, host))
-        self._tell_moved(live, host, change)
+        self._notify_moved(live, host, change)
 
-    def _tell_moved(self, live: LiveCall, host: Host, change: DeadlineChange | None) -> bool:
+    def _notify_moved(self, live: LiveCall, host: Host, change: DeadlineChange | None) -> bool:
         """Notify of a change of a limit, if there is one."""
         if change is not None:
             self._notifier.send(live, host.observer.deadline_moved(live, change))

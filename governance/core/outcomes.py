@@ -37,7 +37,7 @@ from governance.core.unfinished import cancelled_outcome, unfinished_outcome
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_SAYING = 500
+_LONGEST_MESSAGE = 500
 
 _REFUSALS: dict[type[GovernanceError], tuple[ErrorType, str]] = {
     UnknownTool: (ErrorType.UNKNOWN_TOOL, "Use one of the tools that you were given."),
@@ -258,15 +258,15 @@ def _raised(
         kind = type(error).__name__
     said = ""
     if live.limits.policy is not None and live.limits.policy.error_text:
-        words = " ".join(mask(_words_of(error)).split())
-        said = shortened(words, limit=_LONGEST_SAYING)
+        text = " ".join(mask(_message_of(error)).split())
+        said = shortened(text, limit=_LONGEST_MESSAGE)
     text = model_messages.failed_text(
         name, kind, code=ErrorType.EXECUTION_ERROR, said=said, partial=live.partial_output
     )
     return text, ToolExecutionError(name, error)
 
 
-def _words_of(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     if isinstance(error, RemoteToolError):
         return error.message
     try:

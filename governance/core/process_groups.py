@@ -138,12 +138,12 @@ class _Group:
             return GroupEnding.ALREADY_GONE
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process handles SIGTERM only after SIGCONT
-        if await self._is_gone(within=grace):
+        if await self._has_ended(within=grace):
             return GroupEnding.TERMINATED
         self.signal(signal.SIGKILL)
         return (
             GroupEnding.KILLED
-            if await self._is_gone(within=proof_timeout)
+            if await self._has_ended(within=proof_timeout)
             else GroupEnding.SURVIVED
         )
 
@@ -153,7 +153,7 @@ class _Group:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._id, number)
 
-    async def _is_gone(self, *, within: float) -> bool:
+    async def _has_ended(self, *, within: float) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
         pause = _FIRST_POLL

@@ -54,7 +54,7 @@ class Span:
         self._below: set[Span] = set()
         self._requests: set[Cancellation] = set()
         self._error_type = ""
-        self._place: Any = None
+        self._attached: Any = None
         self._span: Any = None
         if above is None or not above._is_over:  # else it belongs to what was left behind
             self._span = _start(
@@ -67,12 +67,12 @@ class Span:
     def __enter__(self) -> Self:
         if not self._is_over:
             here = trace.set_span_in_context(self._span)
-            self._place = contexts.attach(contexts.set_value(_KEY, self, here))
+            self._attached = contexts.attach(contexts.set_value(_KEY, self, here))
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if self._place is not None and enclosing() is self:  # else the context is gone, too
-            contexts.detach(self._place)
+        if self._attached is not None and enclosing() is self:  # else the context is gone, too
+            contexts.detach(self._attached)
         if isinstance(error, asyncio.CancelledError):
             if not self._requests:
                 self.fail("cancelled")
@@ -90,7 +90,7 @@ class Span:
         """Add attributes; those without a value are left out."""
         if not self._is_over:
             with _harmless():
-                self._span.set_attributes(_told(attributes))
+                self._span.set_attributes(_given(attributes))
 
     def show(self, content: Callable[[], Mapping[str, Any]]) -> None:
         """Add texts, and values as JSON, where that is allowed; only then are they asked for."""
@@ -102,7 +102,7 @@ class Span:
         """Say that something has happened now. Call it from any thread."""
         if not self._is_over:
             with _harmless():
-                self._span.add_event(name, _told(attributes or {}))
+                self._span.add_event(name, _given(attributes or {}))
 
     def note_request(self, request: Cancellation) -> None:
         """Say that this was cancelled, or ran out of time; the same request is told once. Call it from any thread."""
@@ -172,12 +172,12 @@ def _start(name: str, attributes: Attributes, *, is_client: bool, within: str) -
             name,
             _w3c.extract({"traceparent": within}) if within else None,
             trace.SpanKind.CLIENT if is_client else trace.SpanKind.INTERNAL,
-            _told(attributes),
+            _given(attributes),
         )
     return span if span is not None and span.get_span_context().is_valid else None
 
 
-def _told(attributes: Attributes) -> dict[str, Any]:
+def _given(attributes: Attributes) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 

@@ -14,7 +14,7 @@ from governance.audit import Change
 from governance.core.policy import LIMITS, ApprovalRule, ToolLimits
 from governance.durations import to_seconds
 from governance.model_fields import calls_at_once, span
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 
 
 class Limits(models.Model):
@@ -166,7 +166,7 @@ class PolicyChange(Change):
     def describe_value(cls, name: str, value: object) -> str:
         """Return a field's value as people read it; an end to the second, with its zone."""
         if name == "until" and isinstance(value, str):
-            return time_in_words(datetime.fromisoformat(value))
+            return time_text(datetime.fromisoformat(value))
         if name == "then" and isinstance(value, dict):
             return cls.describe_values(value) or super().describe_value(name, None)
         return super().describe_value(name, value)

@@ -12,7 +12,7 @@ from governance.core.histograms import CallDurations, End
 from governance.db_clock import database_now
 from governance.models import PolicyChange, ToolCall, ToolPolicy
 from governance.suggestions import (
-    effect_in_words,
+    effect_text,
     is_under_the_usual,
     read_last_calls,
     round_up,
@@ -53,16 +53,16 @@ def test_the_effect_is_exact_while_the_rows_are_there(calls):
     assert last.is_exact
     cut = ToolCall.objects.filter(duration_ms__gte=8_500)
     succeeded = cut.filter(status="succeeded").count()
-    assert effect_in_words(last, 8_500) == (
+    assert effect_text(last, 8_500) == (
         f"Would have cut {cut.count()} of 100 calls of the last 7 days ({cut.count()}.0 %),"
         f" {succeeded} of which had succeeded."
     )
-    assert effect_in_words(last, 60_000) == (
+    assert effect_text(last, 60_000) == (
         "Would have cut 0 of 100 calls of the last 7 days (0.0 %)."
         " Of 4 that ran out of time below this limit it is unknown."
     )
-    assert "Of 4 that" in effect_in_words(last, 0)
-    assert effect_in_words(read_last_calls("plain"), 1_000) == "No call ran in the last 7 days."
+    assert "Of 4 that" in effect_text(last, 0)
+    assert effect_text(read_last_calls("plain"), 1_000) == "No call ran in the last 7 days."
 
 
 def test_bins_count_only_beyond_the_rows(calls):
@@ -72,7 +72,7 @@ def test_bins_count_only_beyond_the_rows(calls):
     last = read_last_calls("probe")
     assert not last.is_exact
     assert last.durations.calls == 100
-    assert "within a sixteenth" in effect_in_words(last, 5_000)
+    assert "within a sixteenth" in effect_text(last, 5_000)
     kept = ToolCall.objects.filter(requested_at__gte=edge + timedelta(minutes=30))
     exact = set(kept.values_list("duration_ms", flat=True))
     known = {span for spans in last.durations.spans.values() for span in spans}
@@ -119,10 +119,10 @@ def test_preview_says_what_a_typed_limit_would_have_done_and_saves_nothing(admin
     form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "8500 ms"}
     del form["_save"]
     page = admin_client.post(PAGE, form | {"_preview": "Preview"})
-    assert effect_in_words(read_last_calls("probe"), 8_500) in " ".join(row_of(page, "probe"))
+    assert effect_text(read_last_calls("probe"), 8_500) in " ".join(row_of(page, "probe"))
     assert "nothing is saved yet" in page.content.decode()
     page = admin_client.post(PROBE, {"probe-timeout_ms": "8500 ms", "_preview": "Preview"})
-    assert effect_in_words(read_last_calls("probe"), 8_500) in page.content.decode()
+    assert effect_text(read_last_calls("probe"), 8_500) in page.content.decode()
     assert not ToolPolicy.objects.exists()
 
 
@@ -132,7 +132,7 @@ def test_the_page_asks_while_somebody_types(admin_client, calls, address):
         form = {"probe-timeout_ms": typed, "probe-tool_enabled": "on", "_tell": "probe"}
         return admin_client.post(address, form).json()["told"]
 
-    assert told("8500 ms") == effect_in_words(read_last_calls("probe"), 8_500)
+    assert told("8500 ms") == effect_text(read_last_calls("probe"), 8_500)
     assert told("85") == told("") == ""
     assert not ToolPolicy.objects.exists()
 

@@ -20,7 +20,7 @@ from governance.models import PolicyChange, ToolPolicy
 from governance.models import ToolCall as Row
 from governance.policies import SYSTEM, DatabasePolicySource, read_policies
 from governance.recorder import Recorder
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 from tests.governance.test_limits_page import PAGE, posted, row_of
 from tests.support import eventually
 
@@ -321,7 +321,7 @@ def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
     assert "“soon” is no end" in page.content.decode()
     admin_client.post(PAGE, form | {"until": "2 h"})
     row = ToolPolicy.objects.get()
-    shown = f"only until {time_in_words(row.until)}, then total limit: 30 s"
+    shown = f"only until {time_text(row.until)}, then total limit: 30 s"
     assert shown in " ".join(row_of(admin_client.get(PAGE), "probe"))
     longer = {"probe-timeout_ms": "75 s", "probe-tool_enabled": "on", "until": "4 h"}
     admin_client.post(PROBE, longer | {"probe-revision": row.revision})

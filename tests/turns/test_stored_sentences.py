@@ -4,7 +4,7 @@ import pytest
 from django.utils import translation
 
 from governance import registry
-from governance.labels import TOOL_WORDS
+from governance.labels import TOOL_TEXTS
 from governance.toolbox import shell
 from governance.translations import StoredSentences
 from turns.chat_models.failures import FailureKind, Subject, failure
@@ -74,8 +74,8 @@ def test_every_tool_that_ships_has_its_words_in_the_catalogue():
     shipped = [tool for tool in registry if tool.title or tool.question]
     assert {"exec", "list_files", "sessions_ask"} <= {tool.name for tool in shipped}
     assert {tool.title for tool in shipped} | {tool.question for tool in shipped} <= {
-        *TOOL_WORDS,
+        *TOOL_TEXTS,
         "",
     }
     asked = {shell._ASKS_FREE, shell._ASKS_KEPT_IN}
-    assert asked <= set(TOOL_WORDS)
+    assert asked <= set(TOOL_TEXTS)

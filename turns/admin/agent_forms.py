@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 from governance import selectors
 from governance.admin.tool_rows import reporters_in_words
 from governance.audit import Editor
-from governance.form_fields import LinesField, SeenForm
+from governance.form_fields import LinesField, VersionedForm
 from governance.selectors import OfferedTool
 from turns.agents.edits import FIELDS, check_may_name
 from turns.conf import app_settings
@@ -30,7 +30,7 @@ WIDE = {"class": "radiolist"}  # the admin's own style for labels that may have 
 DESCRIPTION_SHOWN = 90
 
 
-class AgentForm(SeenForm, AgentModelForm):
+class AgentForm(VersionedForm, AgentModelForm):
     """One agent. Its list of tools is entered in three fields: whether it has one, ticks, and further names."""
 
     editor: Editor = None

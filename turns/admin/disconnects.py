@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 from governance.admin.mixins import AuditedAdmin, DurationsAdmin, MomentsAdmin, OneRowAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
-from governance.form_fields import SeenForm
+from governance.form_fields import VersionedForm
 from turns.models import DisconnectPolicy, DisconnectPolicyChange
 from turns.presence import disconnects
 
@@ -26,7 +26,7 @@ else:  # generic for the type checker only
 MAX_MS = 365 * 24 * 3_600_000
 
 
-class DisconnectPolicyForm(SeenForm, PolicyModelForm):
+class DisconnectPolicyForm(VersionedForm, PolicyModelForm):
     """What happens, and after how long."""
 
     class Meta:

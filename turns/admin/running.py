@@ -17,7 +17,7 @@ from governance import approval_store, running_calls
 from governance.admin.formatting import format_time
 from governance.admin.readonly import CappedPaginator, ReadOnlyAdmin, may_view_content
 from governance.db_clock import database_now
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 from turns.admin import abandoned_calls, running_results
 from turns.admin.running_actions import ACTIONS, AT_ONCE, CANCEL, DECIDE, KINDS, EndOfMany
 from turns.admin.running_filter import RunningFilter, choices, in_words
@@ -144,7 +144,7 @@ class RunningPage:
         did = self._request.GET.get("did", "")
         return self._render(
             TEMPLATE,
-            title=_("Running now, as of %(at)s") % {"at": time_in_words(self._at)},
+            title=_("Running now, as of %(at)s") % {"at": time_text(self._at)},
             rights=self._rights,
             turns=self._views(page.object_list),
             page=page,

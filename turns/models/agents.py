@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
 from governance.model_fields import PositiveDurationMsField
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 from turns.models import validation
 
 
@@ -117,7 +117,7 @@ class AgentChange(Change):
         verbose_name_plural = _("agent changes")
 
     def __str__(self) -> str:
-        return f"{self.agent_name} {time_in_words(self.at)}"
+        return f"{self.agent_name} {time_text(self.at)}"
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:

@@ -10,7 +10,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 
 
 class Conversation(models.Model):
@@ -112,7 +112,7 @@ class ConversationChange(Change):
         verbose_name_plural = _("deleted conversations")
 
     def __str__(self) -> str:
-        return f"{self.conversation_id} {time_in_words(self.at)}"
+        return f"{self.conversation_id} {time_text(self.at)}"
 
 
 class Message(models.Model):

@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from governance.audit import Change
 from governance.model_fields import PositiveDurationMsField
-from governance.time_formatting import time_in_words
+from governance.time_formatting import time_text
 
 
 class DisconnectPolicy(models.Model):
@@ -58,7 +58,7 @@ class DisconnectPolicyChange(Change):
         verbose_name_plural = _("disconnect policy changes")
 
     def __str__(self) -> str:
-        return time_in_words(self.at)
+        return time_text(self.at)
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:

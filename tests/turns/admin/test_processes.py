@@ -226,4 +226,4 @@ def test_the_list_of_processes_follows_by_itself_and_has_a_link_for_who_has_no_s
 
 
 def test_without_processes_nothing_is_claimed():
-    assert policy_reports.in_words(1) == ""
+    assert policy_reports.reach_text(1) == ""
