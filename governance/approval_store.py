@@ -83,7 +83,7 @@ def has_allowed(host: str, *, scopes: Collection[str]) -> bool:
 
 
 def revoke_remembered(*, scopes: Collection[str], since: datetime) -> None:
-    """Let what a person has allowed for the whole of these scopes be asked again, if that was said since a moment."""
+    """Let calls be asked about again that a person has allowed for these whole scopes since then."""
     _remembered(scopes).filter(decided_at__gte=since).update(lapsed_at=database_now())
 
 

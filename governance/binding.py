@@ -1,7 +1,8 @@
-"""What a database takes for the value of a field, by the shortest way that the value's type leaves (sync ORM).
+"""Prepares the values of fields for a database, by the shortest way for the value's type (sync ORM).
 
-A field of Django prepares each value by four methods that call each other. For a field whose methods are Django's own
-the result depends on the value's type alone, so the way is looked up once. Everything else goes the field's own way.
+A field of Django prepares each value by four methods that call each other. If a field's
+methods are Django's own, the result depends on the value's type alone, so the way is looked up once. Everything else
+goes the field's own way.
 """
 
 from collections.abc import Callable, Mapping

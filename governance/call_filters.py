@@ -71,7 +71,7 @@ class IdAsGroup(Func):
 
 
 def has_call(tool_name: str, *, group: str, **conditions: Any) -> Exists:
-    """Return the condition that a call of this tool is in the group whose id the outer row has in the field `group`.
+    """Return the condition that the group has a call of this tool. The outer row's field `group` has its id.
 
     The calls are found by their group: by the tool's name, they would be all calls of the tool, for each row.
     """

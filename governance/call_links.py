@@ -1,4 +1,4 @@
-"""Where calls belong: apps above link the group of a call to what they know of it, such as a turn and its user."""
+"""Links of calls: apps above link the group of a call to what they know of it."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

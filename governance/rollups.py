@@ -1,4 +1,4 @@
-"""Rolls the durations of calls up, hour by hour, so that pages need not read a month of calls (sync ORM).
+"""Rolls up the durations of calls hour by hour, so that no page reads a month of calls (sync ORM).
 
 Each hour is counted from the rows of its calls, so counting it again changes nothing. An hour of which calls were
 deleted meanwhile keeps what it had.

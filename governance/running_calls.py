@@ -1,4 +1,4 @@
-"""Reads of the calls that wait or run now, and of those that were given up and may still be running (B4; sync ORM)."""
+"""Reads the calls that wait or run now, and those that were abandoned and may still run (B4; sync ORM)."""
 
 from collections.abc import Iterable
 from datetime import datetime

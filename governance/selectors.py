@@ -100,7 +100,7 @@ def open_calls_of_groups(groups: Iterable[str]) -> dict[str, list[ToolCall]]:
 
 
 def running_tools(groups: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return name and title of the tools of the calls at work in each of these groups that has any, in call order."""
+    """Return name and title of the tools that are at work in these groups, by group and in call order."""
     at_work = (CallStatus.RUNNING, CallStatus.CANCELLING)
     rows = ToolCall.objects.filter(group__in=list(groups), status__in=at_work)
     found: dict[str, list[tuple[str, str]]] = {}
@@ -259,7 +259,7 @@ def _read_offered() -> list[OfferedTool]:
 
 
 def mcp_health() -> tuple[int, int]:
-    """Return how many MCP servers are in use, and how many of them were not well when they were needed last."""
+    """Return how many MCP servers are in use, and how many of them failed when they were needed last."""
     servers = list(McpServer.objects.filter(enabled=True).only("last_ok_at", "last_error_at"))
     return len(servers), sum(server.is_unwell for server in servers)
 

@@ -2,6 +2,6 @@
 
 from django.dispatch import Signal
 
-# Sent when a request to cancel has come true and that is committed, in the process and the thread that wrote it.
+# Sent when a request to cancel has come true and that is committed. The process and thread that wrote it send it.
 # Arguments: sender (the model class of the requests), source (by what means), what ("turn" or "call"), seconds.
 cancel_settled = Signal()

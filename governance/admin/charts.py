@@ -47,7 +47,7 @@ class _Scale:
 
 
 def histogram(durations: CallDurations, *, limit_ms: int) -> SafeString:
-    """Return how long calls ran on a logarithmic axis, with the limit, the p95 and the calls that ran out of time."""
+    """Draw how long calls ran on a logarithmic axis, with the limit, the p95 and the timeouts."""
     ended, cut = Counter[int](), Counter[int]()
     for end, spans in durations.spans.items():
         for span, count in spans.items():

@@ -1,4 +1,4 @@
-"""Filters whose values are typed as a whole, or chosen among a few, and that narrow a list by a function."""
+"""Filters that narrow a list by a function. Their values are typed as a whole, or chosen among a few."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache

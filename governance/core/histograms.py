@@ -102,7 +102,7 @@ class CallDurations:
     def percentile(self, percent: int) -> int | None:
         """Return the duration within which this share of the calls end; None if it lies among those that were cut.
 
-        A call that ran out of time would have run longer, nobody knows how long, so it counts as longer than all others.
+        A call that ran out of time would have run longer. Nobody knows how long, so it counts as the longest.
         """
         return _nearest_rank(self._finished(), self._rank(percent))
 

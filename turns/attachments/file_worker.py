@@ -1,6 +1,7 @@
-"""A program that reads one hostile file in a process of its own, under limits, and answers on its standard output.
+"""A program that reads one hostile file under limits, in a process of its own.
 
-It gets the file on its standard input, and what to do as JSON in its argument. The answer is a line of JSON, then bytes.
+It gets the file on its standard input, and what to do as JSON in its argument. It writes its answer to its
+standard output: a line of JSON, then bytes.
 It imports nothing of this project.
 """
 
@@ -69,7 +70,7 @@ def on_white(image: Any) -> Any:
 
 
 def read_pdf(content: bytes, *, max_characters: int) -> tuple[dict[str, Any], bytes]:
-    """Return the text of a PDF file, as far as it is wanted, and one character more where there is more."""
+    """Return the text of a PDF file up to the limit, and one character more if there is more."""
     from pypdf import PdfReader  # noqa: PLC0415 - under the limits
 
     reader = PdfReader(io.BytesIO(content))

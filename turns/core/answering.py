@@ -221,7 +221,7 @@ class _Stream:
 
 
 def _notice_of(reply: Reply) -> Notice | None:
-    """Return what the person is told of a whole answer whose end is no usual one, of whatever chat model it is."""
+    """Return the notice for an answer that is whole but has no usual end, whatever the chat model."""
     if reply.stop_reason is StopReason.LENGTH:
         cut_off = STEP_CUT_OFF if reply.has_calls else ANSWER_CUT_OFF
         return Notice(code="answer_cut_off", message=cut_off)

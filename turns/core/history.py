@@ -1,7 +1,7 @@
 """History: makes the messages of a conversation valid again, whatever happened (H1 to H4).
 
-`repair` is pure and idempotent. There are three passes. *Clean* each message by itself. *Assign* each result to its
-call. *Build* the history with one result for each call, in the next user message, in call order. Leave the messages of
+`repair` is pure and idempotent. It has three passes. First *clean* each message by itself. Then *assign* each result
+to its call. At last *build* the history: the next user message has one result for each call, in call order. Leave the messages of
 a turn that is still running out: its open calls are no orphans.
 """
 

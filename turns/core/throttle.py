@@ -77,7 +77,7 @@ class Throttle:
 class Ticker:
     """Does what many want in one callback: at once after a rest, else `spacing` seconds after the last time.
 
-    It rests at least as long as its last round took or came late, so that a busy process gets to everything else. The
+    It rests at least as long as its last run took or was late. So a busy process gets to everything else. The
     work must not raise.
     """
 

@@ -17,7 +17,7 @@ from turns.models import Conversation, Message, Turn
 REPORT_LENGTH = 20_000
 
 _ENDED = [status.value for status in TurnStatus if status.is_terminal]
-# The statuses that it may not have are named, since there are few turns of those that SQLite would begin with.
+# The parent's status is excluded, not asked for: so SQLite begins with the undelivered turns, which are few.
 UNDELIVERED = Q(
     is_detached=True, delivered_at=None, parent__isnull=False, parent__replaced_by=None
 ) & ~Q(

@@ -188,7 +188,7 @@ def pid_namespace() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot. -1 if there is none, 0 where it cannot be known."""
+    """Return when a process started, in clock ticks since boot. -1 if there is none, 0 if that is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:  # it is gone, or hidden from us, or we may open no more files

@@ -212,7 +212,7 @@ def _claim(ids: Sequence[UUID], turn: Turn, *, owner_id: Any) -> list[Attachment
 
 
 def _number(turn: Turn, agent: Agent, *, at: datetime) -> None:
-    """Make a turn the last one of its locked conversation, under the terms of its agent, within the trace of its request."""
+    """Add a turn to its locked conversation, under the terms of its agent and in the trace of its request."""
     conversation = turn.conversation
     conversation.last_number += 1
     conversation.title = conversation.title or _title(turn.user_message, turn.attachments)

@@ -117,7 +117,7 @@ class Drain:
 
 
 class MainThreadInterrupter(threading.Thread):
-    """Interrupts the main thread after each signal, so that a signal at the start of a blocking call is taken too.
+    """Interrupts the main thread after each signal. So a signal at the start of a blocking call is taken, too.
 
     Python takes signals between two steps of the main thread, or where they interrupt a call. One that comes in between
     interrupts nothing, and would be taken when the call ends.

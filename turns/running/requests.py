@@ -15,7 +15,7 @@ from turns.core.requests import PendingCancel, PendingDecision, PendingRequest, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestKind:
-    """How requests of one kind are read, for turns and the open questions of their calls, and how they are settled.
+    """How requests of one kind are read and settled. They are for turns, or for the open questions of calls.
 
     Without `settle`, their effect settles them: the end of what is cancelled, the decision itself.
     """

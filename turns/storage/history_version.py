@@ -11,8 +11,8 @@ from turns.models import Conversation
 def renew(conversation_ids: Collection[UUID]) -> None:
     """Let every process read and check the whole histories anew.
 
-    Call it in the same transaction, with the conversations locked, after a change to the history of a turn that is
-    over. Such a change edits or deletes a message or a result, or leaves the turn out. A message behind all others
+    Call it after a change to the history of a turn that is over, in the same transaction. The conversations are
+    locked. Such a change edits or deletes a message or a result, or leaves the turn out. A message behind all others
     changes nothing that is kept.
     """
     Conversation.objects.filter(pk__in=conversation_ids).update(

@@ -60,7 +60,7 @@ def lock_live_turn(turn_id: UUID, *, epoch: int | None = None, waits: bool = Tru
 
 
 def lock_ending_turn(turn_id: UUID, *, epoch: int | None = None, waits: bool = True) -> Any:
-    """Return the same with what there may be to end with it, and when that was read by the database's clock."""
+    """Return the same with all that may have to end with it, and the database's time of that reading."""
     return _locked(ENDING, turn_id, epoch=epoch, waits=waits)
 
 
