@@ -303,3 +303,11 @@ def asking_for(milliseconds):
 async def started(harness, *ids, **facts):
     """Start calls and wait until their bodies run."""
     return [await harness.call(id=id, **facts).running() for id in ids]
+
+
+async def start_one(harness=None, **declared):
+    """Start one call, "A", of a gated tool; return its harness and the call as its body runs."""
+    harness = harness or ExecutorHarness()
+    harness.gated(**declared)
+    (call,) = await started(harness, "A")
+    return harness, call

@@ -17,6 +17,7 @@ from tests.governance.core.support import (
     ExecutorHarness,
     on_manual_clock,
     settle,
+    start_one,
     started,
 )
 
@@ -25,9 +26,7 @@ class TestExternalCancellation:
     """Invariant 6: the surrounding task's cancellation is never swallowed."""
 
     async def test_goes_on_and_the_body_is_asked_to_end(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one()
 
         call.task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -70,9 +69,7 @@ class TestExternalCancellation:
 
     @on_manual_clock
     async def test_in_the_grace_goes_on(self, caplog):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one()
         call.body.is_stubborn = True
         call.live.cancel(BY_USER)
         await settle()
@@ -93,9 +90,7 @@ class TestExternalCancellation:
 
     @on_manual_clock
     async def test_does_not_wait_for_a_body_that_swallows_it(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one()
         call.body.is_stubborn = True
 
         call.task.cancel()

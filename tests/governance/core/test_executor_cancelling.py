@@ -18,6 +18,7 @@ from tests.governance.core.support import (
     advance,
     on_manual_clock,
     settle,
+    start_one,
     started,
 )
 
@@ -40,9 +41,7 @@ class TestCancel:
         assert calls[1].body.cancels == 1
 
     async def test_reaches_the_tools_token_before_its_task(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
         seen = []
         call.body.context.token.on_cancel(lambda request: seen.append((request, call.body.cancels)))
 
@@ -61,9 +60,7 @@ class TestCancel:
         assert [(await call.outcome()).ended_by for call in calls] == [BY_USER, BY_USER]
 
     async def test_comes_too_late_for_a_body_that_has_ended(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.release()
         asyncio.get_running_loop().call_soon(call.live.cancel, BY_USER)
@@ -72,9 +69,7 @@ class TestCancel:
         assert (outcome.status, outcome.result) == (CallStatus.SUCCEEDED, "result")
 
     async def test_repeated_or_after_the_end_changes_nothing(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         assert call.live.cancel(BY_USER)
         assert not call.live.cancel(BY_PARENT)
@@ -97,9 +92,7 @@ class TestCancel:
 
     @on_manual_clock
     async def test_in_the_moment_of_a_timeout_comes_too_late(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        _, call = await start_one(timeout=5)
         accepted = []
         loop = asyncio.get_running_loop()
         loop.call_later(5.1, lambda: accepted.append(call.live.cancel(BY_USER)))
@@ -112,9 +105,7 @@ class TestCancel:
 
     @on_manual_clock
     async def test_a_user_does_not_take_the_blame_for_a_timeout(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        _, call = await start_one(timeout=5)
         call.body.is_stubborn = True
         await advance(5.1)
 

@@ -15,6 +15,7 @@ from tests.governance.core.support import (
     asking_for,
     on_manual_clock,
     settle,
+    start_one,
     started,
 )
 
@@ -24,9 +25,7 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_extended_by_hand_the_call_gets_the_time(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
 
         await advance(4)
         assert harness.executor.set_deadline(call.live, 20, by="ada")
@@ -42,9 +41,7 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_shortened_by_hand_the_call_ends_earlier(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=60)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=60)
 
         harness.executor.set_deadline(call.live, 10)
         await advance(10)
@@ -53,9 +50,7 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_shortened_to_a_moment_already_past_it_ends_now(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=60)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=60)
 
         await advance(30)
         harness.executor.set_deadline(call.live, 10)
@@ -67,9 +62,9 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_is_capped_by_the_ceiling(self):
-        harness = ExecutorHarness(policies=EditedLevels(default=ToolLimits(ceiling=60)))
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(
+            ExecutorHarness(policies=EditedLevels(default=ToolLimits(ceiling=60))), timeout=5
+        )
 
         harness.executor.set_deadline(call.live, 7200)
 
@@ -79,9 +74,7 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_keeps_the_idle_limit(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=60, idle_timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=60, idle_timeout=5)
 
         harness.executor.set_deadline(call.live, 600)
         await advance(5)
@@ -132,9 +125,7 @@ class TestMovedDeadline:
         assert waiting.live.timeout == 20
 
     async def test_is_refused_after_the_end(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one()
         call.body.release()
         await call.outcome()
 
@@ -143,9 +134,7 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_is_refused_once_the_end_is_decided(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
         call.body.is_stubborn = True
 
         await advance(5.1)
@@ -157,9 +146,7 @@ class TestMovedDeadline:
     @on_manual_clock
     async def test_by_an_edited_policy_a_running_call_obeys(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
-        harness = ExecutorHarness(policies=policies)
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(ExecutorHarness(policies=policies))
 
         await advance(10)
         policies.edit(override=ToolLimits(timeout=12))
@@ -175,9 +162,7 @@ class TestMovedDeadline:
     @on_manual_clock
     async def test_by_a_removed_override_falls_back_to_the_tools_own(self):
         policies = EditedLevels(override=ToolLimits(timeout=60))
-        harness = ExecutorHarness(policies=policies)
-        harness.gated(timeout=20)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(ExecutorHarness(policies=policies), timeout=20)
 
         policies.edit()
         harness.executor.apply_policies()
@@ -203,9 +188,7 @@ class TestMovedDeadline:
     @on_manual_clock
     async def test_by_an_edited_idle_limit(self):
         policies = EditedLevels()
-        harness = ExecutorHarness(policies=policies)
-        harness.gated(timeout=60)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(ExecutorHarness(policies=policies), timeout=60)
 
         policies.edit(override=ToolLimits(idle_timeout=5))
         harness.executor.apply_policies()
@@ -215,9 +198,7 @@ class TestMovedDeadline:
 
     @on_manual_clock
     async def test_by_hand_stays_while_the_policy_does_not_change(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
 
         harness.executor.set_deadline(call.live, 20)
         harness.executor.apply_policies()

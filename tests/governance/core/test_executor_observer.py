@@ -17,6 +17,7 @@ from tests.governance.core.support import (
     advance,
     on_manual_clock,
     settle,
+    start_one,
     started,
 )
 
@@ -24,9 +25,9 @@ from tests.governance.core.support import (
 class TestObserver:
     @on_manual_clock
     async def test_is_told_in_order_and_nothing_after_the_end(self):
-        harness = ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
-        harness.gated(timeout=30)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(
+            ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5)), timeout=30
+        )
 
         await advance(5)
         harness.executor.set_deadline(call.live, 60)
@@ -113,9 +114,9 @@ class TestObserver:
 
     @on_manual_clock
     async def test_hears_of_a_silent_call_in_every_interval(self):
-        harness = ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(
+            ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
+        )
 
         await advance(4.9)
         assert harness.observer.names() == ["started"]
@@ -127,9 +128,9 @@ class TestObserver:
 
     @on_manual_clock
     async def test_hears_of_progress_soon_and_of_a_chatty_tool_seldom(self):
-        harness = ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(
+            ExecutorHarness(timing=Timing(progress_interval=5, notice_interval=0.5))
+        )
 
         for _ in range(100):
             call.body.context.progress("working")
@@ -166,9 +167,7 @@ class TestObserver:
         assert live.status is CallStatus.CANCELLED
 
     async def test_progress_after_the_end_is_not_taken(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
         call.body.release()
         await call.outcome()
 

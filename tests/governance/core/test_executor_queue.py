@@ -16,6 +16,7 @@ from tests.governance.core.support import (
     advance,
     on_manual_clock,
     settle,
+    start_one,
     started,
 )
 
@@ -115,9 +116,7 @@ class TestParallel:
 
     @on_manual_clock
     async def test_a_call_that_starts_at_once_never_waited(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        harness, call = await start_one()
         await advance(5)
         assert harness.observer.waits == []
         call.body.release()

@@ -30,6 +30,7 @@ from tests.governance.core.support import (
     asking_for,
     on_manual_clock,
     settle,
+    start_one,
     started,
 )
 
@@ -44,9 +45,7 @@ class Odd(BaseException):
 class TestResult:
     @on_manual_clock
     async def test_of_the_body_is_the_result_with_its_duration(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=30)
-        (call,) = await started(harness, "A")
+        _, call = await start_one(timeout=30)
 
         await advance(12)
         call.body.release("result")
@@ -59,9 +58,7 @@ class TestResult:
         assert outcome.timeout_source == TimeoutSource.TOOL
 
     async def test_that_cannot_be_written_says_that_the_tool_has_run(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.release({"s3cret": b"\xff"})
         outcome = await call.outcome()
@@ -77,9 +74,7 @@ class TestResult:
         "value", [math.nan, {"x": -math.inf}, [[math.inf]], {"deep": {"er": [1, math.nan]}}]
     )
     async def test_that_json_has_no_number_for_is_refused_after_it_has_run(self, value):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.release(value)
         outcome = await call.outcome()
@@ -88,18 +83,14 @@ class TestResult:
         assert "has run, but its result cannot be written as text" in outcome.result
 
     async def test_that_only_speaks_of_such_numbers_is_none(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.release({"note": "NaN", "Infinity": 10**5000, "x": 0.5})
 
         assert (await call.outcome()).status is CallStatus.SUCCEEDED
 
     async def test_that_is_huge_is_cut(self):
-        harness = ExecutorHarness(result_limit=1000)
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one(ExecutorHarness(result_limit=1000))
 
         call.body.release("x" * 10_000_000)
 
@@ -160,9 +151,7 @@ async def test_a_wish_for_more_time_that_was_capped_is_told_with_every_result(as
 
 class TestFailure:
     async def test_is_told_by_its_kind_and_never_by_its_text(self, caplog):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.fail(ValueError("s3cret"))
         outcome = await call.outcome()
@@ -199,9 +188,9 @@ class TestFailure:
             def __str__(self):
                 raise RuntimeError
 
-        harness = ExecutorHarness(policies=EditedLevels(setting=ToolLimits(error_text=True)))
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one(
+            ExecutorHarness(policies=EditedLevels(setting=ToolLimits(error_text=True)))
+        )
 
         call.body.fail(Unspeakable())
         outcome = await call.outcome()
@@ -209,9 +198,7 @@ class TestFailure:
         assert "failed with Unspeakable (code execution_error). The details" in outcome.result
 
     async def test_that_a_tool_words_itself_is_read_as_it_is(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.fail(ToolFailed("No such file: a.txt. List the directory first."))
         outcome = await call.outcome()
@@ -220,27 +207,21 @@ class TestFailure:
         assert outcome.is_error
 
     async def test_that_a_tool_words_itself_at_length_says_what_is_left_out(self):
-        harness = ExecutorHarness(result_limit=1000)
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one(ExecutorHarness(result_limit=1000))
 
         call.body.fail(ToolFailed("x" * 5_000))
 
         assert "… 4 000 characters left out …" in (await call.outcome()).result
 
     async def test_of_a_call_that_the_tool_governed_itself_is_told_in_its_words(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.fail(ToolTimeoutError("inner", 3))
 
         assert "Tool 'inner' did not respond within 3s." in (await call.outcome()).result
 
     async def test_keeps_the_output_so_far(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.context.progress(output="so far")
         call.body.fail(OSError())
@@ -248,9 +229,7 @@ class TestFailure:
         assert (await call.outcome()).result.endswith("\nso far")
 
     async def test_a_timeout_error_of_the_tool_itself_is_not_the_calls_timeout(self):
-        harness = ExecutorHarness()
-        harness.gated()
-        (call,) = await started(harness, "A")
+        _, call = await start_one()
 
         call.body.fail(TimeoutError())
 

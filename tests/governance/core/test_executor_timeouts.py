@@ -24,6 +24,7 @@ from tests.governance.core.support import (
     asking_for,
     on_manual_clock,
     settle,
+    start_one,
     started,
     until,
 )
@@ -33,9 +34,7 @@ class TestTimeout:
     def test_logs_a_warning_without_input_or_output(self, caplog):
         @on_manual_clock
         async def run():
-            harness = ExecutorHarness()
-            harness.gated(timeout=5)
-            (call,) = await started(harness, "A")
+            _, call = await start_one(timeout=5)
             call.body.context.progress(output="s3cret")
             await advance(5)
             await call.outcome()
@@ -48,9 +47,7 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_does_not_come_just_in_time(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
 
         await advance(4.999)
         call.body.release()
@@ -62,9 +59,7 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_does_not_come_when_the_body_ends_in_the_very_moment(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
 
         call.body.release()
         asyncio.get_running_loop().jump(5)
@@ -76,9 +71,7 @@ class TestTimeout:
     @pytest.mark.parametrize("timeout", [0, -1])
     @on_manual_clock
     async def test_never_comes_without_a_limit(self, timeout):
-        harness = ExecutorHarness()
-        harness.gated(timeout=timeout)
-        (call,) = await started(harness, "A")
+        _, call = await start_one(timeout=timeout)
 
         await advance(300)
         call.body.release()
@@ -89,9 +82,7 @@ class TestTimeout:
     @pytest.mark.parametrize("side_effects", [True, False])
     @on_manual_clock
     async def test_of_a_mutating_tool_that_ended_warns_of_its_effect(self, side_effects):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5, side_effects=side_effects)
-        (call,) = await started(harness, "A")
+        _, call = await start_one(timeout=5, side_effects=side_effects)
 
         await advance(5)
 
@@ -99,9 +90,7 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_keeps_the_output_so_far(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        _, call = await start_one(timeout=5)
 
         call.body.context.progress(output="line 1\n")
         call.body.context.progress(output="line 2\n")
@@ -111,9 +100,7 @@ class TestTimeout:
 
     @on_manual_clock
     async def test_of_silence_leaves_a_tool_alone_that_reports(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=60, idle_timeout=5)
-        (call,) = await started(harness, "A")
+        _, call = await start_one(timeout=60, idle_timeout=5)
 
         for _ in range(5):
             await advance(4)
@@ -215,9 +202,7 @@ class TestReturnAfterTheLimit:
 class TestLateResult:
     @on_manual_clock
     async def test_of_an_abandoned_body_is_recorded_once_and_never_the_result(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
         call.body.is_stubborn = True
         await advance(5.6)
         outcome = await call.outcome()
@@ -235,9 +220,7 @@ class TestLateResult:
 
     @on_manual_clock
     async def test_in_the_grace_of_a_timeout_is_late_too(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
         call.body.last_words = "late words"
 
         await advance(5)
@@ -265,9 +248,7 @@ class TestLateResult:
     )
     @on_manual_clock
     async def test_that_is_none_is_told_by_its_kind_only(self, end, late):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
         call.body.is_stubborn = True
         await advance(5.6)
         await call.outcome()
@@ -295,9 +276,7 @@ class TestLateResult:
 
     @on_manual_clock
     async def test_is_not_recorded_after_the_executor_was_closed(self):
-        harness = ExecutorHarness()
-        harness.gated(timeout=5)
-        (call,) = await started(harness, "A")
+        harness, call = await start_one(timeout=5)
         call.body.is_stubborn = True
         await advance(5.6)
         await call.outcome()
