@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from governance.db_clock import now_minus
 from governance.models import ToolCall
+from turns.core.ports import ClaimedTurn
 from turns.models import Conversation, Message, Process, Turn
 
 _count = count(1)
@@ -51,6 +52,18 @@ class RowFactory:
                 "ended_at": at if is_over else None,
                 **fields,
             }
+        )
+
+    def claimed(self, turn: Turn) -> ClaimedTurn:
+        """The turn as its owner has it."""
+        return ClaimedTurn(
+            id=turn.pk,
+            conversation_id=self.id,
+            epoch=turn.epoch,
+            agent="",
+            user_message=turn.user_message,
+            turn_timeout=None,
+            step_limit=1,
         )
 
     def message(self, turn: Turn, role: str, *content: Any, step: int = 1, **more: Any) -> Message:

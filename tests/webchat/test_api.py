@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from governance.db import run_in_db_thread
 from governance.models import ToolCall
 from tests.support import eventually
+from tests.webchat.staff import make_staff, signed_in
 from turns import wire
 from turns.models import Agent, Conversation, Turn
 from turns.running import runtime
@@ -160,17 +161,8 @@ async def test_what_belongs_to_somebody_else_does_not_exist(
 async def test_staff_with_the_permissions_see_and_cancel_the_turns_of_others(
     running: Json, stranger: User
 ):
-    @run_in_db_thread
-    def promote() -> None:
-        stranger.is_staff = True
-        stranger.save()
-        stranger.user_permissions.set(
-            Permission.objects.filter(codename__in=["view_all", "cancel_any"])
-        )
-
-    await promote()
-    operator = AsyncClient()
-    await operator.aforce_login(stranger)
+    await make_staff(stranger, "view_all", "cancel_any")
+    operator = await signed_in(stranger)
     assert [row["turn_id"] for row in (await get(operator, "/api/turns/active"))[1]["turns"]] == [
         running["turn_id"]
     ]

@@ -7,13 +7,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db.models import F
 from django.test import AsyncClient
 
 from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import Socket
+from tests.webchat.staff import make_staff, session_of, signed_in
 from turns import selectors, services
 from turns.models import Conversation, Turn, Viewer
 from turns.presence import disconnects, tracker
@@ -160,17 +161,10 @@ async def test_a_turn_of_a_program_is_nobodys_page(conversation: ConversationSum
 async def test_an_operator_who_looks_and_leaves_changes_nothing(
     connect: Connect, conversation: ConversationSummary, person: User, stranger: User
 ):
-    @run_in_db_thread
-    def promote() -> None:
-        stranger.is_staff = True
-        stranger.save()
-        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
-
-    await promote()
-    client = AsyncClient()
-    await client.aforce_login(stranger)
+    await make_staff(stranger, "view_all")
+    client = await signed_in(stranger)
     await services.receive_message(conversation_id=conversation.id, user=person, text="wait 60")
-    operator = await connect(session=client.cookies["sessionid"].value).open()
+    operator = await connect(session=session_of(client)).open()
     assert not await Viewer.objects.aexists()
     await operator.leave()
     assert not await is_unattended(conversation)

@@ -19,6 +19,7 @@ from governance import make_tool, registry
 from governance.db import run_in_db_thread
 from tests.support import eventually
 from tests.webchat.sockets import TIMEOUT, Frame, Socket
+from tests.webchat.staff import make_staff, session_of, signed_in
 from turns import services
 from turns.core.chat_model import ChatDelta, ChatRequest
 from turns.events import sinks
@@ -78,25 +79,17 @@ async def test_without_a_session_the_socket_is_closed_with_4401(connect: Connect
 
 
 async def test_what_is_not_ones_own_does_not_exist(connect: Connect, stranger: User):
-    client = AsyncClient()
-    await client.aforce_login(stranger)
-    eve = client.cookies["sessionid"].value
+    client = await signed_in(stranger)
+    eve = session_of(client)
     assert await connect(session=eve).close_code_after_connecting() == 4404
     for unknown in (uuid4(), "nonsense", "a/b/c"):
         assert await connect(conversation_id=unknown).close_code_after_connecting() == 4404
 
 
 async def test_staff_who_may_see_all_may_look(connect: Connect, stranger: User):
-    @run_in_db_thread
-    def promote() -> None:
-        stranger.is_staff = True
-        stranger.save()
-        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
-
-    await promote()
-    client = AsyncClient()
-    await client.aforce_login(stranger)
-    socket = await connect(session=client.cookies["sessionid"].value).open()
+    await make_staff(stranger, "view_all")
+    client = await signed_in(stranger)
+    socket = await connect(session=session_of(client)).open()
     assert (await socket.next())["type"] == "snapshot"
     await socket.send(type="message", client_id="c", text="hi")
     problem = await socket.read("error")
@@ -631,10 +624,9 @@ async def test_who_may_not_look_any_more_is_let_go_by_the_heartbeat(
         stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
 
     await set_staff(True)
-    client = AsyncClient()
-    await client.aforce_login(stranger)
+    client = await signed_in(stranger)
     settings.WEBCHAT_HEARTBEAT_INTERVAL = 0.05
-    socket = await connect(session=client.cookies["sessionid"].value).open()
+    socket = await connect(session=session_of(client)).open()
     await socket.read("heartbeat")
     await set_staff(False)
     assert await socket.close_code() == 4404
@@ -643,10 +635,9 @@ async def test_who_may_not_look_any_more_is_let_go_by_the_heartbeat(
 async def test_signing_out_closes_the_sockets_of_that_session_only(
     connect: Connect, user_client: AsyncClient, person: User
 ):
-    elsewhere = AsyncClient()
-    await elsewhere.aforce_login(person)
+    elsewhere = await signed_in(person)
     mine = await connect().open()
-    other = await connect(session=elsewhere.cookies["sessionid"].value).open()
+    other = await connect(session=session_of(elsewhere)).open()
     await user_client.post(reverse("webchat:logout"))
     assert await mine.close_code() == 4401
     await other.ping()

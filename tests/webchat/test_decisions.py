@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import AsyncClient
 from pydantic import TypeAdapter
 
-from governance.db import run_in_db_thread
 from tests.webchat.sockets import Frame, Socket
+from tests.webchat.staff import make_staff, signed_in
 from turns import EVENTS
 from turns.services import ConversationSummary
 from webchat import api_schemas
@@ -113,16 +113,8 @@ async def test_strangers_and_unknown_calls_are_not_found(
 
 async def test_staff_may_decide_with_the_permission(asked: Any, stranger: User):
     _socket, question = asked
-
-    @run_in_db_thread
-    def promote() -> None:
-        stranger.is_staff = True
-        stranger.save()
-        stranger.user_permissions.add(Permission.objects.get(codename="decide_any"))
-
-    await promote()
-    client = AsyncClient()
-    await client.aforce_login(stranger)
+    await make_staff(stranger, "decide_any")
+    client = await signed_in(stranger)
     assert (await decide(client, question, decision="approve"))[0] == 200
 
 

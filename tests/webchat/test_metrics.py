@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
@@ -22,6 +22,7 @@ from governance.db import run_in_db_thread
 from governance.runtime import limits_version, timeouts
 from tests.turns.row_factory import RowFactory
 from tests.webchat.sockets import Socket
+from tests.webchat.staff import make_staff
 from turns.processes import process_registry
 from turns.running import metrics as numbers
 from turns.running import site_metrics
@@ -53,15 +54,9 @@ DECLARED = "".join(
 @pytest.fixture
 async def watcher(stranger: User) -> str:
     """Return the token of staff who may see everything."""
-
-    @run_in_db_thread
-    def promote() -> str:
-        stranger.is_staff = True
-        stranger.save()
-        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
-        return api_tokens.issue(user=stranger, name="prometheus")[1]
-
-    return await promote()
+    await make_staff(stranger, "view_all")
+    _row, secret = await run_in_db_thread(api_tokens.issue)(user=stranger, name="prometheus")
+    return secret
 
 
 async def scrape(token: str, scope: str = "all") -> Samples:

@@ -12,6 +12,7 @@ from django.urls import reverse
 from governance.db import run_in_db_thread
 from tests.support import PATIENCE
 from tests.webchat.sockets import Frame, Socket
+from tests.webchat.staff import make_staff, session_of, signed_in
 from turns.models import Turn
 from turns.services import ConversationSummary
 from turns.storage import access
@@ -46,16 +47,10 @@ def frame_of(kind: str) -> Frame:
 async def operator(connect: Connect, stranger: User, watchers: Group) -> Socket:
     """Return the open socket of staff who sees everything by way of a group."""
 
-    @run_in_db_thread
-    def promote() -> None:
-        stranger.is_staff = True
-        stranger.save()
-        stranger.groups.add(watchers)
-
-    await promote()
-    client = AsyncClient()
-    await client.aforce_login(stranger)
-    return await connect(session=client.cookies["sessionid"].value).open()
+    await make_staff(stranger)
+    await stranger.groups.aadd(watchers)
+    client = await signed_in(stranger)
+    return await connect(session=session_of(client)).open()
 
 
 @pytest.fixture
@@ -216,16 +211,9 @@ async def test_staff_who_may_not_look_any_more_is_let_go_at_once(
 
 
 async def test_a_permission_of_one_s_own_counts_too(connect: Connect, stranger: User):
-    @run_in_db_thread
-    def grant() -> None:
-        stranger.is_staff = True
-        stranger.save()
-        stranger.user_permissions.set(Permission.objects.filter(codename="view_all"))
-
-    await grant()
-    client = AsyncClient()
-    await client.aforce_login(stranger)
-    operator = await connect(session=client.cookies["sessionid"].value).open()
+    await make_staff(stranger, "view_all")
+    client = await signed_in(stranger)
+    operator = await connect(session=session_of(client)).open()
     await stranger.user_permissions.aclear()
     assert await operator.close_code() == 4404
 

@@ -1,11 +1,12 @@
 """The event log: numbers without a gap, whoever writes at once, and reads in order."""
 
-import threading
+from functools import partial
 
 import pytest
-from django.db import connections, transaction
+from django.db import transaction
 
 from tests.turns.row_factory import RowFactory
+from tests.turns.threads import at_once
 from turns.core.events import TurnError
 from turns.events import log
 from turns.models import Event
@@ -44,19 +45,12 @@ def test_what_was_rolled_back_leaves_no_gap(factory):
 
 def test_many_writers_at_once_leave_no_gap(factory):
     turn = factory.turn()
-    ready = threading.Barrier(4)
 
     def write_ten(name: str) -> None:
-        ready.wait()
         for number in range(10):
             write(factory, turn, f"{name}{number}")
-        connections.close_all()
 
-    threads = [threading.Thread(target=write_ten, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(partial(write_ten, name) for name in "abcd")
     rows = Event.objects.filter(conversation=factory.id).order_by("seq")
     assert [row.seq for row in rows] == list(range(1, 41))
     for name in "abcd":

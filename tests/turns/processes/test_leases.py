@@ -17,6 +17,7 @@ from governance.db_clock import database_now, now_minus
 from tests.support import PATIENCE, eventually, with_room
 from tests.turns.row_factory import RowFactory, make_process, said
 from tests.turns.support import ChatDriver, in_database, row
+from tests.turns.threads import at_once
 from turns.core.chat_model import Notice
 from turns.core.exceptions import Fenced
 from turns.core.loop_watch import LoopWatch
@@ -270,25 +271,12 @@ class TestSweep:
         for one in factory:
             one.message(one.turn("running", owner=dead), "user", said("question"))
             one.turn("queued")
-        start = threading.Barrier(3)
-        found: list[int] = []
 
-        def look() -> None:
-            try:
-                start.wait()
-                found.append(len(recovery.end_orphaned().batches))
-            finally:
-                connection.close()
+        def look() -> int:
+            return len(recovery.end_orphaned().batches)
 
-        sweepers = [threading.Thread(target=look) for _ in range(3)]
-        for sweeper in sweepers:
-            sweeper.start()
-        for sweeper in sweepers:
-            sweeper.join(timeout=PATIENCE)
-        found.append(
-            len(recovery.end_orphaned().batches)
-        )  # what was locked at that moment waits for the next
-        assert sum(found) == len(factory)
+        found = sum(at_once([look] * 3))
+        assert found + look() == len(factory)  # what was locked at that moment waits for the next
         assert set(scheduling.waiting_conversations()) == {one.id for one in factory}
         assert Turn.objects.filter(status="interrupted", epoch=1).count() == len(factory)
 

@@ -1,14 +1,13 @@
 """How many messages a user may send in a minute, over all processes: counted where they are taken (P4)."""
 
-import threading
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection
 
-from tests.support import PATIENCE
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import ChatDriver, in_database
+from tests.turns.threads import at_once
 from turns import services
 from turns.exceptions import MessageRejected, TooManyMessages
 from turns.models import MessageTally, Turn
@@ -67,24 +66,15 @@ def test_what_no_person_has_written_does_not_count(ada, settings):
 def test_processes_that_take_messages_at_the_same_time_keep_the_limit(ada, settings):
     settings.TURNS_MAX_MESSAGES_PER_MINUTE = 3
     places = [RowFactory(ada) for _ in range(6)]
-    begin = threading.Barrier(len(places))
-    outcomes: list[str] = []
 
-    def take(factory: RowFactory) -> None:
+    def take(factory: RowFactory) -> str:
         try:
-            begin.wait()
             send(factory, ada)
-            outcomes.append("taken")
         except TooManyMessages:
-            outcomes.append("refused")
-        finally:
-            connection.close()
+            return "refused"
+        return "taken"
 
-    threads = [threading.Thread(target=take, args=(factory,)) for factory in places]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=PATIENCE)
+    outcomes = at_once(partial(take, factory) for factory in places)
     assert sorted(outcomes) == ["refused"] * 3 + ["taken"] * 3
 
 

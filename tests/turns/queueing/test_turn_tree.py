@@ -1,15 +1,14 @@
 """Families: all that works for one message of a person has one budget, at whatever depth and however often (C10)."""
 
-import threading
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection
 
-from tests.support import PATIENCE
 from tests.turns.row_factory import RowFactory, make_process
 from tests.turns.sub_agents.scripted_agents import ask, child, ended, running, spawn, use_scripts
 from tests.turns.support import ChatDriver, in_database, row
+from tests.turns.threads import at_once
 from turns.core.chat_model import Usage
 from turns.models import Agent, Turn
 from turns.queueing import turn_tree
@@ -74,24 +73,15 @@ def test_another_message_has_a_budget_of_its_own(root, ada, settings):
 def test_those_who_start_at_the_same_time_are_counted_together(root, settings):
     settings.TURNS_MAX_FAMILY = 4
     parents = [run(start(root)) for _ in range(3)]
-    outcomes: list[str] = []
-    begin = threading.Barrier(len(parents))
 
-    def try_it(parent: Turn) -> None:
+    def try_it(parent: Turn) -> str:
         try:
-            begin.wait()
             start(parent)
-            outcomes.append("started")
         except ChildRefused:
-            outcomes.append("refused")
-        finally:
-            connection.close()
+            return "refused"
+        return "started"
 
-    threads = [threading.Thread(target=try_it, args=(parent,)) for parent in parents]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=PATIENCE)
+    outcomes = at_once(partial(try_it, parent) for parent in parents)
     assert sorted(outcomes) == ["refused", "refused", "started"]
 
 

@@ -26,16 +26,7 @@ def plant(owner: Any, *, status: str = "running") -> tuple[RowFactory, ClaimedTu
     factory = RowFactory(owner)
     turn = factory.turn("running", epoch=7)
     factory.call(turn, "a", status)
-    claimed = ClaimedTurn(
-        id=turn.pk,
-        conversation_id=factory.id,
-        epoch=7,
-        agent="",
-        user_message="go",
-        turn_timeout=None,
-        step_limit=1,
-    )
-    return factory, claimed
+    return factory, factory.claimed(turn)
 
 
 def report(claimed: ClaimedTurn, **values: Any) -> Report:

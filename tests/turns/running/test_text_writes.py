@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 from tests.faulty_database import FaultyDatabase
 from tests.turns.row_factory import RowFactory
 from tests.turns.support import in_database
-from turns.core.ports import ClaimedTurn
 from turns.models import Message
 from turns.running import text_writes
 from turns.running.text_writes import STREAMED, StreamedText, TextWrites
@@ -25,16 +24,7 @@ def plant(owner: Any, *, status: str = "running", is_streaming: bool = True) -> 
     factory = RowFactory(owner)
     turn = factory.turn(status, epoch=7)
     row = factory.message(turn, "assistant", is_streaming=is_streaming)
-    claimed = ClaimedTurn(
-        id=turn.pk,
-        conversation_id=factory.id,
-        epoch=7,
-        agent="",
-        user_message="go",
-        turn_timeout=None,
-        step_limit=1,
-    )
-    return row, StreamedText(turn=claimed, step=1, text=f"text of {turn.pk} \x00é")
+    return row, StreamedText(turn=factory.claimed(turn), step=1, text=f"text of {turn.pk} \x00é")
 
 
 def stored(row: Message) -> str:
