@@ -11,6 +11,7 @@ import pydantic_core
 
 from governance.core.calls import Progress
 from governance.core.cancellation import CancellationToken
+from governance.core.images import Show, show_nowhere
 from governance.core.invokers import frames
 from governance.core.invokers.restart_budget import RestartBudget
 from governance.core.invokers.worker_connection import WorkerConnection, WorkerSettings
@@ -112,6 +113,7 @@ class ProcessInvoker:
             on_progress=context.report,
             token=context.token,
             on_return=context.returned,
+            show=context.show,
             facts={
                 "tool_name": context.tool_name,
                 "scope": context.scope,
@@ -129,13 +131,15 @@ class ProcessInvoker:
         on_progress: Callable[[Progress], None],
         token: CancellationToken | None = None,
         on_return: Callable[[float], None] = lambda _: None,
+        show: Show = show_nowhere,
         facts: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run "module:qualname" with `arguments` in a worker and return its result.
 
         `facts` go into the tool's context: `tool_name`, `scope`, `workspace`, `metadata`. `on_return` gets the
-        `time.monotonic()` at which it returned in the worker. Cancelling the surrounding task sends SIGTERM to the
-        worker's group and SIGKILL after `kill_grace`. `CancelledError` follows when the group is gone.
+        `time.monotonic()` at which it returned in the worker, `show` each image that it shows. Cancelling the
+        surrounding task sends SIGTERM to the worker's group and SIGKILL after `kill_grace`. `CancelledError` follows
+        when the group is gone.
 
         Raises:
             RemoteToolError, ToolFailed: the tool raised; the second one with a sentence for the model.
@@ -151,7 +155,11 @@ class ProcessInvoker:
                 if token is not None:
                     token.raise_if_cancelled()
                 answer = await worker.call(
-                    request, call_id=call_id, on_progress=on_progress, on_return=on_return
+                    request,
+                    call_id=call_id,
+                    on_progress=on_progress,
+                    on_return=on_return,
+                    show=show,
                 )
         except WorkerDied as death:
             if worker is not None:

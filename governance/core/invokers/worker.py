@@ -3,12 +3,14 @@
 Started as `python -m governance.core.invokers.worker <connection> <lifeline> <parent>` by `WorkerConnection`.
 """
 
+import base64
 import importlib
 import inspect
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 import typing
@@ -17,8 +19,11 @@ from types import FrameType
 from typing import Any
 
 from governance.core import procfs
+from governance.core.cancel_reasons import CancelReason
+from governance.core.cancellation import Cancellation, Cancelled
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import excerpt
+from governance.core.images import not_shown
 from governance.core.invokers import frames
 from governance.core.invokers.worker_context import Reports, WorkerToken, make_context
 from governance.core.invokers.worker_output import BoundedOutput, redirect_output
@@ -44,6 +49,7 @@ class Worker:
         self, connection: socket.socket, *, output: BoundedOutput, result_limit: int
     ) -> None:
         self._connection = connection
+        self._sending = threading.Lock()
         self._output = output
         self._result_limit = result_limit
         self._pid = os.getpid()
@@ -78,7 +84,11 @@ class Worker:
         keywords = _typed(function, call["arguments"])
         if (parameter := _context_parameter(function)) is not None:
             keywords[parameter] = make_context(
-                call["call"], call["context"], token=self._token, reports=reports
+                call["call"],
+                call["context"],
+                token=self._token,
+                reports=reports,
+                show=lambda content, name: self._show(call["call"], content, name),
             )
         # Each call starts from the default signal handlers, whatever the one before did.
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -94,15 +104,32 @@ class Worker:
             # Before the answer: that may be long, and the limit may run out on its way.
             self._send({"kind": "returned", "call": call["call"], "at": moment})
 
+    def _show(self, call_id: str, content: bytes, name: str) -> str:
+        """Let the server keep an image. Return the line for the result; raise `Cancelled` where the call is ended first."""
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("A worker shows images from the thread in which it runs the tool.")
+        encoded = base64.b64encode(content).decode()
+        try:
+            self._send({"kind": "image", "call": call_id, "name": name, "content": encoded})
+        except frames.FrameTooLarge:
+            return not_shown(content, "It is too large to leave its worker process.")
+        answer = frames.receive_blocking(self._connection)
+        if answer is None:  # the server says nothing more to a worker that it ends
+            raise Cancelled(Cancellation(reason=CancelReason.PARENT))
+        line: str = answer["line"]
+        return line
+
+    def _send(self, frame: frames.Frame) -> None:
+        packed = frames.pack(frame, limit=self._result_limit + frames.ENVELOPE)
+        with self._sending:  # a thread may report meanwhile
+            self._connection.sendall(packed)
+
     def _on_terminate(self, number: int, _: FrameType | None) -> None:
         if not self._token.is_watched:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self._is_ending = True
         self._token.request()
-
-    def _send(self, frame: frames.Frame) -> None:
-        self._connection.sendall(frames.pack(frame, limit=self._result_limit + frames.ENVELOPE))
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """The server's end of one worker process: start it, give it a call, end it with everything it started."""
 
 import asyncio
+import base64
 import os
 import signal
 import socket
@@ -9,15 +10,18 @@ import sys
 import uuid
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from governance.core.calls import Progress
+from governance.core.images import Show
 from governance.core.invokers import frames
 from governance.core.invokers.worker_errors import WorkerDied
 from governance.core.process_groups import GroupEnding, terminate_group, wait_for_exit
 
 _EXIT_STATUS_WAIT = 0.5
+_PIECE = 1 << 16
 _PROOF_TIMEOUT = 1.0
 
 
@@ -69,6 +73,7 @@ class WorkerConnection:
         self._writer: StreamWriter | None = None
         self._exit = asyncio.create_task(self._watch_exit(), name=f"watch worker {self.pid}")
         self._ending: asyncio.Task[GroupEnding] | None = None
+        self._discarding: asyncio.Task[None] | None = None
         self._calls = 0
         self._resident_bytes = 0
         self.is_in_call = False
@@ -118,26 +123,32 @@ class WorkerConnection:
         call_id: str,
         on_progress: Callable[[Progress], None],
         on_return: Callable[[float], None],
+        show: Show,
     ) -> frames.Frame:
-        """Send the call, pass on its progress and its return, and return its answer. Raise `WorkerDied`."""
+        """Send the call, pass on its progress, its images and its return, and return its answer. Raise `WorkerDied`."""
         assert self._writer is not None, "start() comes first"  # noqa: S101
         self.is_in_call = True
         self._calls += 1
         self._writer.write(request)
-        while True:
-            frame = await self._receive(call_id)
-            if frame.get("call") != call_id:
-                continue  # from a thread that an earlier call left behind
-            if frame.get("kind") == "progress":
-                on_progress(_progress(frame))
-                continue
-            if frame.get("kind") == "returned":
-                if (moment := _number(frame.get("at"))) is not None:
-                    on_return(moment)
-                continue
-            self._resident_bytes = _integer(frame.get("resident_bytes"))
-            self.is_in_call = False
-            return frame
+        try:
+            while True:
+                frame = await self._receive(call_id)
+                if frame.get("call") != call_id:
+                    continue  # from a thread that an earlier call left behind
+                if frame.get("kind") == "progress":
+                    on_progress(_progress(frame))
+                elif frame.get("kind") == "image":
+                    await self._show(frame, show)
+                elif frame.get("kind") == "returned":
+                    if (moment := _number(frame.get("at"))) is not None:
+                        on_return(moment)
+                else:
+                    self._resident_bytes = _integer(frame.get("resident_bytes"))
+                    self.is_in_call = False
+                    return frame
+        finally:
+            if self.is_in_call:
+                self._discarding = asyncio.create_task(self._discard())
 
     def terminate(self) -> "asyncio.Task[GroupEnding]":
         """Start to end the worker's group; every caller gets the same task."""
@@ -146,6 +157,7 @@ class WorkerConnection:
         return self._ending
 
     async def _terminate(self) -> GroupEnding:
+        self._say_no_more()
         try:
             return await terminate_group(
                 self._process,
@@ -157,7 +169,25 @@ class WorkerConnection:
             os.close(self._lifeline)
             self._close_socket()
             self._exit.cancel()
-            await asyncio.wait({self._exit})
+            await asyncio.wait({self._exit, self._discarding or self._exit})
+
+    def _say_no_more(self) -> None:
+        """A worker that waits for an answer learns that none comes."""
+        if self._writer is not None and not self._writer.is_closing():
+            with suppress(OSError):  # it has just gone
+                self._writer.write_eof()
+
+    async def _show(self, frame: frames.Frame, show: Show) -> None:
+        assert self._writer is not None  # noqa: S101
+        line = await show(_content(frame), str(frame.get("name")))
+        self._writer.write(frames.pack({"line": line}, limit=self._limit))
+
+    async def _discard(self) -> None:
+        """Read what a worker says that is ended in its call: it must not wait for a reader."""
+        assert self._reader is not None  # noqa: S101
+        with suppress(OSError):
+            while await self._reader.read(_PIECE):
+                pass
 
     def _spawn(self, connection: int, lifeline: int) -> "subprocess.Popen[bytes]":
         environment = dict(
@@ -219,6 +249,14 @@ def _progress(frame: frames.Frame) -> Progress:
         total=_number(frame.get("total")),
         output=output if isinstance(output, str) else "",
     )
+
+
+def _content(frame: frames.Frame) -> bytes:
+    """Read the bytes of an image; nothing where there are none."""
+    try:
+        return base64.b64decode(str(frame.get("content")), validate=True)
+    except ValueError:
+        return b""
 
 
 def _number(value: Any) -> float | None:

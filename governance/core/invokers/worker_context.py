@@ -65,7 +65,12 @@ class WorkerToken(CancellationToken):
 
 
 def make_context(
-    call_id: str, facts: Mapping[str, Any], *, token: WorkerToken, reports: "Reports"
+    call_id: str,
+    facts: Mapping[str, Any],
+    *,
+    token: WorkerToken,
+    reports: "Reports",
+    show: Callable[[bytes, str], str],
 ) -> ToolContext:
     """Return the context of a call; `facts` are what the invoker sent."""
     workspace = facts.get("workspace")
@@ -77,6 +82,7 @@ def make_context(
         report=reports.add,
         workspace=Path(workspace) if workspace else None,
         metadata=facts.get("metadata", {}),
+        show_blocking=show,
     )
 
 

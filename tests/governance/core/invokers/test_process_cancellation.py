@@ -86,6 +86,33 @@ async def test_cooperative_tool_may_wait_for_its_token(make, tmp_path):
     assert file.read_text() == "woken up"
 
 
+@pytest.mark.parametrize("size", [3, 3_000_000])  # the second one fills the connection
+async def test_cooperative_tool_waits_for_no_image_that_nobody_takes(make, tmp_path, size):
+    async def hold(_content, _name):
+        await asyncio.Event().wait()
+
+    file = tmp_path / "trace"
+    arguments = {"path": str(file), "size": size}
+    call = Call(make(kill_grace=600), "draw_and_tidy_up", arguments, show=hold)
+    await call.report()
+    async with asyncio.timeout(PATIENCE):
+        await call.cancel()
+    assert file.read_text() == "tidied up"
+
+
+async def test_tool_that_never_looks_ends_on_the_spot_while_an_image_is_kept(make):
+    is_asked = asyncio.Event()
+
+    async def hold(_content, _name):
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    call = Call(make(kill_grace=600), "draw", {}, show=hold)
+    await is_asked.wait()
+    async with asyncio.timeout(PATIENCE):
+        await call.cancel()
+
+
 async def test_second_cancellation_still_leaves_nothing_behind(make, mark):
     invoker = make()
     call = Call(invoker, "ignore_sigterm", {})

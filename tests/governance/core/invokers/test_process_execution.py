@@ -9,6 +9,7 @@ from governance.core.calls import CallStatus, Disposition, ToolCall
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, CancellationToken
 from governance.core.executor import Host, ToolExecutor
+from governance.core.images import ImageRefused, ResultImage
 from governance.core.registry import ToolRegistry
 from governance.core.tools import Isolation
 from tests.governance.core.invokers import worker_tools
@@ -23,6 +24,7 @@ def executor(make):
     registry.register(worker_tools.next_day.tool)
     registry.register(worker_tools.spin_for_ever.tool)
     registry.register(worker_tools.return_much.tool)
+    registry.register(worker_tools.draw_twice.tool)
     return ToolExecutor(
         registry=registry, invokers={Isolation.PROCESS: make(kill_grace=0.2)}, result_limit=MUCH
     )
@@ -35,6 +37,22 @@ async def test_process_tool_succeeds(executor, tmp_path):
         CallStatus.SUCCEEDED,
         f"2026-01-01 in s at {tmp_path}",
     )
+
+
+async def keep(content, *, name):
+    if content != b"PNG":
+        raise ImageRefused("It is no image.")
+    return ResultImage(id="1", name=name, media_type="image/png", size=3, width=4, height=3)
+
+
+async def test_process_tool_shows_images_and_reads_why_one_is_refused(executor):
+    outcome = await executor.run(
+        ToolCall(id="c", tool_name="draw_twice"), host=Host(keep_image=keep)
+    )
+    assert outcome.result == (
+        '["[image drawing: image/png, 4 × 3 pixels]","[image, 6 bytes, not shown: It is no image.]"]'
+    )
+    assert [image.name for image in outcome.images] == ["drawing"]
 
 
 async def test_process_tool_over_its_limit_is_timed_out_and_proven_gone(executor):

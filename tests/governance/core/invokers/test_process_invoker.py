@@ -64,6 +64,31 @@ async def test_report_of_an_earlier_call_is_not_taken_for_this_one(make, pipe, l
     assert call.reports.empty()
 
 
+async def test_images_reach_the_server_whole_and_the_tool_gets_their_lines(make):
+    shown = []
+
+    async def show(content, name):
+        shown.append((len(content), name))
+        return f"line {len(shown)}"
+
+    invoker = make()
+    call = Call(invoker, "draw_while_a_thread_reports", {}, show=show)
+    assert await call.task == ["line 1", "line 2", "line 3", "line 4"]
+    assert shown == [(200_003, "image")] * 4
+    assert await Call(invoker, "draw", {}, show=show).task == "line 5"
+
+
+async def test_image_that_cannot_be_shown_is_a_line_and_the_worker_lives_on(make):
+    invoker = make(result_limit=100_000)
+    worker = await run(invoker, "pid")
+    assert await run(invoker, "draw") == "[image, 6 bytes, not shown]"
+    refusal = await run(invoker, "draw", size=900_000)
+    assert refusal.endswith("not shown: It is too large to leave its worker process.]")
+    [refusal] = await run(invoker, "draw_from_a_thread")
+    assert "the thread in which it runs the tool" in refusal
+    assert await run(invoker, "pid") == worker
+
+
 async def test_prints_do_not_corrupt_the_connection_nor_flood_the_log(make, capfd):
     invoker = make()
     assert await run(invoker, "print_flood", megabytes=5) == "done"

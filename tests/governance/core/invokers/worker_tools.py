@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+from governance.core.cancellation import Cancelled
 from governance.core.exceptions import ToolFailed
 from governance.core.registry import ToolRegistry, tool
 from governance.core.tools import Isolation, ToolContext
@@ -269,6 +270,51 @@ def wait_to_be_asked(path, context):
             file.write("woken up")
 
 
+def draw(context, size=3):
+    context.progress("drawing")
+    return context.show_image_blocking(b"PNG" + bytes(size), name="drawing")
+
+
+def draw_while_a_thread_reports(context):
+    def talk():
+        while not is_over.is_set():
+            context.progress(output="x" * 10_000)
+
+    is_over = threading.Event()
+    thread = threading.Thread(target=talk)
+    thread.start()
+    lines = [context.show_image_blocking(b"PNG" + bytes(200_000)) for _ in range(4)]
+    is_over.set()
+    thread.join()
+    return lines
+
+
+def draw_from_a_thread(context):
+    lines = []
+
+    def attempt():
+        try:
+            lines.append(draw(context))
+        except RuntimeError as error:
+            lines.append(str(error))
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    return lines
+
+
+def draw_and_tidy_up(path, size, context):
+    assert not context.is_cancelled
+    try:
+        draw(context, size)
+    except Cancelled:
+        with open(path, "w") as file:
+            file.write("tidied up")
+    context.progress("much", output="x" * 1_000_000)
+    return "y" * 1_000_000
+
+
 def look_once_never_again(context):
     return context.is_cancelled
 
@@ -295,6 +341,12 @@ def spin_for_ever(context: ToolContext) -> None:
     context.progress("spinning", output="partial")
     while True:
         pass
+
+
+@tool(isolation=Isolation.PROCESS, register=ToolRegistry())
+def draw_twice(context: ToolContext) -> list[str]:
+    """A declared tool that shows an image, and one that is none."""
+    return [context.show_image_blocking(each, name="drawing") for each in (b"PNG", b"scrawl")]
 
 
 @tool(isolation="process")
