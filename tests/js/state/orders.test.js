@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { TURN_CHANGES } from "../../../static/webchat/js/state/turn_events.js";
 import { asks, EMPTY_SNAPSHOT, ends, numbered, opened, play, results, START, starts, TURN } from "../fixtures.js";
 
 /** @typedef {import("../fixtures.js").Sketch} Sketch */
@@ -40,6 +41,25 @@ const TURNS = {
     ends("cancelled"),
     { type: "cancel_acknowledged", said: "stop", text: "Cancelled.", source: "typed" },
   ],
+  "a call is given up and the history repaired": [
+    { type: "turn_queued", user_message: "wait 20", source: "typed", version: 2, replaces: "earlier" },
+    START,
+    { type: "error", code: "retrying", message: "The model is busy.", reason: "busy", wait_ms: 1_000 },
+    { ...asks("a", "b", "c"), id: 2, step: 1 },
+    starts("a"),
+    { type: "tool_queued", tool_id: "b", tool_name: "wait", waits_for: { kind: "slot", tool_name: "wait" } },
+    { type: "tool_timeout", tool_id: "a", tool_name: "wait", timeout_ms: 30_000, limit_reached: "total" },
+    results("a", "abandoned"),
+    starts("b"),
+    { type: "sub_agent", tool_id: "b", agent: "researcher", child_conversation_id: "c2", is_detached: false },
+    results("b"),
+    { type: "message", role: "assistant", id: 3, step: 2, content: [{ type: "text", text: ANSWER }] },
+    ends(),
+    { type: "tool_settled", tool_id: "a", tool_name: "wait", status: "abandoned", kind: "ended", after_ms: 900 },
+    { type: "history_repaired", repairs: [{ tool_id: "c" }] },
+    { type: "conversation_parked", reason: "crashes" },
+    { type: "conversation_resumed", by: "ada" },
+  ],
 };
 
 /** What the server sends to a page that names the last number it has. @param {State} state @param {ReadonlyArray<Sketch>} events */
@@ -50,6 +70,12 @@ const orders = (items) =>
   items.length === 0
     ? [[]]
     : items.flatMap((item, place) => orders(items.toSpliced(place, 1)).map((rest) => [item, ...rest]));
+
+test("every type of event has its place in one of the turns", () => {
+  const types = new Set(Object.values(TURNS).flatMap((turn) => turn.map(({ type }) => type)));
+  for (const type of [...Object.keys(TURN_CHANGES), "conversation_parked", "conversation_resumed"])
+    assert.ok(types.has(/** @type {Sketch["type"]} */ (type)), type);
+});
 
 for (const [name, turn] of Object.entries(TURNS)) {
   const events = numbered(turn);
