@@ -65,6 +65,13 @@ async def test_unsent_text_is_there_on_the_next_empty_page_and_gone_once_it_is_s
     await chat.composer.press("Enter")
     await chat.has_ended()
     await expect(chat.answers).to_contain_text("Later.")
+    await chat.composer.press_sequentially("say Never.")
+    async with chat.page.expect_event("dialog") as asked:
+        await chat.page.close(run_before_unload=True)
+    warning = await asked.value
+    assert warning.type == "beforeunload"
+    await warning.dismiss()
+    await chat.composer.fill("")
     chat = await browser_user.begin(chat.page)
     await expect(chat.composer).to_have_value("")
 

@@ -30,10 +30,11 @@ function warnOfUnsent(hasUnsent, signal) {
   let isLeading = false;
   const lead = (/** @type {Event} */ event) => {
     const [target] = event.composedPath(); // the event's own is the whole chat where that stands in a page of somebody else
-    const link = target instanceof Element ? target.closest("a[href]:not([target])") : null;
-    isLeading = event.type === "submit" || link !== null;
+    const way = event.type === "submit" ? "form:not([method=dialog])" : "a[href]:not([target], [download])";
+    isLeading = !event.defaultPrevented && target instanceof Element && target.closest(way) !== null;
   };
-  document.addEventListener("click", lead, { signal, capture: true });
-  document.addEventListener("submit", lead, { signal, capture: true });
+  // After all others: a form that the page sends itself leads nowhere.
+  window.addEventListener("click", lead, { signal });
+  window.addEventListener("submit", lead, { signal });
   window.addEventListener("beforeunload", (event) => !isLeading && hasUnsent() && event.preventDefault(), { signal });
 }
