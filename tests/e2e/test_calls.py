@@ -95,12 +95,13 @@ async def test_an_opened_card_has_the_whole_result_the_code_name_and_the_limit(b
 
 async def test_the_rest_of_a_result_is_shown_when_it_is_asked_for(browser_user):
     chat = await browser_user.start_conversation()
-    await chat.say("run seq 1 3000")
+    await chat.say("run yes 😀 | head -n 1500")  # of two units each in the page, and one character
     await chat.has_ended()
     card = chat.cards.last
     await card.get_by_role("button", expanded=False).click()
-    await card.get_by_role("button", name="Show all (13,892 characters)").click()
-    await expect(card.get_by_label("Result", exact=True)).to_contain_text("3000")
+    await expect(card).to_contain_text("The first 2,000 of 2,999 characters.")
+    await card.get_by_role("button", name="Show all (2,999 characters)").click()
+    await expect(card.get_by_label("Result", exact=True)).to_have_text("\n".join(["😀"] * 1500))
     await expect(card.get_by_label("Result", exact=True)).to_be_focused()
 
 

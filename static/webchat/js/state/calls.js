@@ -42,7 +42,7 @@ export function callFromWire(wire, clock) {
     message: visible(wire.message ?? ""),
     tail: visible(wire.tail ?? ""),
     result: wire.result ?? null,
-    resultLength: wire.result_length ?? wire.result?.length ?? 0,
+    resultLength: wire.result_length ?? lengthOf(wire.result ?? ""),
     images: wire.images ?? [],
     isError: Boolean(wire.is_error),
     errorType: wire.error_type ?? "",
@@ -58,6 +58,9 @@ export function callFromWire(wire, clock) {
     isDeciding: false,
   };
 }
+
+/** How many characters a text has, as the server counts them; a JS string's length counts some of them twice. @param {string} text */
+export const lengthOf = (text) => Array.from(text).length;
 
 /**
  * What a call waits for before it starts; `isAlone`: it is one that runs alone.
@@ -115,7 +118,7 @@ export function settleCall(call, frame) {
     ...call,
     status: frame.status,
     result: frame.result,
-    resultLength: frame.result_length ?? frame.result.length,
+    resultLength: frame.result_length ?? lengthOf(frame.result),
     images: frame.images ?? [],
     isError: frame.is_error,
     errorType: frame.error_type ?? "",

@@ -1,6 +1,7 @@
 /** What the card of a call shows when it is opened: the tool, its limit, its arguments, its output and its result. */
 
 import { readableInput } from "../state/approval.js";
+import { lengthOf } from "../state/calls.js";
 import { isCallOver } from "../state/status.js";
 import { attachmentList } from "./attachments.js";
 import { copyText } from "./clipboard.js";
@@ -73,15 +74,16 @@ export class CallDetails {
     this.#results.hidden = call.result === null;
     if (call.result === null) return;
     this.#showImages(call, view);
-    const isWhole = this.#whole !== null || call.resultLength <= call.result.length;
+    const shown = lengthOf(call.result);
+    const isCut = shown < call.resultLength;
+    const isWhole = this.#whole !== null || !isCut;
     setText(this.#result, (this.#whole ?? call.result) || i18n.text("result_empty"));
     this.#cut.hidden = isWhole;
     this.#showAll.hidden = isWhole;
-    this.#download.hidden = call.resultLength <= call.result.length;
+    this.#download.hidden = !isCut;
     this.#download.setAttribute("aria-label", i18n.text("download_result", { tool: toolLabel(call) }));
-    const n = i18n.number(call.resultLength);
-    setText(this.#cut, i18n.text("shown_of", { shown: i18n.number(call.result.length), n }));
-    setText(this.#showAll, i18n.text("show_all", { n }));
+    setText(this.#cut, i18n.text("shown_of", { shown, n: call.resultLength }));
+    setText(this.#showAll, i18n.text("show_all", { n: call.resultLength }));
     this.#copy.setAttribute("aria-label", i18n.text("copy_result", { tool: toolLabel(call) }));
     if (!this.#copy.textContent) setText(this.#copy, i18n.text("copy"));
   }
