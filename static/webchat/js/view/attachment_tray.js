@@ -137,8 +137,7 @@ export class AttachmentTray {
     const { i18n, announcer, signal, token } = this.#parts;
     const held = this.#hold(file.name);
     if (file.size > this.#maxBytes) {
-      const limit = String(this.#maxBytes / 1_000_000);
-      this.#fail(held, file.name, i18n.text("attach_too_large", { limit }));
+      this.#fail(held, file.name, i18n.text("attach_too_large", { limit: this.#maxBytes / 1_000_000 }));
       return;
     }
     held.isBusy = true;

@@ -35,6 +35,6 @@ function fileNode(attachment, i18n, pattern) {
 /** What a file is and how much. @param {Attachment} attachment @param {I18n} i18n */
 function factsOf({ media_type: type, size }, i18n) {
   const kind = (type.split("/").at(-1) ?? "").toUpperCase().replace("PLAIN", i18n.text("file_text"));
-  const much = size < MB ? `${Math.max(1, Math.round(size / KB))} kB` : `${(size / MB).toFixed(1)} MB`;
+  const much = size < MB ? `${Math.max(1, Math.round(size / KB))} kB` : `${i18n.number(size / MB)} MB`;
   return `${kind} · ${much}`;
 }
