@@ -325,3 +325,24 @@ test("nothing of one user is sent under another", () => {
     assert.equal(new Outbox(storage, "eve", "one").read().length, 0);
   });
 });
+
+/** The CPU time, in µs, of many pieces of text behind so many turns. @param {number} count */
+function costOfPieces(count) {
+  let micros = 0;
+  inConversation(() => {
+    const turns = Array.from({ length: count }, (_, place) => ({ turn_id: `old-${place}`, number: place + 1 }));
+    Line.last.bring({ type: "snapshot", seq: 0, turns });
+    Line.last.bring(START);
+    const began = process.cpuUsage();
+    for (let offset = 0; offset < 300; offset += 1)
+      Line.last.bring({ type: "text_delta", turn_id: TURN, text: "x", offset });
+    micros = process.cpuUsage(began).user;
+  });
+  return micros;
+}
+
+test("a piece of text does not cost the square of the turns that are shown", () => {
+  costOfPieces(300);
+  const costs = [costOfPieces(300), costOfPieces(3_000)];
+  assert.ok(/** @type {number} */ (costs[1]) < 40 * Math.max(1_000, costs[0] ?? 0), costs.join(" µs, "));
+});

@@ -229,8 +229,8 @@ export class Conversation {
     if (frame.type === "heartbeat") this.#compare(frame);
     if (this.#state.gap) this.#fillGap();
     for (const turn of this.#state.turns) {
-      const known = before.turns.find((earlier) => earlier.id === turn.id);
-      if (turn.needsResync && !known?.needsResync) this.#askForText(turn);
+      const isAsked = () => before.turns.find(({ id }) => id === turn.id)?.needsResync;
+      if (turn.needsResync && !isAsked()) this.#askForText(turn);
     }
   }
 
