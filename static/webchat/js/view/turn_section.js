@@ -37,7 +37,8 @@ export function drawParts(drawn, view) {
   const repairs = parts.get("repairs");
   if (repairs) setText(repairs, view.i18n.count("history_repaired", turn.repairs));
   const answers = turn.acknowledgements.map((answer, place) => commandNode(drawn, answer, place, view));
-  const actions = hasOutcome(turn) ? [part(parts, "actions", () => answerActions(turn, view.i18n))] : [];
+  const known = `actions ${turn.items.length}`; // earlier messages may bring more of the answer
+  const actions = hasOutcome(turn) ? [part(parts, known, () => answerActions(turn, view.i18n))] : [];
   const wanted = [...headNodes(drawn, view), ...nodes, ...(note ? [note] : []), ...actions, ...answers];
   for (const child of [...section.children]) if (!wanted.includes(/** @type {HTMLElement} */ (child))) child.remove();
   for (const [key, node] of parts) if (!wanted.includes(node)) parts.delete(key);
