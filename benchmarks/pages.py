@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from playwright.async_api import Browser, CDPSession, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright
 
 from benchmarks.clock_model import WRITE, stream
 from benchmarks.growth import MESSAGES_OF_A_TURN, Ground
+from benchmarks.main_thread import MainThread
 from benchmarks.measurement import Effort, Timed, spread, spread_of
-from benchmarks.rows import Row, amount, latency
+from benchmarks.rows import NO_BAR, Bar, Row, amount, latency
 from scripts.servers import NotInstalled
 from tests.bulk_history import BulkHistory
 from tests.e2e.chat import Chat
@@ -27,6 +28,8 @@ _PER_SECOND = 25
 _TURNS, _CALLS = 750, 500
 _MESSAGES = 2 * _TURNS + _CALLS
 _FLOOD_SECONDS = 5
+_BAR_OPEN = Bar(most=500)
+_BAR_TASK = Bar(most=50)
 _KEYS = "a few words that somebody types"
 _MUCH = "word " * 10_000
 _ADD_PLAIN = """() => {
@@ -37,10 +40,6 @@ _ADD_PLAIN = """() => {
   document.body.append(plain);
 }"""
 _WATCH = """
-window.longest = 0;
-new PerformanceObserver((list) => {
-  for (const entry of list.getEntries()) window.longest = Math.max(window.longest, entry.duration);
-}).observe({ type: "longtask", buffered: true });
 window.keys = [];
 addEventListener("keydown", () => {
   const began = performance.now();
@@ -57,6 +56,8 @@ _IS_USABLE = """() => {
   const composer = document.querySelector("textarea");
   return composer && !composer.disabled && document.querySelector("article.message-agent");
 }"""
+
+_IS_EMPTY = "!document.getElementById('empty').hidden"
 
 
 def measure(ground: Ground, effort: Effort) -> list[Row]:
@@ -87,7 +88,6 @@ async def _measure(
             for _ in range(effort.lost + 1):
                 short.append(await visitor.open(bare))
                 opened.append(await visitor.open(conversation))
-            longest = [await visitor.longest_task()]
             rows = [
                 latency(
                     "page_open",
@@ -95,10 +95,10 @@ async def _measure(
                     spread_of(opened[1:]),
                     bare=spread_of(short[1:]),
                 ),
-                latency("page_task", "… the longest task of its main thread", spread(longest)),
                 *await visitor.rows("page", "as it opens", effort),
+                *await visitor.opened_with_calls(bare, effort),
+                *await visitor.flooded(bare),
             ]
-            rows += await visitor.flooded(bare)
             await visitor.open(conversation)
             await visitor.show_all()
             rows += await visitor.rows("page_all", "all earlier messages shown", effort)
@@ -117,32 +117,26 @@ async def _visit(browser: Browser, site: Site) -> "AsyncIterator[_Visitor]":
     await page.get_by_label("Password").fill(_USER)
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url(f"{site.url()}/")
-    session = await context.new_cdp_session(page)
-    await session.send("Performance.enable")
-    yield _Visitor(site, page, session)
+    yield _Visitor(site, page, await MainThread.of(page))
     await context.close()
 
 
 class _Visitor:
     """Somebody who looks at a conversation, and how busy that keeps the main thread of the tab."""
 
-    def __init__(self, site: Site, page: Page, session: CDPSession) -> None:
+    def __init__(self, site: Site, page: Page, thread: MainThread) -> None:
         self._site = site
         self._page = page
-        self._session = session
+        self._thread = thread
         self._chat = Chat(page)
 
     async def open(self, conversation: str) -> Timed:
         await self._page.goto("about:blank")
-        began, busy = time.perf_counter(), await self._busy()
+        began, busy = time.perf_counter(), await self._thread.busy()
         await self._page.goto(f"{self._site.url()}/c/{conversation}/", wait_until="commit")
         await self._page.wait_for_function(_IS_USABLE)
         wall = time.perf_counter() - began
-        return Timed(wall=wall, cpu=await self._busy() - busy)
-
-    async def longest_task(self) -> float:
-        milliseconds: float = await self._page.evaluate("window.longest")
-        return milliseconds / 1000
+        return Timed(wall=wall, cpu=await self._thread.busy() - busy)
 
     async def show_all(self) -> None:
         """Ask for what came before until there is no more."""
@@ -156,9 +150,8 @@ class _Visitor:
     async def rows(self, name: str, words: str, effort: Effort) -> list[Row]:
         """Type, then let an answer come."""
         keys = await self._type()
-        await self._page.evaluate("window.longest = 0")
-        busy = await self._stream(effort.chunks)
-        longest = await self.longest_task()
+        async with self._thread.traced() as longest:
+            busy = await self._stream(effort.chunks, per_second=_PER_SECOND)
         behind_much, plain = await self._type_behind_much()
         return [
             latency(
@@ -174,36 +167,58 @@ class _Visitor:
                 spread([busy]),
                 unit="%",
             ),
-            latency(f"{name}_stream_task", "… the longest task of it", spread([longest])),
+            latency(f"{name}_stream_task", "… the longest task of it", spread([longest.task])),
+        ]
+
+    async def opened_with_calls(self, conversation: str, effort: Effort) -> list[Row]:
+        """Open a conversation of many messages and calls behind a stub of the server's socket, in turn with an empty one."""
+        long: list[float] = []
+        empty: list[float] = []
+        for _ in range(effort.lost + 1):
+            for spent, turns, calls in ((empty, 0, 0), (long, _TURNS, _CALLS)):
+                _socket, page, thread = await self._behind_stub(conversation, turns, calls)
+                spent.append(await thread.busy())
+                await page.close()
+        words = f"page: of its main thread, to open {_MESSAGES:,} messages and {_CALLS} calls"
+        return [
+            latency(
+                "page_calls_open",
+                f"{words}; bare: an empty one",
+                spread(long[1:]),
+                bare=spread(empty[1:]),
+                bar=_BAR_OPEN,
+            )
         ]
 
     async def flooded(self, conversation: str) -> list[Row]:
-        """Open a long conversation behind a stub of the server's socket, and let it send as fast as it can be told to."""
-        socket = ScriptedSocket(turns=_TURNS, calls=_CALLS, user=_USER)
-        page = await self._page.context.new_page()
-        await page.add_init_script(_WATCH)
-        await socket.stand_behind(page)
-        session = await page.context.new_cdp_session(page)
-        await session.send("Performance.enable")
-        await page.goto(f"{self._site.url()}/c/{conversation}/")
-        await page.wait_for_function(_IS_USABLE)
-        opened = await _busy_of(session)
+        """Let a stub send pieces of text into the long conversation, and a chat model into a short one."""
+        rows = []
+        socket, page, thread = await self._behind_stub(conversation, _TURNS, _CALLS)
         socket.begin_turn()
-        rows = [
-            latency(
-                "page_calls_open",
-                f"page: of its main thread, to open {_MESSAGES:,} messages and {_CALLS} calls",
-                spread([opened]),
-            )
-        ]
-        for per_second in (200, 1_000):
-            await page.evaluate("window.longest = 0")
-            await socket.write(pieces=per_second * _FLOOD_SECONDS, per_second=per_second)
-            longest = await page.evaluate("window.longest") / 1000
-            words = f"… the longest task, while a stub sends {per_second:,} frames/s"
-            rows.append(latency(f"page_flood_{per_second}", words, spread([longest])))
+        for per_second, bar in ((200, _BAR_TASK), (1_000, NO_BAR)):
+            async with thread.traced() as longest:
+                await socket.write(pieces=per_second * _FLOOD_SECONDS, per_second=per_second)
+            words = f"page: its longest task, while a stub sends {per_second:,} frames/s"
+            task = spread([longest.task])
+            rows.append(latency(f"page_flood_{per_second}", words, task, bar=bar))
         await page.close()
-        return rows
+        await self.open(conversation)
+        async with self._thread.traced() as longest:
+            await self._stream(1_000 * _FLOOD_SECONDS, per_second=1_000)
+        words = "… while a chat model streams 1,000 chunks/s through the server"
+        return [*rows, latency("page_model", words, spread([longest.task]), bar=_BAR_TASK)]
+
+    async def _behind_stub(
+        self, conversation: str, turns: int, calls: int
+    ) -> tuple[ScriptedSocket, Page, MainThread]:
+        """Open a page behind a stub of the server's socket, in a tab of its own."""
+        socket = ScriptedSocket(turns=turns, calls=calls, user=_USER)
+        page = await self._page.context.new_page()
+        await socket.stand_behind(page)
+        thread = await MainThread.of(page)
+        await page.goto(f"{self._site.url()}/c/{conversation}/")
+        await page.wait_for_function(_IS_USABLE if turns else _IS_EMPTY)
+        return socket, page, thread
 
     async def _type(self) -> list[float]:
         await self._chat.composer.click()
@@ -230,22 +245,13 @@ class _Visitor:
         await plain.evaluate("field => field.remove()")
         return spent[0], spent[1]
 
-    async def _stream(self, chunks: int) -> float:
+    async def _stream(self, chunks: int, *, per_second: int) -> float:
         """Return how busy the main thread is while an answer comes, in %."""
-        await self._chat.composer.fill(stream(chunks, per_second=_PER_SECOND))
+        await self._chat.composer.fill(stream(chunks, per_second=per_second))
         await self._chat.composer.press("Enter")
         await self._page.wait_for_function(_IS_WORKING)
-        began, busy = time.perf_counter(), await self._busy()
-        await asyncio.sleep(chunks / _PER_SECOND)
-        share = 100 * (await self._busy() - busy) / (time.perf_counter() - began)
+        began, busy = time.perf_counter(), await self._thread.busy()
+        await asyncio.sleep(chunks / per_second)
+        share = 100 * (await self._thread.busy() - busy) / (time.perf_counter() - began)
         await self._page.wait_for_function(f"!({_IS_WORKING})")  # else the next answer waits for it
         return share
-
-    async def _busy(self) -> float:
-        return await _busy_of(self._session)
-
-
-async def _busy_of(session: CDPSession) -> float:
-    """How many seconds the main thread of a tab has worked so far."""
-    metrics = (await session.send("Performance.getMetrics"))["metrics"]
-    return float(next(m["value"] for m in metrics if m["name"] == "TaskDuration"))

@@ -51,9 +51,11 @@ PROCESSES = {
     *LENGTHS,
     *PASTS,
 }
-PAGES = {"page_open", "page_task"}
+PAGES = {"page_open", "page_calls_open", "page_flood_200", "page_flood_1000", "page_model"}
 PAGES |= {
-    f"page{shown}_{what}" for shown in ("", "_all") for what in ("key", "stream", "stream_task")
+    f"page{shown}_{what}"
+    for shown in ("", "_all")
+    for what in ("key", "long_key", "stream", "stream_task")
 }
 SCALED = {
     *(f"postgres_turn_{peer}" for peer in PEERS),
@@ -89,7 +91,8 @@ def is_compared(row: str) -> bool:
         "messages",
         "finished",
     )
-    is_one = row.startswith(beginnings) or row.endswith("_rate") or row == "click_scaled"
+    endings = ("_rate", "page_open", "page_calls_open", "_long_key")
+    is_one = row.startswith(beginnings) or row.endswith(endings) or row == "click_scaled"
     return is_one and row != "turn_memory"
 
 
