@@ -18,6 +18,7 @@ from governance.core.exceptions import GovernanceError
 from governance.core.policy import PolicyLevels, ToolLimits, resolve
 from governance.durations import limit_ms
 from governance.models import DefaultPolicy, Limits, PolicyChange, ToolPolicy
+from governance.models.policies import IS_OVER, REVERTS, REVERTS_AS
 from governance.policies import SYSTEM, read_policies
 from governance.signals import policy_changed
 
@@ -166,7 +167,7 @@ def _end_temporary(policy: ToolPolicy, *, default: DefaultPolicy) -> PolicyChang
     is_left = any(getattr(policy, name) != getattr(_BLANK, name) for name in TOOL_FIELDS)
     action = "change" if is_left else "delete"
     publish = partial(_publish, policy, default=default, action=action, changes=changes)
-    change = publish(by=None, reason=_("The temporary limit is over."), where=SYSTEM)
+    change = publish(by=None, reason=IS_OVER, where=SYSTEM)
     if is_left:
         policy.revision += 1
         policy.save()
@@ -184,8 +185,8 @@ def revert_change(change: PolicyChange, *, by: Editor, reason: str = "") -> Poli
         django.core.exceptions.ValidationError: the old values make no sense any more, or their end is over; words by
             field.
     """
-    name, said = change.tool_name, _("Reverts version %(version)s.") % {"version": change.version}
-    why = f"{said} {reason}".strip()
+    name, reason = change.tool_name, reason.strip()
+    why = (REVERTS_AS if reason else REVERTS) % {"version": change.version, "why": reason}
     if not name:
         row = _locked_default()
         values = _values_before(

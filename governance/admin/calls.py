@@ -33,6 +33,7 @@ from governance.admin.search import known_tools
 from governance.admin.time_filter import DAY, time_filter
 from governance.admin.tool_page import address_of
 from governance.call_links import Link
+from governance.core.policy import TimeoutSource
 from governance.durations import format_limit
 from governance.models import PolicyChange, ToolCall
 from governance.recorder import UNWATCHED
@@ -167,13 +168,17 @@ class ToolCallAdmin(LinkedCallAdmin):
 
     @admin.display(description=gettext_lazy("last change of its limits before it"))
     def policy_change(self, obj: ToolCall) -> SafeString | str:
-        """The change of the tool's limits that this call obeyed, with its page."""
-        before = PolicyChange.objects.filter(tool_name=obj.tool_name, at__lte=obj.requested_at)
+        """The change of the tool's limits that this call obeyed, with its page; of the default ones where it had those."""
+        names = {obj.tool_name}
+        if obj.timeout_source == TimeoutSource.DEFAULT:
+            names.add("")
+        before = PolicyChange.objects.filter(tool_name__in=names, at__lte=obj.requested_at)
         change = before.first()
         if change is None:
             return NOTHING
         address = address_of_row(reader_of(obj), "governance_policychange", change.pk)
-        return format_html("{}: {}", format_time(change.at), anchor(Link(change.summary, address)))
+        link = anchor(Link(change.summary_at_tool, address))
+        return format_html("{}: {}", format_time(change.at), link)
 
     @admin.display(description=gettext_lazy("status"), ordering="status")
     def outcome(self, obj: ToolCall) -> str:

@@ -18,12 +18,12 @@ from governance.models import Export, PolicyChange
 class PolicyChangeAdmin(ReadOnlyAdmin):
     """Every edit of a limit, newest first."""
 
-    list_display = ["at", "what", "action", "summary", "by_name", "reason", "version"]
+    list_display = ["at", "what", "action", "summary", "by_name", "why", "version"]
     list_filter = [time_filter("at"), "action"]
     search_fields = ["tool_name", "by_name"]
     search_help_text = gettext_lazy("Tool, or who made the change")
-    fields = ["at", "what", "action", "summary", "reason", "by_name", "version"]
-    readonly_fields = ["at", "what", "summary"]
+    fields = ["at", "what", "action", "summary", "why", "by_name", "version"]
+    readonly_fields = ["at", "what", "summary", "why"]
 
     @admin.display(description=gettext_lazy("limits of"), ordering="tool_name")
     def what(self, obj: PolicyChange) -> SafeString | str:
@@ -36,6 +36,11 @@ class PolicyChangeAdmin(ReadOnlyAdmin):
     @admin.display(description=gettext_lazy("old → new"))
     def summary(self, obj: PolicyChange) -> str:
         return obj.summary
+
+    @admin.display(description=gettext_lazy("why"))
+    def why(self, obj: PolicyChange) -> str:
+        """The reason, for its reader."""
+        return obj.why or NOTHING
 
 
 @admin.register(Export)

@@ -135,10 +135,9 @@ def address_of(tool_name: str) -> str:
 
 
 def _mark(change: PolicyChange) -> Mark:
-    told = change.summary if change.tool_name else f"{_('Default limits')}: {change.summary}"
     return Mark(
         at=localtime(change.at),
-        label=f"{time_text(change.at)}: {told}",
+        label=f"{time_text(change.at)}: {change.summary_at_tool}",
         address=f"#change-{change.pk}",
     )
 

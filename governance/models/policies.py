@@ -8,6 +8,7 @@ from typing import Any
 from django.db import models
 from django.forms import model_to_dict
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 
 from governance import validation
 from governance.audit import Change
@@ -15,6 +16,7 @@ from governance.core.policy import LIMITS, ApprovalRule, ToolLimits
 from governance.durations import to_seconds
 from governance.model_fields import calls_at_once, span
 from governance.time_formatting import time_text
+from governance.translations import StoredSentences
 
 
 class Limits(models.Model):
@@ -139,6 +141,12 @@ class ToolPolicy(Limits):
         return replace(super().as_limits(), enabled=self.tool_enabled)
 
 
+IS_OVER = gettext_noop("The temporary limit is over.")
+REVERTS = gettext_noop("Reverts version %(version)s.")
+REVERTS_AS = gettext_noop("Reverts version %(version)s. %(why)s")
+_REASONS = StoredSentences((REVERTS_AS, REVERTS, IS_OVER))
+
+
 class PolicyChange(Change):
     """One edit of a policy: who changed which field from what to what, and when (append-only)."""
 
@@ -161,6 +169,16 @@ class PolicyChange(Change):
 
     def __str__(self) -> str:
         return f"{self.tool_name or _('default')} v{self.version}"
+
+    @property
+    def why(self) -> str:
+        """The reason; what the system has written is in the language of whoever reads it."""
+        return _REASONS.translate(self.reason)
+
+    @property
+    def summary_at_tool(self) -> str:
+        """The changes in one line beside a tool: a change of the default limits says that it is one."""
+        return self.summary if self.tool_name else f"{_('Default limits')}: {self.summary}"
 
     @classmethod
     def describe_value(cls, name: str, value: object) -> str:

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.timezone import localtime
 
+from governance import services
 from governance.admin.readonly import CappedPaginator
 from governance.conf import GovernanceSettings
 from governance.core.excerpts import excerpt
@@ -211,6 +212,20 @@ def test_a_call_without_anything_yet_has_a_page(admin_client, make_call):
         admin_client.get(reverse("admin:governance_toolcall_change", args=[call.pk])).status_code
         == 200
     )
+
+
+def test_a_call_names_the_change_that_it_obeyed_of_the_default_limits_too(
+    admin_client, probe, make_call
+):
+    own = services.save_tool_policy(tool_name="probe", values={"idle_timeout_ms": 5_000}, by=None)
+    default = services.save_default_policy(values={"timeout_ms": 60_000}, by=None)
+    links = {}
+    for source in ("override", "default"):
+        call = make_call(tool_name="probe", call_id=source, timeout_source=source)
+        page = admin_client.get(reverse("admin:governance_toolcall_change", args=[call.pk]))
+        links[source] = re.findall(r"policychange/(\d+)/change/", page.content.decode())
+    assert links == {"override": [str(own.pk)], "default": [str(default.pk)]}
+    assert "Default limits: total limit: not set → 1 min" in page.content.decode()
 
 
 def test_nothing_can_be_added_changed_or_deleted(admin_client, make_call):

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
+from django.utils import translation
 from django.utils.timezone import localtime
 
 from governance import rollups, services, statistics
@@ -195,6 +196,20 @@ def test_a_change_is_reverted_with_one_click(admin_client, admin_user, probe):
     change = PolicyChange.objects.first()
     assert (change.by, change.reason) == (admin_user, "Reverts version 2.")
     assert "total limit: 10 s → 30 s" in said(page)[0]
+
+
+def test_a_reason_of_the_system_is_read_in_the_readers_language(admin_client, probe):
+    for milliseconds in (30_000, 10_000):
+        save(timeout_ms=milliseconds)
+    with translation.override("de"):  # whoever reverts
+        for why in ("", "Too low."):
+            services.revert_change(PolicyChange.objects.first(), by=None, reason=why)
+    reasons = list(PolicyChange.objects.values_list("reason", flat=True)[:2])
+    assert reasons == ["Reverts version 3. Too low.", "Reverts version 2."]
+    for page in (PROBE, reverse("admin:governance_policychange_changelist")):
+        text = admin_client.get(page, headers={"accept-language": "de"}).content.decode()
+        assert "Macht Version 3 rückgängig. Too low." in text
+        assert "Macht Version 2 rückgängig.<" in text
 
 
 def test_the_reverted_first_change_leaves_no_row_and_a_reverted_deletion_brings_it_back(
