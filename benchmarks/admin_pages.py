@@ -101,6 +101,7 @@ def _addresses(user: Any) -> Iterator[str]:
         yield bare
         if not isinstance(model_admin, ReadOnlyAdmin):
             continue
+        yield from (reverse(figures) for _title, figures in model_admin.figures)
         yield from _choices(model_admin, user, bare)
         if (row := model._default_manager.order_by("-pk").first()) is not None:
             yield reverse(f"{name}_change", args=[row.pk])
