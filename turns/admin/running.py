@@ -19,7 +19,15 @@ from governance.admin.readonly import CappedPaginator, ReadOnlyAdmin, may_view_c
 from governance.db_clock import database_now
 from governance.time_formatting import time_text
 from turns.admin import abandoned_calls, running_results
-from turns.admin.running_actions import ACTIONS, AT_ONCE, CANCEL, DECIDE, KINDS, EndOfMany
+from turns.admin.running_actions import (
+    ACTIONS,
+    AT_ONCE,
+    CANCEL,
+    DECIDE,
+    KINDS,
+    EndOfMany,
+    needs_reason,
+)
 from turns.admin.running_filter import RunningFilter, choices, in_words
 from turns.admin.running_turn_view import CallView, Rights, RunningTurnView
 from turns.admin.timeline import covered
@@ -73,7 +81,7 @@ class RunningPage:
         if not self._request.user.has_perms(action.permissions):
             return self._refuse(_("You may not do this."))
         if action.needs_reason and not self._why:
-            return self._refuse(_("Write why first: nothing was done."))
+            return self._refuse(needs_reason())
         return self._went(action.carry_out(self._request.user, value, self._why))
 
     def _end_many(self, kind: str) -> HttpResponse:
@@ -87,7 +95,7 @@ class RunningPage:
         if counted_at is None:
             return self._confirm(many)
         if not self._why:
-            self._say(_("Write why first: nothing was done."))
+            self._say(needs_reason())
             return self._confirm(many, counted_at)
         return self._went(many.carry_out(self._request.user, self._why))
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import CancelSource, running_calls
@@ -91,8 +92,8 @@ ACTIONS: Mapping[str, Action] = {
     "deny": Action(permissions=(DECIDE,), needs_reason=True, carry_out=_deny),
 }
 KINDS = {
-    "turns": gettext_lazy("turns, with what is queued behind them"),
-    "calls": gettext_lazy("calls of this tool; their turns go on"),
+    "turns": gettext_lazy("Turns, with what is queued behind them"),
+    "calls": gettext_lazy("Calls of this tool; their turns go on"),
 }
 
 
@@ -134,6 +135,11 @@ def _request_end(user: Any, turn_id: UUID, tool_id: str, why: str) -> None:
         async_to_sync(services.request_tool_cancel)(tool_id=tool_id, **who)
     else:
         async_to_sync(services.request_cancel)(**who)
+
+
+def needs_reason() -> str:
+    """Return what is said to somebody who cancels or denies without a reason."""
+    return _("Write why first: nothing was done.")
 
 
 def _last_request() -> int:

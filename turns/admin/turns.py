@@ -31,6 +31,7 @@ from turns.admin import event_log, turn_ending, turn_filters, turn_tables
 from turns.admin.overview import VIEW as OVERVIEW
 from turns.admin.overview import overview
 from turns.admin.rows import link
+from turns.admin.running_actions import needs_reason
 from turns.admin.timeline import timeline
 from turns.admin.turn_links import LABELS, links_of_turns
 from turns.core.turns import ACTIVE_STATUSES, TurnStatus
@@ -69,7 +70,7 @@ class TurnOutcomeFilter(ConditionFilter):
 class ReasonForm(ActionForm):
     """Asks, beside the action, why."""
 
-    why = forms.CharField(label=gettext_lazy("Why"), required=False, max_length=500)
+    why = forms.CharField(label=gettext_lazy("Why (needed)"), required=False, max_length=500)
 
 
 @admin.register(Turn)
@@ -209,6 +210,9 @@ class TurnAdmin(ExactSearchAdmin):
     def cancel_turns(self, request: HttpRequest, queryset: QuerySet[Turn]) -> None:
         """Request the end of the chosen turns that still run or wait, by the path that every request takes."""
         note = request.POST.get("why", "").strip()
+        if not note:
+            self.message_user(request, needs_reason(), messages.ERROR)
+            return
         outcomes = [
             async_to_sync(services.request_cancel)(
                 turn_id=turn_id, user=request.user, source=CancelSource.ADMIN, note=note

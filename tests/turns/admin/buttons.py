@@ -74,7 +74,7 @@ def _limits(name: str, verb: str = "change", *more: frozenset[str], tool: str = 
 
 
 BUTTONS = [
-    _action("cancel_turns", ("turns_turn_changelist", ()), (*sees(Turn), CANCEL), lambda turn: turn.pk),
+    _action("cancel_turns", ("turns_turn_changelist", ()), (*sees(Turn), CANCEL), lambda turn: turn.pk, why="stop"),
     _action("resume_conversations", ("turns_conversation_changelist", ()), (*sees(Conversation), CANCEL), _parked),
     _action("make_default", AGENTS, edits(Agent, "change"), _agent),
     _action("delete_selected", AGENTS, (*sees(Agent), *edits(Agent, "delete")), _agent, post="yes"),

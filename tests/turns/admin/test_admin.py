@@ -283,7 +283,7 @@ def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(
     assert count_queries(admin_client, page_url(turn)) == few
 
 
-async def _act(user, *turns: Turn, why: str = ""):
+async def _act(user, *turns: Turn, why: str = "too dear"):
     def act():
         admin_client = Client()
         admin_client.force_login(user)
@@ -307,7 +307,10 @@ async def test_the_action_cancels_what_runs_by_the_path_of_every_request(
     await chat.running(turn_id, "c1")
     queued = await chat.say("second")
     turns = [await row(Turn, pk=pk) for pk in (turn_id, queued)]
-    status, told = await asyncio.wait_for(_act(admin_user, *turns, why="too dear"), PATIENCE)
+    refused = ["Write why first: nothing was done."]
+    assert (await _act(admin_user, *turns, why=" "))[1] == refused
+    assert await in_database(CancelRequest.objects.count) == 0
+    status, told = await asyncio.wait_for(_act(admin_user, *turns), PATIENCE)
     assert (status, told) == (200, ["2 turns are being cancelled."])
     turn = await chat.ended(turn_id)
     assert (turn.status, turn.ended_by_reason, turn.ended_by_source, turn.ended_by_name) == (
