@@ -17,11 +17,12 @@ OURS = {"include": [["#content"]], "exclude": [["#searchbar"]]}
 # To read what a stylesheet imports, axe would add a style to the page, which its policy refuses.
 OPTIONS = {"preload": False}
 RUNNING = "/admin/turns/runningturn/"
-# Figures, the default limits, and a list with our filters of time and text and the links to its exports.
+# Figures, the default limits with their history, and a list with our filters of time and text and the links to its exports.
 OTHERS = (
     "turns/cancelledturn/latency/",
     "turns/repair/days/",
     "governance/defaultpolicy/1/change/",
+    "governance/defaultpolicy/1/history/",
     "governance/toolcall/?when=any",
 )
 MOVED = "Promise.allSettled(document.getAnimations().map((moving) => moving.finished))"
@@ -151,7 +152,7 @@ async def test_without_scripts_all_of_a_user_end_after_their_count(
     admin = await open_browser(site, user="admin", java_script_enabled=False)
     page = await admin.open(f"{RUNNING}?user=demo")
     await page.get_by_role("button", name="Cancel all turns of this filter").click()
-    await expect(page.locator("#content-main")).to_contain_text("1 turns")
+    await expect(page.locator("#content-main")).to_contain_text("behind them: 1.")
     await page.get_by_label("Why").fill("runaway")
     await page.get_by_role("button", name="Yes, cancel 1").click()
     await expect(page.get_by_role("status")).to_contain_text("Asked 1 to end: 1 stopped")
