@@ -26,15 +26,15 @@ class PolicyReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
     read: Callable[[], Sequence[PolicyReport]]
-    page: str
+    model: str
 
 
 _sources: list[_Source] = []
 
 
-def register(read: Callable[[], Sequence[PolicyReport]], *, page: str) -> None:
-    """Let `read` tell of processes; `page` names the address of a page that shows them. The same one counts once."""
-    source = _Source(read=read, page=page)
+def register(read: Callable[[], Sequence[PolicyReport]], *, model: str) -> None:
+    """Let `read` tell of processes; `model` ("app_model") is the one whose list shows them. The same one counts once."""
+    source = _Source(read=read, model=model)
     if source not in _sources:
         _sources.append(source)
 
@@ -44,9 +44,9 @@ def read() -> list[PolicyReport]:
     return [report for source in _sources for report in source.read()]
 
 
-def page() -> str:
-    """Return the name of the address of a page that shows the processes; empty if there is none."""
-    return next((source.page for source in _sources), "")
+def models() -> list[str]:
+    """Return the models ("app_model") whose lists show the processes."""
+    return [source.model for source in _sources]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

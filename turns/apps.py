@@ -25,9 +25,7 @@ class TurnsConfig(AppConfig):
         from turns.storage.groups import make_groups
 
         checks.register_all()
-        policy_reports.register(
-            process_registry.policy_reports, page="admin:turns_process_changelist"
-        )
+        policy_reports.register(process_registry.policy_reports, model="turns_process")
         reports_of_governance.register(tool_reports.read)
         post_migrate.connect(make_first_agent, sender=self)
         post_migrate.connect(make_groups, sender=self)

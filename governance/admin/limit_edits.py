@@ -18,6 +18,7 @@ from governance.admin.formatting import format_time
 from governance.admin.forms import ToolPolicyRowForm
 from governance.admin.limits import LimitsAdmin, editor_of, values_of
 from governance.admin.tool_rows import SHARES, ToolRow
+from governance.conf import app_settings
 from governance.durations import format_duration
 from governance.models import PolicyChange, ToolPolicy
 from governance.suggestions import read_last_calls, suggest
@@ -76,9 +77,10 @@ class TuningPage:
             "opts": self._admin.opts,
             "media": self._admin.media,
             "why": self._reason,
+            "is_note_required": app_settings.LIMIT_NOTE_REQUIRED,
             "until": self._request.POST.get("until", ""),
             "end_problem": self.end_problem,
-            **policy_status.context(self._admin.opts),
+            **policy_status.context(self._admin.opts, self._request.user),
             "span": self.span,
             "spans": self._choices("span", SPAN_LABELS, self.span),
             "shares": [f"p{share}" for share in SHARES],
@@ -88,26 +90,35 @@ class TuningPage:
         }
 
     def _save_rows(self) -> HttpResponse | None:
-        """Save every row that was edited, all or none; None if a form says what is wrong."""
+        """Save every row that was edited, all or none; None if the page says what is wrong, beside what was typed."""
         self._bind_forms(self._request.POST)
         forms = [(row, row.form) for row in self.rows if row.form is not None]
         until = self._end()
         if not all(form.is_valid() for _row, form in forms) or self.end_problem:
             return None
-        with transaction.atomic():
-            saved = [
-                services.save_tool_policy(
-                    tool_name=row.name,
-                    values=values_of(form),
-                    by=editor_of(self._request),
-                    revision=form.cleaned_data["revision"] or 0,
-                    reason=self._reason,
-                    until=until,
-                )
-                for row, form in forms
-                if form.edited or (until and self.may_prolong)
-            ]
+        try:
+            with transaction.atomic():
+                saved = [
+                    self._save_row(row, form, until)
+                    for row, form in forms
+                    if form.edited or (until and self.may_prolong)
+                ]
+        except ValidationError as refusal:
+            self._admin.say_refused(self._request, refusal)
+            return None
         return self._say(saved)
+
+    def _save_row(
+        self, row: ToolRow, form: ToolPolicyRowForm, until: datetime | None
+    ) -> PolicyChange | None:
+        return services.save_tool_policy(
+            tool_name=row.name,
+            values=values_of(form),
+            by=editor_of(self._request),
+            revision=form.cleaned_data["revision"] or 0,
+            reason=self._reason,
+            until=until,
+        )
 
     def _end(self) -> datetime | None:
         """Return until when the edits count, if they are temporary."""

@@ -57,7 +57,7 @@ class LimitsAdmin(AuditedAdmin[Limits], DurationsAdmin[Limits], LimitsModelAdmin
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
         """Say the same on the page of a row: it is what a save leads to."""
-        shown = {**context, **policy_status.context(self.opts)}
+        shown = {**context, **policy_status.context(self.opts, request.user)}
         return super().render_change_form(request, shown, *args, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Limits | None = None) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from django.apps import apps
 from django.contrib import admin
@@ -82,6 +83,14 @@ def address_of_row(reader: Any, name: str, pk: Any) -> str:
     if pk is None or reader is None or not may_open(reader, name):
         return ""
     return reverse(f"admin:{name}_change", args=[pk])
+
+
+def address_of_list(reader: Any, name: str, **asked: Any) -> str:
+    """Return the address of a list with what it is asked for; empty for somebody who may not see it."""
+    if not may_open(reader, name):
+        return ""
+    address = reverse(f"admin:{name}_changelist")
+    return f"{address}?{urlencode(asked)}" if asked else address
 
 
 def reader_of(row: Any) -> Any:

@@ -156,9 +156,13 @@ class AuditedAdmin(ModelAdmin[Row]):
 
     def refused(self, request: HttpRequest, refusal: ValidationError) -> HttpResponse:
         """Say in words why nothing was saved, and show the page anew."""
+        self.say_refused(request, refusal)
+        return HttpResponseRedirect(request.get_full_path())
+
+    def say_refused(self, request: HttpRequest, refusal: ValidationError) -> None:
+        """Say in words why nothing was saved."""
         for sentence in refusal.messages:
             self.message_user(request, sentence, messages.ERROR)
-        return HttpResponseRedirect(request.get_full_path())
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Log nothing."""

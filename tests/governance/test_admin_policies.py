@@ -130,7 +130,7 @@ def test_a_reason_is_kept_with_the_change_and_can_be_required(admin_client, poli
     assert ToolPolicy.objects.get().timeout_ms == 20_000
     assert PolicyChange.objects.count() == 2
     assert (
-        'name="why" class="vTextField" maxlength="500" required>'
+        'name="why" class="vTextField" maxlength="500" value="" required>'
         in admin_client.get(url).content.decode()
     )
     admin_client.post(url, {"post": "yes", "why": "no longer needed"})

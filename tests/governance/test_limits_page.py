@@ -264,9 +264,10 @@ def test_an_edit_that_is_overtaken_is_refused_in_words(admin_client, policy, mon
 
     form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "75 s"}
     monkeypatch.setattr(services, "save_tool_policy", overtaken)
-    page = admin_client.post(PAGE, form, follow=True)
+    page = admin_client.post(PAGE, form)
     assert any("changed by somebody else meanwhile" in line for line in said(page))
     assert ToolPolicy.objects.get().timeout_ms == 30_000
+    assert posted(page)["probe-timeout_ms"] == "75 s"
 
 
 def act(client, action, *tools, **values):
@@ -317,7 +318,10 @@ def test_an_action_on_a_row_that_makes_no_sense_any_more_says_so(admin_client, p
 def test_a_reason_can_be_required(admin_client, policy, settings):
     settings.GOVERNANCE_LIMIT_NOTE_REQUIRED = True
     form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "75 s"}
-    assert "Say why" in said(admin_client.post(PAGE, form, follow=True))[0]
+    page = admin_client.post(PAGE, form)
+    assert "Say why" in said(page)[0]
+    assert "Why (needed; kept with the change)" in page.content.decode()
+    assert posted(page)["probe-timeout_ms"] == "75 s"  # nobody types it twice
     assert "Say why" in said(act(admin_client, "forbid", "probe"))[0]
     assert ToolPolicy.objects.get().timeout_ms == 30_000
     admin_client.post(PAGE, form | {"why": "slow site"})

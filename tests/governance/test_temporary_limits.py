@@ -319,6 +319,9 @@ def test_a_temporary_limit_is_set_and_shown_in_the_admin(admin_client, probe):
     form = posted(admin_client.get(PAGE)) | {"probe-timeout_ms": "75 s"}
     page = admin_client.post(PAGE, form | {"until": "soon"})
     assert "“soon” is no end" in page.content.decode()
+    page = admin_client.post(PAGE, form | {"until": "8 d"})
+    assert "lasts a week at most" in page.content.decode()
+    assert (posted(page)["probe-timeout_ms"], posted(page)["until"]) == ("75 s", "8 d")
     admin_client.post(PAGE, form | {"until": "2 h"})
     row = ToolPolicy.objects.get()
     shown = f"only until {time_text(row.until)}, then total limit: 30 s"

@@ -2,13 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.links import address_of_row, may_open
+from governance.admin.links import address_of_list, address_of_row
 from governance.admin.search import USERNAME, as_id
 from governance.call_links import Link
 from turns.models import Agent, Conversation, Turn
@@ -74,9 +73,7 @@ def links_of_conversations(
 
 def turns_address(reader: Any, **asked: Any) -> str:
     """Return the address of a list of turns; empty for somebody who may not see them."""
-    if not may_open(reader, "turns_turn"):
-        return ""
-    return f"{reverse('admin:turns_turn_changelist')}?{urlencode(asked)}"
+    return address_of_list(reader, "turns_turn", **asked)
 
 
 def _links_of(user: Any, conversation: Conversation) -> dict[str, Link]:

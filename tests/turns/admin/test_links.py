@@ -25,6 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 CALLS = reverse("admin:governance_toolcall_changelist")
 TURNS = reverse("admin:turns_turn_changelist")
+LIMITS = reverse("admin:governance_toolpolicy_changelist")
 RUNNING = reverse("admin:turns_runningturn_changelist")
 
 
@@ -127,12 +128,14 @@ def test_every_link_of_a_call_a_turn_and_their_lists_leads_somewhere(operator, s
     rows = (turn, call, change, turn.owner, turn.conversation, Approval.objects.get())
     rows += (Agent.objects.get(name="digger"), *CancelRequest.objects.all(), Repair.objects.get())
     pages = [page_of(row) for row in rows] + [CALLS, RUNNING, reverse("admin:turns_overview")]
+    pages += [f"{LIMITS}?q=wait", reverse("admin:governance_toolpolicy_tool", args=["wait"])]
     names = ("turn", "conversation", "cancelrequest", "cancelledturn", "repair", "process")
     pages += [reverse(f"admin:turns_{name}_changelist") for name in names]
     some = {"turns.view_conversation", "turns.view_cancelrequest", "turns.view_repair"}
     readers = {
         "operator": operator,
         "auditor": staff_client("alma", GROUPS["Governance auditors"]),
+        "limits": staff_client("lena", {"governance.view_toolpolicy"}),
         "turns": staff_client("tom", {"turns.view_turn"}),
         "calls": staff_client("carl", {"governance.view_toolcall", "governance.view_policychange"}),
         "others": staff_client("otto", some | {"turns.view_agent", "turns.view_process"}),
