@@ -8,6 +8,7 @@ from datetime import datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from governance.admin.formatting import format_span
 from governance.core.histograms import CallDurations, End, bin_of, longest_of
@@ -74,8 +75,10 @@ def histogram(durations: CallDurations, *, limit_ms: int) -> SafeString:
     ]
     rows = [(_range(bar), ended[bar], cut[bar]) for bar in bars]
     heads = (_("Ran"), _("Ended by themselves"), _("Ran out of time"))
-    words = _(
-        "%(calls)d calls, of which %(cut)d ran out of time. Limit: %(limit)s. p95: %(usual)s."
+    words = ngettext(
+        "%(calls)d call, of which %(cut)d ran out of time. Limit: %(limit)s. p95: %(usual)s.",
+        "%(calls)d calls, of which %(cut)d ran out of time. Limit: %(limit)s. p95: %(usual)s.",
+        durations.judged,
     )
     told = words % {
         "calls": durations.judged,

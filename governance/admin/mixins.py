@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from governance.admin.formatting import format_time
+from governance.audit import describe_value
 from governance.durations import format_limit
 from governance.model_fields import Duration
 
@@ -180,6 +181,21 @@ def _with_unit(field: Any) -> Callable[[Any], str]:
         return format_limit(getattr(row, field.name))
 
     shown.__name__ = f"{field.name}_with_unit"
+    return shown
+
+
+def switches_of(model: type[models.Model]) -> dict[Any, Any]:
+    """Return for each column of a model with a switch one that says yes or no."""
+    columns = model._meta.concrete_fields
+    return {field.name: _switch(field) for field in columns if type(field) is models.BooleanField}
+
+
+def _switch(field: Any) -> Callable[[Any], str]:
+    @admin.display(description=field.verbose_name, ordering=field.name)
+    def shown(row: Any) -> str:
+        return describe_value(field.name, getattr(row, field.name))
+
+    shown.__name__ = field.name
     return shown
 
 

@@ -22,7 +22,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from governance.admin import exports
-from governance.admin.mixins import PreparedRowsAdmin, moments_of
+from governance.admin.formatting import NOTHING
+from governance.admin.mixins import PreparedRowsAdmin, moments_of, switches_of
 from governance.admin.time_filter import TimeFilter
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
     export_order: Sequence[str] = ()
     figures: Sequence[tuple[Any, str]] = ()
     change_list_template = "admin/governance/history_list.html"
+    change_form_template = "admin/governance/history_row.html"
+    empty_value_display = NOTHING
     actions: Any = None
     list_per_page = 50
     paginator = CappedPaginator
@@ -176,9 +179,9 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
 
     def get_list_display(self, request: HttpRequest) -> Any:
         """Return the columns that the user may see, moments with their zone."""
-        moments = self._moments(with_milliseconds=False)
+        readable = self._readable(with_milliseconds=False)
         names = self._visible(request, super().get_list_display(request))
-        return [moments.get(name, name) for name in names]
+        return [readable.get(name, name) for name in names]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fields that the user may see."""
@@ -189,12 +192,13 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         return [(title, options) for title, options in fieldsets if options["fields"]]
 
     def _page_fields(self, request: HttpRequest, names: Iterable[Any]) -> list[Any]:
-        moments = self._moments(with_milliseconds=True)
-        return [moments.get(name, name) for name in self._visible(request, names)]
+        readable = self._readable(with_milliseconds=True)
+        return [readable.get(name, name) for name in self._visible(request, names)]
 
-    def _moments(self, *, with_milliseconds: bool) -> dict[Any, Any]:
-        """Return for each column of the model with a moment one that shows it with its zone."""
-        return moments_of(self.model, with_milliseconds=with_milliseconds)
+    def _readable(self, *, with_milliseconds: bool) -> dict[Any, Any]:
+        """Return the columns that show moments with their zone, and yes or no in words: a red cross looks like a fault."""
+        moments = moments_of(self.model, with_milliseconds=with_milliseconds)
+        return {**moments, **switches_of(self.model)}
 
     def _visible(self, request: HttpRequest, names: Iterable[Any]) -> list[Any]:
         hidden = self._hidden(request)

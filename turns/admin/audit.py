@@ -82,7 +82,6 @@ class CancelRequestAdmin(ExactSearchAdmin):
         "what",
         "reason",
         "source",
-        "by",
         "by_name",
         "note",
         "mode",

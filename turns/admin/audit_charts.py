@@ -8,6 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localdate, localtime, make_aware
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from governance.admin.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, figure, text
 from governance.admin.formatting import format_span
@@ -52,10 +53,11 @@ def repairs_by_day(days: int) -> list[SafeString]:
         (f"{day:%Y-%m-%d}", counts[day].total(), *(counts[day][cause] for cause in causes))
         for day in shown
     ]
-    told = _("%(count)d repairs in %(days)d days.") % {
-        "count": sum(of_day.total() for of_day in counts.values()),
-        "days": days,
-    }
+    total = sum(of_day.total() for of_day in counts.values())
+    sentence = ngettext(
+        "%(count)d repair in %(days)d days.", "%(count)d repairs in %(days)d days.", total
+    )
+    told = sentence % {"count": total, "days": days}
     heads = (_("Day"), _("Repairs"), *words.values())
     return [figure(_("Repairs by day"), told, drawn, heads, rows)]
 
@@ -76,7 +78,11 @@ def _latency_of(source: str, times: dict[date, list[int]], shown: Sequence[date]
         *_line("median", medians, most),
         *_line("p99", p99s, most),
     ]
-    told = _("%(count)d cancels. p50: %(median)s. p99: %(p99)s.") % {
+    told = ngettext(
+        "%(count)d cancel. p50: %(median)s. p99: %(p99)s.",
+        "%(count)d cancels. p50: %(median)s. p99: %(p99)s.",
+        len(everything),
+    ) % {
         "count": len(everything),
         "median": format_span(percentile(everything, 50)),
         "p99": format_span(percentile(everything, 99)),

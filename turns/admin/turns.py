@@ -278,7 +278,7 @@ class TurnAdmin(ExactSearchAdmin):
         """When it waited, ran, was asked about, cancelled and repaired; its calls with their limits."""
         return timeline(obj)
 
-    @admin.display(description=gettext_lazy("tool calls"))
+    @admin.display(description=gettext_lazy("each of its calls"))
     def calls(self, obj: Turn) -> SafeString | str:
         """Its calls in order, each with a link to the whole record."""
         return turn_tables.calls_of(obj)
