@@ -65,7 +65,7 @@ class ListReader:
         wanted = [name.replace("pk", pk) if name in ("pk", "-pk") else name for name in order]
         order = wanted if {pk, f"-{pk}"} & set(wanted) else [*wanted, f"-{pk}"]
         columns = (field.attname for field in meta.concrete_fields)
-        self._fields = [name for name in columns if with_content or name not in hidden]
+        self._fields = [name for name in columns if name not in hidden]
         added = _added[meta.label]
         self._added = [columns for columns in added if with_content or not columns.are_content]
         self._size = CONTENT_BATCH if with_content else BATCH

@@ -126,7 +126,7 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         has_content = may_view_content(request)
         order = self.export_order or cast(Sequence[str], self.model._meta.ordering)
         reader = exports.ListReader(
-            rows, order=order, hidden=self.content_fields, with_content=has_content
+            rows, order=order, hidden=self._hidden(request), with_content=has_content
         )
         return exports.begin(
             request,
@@ -138,7 +138,12 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         )
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Count once, below the list: what is beside the search would claim to have counted everything."""
+        """Count once, below the list: what is beside the search would claim to have counted everything.
+
+        PostgreSQL compares nothing with the character NUL.
+        """
+        if any("\0" in value for _name, values in request.GET.lists() for value in values):
+            raise IncorrectLookupParameters
         changelist = super().get_changelist_instance(request)
         changelist.full_result_count = changelist.result_count
         return changelist
@@ -205,7 +210,8 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         return [name for name in names if name not in hidden]
 
     def _hidden(self, request: HttpRequest) -> Collection[str]:
-        return () if may_view_content(request) else self.content_fields
+        never = self.exclude or ()
+        return never if may_view_content(request) else {*self.content_fields, *never}
 
 
 def may_view_content(request: HttpRequest) -> bool:

@@ -17,6 +17,7 @@ from governance.models import Approval, Export, ToolCall
 from governance.permissions import grant
 from tests.turns.admin.conftest import SECRET
 from turns.models import (
+    Attachment,
     CancelRequest,
     Conversation,
     Repair,
@@ -34,7 +35,7 @@ EXPORTED = tuple(model for model in PAGES if model is not RunningTurn)
 def migrated(*, backwards: bool = False) -> None:
     """Tell what `migrate` tells after it has run the migration of the groups."""
     app, name = FIRST_MIGRATION
-    plan = [(SimpleNamespace(app_label=app, name=name), backwards)]
+    plan = [(SimpleNamespace(app_label=app, name=name, operations=[]), backwards)]
     config = apps.get_app_config("turns")
     post_migrate.send(config, app_config=config, plan=plan, using="default", verbosity=0)
 
@@ -120,6 +121,17 @@ def test_exports_have_no_more_than_their_pages(said_things, member, group, with_
     records = Export.objects.values_list("source", "rows", "has_content")
     wanted = {(model._meta.label, 1, bool(with_content)) for model in EXPORTED}
     assert set(records) == wanted
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_where_a_file_is_stored_is_told_to_nobody(said_things, admin_client, admin_user, format):
+    """Whoever knows it may get the file past the permissions, by a storage that others can read too."""
+    Attachment.objects.create(owner=admin_user, name="a.txt", size=1, path="attachments/ab/abcdef")
+    text = exported(admin_client, Attachment, format)
+    assert "a.txt" in text
+    assert "abcdef" not in text
+    guess = {"path__contains": "abcdef"}
+    assert admin_client.get("/admin/turns/attachment/", guess).status_code == 400
 
 
 def test_an_export_knows_whose_turn_it_was(said_things, member):
