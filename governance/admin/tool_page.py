@@ -23,6 +23,7 @@ from governance.core.policy import ToolLimits
 from governance.durations import limit_ms
 from governance.models import PolicyChange, ToolCall, ToolPolicy
 from governance.rollups import calls_between
+from governance.sanitize import sanitize_text
 from governance.statistics import Statistics
 from governance.time_formatting import time_text
 
@@ -39,7 +40,7 @@ class ToolPage(TuningPage):
 
     def __init__(self, model_admin: LimitsAdmin, request: HttpRequest, name: str) -> None:
         super().__init__(model_admin, request)
-        self.name = name
+        self.name = sanitize_text(name)
         if self.row.tool is None and not self.row.is_stored and not self.changes:
             raise Http404(_("There is no tool named “%(name)s”.") % {"name": name})
 

@@ -270,6 +270,19 @@ async def test_a_title_that_no_database_can_store_is_put_right(user_client: Asyn
     assert (status, made["title"]) == (201, "a?")
 
 
+async def test_an_agent_whose_name_no_database_can_store_is_not_there(
+    user_client: AsyncClient, conversation: ConversationSummary
+):
+    path = f"/api/conversations/{conversation.id}"
+    status, answer = await change(user_client, path, {"agent": "a\ud800"})
+    assert (status, answer["code"]) == (422, "agent_unavailable")
+    for name in ("%00", "%ED%A0%80"):
+        assert await get(user_client, f"/api/conversations?agent={name}") == (
+            200,
+            {"conversations": []},
+        )
+
+
 async def test_the_same_client_id_is_the_same_turn(say: Callable[..., Any]):
     first = await say("help", client_id="c1")
     assert await say("help", client_id="c1") == first

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop
 
 from governance.durations import limit_ms
 from governance.prepared_statements import Select, fields_of
+from governance.sanitize import sanitize_text
 from turns.chat_models.catalog import public_name
 from turns.conf import app_settings
 from turns.core.tool_names import ToolNames
@@ -85,6 +86,7 @@ def find_agent(name: str = "") -> Agent:
     """
     if not name:
         return DEFAULT.first() or Agent(name="")
+    name = sanitize_text(name)  # a person or a model has typed it
     agent = NAMED.first(name=name)
     if agent is None:
         raise AgentUnavailable(_(NO_SUCH_AGENT) % {"name": name[:LONGEST_NAME]})

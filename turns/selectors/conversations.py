@@ -86,7 +86,7 @@ def list_conversations(
     if wanted := sanitize_text(search.strip(), limit=SEARCH_LENGTH):
         rows = rows.filter(title__icontains=wanted)
     default = find_agent().name
-    if agent:
+    if agent := sanitize_text(agent):
         rows = rows.filter(agent__in=[agent, ""] if agent == default else [agent])
     marks = conversation_status.read(owners={owner_id}).marks[owner_id]
     page = _page(rows, offset=offset, limit=limit)
