@@ -164,7 +164,6 @@ def check_exposure(**_: Any) -> list[checks.CheckMessage]:
 
 
 def register_all() -> None:
-    """Register the checks with Django."""
     for check in (
         check_values,
         check_names,

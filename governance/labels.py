@@ -116,7 +116,6 @@ def choices(names: Iterable[str], words: Mapping[str, Any]) -> Choices:
 
 
 def call_statuses() -> Choices:
-    """Return where a call may be."""
     return choices(CallStatus, _CALL_STATUSES)
 
 

@@ -311,7 +311,6 @@ class Recorder:
         await self._end(call, outcome)
 
     async def call_settled_late(self, call: LiveCall, late: LateSettlement) -> None:
-        """Write the late settlement."""
         await _settle_late(group=self._group, call_id=call.id, late=late)
 
     def _insert_and_start(self, call: LiveCall) -> None:

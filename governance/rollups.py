@@ -24,7 +24,6 @@ LATE = timedelta(minutes=1)  # a row may be stored a little after the moment tha
 
 
 def full_hour(moment: datetime) -> datetime:
-    """Return the first moment of its hour."""
     return moment.replace(minute=0, second=0, microsecond=0)
 
 

@@ -236,7 +236,6 @@ def _check_hosts(alias: str) -> list[checks.CheckMessage]:
 
 
 def register_all() -> None:
-    """Register the checks with Django."""
     for check in (
         check_values,
         check_names,

@@ -23,7 +23,6 @@ class LifespanApplication:
     """Answers `lifespan` for servers that speak it (uvicorn and others); Daphne does not: `manage.py serve` does it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one lifespan."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":

@@ -204,7 +204,6 @@ async def leave(channel: str, *groups: str) -> None:
 
 
 async def send_to_user(user_id: Any, message: dict[str, Any]) -> None:
-    """Send a message to all sockets of a user."""
     await _with_timeout(
         send_to_group(user_group(user_id), message), "The sockets of a user were not told"
     )

@@ -16,7 +16,6 @@ _FENCE = re.compile(r"`{3,}")
 
 
 def as_json(export: Json) -> str:
-    """Return the export as indented JSON."""
     return json.dumps(export, indent=2, ensure_ascii=False)
 
 

@@ -25,7 +25,6 @@ _counts: Counter[str] = Counter()
 
 
 def add(socket: OpenSocket) -> None:
-    """Count a socket as open."""
     _open.add(socket)
 
 

@@ -99,7 +99,6 @@ def check_runserver(**_: Any) -> list[checks.CheckMessage]:
 
 
 def register_all() -> None:
-    """Register the checks with Django."""
     for check in (
         check_apps,
         check_application,

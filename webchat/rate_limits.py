@@ -32,7 +32,6 @@ def may_send_frame(user_id: Any, frame: ClientFrame) -> bool:
 
 
 def may_open_socket(user_id: Any) -> bool:
-    """Return whether a user may open one more socket."""
     return open_sockets.count_for_user(user_id) < app_settings.MAX_SOCKETS_PER_USER
 
 

@@ -136,7 +136,6 @@ class TurnServer(daphne.server.Server):  # type: ignore[misc]  # Daphne is not t
             await protocol.wait_until_writable()
 
     def listen_success(self, port: Any) -> None:
-        """Say where the server listens."""
         super().listen_success(port)
         self._say(f"Serving on http://{self._address} (Ctrl-C to stop)")
 

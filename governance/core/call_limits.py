@@ -40,7 +40,6 @@ class CallLimits:
 
     @property
     def idle_timeout(self) -> float | None:
-        """The idle limit in force."""
         if self.deadline is not None:
             return self.deadline.idle_timeout
         return self.policy.idle_timeout if self.policy else None

@@ -24,7 +24,6 @@ class End(StrEnum):
 
 
 def end_of(status: str, error_type: str) -> End:
-    """Return how a call of this status has ended."""
     if status == CallStatus.SUCCEEDED:
         return End.SUCCEEDED
     if error_type == ErrorType.TIMEOUT:

@@ -91,7 +91,6 @@ class LiveCall:
 
     @property
     def ended_by(self) -> Cancellation | None:
-        """The request that ended or is ending the call."""
         return self.token.cancellation
 
     def change_status(self, status: CallStatus) -> None:

@@ -33,7 +33,6 @@ SWITCHES = [
 ]
 
 OpenBrowser = Callable[..., Awaitable[BrowserUser]]
-StartSite = Callable[[], Site]
 
 
 @pytest.fixture(scope="package")

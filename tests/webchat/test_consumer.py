@@ -44,10 +44,6 @@ def is_for(op_id: str) -> Callable[[Frame], bool]:
     return lambda frame: frame["op_id"] == op_id
 
 
-def is_not(*types: str) -> Callable[[Frame], bool]:
-    return lambda frame: frame["type"] not in types
-
-
 async def start(socket: Socket, text: str, *, tools: int = 1) -> tuple[str, list[Frame]]:
     """Send a message; return its turn's id and the first tool_start events."""
     await socket.send(type="message", client_id=str(uuid4()), text=text)

@@ -84,7 +84,6 @@ def read_image(content: bytes) -> ReadFile:
 
 
 def too_large() -> AttachmentRejected:
-    """Return what is said of a file that is too large."""
     megabytes = app_settings.ATTACHMENT_MAX_BYTES / 1_000_000
     return AttachmentRejected(
         _("The file is too large: at most %(limit)s MB.") % {"limit": f"{megabytes:g}"}

@@ -109,7 +109,6 @@ def marked_for_removal() -> list[tuple[UUID, str]]:
 
 
 def delete_removed(attachment_ids: Collection[UUID]) -> None:
-    """Delete the rows of files that are removed."""
     gone = Attachment.objects.filter(pk__in=attachment_ids, status=REMOVING)
     gone.update(path="")
     gone.delete()

@@ -169,7 +169,6 @@ def _checked_count(count: int) -> int:
 
 
 def _limited(call: PlannedCall, *, timeout_ms: int) -> PlannedCall:
-    """Give the call a limit of its own (A3)."""
     meta = call.input.get("_meta")
     kept = meta if isinstance(meta, Mapping) else {}
     return replace(call, input={**call.input, "_meta": {**kept, "timeout_ms": timeout_ms}})

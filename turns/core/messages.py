@@ -202,7 +202,6 @@ class Message:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing at all."""
         return all(isinstance(block, TextBlock) and block.is_blank for block in self.content)
 
     def to_json(self) -> dict[str, Any]:

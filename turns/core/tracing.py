@@ -74,7 +74,6 @@ def note_ending(span: Span, ending: TurnEnding | None, *, usage: Mapping[str, in
 
 
 def step_span(number: int) -> Span:
-    """Begin the span of a step."""
     return Span("step", {"turnkeeper.step": number})
 
 

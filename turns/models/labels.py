@@ -47,7 +47,6 @@ _FOUND_WHEN: Mapping[str, Any] = {
 
 
 def turn_statuses() -> Choices:
-    """Return where a turn may be."""
     return choices(TurnStatus, _STATUSES)
 
 

@@ -64,7 +64,6 @@ class StatusMark:
     is_queued: bool = False
 
     def joined(self, other: "StatusMark") -> "StatusMark":
-        """Return the mark of what both say."""
         return StatusMark(
             standing=min(self.standing, other.standing, key=_URGENCY.index),
             asked_in=self.asked_in + other.asked_in,

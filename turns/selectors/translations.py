@@ -37,7 +37,6 @@ def is_report(source: str) -> bool:
 
 
 def turn_status(name: str) -> str:
-    """Return the word for where a turn is."""
     return str(dict(turn_statuses()).get(name, name))
 
 

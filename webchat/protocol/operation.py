@@ -62,12 +62,10 @@ class Operation(BaseModel):
 
     @classmethod
     def path_ids(cls) -> list[str]:
-        """Return the names of the ids in the path."""
         return re.findall(r"{(\w+)}", cls.path)
 
     @classmethod
     def frame_ids(cls) -> list[str]:
-        """Return the names of the ids in the frame."""
         return [name for name in cls.path_ids() if name != "conversation_id"]
 
     @abstractmethod

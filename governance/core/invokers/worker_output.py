@@ -16,7 +16,6 @@ class BoundedOutput(io.RawIOBase):
         self._left = _PER_CALL
 
     def writable(self) -> bool:
-        """It is for writing only."""
         return True
 
     def fileno(self) -> int:

@@ -23,7 +23,6 @@ class Command(BaseCommand):
         parser.add_argument("--days", type=float, default=30.0, help="how far back (30)")
 
     def handle(self, *args: Any, days: float, **_: Any) -> None:
-        """Roll up, and say how far it is."""
         if not 0 < days <= 3_650:
             raise CommandError("--days must be above 0 and at most 3650.")
         count = 0
