@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from governance.admin.mixins import AuditedAdmin, MomentsAdmin
+from governance.admin.mixins import AuditedAdmin, TimesAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from webchat import api_tokens
@@ -39,7 +39,7 @@ class OriginFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(AuditedAdmin[ApiToken], MomentsAdmin[ApiToken], Base):
+class ApiTokenAdmin(AuditedAdmin[ApiToken], TimesAdmin[ApiToken], Base):
     """Lists tokens. Revoked ones stay, so that their use can be traced."""
 
     list_display = (

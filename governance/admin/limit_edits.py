@@ -147,7 +147,7 @@ class TuningPage:
             if row.form is not None and row.form.is_valid():
                 row.told = row.form.effect
 
-    def _tell(self, name: str) -> JsonResponse:
+    def _effect_of(self, name: str) -> JsonResponse:
         """Answer the page, while somebody types, what the limit of one tool would have done: `told`, in words."""
         stored = ToolPolicy.objects.filter(tool_name=name).first()
         instance = stored or ToolPolicy(tool_name=name)

@@ -54,7 +54,7 @@ class LimitsPage(TuningPage):
             self._bind_forms(None)
             return self._show()
         if name := self._request.POST.get("_tell"):
-            return self._tell(name)
+            return self._effect_of(name)
         if "_preview" in self._request.POST:
             self._preview()
             return self._show()

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance.admin.formatting import NOTHING
-from governance.admin.mixins import AuditedAdmin, DurationsAdmin, MomentsAdmin
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin, TimesAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from governance.form_fields import LinesField, WarnedForm
@@ -92,7 +92,7 @@ class McpServerForm(WarnedForm):
 
 @admin.register(McpServer)
 class McpServerAdmin(
-    AuditedAdmin[McpServer], MomentsAdmin[McpServer], DurationsAdmin[McpServer], McpServerModelAdmin
+    AuditedAdmin[McpServer], TimesAdmin[McpServer], DurationsAdmin[McpServer], McpServerModelAdmin
 ):
     """The servers, and how they do. Saved rows are in force at once here, in other processes within seconds."""
 

@@ -59,17 +59,17 @@ class DurationsAdmin(ModelAdmin[Row]):
         return [self._columns.get(name, name) for name in names]
 
 
-class MomentsAdmin(ModelAdmin[Row]):
+class TimesAdmin(ModelAdmin[Row]):
     """Shows each moment with its zone: in the list to the second, on the page to the millisecond."""
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        moments = moments_of(self.model, with_milliseconds=False)
-        return [moments.get(name, name) for name in super().get_list_display(request)]
+        times = times_of(self.model, with_milliseconds=False)
+        return [times.get(name, name) for name in super().get_list_display(request)]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        moments = self._on_page
+        times = self._on_page
         return [
-            (title, {**options, "fields": [moments.get(name, name) for name in options["fields"]]})
+            (title, {**options, "fields": [times.get(name, name) for name in options["fields"]]})
             for title, options in super().get_fieldsets(request, obj)
         ]
 
@@ -79,7 +79,7 @@ class MomentsAdmin(ModelAdmin[Row]):
 
     @cached_property
     def _on_page(self) -> dict[Any, Callable[[Any], Any]]:
-        return moments_of(self.model, with_milliseconds=True)
+        return times_of(self.model, with_milliseconds=True)
 
 
 class PreparedRowsAdmin(ModelAdmin[Row]):
@@ -136,7 +136,7 @@ class AuditedAdmin(ModelAdmin[Row]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: Any = None
     ) -> HttpResponse:
-        """Show when each edit was, as all pages show moments."""
+        """Show when each edit was, as all pages show times."""
         answer = super().history_view(request, object_id, extra_context)
         for entry in getattr(answer, "context_data", {}).get("action_list", ()):
             entry.at = format_time(entry.action_time, with_milliseconds=True)
@@ -199,17 +199,17 @@ def _switch(field: Any) -> Callable[[Any], str]:
     return shown
 
 
-def moments_of(model: type[models.Model], *, with_milliseconds: bool) -> dict[Any, Any]:
+def times_of(model: type[models.Model], *, with_milliseconds: bool) -> dict[Any, Any]:
     """Return for each column of a model with a moment one that shows it with its zone."""
     columns = model._meta.concrete_fields
     return {
-        field.name: _moment(field, with_milliseconds=with_milliseconds)
+        field.name: _time_column(field, with_milliseconds=with_milliseconds)
         for field in columns
         if isinstance(field, models.DateTimeField)
     }
 
 
-def _moment(field: Any, *, with_milliseconds: bool) -> Callable[[Any], Any]:
+def _time_column(field: Any, *, with_milliseconds: bool) -> Callable[[Any], Any]:
     @admin.display(description=field.verbose_name, ordering=field.name)
     def shown(row: Any) -> Any:
         return format_time(getattr(row, field.name), with_milliseconds=with_milliseconds)

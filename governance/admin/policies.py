@@ -16,7 +16,7 @@ from governance.admin.limits import LimitsAdmin, editor_of, values_of, why_of
 from governance.admin.limits_page import LimitsPage
 from governance.admin.mixins import OneRowAdmin
 from governance.admin.tool_page import TOOL_VIEW, ToolPage
-from governance.admin.tool_rows import reporters_in_words, tool_row
+from governance.admin.tool_rows import reporters_text, tool_row
 from governance.conf import app_settings
 from governance.core.registry import registry
 from governance.durations import format_limit, limit_ms
@@ -133,7 +133,7 @@ class ToolPolicyAdmin(LimitsAdmin):
         if obj._state.adding:
             return NOTHING
         if obj.tool_name not in registry and (found := selectors.find_tool(obj.tool_name)):
-            return _about_elsewhere(found)
+            return _about_reported(found)
         if obj.tool_name not in registry:
             return _(
                 "No tool of this name is installed now. The limits are kept and count if it comes back."
@@ -148,9 +148,9 @@ class ToolPolicyAdmin(LimitsAdmin):
         }
 
 
-def _about_elsewhere(tool: OfferedTool) -> str:
+def _about_reported(tool: OfferedTool) -> str:
     """What is known of a tool that is not registered in this process."""
     if tool.server:
         words = _("%(description)s A tool of the MCP server %(server)s.")
         return words % {"description": tool.description, "server": tool.server}
-    return ": ".join(filter(None, [tool.description, reporters_in_words(tool)]))
+    return ": ".join(filter(None, [tool.description, reporters_text(tool)]))

@@ -23,7 +23,7 @@ from django.views.decorators.http import require_GET
 
 from governance.admin import exports
 from governance.admin.formatting import NOTHING
-from governance.admin.mixins import PreparedRowsAdmin, moments_of, switches_of
+from governance.admin.mixins import PreparedRowsAdmin, switches_of, times_of
 from governance.admin.time_filter import TimeFilter
 from governance.sanitize import sanitize_text
 
@@ -46,9 +46,9 @@ class CappedPaginator(HistoryPaginator):
         return min(self._counted, self.most)
 
     @property
-    def in_words(self) -> str:
+    def count_text(self) -> str:
         """The number of rows; beyond the bound only that it is more."""
-        return count_in_words(self._counted)
+        return count_text(self._counted)
 
     @cached_property
     def _counted(self) -> int:
@@ -56,7 +56,7 @@ class CappedPaginator(HistoryPaginator):
         return rows.order_by()[: self.most + 1].count()
 
 
-def count_in_words(count: int) -> str:
+def count_text(count: int) -> str:
     """Return a count; beyond the bound to which rows are counted only that it is more."""
     most = CappedPaginator.most
     return _("more than %(most)s") % {"most": f"{most:,}"} if count > most else f"{count:,}"
@@ -186,7 +186,7 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         return f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_{view}"
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        """Return the columns that the user may see, moments with their zone."""
+        """Return the columns that the user may see, times with their zone."""
         readable = self._readable(with_milliseconds=False)
         names = self._visible(request, super().get_list_display(request))
         return [readable.get(name, name) for name in names]
@@ -204,9 +204,9 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
         return [readable.get(name, name) for name in self._visible(request, names)]
 
     def _readable(self, *, with_milliseconds: bool) -> dict[Any, Any]:
-        """Return the columns that show moments with their zone, and yes or no in words: a red cross looks like a fault."""
-        moments = moments_of(self.model, with_milliseconds=with_milliseconds)
-        return {**moments, **switches_of(self.model)}
+        """Return the columns that show times with their zone, and yes or no in words: a red cross looks like a fault."""
+        times = times_of(self.model, with_milliseconds=with_milliseconds)
+        return {**times, **switches_of(self.model)}
 
     def _visible(self, request: HttpRequest, names: Iterable[Any]) -> list[Any]:
         hidden = self._hidden(request)

@@ -91,7 +91,7 @@ class TimeFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Apply the range, else the span."""
-        start, end = (_moment(value) for value in self.range)
+        start, end = (_parse_time(value) for value in self.range)
         if start is None and end is None and self.value() in _SPANS:
             start = timezone.now() - _SPANS[str(self.value())][1]
         if start is not None:
@@ -110,7 +110,7 @@ def time_filter(field: str, *, default: str | None = None) -> type[TimeFilter]:
     return type("TimeFilter", (TimeFilter,), {"field_name": field, "default": default})
 
 
-def _moment(value: str) -> datetime | None:
+def _parse_time(value: str) -> datetime | None:
     """Read a date, or a date and a time, of the site's zone. Raise `IncorrectLookupParameters` for anything else."""
     if not value:
         return None

@@ -52,7 +52,7 @@ class ToolPage(TuningPage):
         if number := self._request.POST.get("_revert"):
             return self._revert(number)
         if name := self._request.POST.get("_tell"):
-            return self._tell(name)
+            return self._effect_of(name)
         if "_preview" in self._request.POST:
             self._preview()
             return self._show()

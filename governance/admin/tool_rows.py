@@ -92,18 +92,18 @@ class ToolRow:
         source = source_of(name, self.levels)
         if source is TimeoutSource.OVERRIDE:
             return ""
-        return _from(limit_in_words(name, getattr(self.policy, name)), source)
+        return _from(limit_text(name, getattr(self.policy, name)), source)
 
     @property
     def in_force(self) -> str:
         """What its next call gets, and from where."""
         if self.tool is None:
             return _("not installed")
-        words = limits_in_words(self.policy, self.levels, self.tool.disabled_reason)
+        words = limits_text(self.policy, self.levels, self.tool.disabled_reason)
         if not self.tool.isolation:
             words += ", " + _("not connected here")
         if self.tool.reported_by:
-            words += ", " + reporters_in_words(self.tool)
+            words += ", " + reporters_text(self.tool)
         if not self.row.is_active:
             return words + ", " + _("this row is out of force")
         return f"{words}, {self.end}" if self.row.until else words
@@ -139,7 +139,7 @@ class ToolRow:
     @property
     def shares(self) -> list[str]:
         """Within which time half, 95 and 99 per cent of its calls end."""
-        return [percentile_in_words(self.durations, share) for share in SHARES]
+        return [percentile_text(self.durations, share) for share in SHARES]
 
     @property
     def headroom(self) -> float | None:
@@ -156,7 +156,7 @@ class ToolRow:
         return usual is None or usual >= NEAR_SHARE * self.policy.timeout * 1_000
 
     @property
-    def headroom_in_words(self) -> str:
+    def headroom_text(self) -> str:
         """The same, with a word where it is worth a look."""
         if self.headroom is None:
             return NOTHING
@@ -222,7 +222,7 @@ def _row(
     )
 
 
-def percentile_in_words(durations: CallDurations, share: int) -> str:
+def percentile_text(durations: CallDurations, share: int) -> str:
     """Return within which time so many per cent of the calls end."""
     if not durations.judged:
         return NOTHING
@@ -230,7 +230,7 @@ def percentile_in_words(durations: CallDurations, share: int) -> str:
     return _("unknown") if found is None else format_span(found)
 
 
-def reporters_in_words(tool: OfferedTool) -> str:
+def reporters_text(tool: OfferedTool) -> str:
     """Return which other processes have a tool that this one has not."""
     names = ", ".join(tool.reported_by[:MOST_NAMED])
     if left_out := len(tool.reported_by[MOST_NAMED:]):
@@ -238,7 +238,7 @@ def reporters_in_words(tool: OfferedTool) -> str:
     return _("reported by %(processes)s") % {"processes": names}
 
 
-def limit_in_words(name: str, value: Any) -> str:
+def limit_text(name: str, value: Any) -> str:
     """Return the value in force of a limit as people read it."""
     if name == "approval":
         return label_for(value, approval_rules())
@@ -247,17 +247,17 @@ def limit_in_words(name: str, value: Any) -> str:
     return format_limit(limit_ms(value))
 
 
-def limits_in_words(policy: Policy, levels: PolicyLevels, disabled_reason: str) -> str:
+def limits_text(policy: Policy, levels: PolicyLevels, disabled_reason: str) -> str:
     """Return the limits of a tool's next call, and where they come from."""
 
-    def told(name: str) -> str:
-        return _from(limit_in_words(name, getattr(policy, name)), source_of(name, levels))
+    def shown_limit(name: str) -> str:
+        return _from(limit_text(name, getattr(policy, name)), source_of(name, levels))
 
-    words = _from(limit_in_words("timeout", policy.timeout), policy.timeout_source)
+    words = _from(limit_text("timeout", policy.timeout), policy.timeout_source)
     if policy.idle_timeout:
-        words += ", " + _("idle %(limit)s") % {"limit": told("idle_timeout")}
+        words += ", " + _("idle %(limit)s") % {"limit": shown_limit("idle_timeout")}
     if policy.approval is not ApprovalRule.NEVER:
-        words += ", " + _("approval %(rule)s") % {"rule": told("approval")}
+        words += ", " + _("approval %(rule)s") % {"rule": shown_limit("approval")}
     if not policy.enabled:
         words += ", " + _("switched off")
     return f"{words}. {disabled_reason}" if disabled_reason else words

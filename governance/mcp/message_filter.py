@@ -99,10 +99,10 @@ class MessageFilter:
         if isinstance(message, JSONRPCResponse) and message.id in self._lists:
             self._lists.discard(message.id)
             self._drop_invalid_tools(message.result)
-        self._take_words(message)
+        self._take_error_text(message)
         return True
 
-    def _take_words(self, message: JSONRPCMessage) -> None:
+    def _take_error_text(self, message: JSONRPCMessage) -> None:
         """Take what a server says of a failed call out of the SDK's sight, which would put it into a trace."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return

@@ -14,7 +14,7 @@ from governance.core.excerpts import shortened
 from governance.mcp.error_messages import explain
 from governance.mcp.errors import RequestNotSent, ResponseLost, ServerUnavailable
 from governance.mcp.request_state import RequestState, current_request
-from governance.mcp.results import McpResult, failure_of, read_result, words_of
+from governance.mcp.results import McpResult, error_text, failure_of, read_result
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class PendingCalls:
             if error.code == types.CONNECTION_CLOSED:
                 # The session may be ending: then its own reason is the better answer.
                 await asyncio.wait({self._ended}, timeout=_LAST_WORDS)
-            is_wordless = error.code == types.INTERNAL_ERROR and words_of(error) == _WORDLESS
+            is_wordless = error.code == types.INTERNAL_ERROR and error_text(error) == _WORDLESS
             status = request_state.status if is_wordless else None
             _fail(answer, failure_of(self._server_name, error, status=status))
         except Exception as error:

@@ -74,14 +74,14 @@ def read_result(result: CallToolResult) -> McpResult:
     """Read a result; what its structured content says again is left out."""
     parts = [_part(block) for block in result.content]
     texts = [part for part in parts if isinstance(part, str)]
-    new = _without(result.structured_content, said=_said(["\n".join(texts), *texts]))
+    new = _without(result.structured_content, said=_texts_in(["\n".join(texts), *texts]))
     if new is not _REPEATED and new is not None:
         said = [part for part in parts if part]
         parts = [*said, json.dumps(new, ensure_ascii=False, default=str)]
     return McpResult(parts=tuple(parts), is_error=result.is_error)
 
 
-def words_of(error: MCPError) -> str:
+def error_text(error: MCPError) -> str:
     """Return what an error says: that of a call has its message where the SDK does not trace it."""
     said = error.message or error.data
     return said if isinstance(said, str) else ""
@@ -102,7 +102,7 @@ def failure_of(
     if status is not None:
         words = f"The MCP server {server_name!r} did not take the call: {status_clause(status)}."
         return ToolFailed(words) if status in _TURNED_AWAY else ResponseLost(words)
-    words = shortened(words_of(error).strip(), limit=_LONGEST_ERROR)
+    words = shortened(error_text(error).strip(), limit=_LONGEST_ERROR)
     said = (words or "no reason given").rstrip(".") + "."
     if error.code in _DID_NOT_RUN:
         return ToolFailed(
@@ -145,7 +145,7 @@ def _without(value: Any, *, said: set[str]) -> Any:
     return value
 
 
-def _said(texts: list[str]) -> set[str]:
+def _texts_in(texts: list[str]) -> set[str]:
     """Return the texts, and the values that they are the JSON of, as the protocol recommends."""
     said = {stripped for text in texts if (stripped := text.strip())}
     for text in texts:

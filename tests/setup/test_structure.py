@@ -7,6 +7,7 @@ from scripts import measures
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MOST_ROOMS = 28
+MOST_PRIVATE_NAMES = 24  # those whose word has an ordinary meaning, such as a cancel word
 
 
 def test_no_module_imports_itself_through_others():
@@ -31,6 +32,11 @@ def test_no_package_hides_code_in_its_init():
         if isinstance(node, code)
     }
     assert hidden == set()
+
+
+def test_few_names_have_a_word_of_our_own():
+    names = sorted(measures.private_names(measures.read_modules(ROOT).values()))
+    assert len(names) <= MOST_PRIVATE_NAMES, names
 
 
 def test_no_module_and_no_function_is_longer_than_it_may_be():

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from governance import selectors
-from governance.admin.tool_rows import reporters_in_words
+from governance.admin.tool_rows import reporters_text
 from governance.audit import Editor
 from governance.form_fields import LinesField, VersionedForm
 from governance.selectors import OfferedTool
@@ -184,7 +184,7 @@ def _description_of(tool: OfferedTool) -> str:
     words = Truncator(tool.description).chars(DESCRIPTION_SHOWN)
     if tool.server or not tool.reported_by:
         return words
-    return ", ".join(filter(None, [words.rstrip("."), reporters_in_words(tool)]))
+    return ", ".join(filter(None, [words.rstrip("."), reporters_text(tool)]))
 
 
 def _all_of(prefix: str) -> str:

@@ -20,7 +20,7 @@ from governance.labels import call_statuses
 from turns.admin import turn_filters
 from turns.admin.audit_charts import repairs_by_day
 from turns.admin.figures import show_figures
-from turns.admin.rows import outcome_words, turn_link
+from turns.admin.rows import outcome_text, turn_link
 from turns.core.turns import ACTIVE_STATUSES
 from turns.models import Acknowledgement, CancelRequest, Repair
 from turns.models.labels import turn_statuses
@@ -102,7 +102,7 @@ class CancelRequestAdmin(ExactSearchAdmin):
 
     @admin.display(description=_("outcome"), ordering="outcome")
     def became(self, obj: CancelRequest) -> str:
-        return outcome_words(obj)
+        return outcome_text(obj)
 
     @admin.display(description=_("cancel word and answer"))
     def answer(self, obj: CancelRequest) -> str:

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from governance.admin.mixins import AuditedAdmin, DurationsAdmin, MomentsAdmin, OneRowAdmin
+from governance.admin.mixins import AuditedAdmin, DurationsAdmin, OneRowAdmin, TimesAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.admin.time_filter import time_filter
 from governance.form_fields import VersionedForm
@@ -64,7 +64,7 @@ class DisconnectPolicyForm(VersionedForm, PolicyModelForm):
 class DisconnectPolicyAdmin(
     AuditedAdmin[DisconnectPolicy],
     OneRowAdmin[DisconnectPolicy],
-    MomentsAdmin[DisconnectPolicy],
+    TimesAdmin[DisconnectPolicy],
     DurationsAdmin[DisconnectPolicy],
     PolicyModelAdmin,
 ):

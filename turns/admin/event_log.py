@@ -34,7 +34,7 @@ def events_of(turn: Turn, query: Any) -> SafeString | str:
     after = asked(query)
     found = log.read_turn(turn.pk, after=after, limit=SHOWN + 1)
     shown, has_more = found[:SHOWN], len(found) > SHOWN
-    lines = [(event["seq"], _moment(event["at"]), event["type"], _fields(event)) for event in shown]
+    lines = [(event["seq"], _time(event["at"]), event["type"], _fields(event)) for event in shown]
     log_table = table([_("number"), _("at"), _("type"), _("fields")], lines)
     links = {}
     if after:
@@ -59,7 +59,7 @@ def _address(query: Any, after: int) -> str:
     return f"?{wanted.urlencode()}#{_PLACE}"
 
 
-def _moment(at: str) -> SafeString | str:
+def _time(at: str) -> SafeString | str:
     return format_time(parse_datetime(at), with_milliseconds=True)
 
 

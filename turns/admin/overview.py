@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from governance import health_checks, selectors, statistics
 from governance.admin.formatting import format_span, format_time
-from governance.admin.readonly import CappedPaginator, count_in_words
+from governance.admin.readonly import CappedPaginator, count_text
 from governance.admin.time_filter import ANY
 from governance.admin.tool_page import address_of
 from governance.admin.tool_rows import CHOICES, NEAR, read_rows
@@ -72,12 +72,12 @@ class Overview:
         if queued:
             words = _("%(count)s wait for their turn, the first of them for %(age)s")
             note = words % {
-                "count": count_in_words(queued),
+                "count": count_text(queued),
                 "age": self._age(self.state.first_queued_at),
             }
         return Figure(
             label=_("Turns that run"),
-            value=count_in_words(sum(self.state.active.values()) - queued),
+            value=count_text(sum(self.state.active.values()) - queued),
             note=note,
             address=self._list("turns.view_turn", "turns_runningturn"),
         )
@@ -87,7 +87,7 @@ class Overview:
         note = _("the oldest for %(age)s") % {"age": self._age(first)} if count else ""
         return Figure(
             label=_("Calls that wait for a person"),
-            value=count_in_words(count),
+            value=count_text(count),
             note=note,
             address=self._list(
                 "governance.view_toolcall", "governance_toolcall", happened="asked", when=ANY
@@ -103,7 +103,7 @@ class Overview:
         return [
             Figure(
                 label=_("Calls of today that ran out of time"),
-                value=count_in_words(selectors.count_timeouts(self._midnight, most=most + 1)),
+                value=count_text(selectors.count_timeouts(self._midnight, most=most + 1)),
                 address=self._list(
                     "governance.view_toolcall", "governance_toolcall", happened="timed_out", **day
                 ),
@@ -128,7 +128,7 @@ class Overview:
         may_see = self._user.has_perm("governance.view_toolpolicy")
         return Figure(
             label=_("Tools near their limit"),
-            value=count_in_words(len(rows)),
+            value=count_text(len(rows)),
             note=_("their p95 was at 80 % of it or more in the last 24 hours") if rows else "",
             links=tuple(
                 Link(row.name, address_of(row.name)) for row in rows[:MOST_NAMED] if may_see
@@ -151,7 +151,7 @@ class Overview:
         }
         return Figure(
             label=_("Processes"),
-            value=count_in_words(len(processes)),
+            value=count_text(len(processes)),
             note=", ".join(words % {"count": count} for words, count in facts.items() if count),
             address=self._list("turns.view_process", "turns_process"),
             is_alert=stale > 0,
@@ -172,7 +172,7 @@ class Overview:
         in_use, unwell = selectors.mcp_health()
         return Figure(
             label=_("MCP servers in use"),
-            value=count_in_words(in_use),
+            value=count_text(in_use),
             note=_("%(count)d not well") % {"count": unwell} if unwell else "",
             address=self._list("governance.view_mcpserver", "governance_mcpserver"),
             is_alert=unwell > 0,
@@ -210,7 +210,7 @@ def overview(request: HttpRequest, model_admin: "ModelAdmin[Any]") -> HttpRespon
 
 
 def _count(rows: QuerySet[Any]) -> str:
-    return count_in_words(rows.order_by()[: CappedPaginator.most + 1].count())
+    return count_text(rows.order_by()[: CappedPaginator.most + 1].count())
 
 
 def _address(page: str) -> str:

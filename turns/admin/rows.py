@@ -40,7 +40,7 @@ def table(heads: Sequence[Any], lines: Iterable[Sequence[Any]]) -> SafeString | 
     return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
 
 
-def outcome_words(request: CancelRequest) -> str:
+def outcome_text(request: CancelRequest) -> str:
     """Return in words what has become of a request to cancel: the status that its turn or call ended with."""
     known = [*turn_statuses(), *call_statuses()]
     return label_for(request.outcome, known) if request.outcome else _("not yet")

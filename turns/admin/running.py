@@ -28,7 +28,7 @@ from turns.admin.running_actions import (
     EndOfMany,
     needs_reason,
 )
-from turns.admin.running_filter import RunningFilter, choices, in_words
+from turns.admin.running_filter import RunningFilter, choices, filter_labels
 from turns.admin.running_turn_view import CallView, Rights, RunningTurnView
 from turns.admin.timeline import covered
 from turns.admin.turn_links import links_of_turns
@@ -82,7 +82,7 @@ class RunningPage:
             return self._refuse(_("You may not do this."))
         if action.needs_reason and not self._why:
             return self._refuse(needs_reason())
-        return self._went(action.carry_out(self._request.user, value, self._why))
+        return self._went(action.perform(self._request.user, value, self._why))
 
     def _end_many(self, kind: str) -> HttpResponse:
         """Say how many there are. Once that is confirmed, ask for the end of those, and of none that came later."""
@@ -90,14 +90,14 @@ class RunningPage:
             return self._back({})
         if not self._rights.cancel:
             return self._refuse(_("You may not do this."))
-        counted_at = _moment(self._request.POST.get("counted_at", ""))
+        counted_at = _parse_time(self._request.POST.get("counted_at", ""))
         many = EndOfMany(self._chosen, kind=kind, counted_at=counted_at or self._at)
         if counted_at is None:
             return self._confirm(many)
         if not self._why:
             self._say(needs_reason())
             return self._confirm(many, counted_at)
-        return self._went(many.carry_out(self._request.user, self._why))
+        return self._went(many.perform(self._request.user, self._why))
 
     def _confirm(self, many: EndOfMany, counted_at: datetime | None = None) -> HttpResponse:
         return self._render(
@@ -107,7 +107,7 @@ class RunningPage:
             words=KINDS[many.kind],
             count=many.count,
             at_once=AT_ONCE,
-            filter=in_words(self._chosen),
+            filter=filter_labels(self._chosen),
             counted_at=(counted_at or self._at).isoformat(),
         )
 
@@ -157,7 +157,7 @@ class RunningPage:
             turns=self._views(page.object_list),
             page=page,
             pages=[(number, self._address(p=str(number))) for number in paginator.page_range],
-            count=paginator.in_words,
+            count=paginator.count_text,
             filters=choices(self._chosen),
             chosen=self._chosen,
             result=running_results.read(did, self._request.user) if did else None,
@@ -239,7 +239,7 @@ class RunningTurnAdmin(ReadOnlyAdmin):
         return RunningPage(self, request).respond()
 
 
-def _moment(value: str) -> datetime | None:
+def _parse_time(value: str) -> datetime | None:
     """Read the moment of a count; None for anything else."""
     try:
         moment = parse_datetime(value)

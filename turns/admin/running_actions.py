@@ -31,7 +31,7 @@ class Action:
 
     permissions: tuple[str, ...]
     needs_reason: bool
-    carry_out: Callable[[Any, str, str], str]
+    perform: Callable[[Any, str, str], str]
 
 
 def _cancel(user: Any, key: str, why: str) -> str:
@@ -85,11 +85,11 @@ def _deny(user: Any, value: str, why: str) -> str:
 
 
 ACTIONS: Mapping[str, Action] = {
-    "cancel": Action(permissions=(CANCEL,), needs_reason=True, carry_out=_cancel),
-    "extend": Action(permissions=(CANCEL,), needs_reason=False, carry_out=_extend),
+    "cancel": Action(permissions=(CANCEL,), needs_reason=True, perform=_cancel),
+    "extend": Action(permissions=(CANCEL,), needs_reason=False, perform=_extend),
     # Nobody allows what they cannot see.
-    "allow": Action(permissions=(DECIDE, CONTENT), needs_reason=False, carry_out=_allow),
-    "deny": Action(permissions=(DECIDE,), needs_reason=True, carry_out=_deny),
+    "allow": Action(permissions=(DECIDE, CONTENT), needs_reason=False, perform=_allow),
+    "deny": Action(permissions=(DECIDE,), needs_reason=True, perform=_deny),
 }
 KINDS = {
     "turns": gettext_lazy("Turns, with what is queued behind them"),
@@ -110,7 +110,7 @@ class EndOfMany:
     def count(self) -> int:
         return len(self._pairs)
 
-    def carry_out(self, user: Any, why: str) -> str:
+    def perform(self, user: Any, why: str) -> str:
         """Ask for the end of each, the oldest first; return what `running_results` reads."""
         before = _last_request()
         now, later = self._pairs[:AT_ONCE], self._pairs[AT_ONCE:]

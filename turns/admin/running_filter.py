@@ -108,7 +108,7 @@ def choices(chosen: RunningFilter) -> list[dict[str, Any]]:
     ]
 
 
-def in_words(chosen: RunningFilter) -> list[tuple[str, str]]:
+def filter_labels(chosen: RunningFilter) -> list[tuple[str, str]]:
     """Return what is asked for as label and value, for a person who is about to end all of it."""
     labels = {**LABELS, "q": gettext_lazy("Search")}
     words = dict(chosen.chosen)

@@ -22,7 +22,7 @@ from governance.admin.search import as_id
 from governance.db_clock import database_now
 from governance.durations import format_limit
 from governance.running_calls import CallRow
-from turns.admin.rows import link, outcome_words, turn_link
+from turns.admin.rows import link, outcome_text, turn_link
 from turns.admin.running_turn_view import MARK
 from turns.core.turns import TurnStatus
 from turns.models import CancelRequest, DeadlineOrder, Turn
@@ -82,7 +82,7 @@ def of_cancel(rest: str, user: Any) -> Result | None:
 def _settled(what: SafeString, request: CancelRequest, user: Any) -> Result:
     facts = {
         "took": format_span(request.settled_ms),
-        "how": outcome_words(request),
+        "how": outcome_text(request),
         "by": request.by_name or request.get_reason_display(),
     }
     if request.by_id != user.pk:

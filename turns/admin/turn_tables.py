@@ -14,7 +14,7 @@ from governance.admin.formatting import (
     format_time,
 )
 from governance.admin.links import reader_of
-from turns.admin.rows import link, outcome_words, table
+from turns.admin.rows import link, outcome_text, table
 from turns.models import Turn
 
 
@@ -123,7 +123,7 @@ def cancels_of(turn: Turn) -> SafeString | str:
                 request.by_name,
                 request.note or NOTHING,
                 format_span(request.settled_ms),
-                outcome_words(request),
+                outcome_text(request),
             )
             for request in turn.cancel_requests.all()
         ],

@@ -87,7 +87,7 @@ def _replies(cleaned: Sequence[Message]) -> Mapping[int, int]:
             owner = place if message.tool_uses else None
         elif owner is not None:
             replies[place] = owner
-            owner = None if message.said else owner
+            owner = None if message.visible else owner
     return replies
 
 

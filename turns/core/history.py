@@ -125,9 +125,9 @@ def _build(
                 reply = cleaned[reused]
             else:
                 reply = Message(role="user", content=(), turn_id=message.turn_id)
-            yield _with_content(reply, (*(found.block for found in results), *reply.said))
+            yield _with_content(reply, (*(found.block for found in results), *reply.visible))
         elif place != reused:
-            rest = _with_content(message, message.said)
+            rest = _with_content(message, message.visible)
             if not rest.is_empty:
                 yield rest
 

@@ -186,7 +186,7 @@ class Message:
         set_once("tool_results", _of_kind(self.content, ToolResultBlock))
 
     @property
-    def said(self) -> tuple[TextBlock | AttachmentBlock, ...]:
+    def visible(self) -> tuple[TextBlock | AttachmentBlock, ...]:
         """What was said and shown, in order."""
         if not self.attachments:
             return self.texts

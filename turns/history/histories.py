@@ -271,7 +271,7 @@ def _write_back(
         _settle(row, uses, reply.tool_results)
         changed |= _by_row([reply]).keys() & kept.keys()
     for row in changed:
-        blocks = (*kept[row].said, *kept[row].tool_uses)
+        blocks = (*kept[row].visible, *kept[row].tool_uses)
         row.content = [block.to_json() for block in blocks]
     MessageRow.objects.bulk_update(changed, ["content"])
     MessageRow.objects.filter(pk__in=[row.pk for row in rows if row not in kept]).delete()

@@ -85,9 +85,9 @@ class Drain:
         else:
             os._exit(EXIT_UNCLEAN)
         with suppress(RuntimeError):  # the loop is closed: the end is near anyway
-            self._loop.call_soon_threadsafe(self._drain_or_hurry, self._signals)
+            self._loop.call_soon_threadsafe(self._drain_on_signal, self._signals)
 
-    def _drain_or_hurry(self, signals: int) -> None:
+    def _drain_on_signal(self, signals: int) -> None:
         if self._draining is None:
             self._draining = self._loop.create_task(self._drain(), name="drain of the process")
         if signals > 1:

@@ -146,7 +146,7 @@ def _request_parts(message: Message, ids: _CallIds) -> Iterator[ModelRequestPart
                 tool_call_id=call_id,
                 outcome="failed" if result.is_error else "success",
             )
-    for block in message.said:
+    for block in message.visible:
         if isinstance(block, AttachmentBlock):
             if block.content is not None:
                 file = BinaryContent(data=block.content, media_type=block.media_type)
