@@ -4,7 +4,8 @@ docs/decisions/worker-processes.md says why this is not a library's pool.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pydantic_core
@@ -148,19 +149,34 @@ class ProcessInvoker:
             WorkerPoolClosed, Cancelled: `aclose` was called, or `token` was cancelled before the call began.
         """
         request = self._request(function, arguments, call_id=call_id, facts=facts)
+        async with self._worker(function) as worker:
+            if token is not None:
+                token.raise_if_cancelled()
+            answer = await worker.call(
+                request,
+                call_id=call_id,
+                on_progress=on_progress,
+                on_return=on_return,
+                show=show,
+            )
+        return value_of(answer)
+
+    async def warm(self) -> None:
+        """Start the spare workers now instead of at the first call."""
+        await self._pool.warm()
+
+    async def aclose(self) -> None:
+        """End every worker and its children. Return when all are gone, within the grace and a second."""
+        await self._pool.aclose()
+
+    @asynccontextmanager
+    async def _worker(self, function: str) -> AsyncIterator[WorkerConnection]:
+        """Lend a worker for one call. It is ended if the call is cancelled."""
         worker: WorkerConnection | None = None
         try:
             async with self._slots:
                 worker = await self._pool.acquire(function)
-                if token is not None:
-                    token.raise_if_cancelled()
-                answer = await worker.call(
-                    request,
-                    call_id=call_id,
-                    on_progress=on_progress,
-                    on_return=on_return,
-                    show=show,
-                )
+                yield worker
         except WorkerDied as death:
             if worker is not None:
                 self._pool.record_death(worker, death, function=function)
@@ -172,15 +188,6 @@ class ProcessInvoker:
         finally:
             if worker is not None:
                 self._pool.release(worker)
-        return value_of(answer)
-
-    async def warm(self) -> None:
-        """Start the spare workers now instead of at the first call."""
-        await self._pool.warm()
-
-    async def aclose(self) -> None:
-        """End every worker and its children. Return when all are gone, within the grace and a second."""
-        await self._pool.aclose()
 
     def _request(
         self,
