@@ -190,11 +190,11 @@ export class ChatTranscriptElement extends HTMLElement {
     if (anchor?.part.isConnected) this.scrollTop += topOf(anchor.part) - anchor.top;
   }
 
-  /** What is at work; if nothing is, what was said last. @param {State} state @returns {HTMLElement|null} */
+  /** What is at work; if nothing is, the last that was. What was never sent stands below it. @param {State} state @returns {HTMLElement|null} */
   #turnAtHand(state) {
     const active = activeTurn(state);
     if (active === null && state.pendingMessages.length > 0) return this.#pendingMessages;
-    const turn = active ?? state.turns.at(-1);
+    const turn = active ?? state.turns.findLast(({ isBegun }) => isBegun) ?? state.turns.at(-1);
     return (turn && this.#drawn.get(turn.id)?.section) ?? null;
   }
 
