@@ -55,6 +55,7 @@ class ToolCallAdmin(LinkedCallAdmin):
         "input",
         "result",
         "progress",
+        "images",
         "detail",
         "late_text",
     )

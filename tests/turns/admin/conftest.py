@@ -41,7 +41,8 @@ def said_things(ada):
     turn = factory.turn("running", user_message=f"say {SECRET}")
     factory.message(turn, "assistant", said(SECRET), use("c1"))
     factory.call(turn, "c1", "abandoned", late_kind="returned", late_text=SECRET, result=SECRET)
-    ToolCall.objects.update(input={"text": SECRET}, detail={"text": SECRET})
+    named, words = [{"name": SECRET}], {"text": SECRET}
+    ToolCall.objects.update(input=words, detail=words, progress=words, images=named)
     at = timezone.now()
     request = CancelRequest.objects.create(
         turn=turn, reason="admin", source="admin", by_name="olga", note="why", requested_at=at
