@@ -214,7 +214,7 @@ class RunningPage:
 class RunningTurnAdmin(ReadOnlyAdmin):
     """The turns that are not over, the oldest first."""
 
-    content_fields = ("user_message",)
+    content_fields = ("user_message", "attachments")
     is_exported = False  # it shows what is now
 
     class Media:

@@ -77,7 +77,7 @@ class ReasonForm(ActionForm):
 class TurnAdmin(ExactSearchAdmin):
     """Every turn, newest first."""
 
-    content_fields = ("title", "user_message", "told", "event_log")
+    content_fields = ("title", "user_message", "attachments", "told", "event_log")
     list_display = ["queued_at", "status", "belongs_to", "title", "ended_by", "ran"]
     list_filter = [
         time_filter("queued_at", default=DAY),

@@ -38,10 +38,10 @@ def said_things(ada):
     """A turn in which every text that people, models or tools can write has the secret in it."""
     factory = RowFactory(ada)
     Conversation.objects.update(title=f"about {SECRET}")
-    turn = factory.turn("running", user_message=f"say {SECRET}")
+    named, words = [{"name": SECRET}], {"text": SECRET}
+    turn = factory.turn("running", user_message=f"say {SECRET}", attachments=named)
     factory.message(turn, "assistant", said(SECRET), use("c1"))
     factory.call(turn, "c1", "abandoned", late_kind="returned", late_text=SECRET, result=SECRET)
-    named, words = [{"name": SECRET}], {"text": SECRET}
     ToolCall.objects.update(input=words, detail=words, progress=words, images=named)
     at = timezone.now()
     request = CancelRequest.objects.create(
