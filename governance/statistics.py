@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 from django.utils.timezone import localtime
 
-from governance.core.histograms import CallDurations, End, end_of
+from governance.core.histograms import Bins, CallDurations, End, add_up, end_of
 from governance.db_clock import database_now
 from governance.models import RolledUp, ToolHour
 from governance.rollups import FIRST, HOUR, add_calls, calls_between, full_hour
@@ -50,8 +50,11 @@ def read(span: timedelta, tool_name: str = "") -> Statistics:
         since, rows_from = _hours(now, asked)
         hours = ToolHour.objects.filter(hour__gte=since, hour__lt=rows_from)
         hours = hours.filter(tool_name=tool_name) if tool_name else hours
+        totals: defaultdict[str, Bins] = defaultdict(dict)
         for name, bins in hours.order_by().values_list("tool_name", "bins"):
-            found[name].add_bins(bins)
+            add_up(totals[name], bins)
+        for name, total in totals.items():
+            found[name].add_bins(total)
         is_exact = not found
     calls = calls_between(rows_from)
     add_calls(calls.filter(tool_name=tool_name) if tool_name else calls, found)

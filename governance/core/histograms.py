@@ -10,6 +10,7 @@ from governance.core.calls import CallStatus, ErrorType
 _BITS = 4  # each doubling of the duration has 16 bins, so none is wider than a sixteenth of what it counts
 
 Spans = Counter[int]  # milliseconds → calls
+Bins = dict[str, dict[str, int]]  # how calls ended → number of the bin → calls
 
 
 class End(StrEnum):
@@ -43,6 +44,15 @@ def longest_of(number: int) -> int:
     return (((number - (doublings << _BITS)) + 1) << doublings) - 1
 
 
+def add_up(total: Bins, bins: Mapping[str, Mapping[str, int]]) -> None:
+    """Add bins to a total, number by number. Of a month of hours this is a quarter of what durations would cost."""
+    for end, counts in bins.items():
+        sums = total.setdefault(end, {})
+        known = sums.get
+        for number, count in counts.items():
+            sums[number] = known(number, 0) + count
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitEffect:
     """What a limit would have done to calls. `unknown` ones ran out of time at a lower limit than this one."""
@@ -70,9 +80,9 @@ class CallDurations:
             for number, count in counts.items():
                 spans[longest_of(int(number))] += count
 
-    def as_bins(self) -> dict[str, dict[str, int]]:
-        """Return the durations as JSON keeps them: how they ended → number of the bin → calls."""
-        found: dict[str, dict[str, int]] = {}
+    def as_bins(self) -> Bins:
+        """Return the durations as JSON keeps them."""
+        found: Bins = {}
         for end, spans in self.spans.items():
             for milliseconds, count in spans.items():
                 bins, number = found.setdefault(end.value, {}), str(bin_of(milliseconds))
