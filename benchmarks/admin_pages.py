@@ -34,6 +34,7 @@ def main() -> None:
         admin_past.generate(options.calls, tools=sorted(tool.name for tool in registry)[:12])
         _roll_up()
         _measure()
+        _weigh_indexes()
         if options.prune:
             _prune()
 
@@ -152,6 +153,31 @@ def _clock() -> Clock:
     connection.ensure_connection()
     backend = process_clock(connection.connection.info.backend_pid)
     return lambda: time.process_time() + backend()
+
+
+def _weigh_indexes() -> None:
+    """Print how many bytes each index of the tables that grow with turns takes for a row: so much more is written."""
+    from benchmarks.admin_past import COPIED  # noqa: PLC0415
+
+    print("\nbytes a row\n")
+    for model in COPIED:
+        rows = model._default_manager.count()
+        for index in model._meta.indexes:
+            print(f"{_size_of(index.name) / max(rows, 1):7.0f}   {index.name}")
+
+
+def _size_of(index: str) -> int:
+    from django.db import connection  # noqa: PLC0415
+
+    statement = (
+        "SELECT sum(pgsize) FROM dbstat WHERE name = %s"
+        if connection.vendor == "sqlite"
+        else "SELECT pg_relation_size(%s)"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [index])
+        [size] = cursor.fetchone()
+    return int(size or 0)
 
 
 def _prune() -> None:

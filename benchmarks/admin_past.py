@@ -18,7 +18,7 @@ SPAN = timedelta(days=30)
 CALLS_OF_A_TURN = 3
 TURNS_OF_A_CONVERSATION = 10
 WITH_CONTENTS = timedelta(days=20)  # what is older has messages and events, which `prune` deletes
-_COPIED = (Conversation, Turn, ToolCall, Approval, CancelRequest, Repair, Message, Event)
+COPIED = (Conversation, Turn, ToolCall, Approval, CancelRequest, Repair, Message, Event)
 _EVENTS = ("turn_start", "tool_start", "tool_result", "turn_end")
 _BY_ADA = {"ended_by_reason": "user", "ended_by_source": "button", "ended_by_name": "ada"}
 _TIMEOUT = {"error_type": "timeout", "ended_by_reason": "timeout", "is_error": True}
@@ -48,7 +48,7 @@ def generate(calls: int, *, tools: Sequence[str]) -> None:
         past.add_turn(number)
     past.store()
     say(f"a day of {count:,} turns generated")
-    for model in _COPIED:
+    for model in COPIED:
         _copy(model)
         say(f"{model._default_manager.count():,} {model._meta.verbose_name_plural}")
     old = timezone.now() - WITH_CONTENTS

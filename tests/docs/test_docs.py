@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from governance import CallStatus, CancelReason, CancelSource, Disposition
+from governance.models import Approval, ToolCall
 from scripts import settings_docs
 from tests.docs.pages import (
     DOCS,
@@ -24,6 +25,7 @@ from tests.docs.pages import (
 )
 from tests.support import LONG_PATIENCE
 from turns.core.turns import TurnStatus
+from turns.models import CancelRequest, Conversation, Repair, Turn
 
 PACKAGES = ("governance", "turns", "webchat")
 SOURCES = {
@@ -180,6 +182,14 @@ def test_a_decision_tells_context_choice_and_price(page):
         return
     headings = re.findall(r"^## (.+)$", text_of(page), re.MULTILINE)
     assert headings == ["Context", "Choice", "Price"]
+
+
+def test_each_index_of_what_the_lists_show_stands_with_its_cost():
+    page = text_of(DOCS / "decisions" / "indexes-of-lists.md")
+    lines = "\n".join(line for line in page.splitlines() if line.startswith("|"))
+    models = (Approval, CancelRequest, Conversation, Repair, ToolCall, Turn)
+    names = {index.name for model in models for index in model._meta.indexes}
+    assert set(re.findall(r"`(\w+)`", lines.replace("`prune`", ""))) == names
 
 
 def test_the_pages_of_settings_are_indexed():
