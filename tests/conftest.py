@@ -3,6 +3,7 @@
 import gc
 import inspect
 import os
+import shutil
 import ssl
 from collections.abc import Iterator
 from functools import cache
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster
+from django.db import connection
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
 from governance.core import procfs
+from tests import made_once
 from tests.clean_database import CleanDatabase
 from tests.faulty_database import FaultyDatabase
 from tests.support import browser_path
@@ -53,6 +56,21 @@ def _certificates_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workers_share_what_is_made_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.getbasetemp()
+    made_once.share_in(directory.parent if "PYTEST_XDIST_WORKER" in os.environ else directory)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_modify_db_settings: None, django_db_keepdb: bool) -> bool:
+    """Begin with a copy of a migrated file: to migrate takes longer than many a test."""
+    if connection.vendor != "sqlite":
+        return django_db_keepdb
+    shutil.copy(made_once.migrated_file(), connection.settings_dict["TEST"]["NAME"])
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,16 @@
 """The real site: started as a person starts it, ended as a person ends it, and nothing of it may stay behind."""
 
-import atexit
 import os
 import shutil
 import signal
 import socket
-import tempfile
-from functools import cache
 from pathlib import Path
 
 import httpx
 
 from tests.fork_server import ROOT as ROOT
 from tests.fork_server import shared_fork_server
+from tests.made_once import made_once, migrated_file
 from tests.processes import Process, owned_by
 from tests.support import PATIENCE, eventually_sync
 
@@ -21,7 +19,6 @@ UNTIL_TOLD = f"run until [ -e {_LET_GO} ]; do sleep 0.05; done"  # a message; se
 MAKE_BLANK = """
 from django.conf import settings
 from django.core.management import call_command
-call_command("migrate", verbosity=0)
 call_command("create_demo_users", credentials=settings.VAR_DIR / "credentials.txt")
 """
 
@@ -109,13 +106,14 @@ class Site:
             return False
 
 
-@cache
 def _blank() -> Path:
     """Return a directory with a migrated database and the demo users; a fresh one is what tests/setup starts."""
-    var = Path(tempfile.mkdtemp(prefix="turnkeeper-blank-"))
-    atexit.register(shutil.rmtree, var, ignore_errors=True)
+    return made_once("blank", _make_blank)
+
+
+def _make_blank(var: Path) -> None:
+    shutil.copy(migrated_file(), var / "db.sqlite3")
     _carry_out(MAKE_BLANK, var)
-    return var
 
 
 def _carry_out(code: str, var: Path) -> None:

@@ -19,6 +19,7 @@ from tests.faults.client import Administrator, Client, WebSocketClient
 from tests.faults.database_snapshot import ACTIVE, DatabaseSnapshot
 from tests.faults.tools import EFFECTS
 from tests.fork_server import ForkServer
+from tests.made_once import migrated_file
 from tests.processes import Process, owned_by, run_python
 from tests.support import PATIENCE, eventually_sync
 
@@ -40,6 +41,8 @@ def make_blank(var: Path, *, postgres: Postgres | None = None) -> Blank:
     name = "blank"
     if postgres is not None:
         postgres.run(f"CREATE DATABASE {name}")
+    else:
+        shutil.copy(migrated_file(), var / "blank.sqlite3")
     url = postgres.database_url(name) if postgres else f"sqlite:///{var / 'blank.sqlite3'}"
     given = environment(var, database_url=url) | (SCALED if postgres else {})
     made = run_python("-m", "tests.faults.prepare", environment=given)
