@@ -1,5 +1,6 @@
 """The package as pip would install it."""
 
+import compileall
 import subprocess
 import sys
 import zipfile
@@ -7,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.made_once import made_once
 from tests.projects.hosts import ROOT
 from tests.support import LONG_PATIENCE
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed() -> Path:
     """Build the package and unpack it."""
-    target = tmp_path_factory.mktemp("installed")
+    return made_once("installed", _install) / "site"
+
+
+def _install(target: Path) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)],
         cwd=ROOT,
@@ -27,4 +32,4 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [wheel] = target.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(target / "site")
-    return target / "site"
+    compileall.compile_dir(target / "site", quiet=2, workers=0)

@@ -92,9 +92,10 @@ def test_the_sign_in_is_protected_by_the_blocks_of_its_page(project):
         said = project.try_to_run("-m", "django", "check", "--deploy").stderr
         return {check for check in ("webchat.W005", "webchat.I002") if check in said}
 
-    few_at_a_time, _own_backend, limits = python_blocks(DOCS / "howto" / "sign-in.md")
+    few_at_a_time, hasher, _own_backend, limits = python_blocks(DOCS / "howto" / "sign-in.md")
     assert deployment() == {"webchat.W005", "webchat.I002"}
     project.apply(few_at_a_time)
+    project.apply(hasher)
     assert deployment() == {"webchat.I002"}
     project.apply(limits)
     assert deployment() == set()
