@@ -12,7 +12,7 @@ from tests.fork_server import ROOT as ROOT
 from tests.fork_server import shared_fork_server
 from tests.made_once import made_once, migrated_file
 from tests.processes import Process, owned_by
-from tests.support import PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, eventually_sync
 
 _LET_GO = "let-go"
 UNTIL_TOLD = f"run until [ -e {_LET_GO} ]; do sleep 0.05; done"  # a message; see `Site.let_go`
@@ -51,7 +51,7 @@ class Site:
             **self._settings,
         }
         self._process = _spawn("server", ["-m", "scripts.start"], environment)
-        eventually_sync(lambda: self.answers() or not self._process.is_alive, timeout=PATIENCE)
+        eventually_sync(lambda: self.answers() or not self._process.is_alive, timeout=LONG_PATIENCE)
         assert self._process.is_alive, self.said
 
     def carry_out(self, code: str) -> None:
@@ -69,7 +69,7 @@ class Site:
 
     def wait(self) -> int:
         """Wait until the server has ended, and return its exit code."""
-        return self._process.wait(within=PATIENCE)
+        return self._process.wait(within=LONG_PATIENCE)
 
     def leave(self) -> None:
         """End the server if it still runs, whatever the test has found."""
@@ -119,7 +119,7 @@ def _make_blank(var: Path) -> None:
 def _carry_out(code: str, var: Path) -> None:
     environment = {**_environment(var), "DJANGO_SETTINGS_MODULE": "config.settings"}
     process = _spawn("code", ["-c", f"import django\ndjango.setup()\n{code}"], environment)
-    assert process.wait(within=PATIENCE) == 0, process.said
+    assert process.wait(within=LONG_PATIENCE) == 0, process.said
 
 
 def _spawn(name: str, arguments: list[str], environment: dict[str, str]) -> Process:
