@@ -82,7 +82,7 @@ def _tables() -> list[str]:
 
 @contextmanager
 def _without(indexes: dict[str, str], execute: Execute) -> Iterator[None]:
-    """Make indexes anew afterwards: sorting is faster than inserting."""
+    """Make indexes again afterwards: sorting is faster than inserting."""
     for name in indexes:
         execute(f'DROP INDEX "{name}"')
     yield

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 
 
 class CleanDatabase:
-    """The rows that a flush leaves. A flush after each test would cost more: it makes every permission anew."""
+    """The rows that a flush leaves. A flush after each test would cost more: it makes every permission again."""
 
     def __init__(self) -> None:
         call_command("flush", verbosity=0, interactive=False)

@@ -52,7 +52,7 @@ def _guard_of_the_loop() -> BlockBuster:
 
 @pytest.fixture(scope="session", autouse=True)
 def _certificates_are_read_once() -> Iterator[None]:
-    """Share the TLS settings: every HTTP client would read all authorities anew, which takes 40 ms."""
+    """Share the TLS settings: every HTTP client would read all authorities again, which takes 40 ms."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield

@@ -234,7 +234,7 @@ class TurnsSettings(AppSettings):
     """How many sub-agents may be at work at once for one message of a person, at any depth (C10)."""
 
     MAX_FAMILY_TOTAL: Annotated[int, Setting("turns.E038", 1, 100_000)] = 100
-    """How many sub-agents may be set to work for one message of a person in all, also one after the other (C10)."""
+    """How many sub-agents may be set to work in all for one message of a person (C10). Those that have ended count."""
 
     REPORT_GRACE: Annotated[float, Setting("turns.E036", 0, 3_600)] = 15.0
     """How long a sub-agent whose time is up may take to report what it has. `0` = not at all."""

@@ -20,11 +20,11 @@ class WebchatSettings(AppSettings):
     PREFIX = "WEBCHAT_"
 
     HEARTBEAT_INTERVAL: Annotated[float, Setting("webchat.E001")] = 15.0
-    """How often a socket says that it is alive, looks for missed events, and asks whether its user is still signed
-    in."""
+    """How often a socket says that it is alive and looks for missed events. It also asks whether its user is still
+    signed in."""
 
     LOG_CHECK_INTERVAL: Annotated[float, Setting("webchat.E001")] = 2.0
-    """How often a process asks the log whether the channel layer has lost something, in one query for all of its
+    """How often a process asks the log whether the channel layer has lost something. That is one query for all of its
     sockets. A few more queries ask how other conversations stand."""
 
     HELLO_TIMEOUT: Annotated[float, Setting("webchat.E001")] = 15.0

@@ -1,4 +1,4 @@
-"""Who is behind a connection, asked anew each time: a socket outlives sign-outs, revoked tokens, switched-off accounts."""
+"""Who is behind a connection, asked again each time: a socket outlives sign-outs, revoked tokens, switched-off accounts."""
 
 import hashlib
 from collections.abc import Mapping

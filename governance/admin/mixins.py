@@ -156,7 +156,7 @@ class AuditedAdmin(ModelAdmin[Row]):
             return self.refused(request, refusal)
 
     def refused(self, request: HttpRequest, refusal: ValidationError) -> HttpResponse:
-        """Say in words why nothing was saved, and show the page anew."""
+        """Say in words why nothing was saved, and show the page again."""
         self.say_refused(request, refusal)
         return HttpResponseRedirect(request.get_full_path())
 

@@ -66,7 +66,7 @@ def _is_web_address_or_empty(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolboxSettings:
-    """Limits and permissions of the built-in tools, read anew at every call. Seconds, bytes and characters.
+    """Limits and permissions of the built-in tools, read again at every call. Seconds, bytes and characters.
 
     A field with a `Setting` is a setting of the project: `GOVERNANCE_EXEC_ENABLED` in Django. Its docstring is its line
     in `docs/settings/governance.md`. The others are the toolbox's own; `web_resolve` answers a host name with addresses

@@ -21,7 +21,7 @@ class Operator:
         self.clicks = 0
 
     async def begin(self, site) -> None:
-        """Open the first page, and count anew."""
+        """Open the first page, and count from zero."""
         await self.page.goto(f"{site.url}/admin/")
         self.clicks = 0
 

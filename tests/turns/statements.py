@@ -26,7 +26,7 @@ class Asked:
         monkeypatch.setattr(BaseDatabaseWrapper, "_commit", counted)
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Count from zero."""
         self.statements.clear()
         self.transactions = 0
 

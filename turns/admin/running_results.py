@@ -1,4 +1,4 @@
-"""What became of what somebody has asked for on the page of what runs now, read anew each time (B5; sync ORM).
+"""What became of what somebody has asked for on the page of what runs now, read again each time (B5; sync ORM).
 
 The address of the page names what was asked. So a reload shows how it stands, and nothing is asked twice.
 """

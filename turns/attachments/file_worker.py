@@ -31,7 +31,7 @@ def limit(*, seconds: int, memory: int) -> None:
 
 
 def read_image(content: bytes, *, max_pixels: int) -> tuple[dict[str, Any], bytes]:
-    """Return the image painted anew: nothing that stood beside the pixels is left, such as where it was taken."""
+    """Return the image redrawn: nothing that stood beside the pixels is left, such as where it was taken."""
     from PIL import Image, ImageOps  # noqa: PLC0415 - under the limits
 
     Image.MAX_IMAGE_PIXELS = None  # the limit is asked below, before a pixel is read

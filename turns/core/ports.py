@@ -138,7 +138,7 @@ class TurnStore(Protocol):
         """End the turns that have no live owner, and those that name this process although it runs only `live`."""
 
     async def dispatch_again(self) -> None:
-        """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
+        """Dispatch turns again that were queued a while ago and that nobody has claimed."""
 
     async def waiting_conversations(self) -> list[UUID]:
         """Return the conversations that have a queued turn and no live one, in the order in which they are next."""

@@ -49,7 +49,7 @@ class ProcrastinateDispatcher:
             logger.exception("A turn was not dispatched", extra={"turn_id": str(turn_id)})
 
     async def listen(self, host: TurnHost, *, name: str) -> None:
-        """Fetch jobs until cancelled; the worker is started anew when it has ended, as it does without a database."""
+        """Fetch jobs until cancelled; the worker is restarted when it has ended, as it does without a database."""
         is_away = False
         while True:
             try:
@@ -69,7 +69,7 @@ async def _work(host: TurnHost, *, name: str) -> None:
         kwargs=connector_params(),
         min_size=1,
         max_size=POOL_SIZE,
-        # A pool without a database tries again ever more rarely: it is better made anew.
+        # A pool without a database tries again ever more rarely: it is better replaced.
         timeout=CONNECT_LIMIT,
         reconnect_timeout=CONNECT_LIMIT,
     )

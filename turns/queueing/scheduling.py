@@ -53,7 +53,7 @@ LIVE = Select(
 class ClaimBatch:
     """Claims of a process that share one reading of who is next: those that were asked for before it.
 
-    To read the queue anew for each of many claims would cost the square of their number.
+    To read the queue again for each of many claims would cost the square of their number.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ def claim_next(*, process: Process, batch: ClaimBatch | None = None) -> queue.Cl
     A conversation that another process is writing is passed over. It is waited for only if there is no other. A process
     that stands still in the middle of a write must not hold up everybody's turns. A turn that another process has
     claimed meanwhile counts as begun, and those behind it stay in order. When none is left of a batch, the queue is
-    read anew.
+    read again.
     """
     batch = batch or ClaimBatch()
     batch.is_read = True

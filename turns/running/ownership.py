@@ -1,4 +1,4 @@
-"""This process as an owner of turns: registered, its lease kept; fenced when that is lost, then registered anew (H4)."""
+"""This process as an owner of turns: registered, its lease kept; fenced when that is lost, then registered again (H4)."""
 
 import asyncio
 import contextvars

@@ -98,7 +98,7 @@ class DatabaseStore:
         await notify(await _sweep(self._ownership.process, live), tell_owner=self._tell_owner)
 
     async def dispatch_again(self) -> None:
-        """Send the news of turns anew that were queued a while ago and that nobody has claimed."""
+        """Dispatch turns again that were queued a while ago and that nobody has claimed."""
         await _dispatch_again()
 
     async def waiting_conversations(self) -> list[UUID]:

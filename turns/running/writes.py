@@ -30,7 +30,7 @@ Change = Callable[[Turn, Sequence[Any]], list[TurnEvent]]
 
 
 def one_by_one(change: Callable[..., list[TurnEvent]]) -> Change:
-    """Return a change that is made anew for each item, a tuple of arguments."""
+    """Return a change that is made once for each item, a tuple of arguments."""
 
     def changes(turn: Turn, items: Sequence[Any]) -> list[TurnEvent]:
         return [event for item in items for event in change(turn, *item)]

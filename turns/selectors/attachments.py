@@ -23,7 +23,7 @@ class AttachedFile:
 
     @property
     def is_image(self) -> bool:
-        """Whether it was painted anew here, and may be shown."""
+        """Whether it was redrawn here, and may be shown."""
         return self.media_type.startswith("image/")
 
 

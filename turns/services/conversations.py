@@ -1,6 +1,6 @@
 """What clients may do to conversations and turns: parse nothing, check everything, write once, then wake the owner.
 
-Each service checks the user anew, stores in one transaction, publishes, and hands over to the supervisor. None of them
+Each service checks the user again, stores in one transaction, publishes, and hands over to the supervisor. None of them
 waits for a turn, a tool or a model (invariant 1).
 """
 

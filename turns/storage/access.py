@@ -1,4 +1,4 @@
-"""Who asks: the user is read anew for every action, because a socket may outlive a sign-out (sync ORM)."""
+"""Who asks: the user is read again for every action, because a socket may outlive a sign-out (sync ORM)."""
 
 from functools import cache
 from uuid import UUID

@@ -9,7 +9,7 @@ from turns.models import Conversation
 
 
 def renew(conversation_ids: Collection[UUID]) -> None:
-    """Let every process read and check the whole histories anew.
+    """Let every process read and check the whole histories again.
 
     Call it after a change to the history of a turn that is over, in the same transaction. The conversations are
     locked. Such a change edits or deletes a message or a result, or leaves the turn out. A message behind all others

@@ -101,7 +101,7 @@ class Visitor:
         self.begin()
 
     def begin(self) -> None:
-        """Open the first page, and count anew."""
+        """Open the first page, and count from zero."""
         self.clicks = 0
         self._show(self._client.get(self._start), self._start)
 
