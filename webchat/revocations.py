@@ -78,43 +78,28 @@ def on_token_changed(sender: object, *, instance: ApiToken, **_: Any) -> None:
     notify_users([instance.user_id])
 
 
-def on_rights_changed(
-    sender: object,
-    *,
-    instance: Model,
-    action: str,
-    reverse: bool,
-    pk_set: set[Any] | None,
-    **_: Any,
-) -> None:
+def on_rights_changed(sender: object, *, action: str, **change: Any) -> None:
     """A user got or lost a permission or a group, from whichever side it was changed."""
-    if action not in M2M_CHANGES:
-        return
-    if not reverse:
-        notify_users([instance.pk])
-    elif pk_set is not None:
-        notify_users(pk_set)
-    else:  # a group or a permission loses all its users: who they are is known before only
-        notify_users(instance.user_set.values_list("pk", flat=True))  # type: ignore[attr-defined]  # Django's name for it
+    if action in M2M_CHANGES:
+        notify_users(_owners_of_change("user_set", **change))
 
 
-def on_group_changed(
-    sender: object,
-    *,
-    instance: Model,
-    action: str,
-    reverse: bool,
-    pk_set: set[Any] | None,
-    **_: Any,
-) -> None:
+def on_group_changed(sender: object, *, action: str, **change: Any) -> None:
     """A group got or lost a permission, from whichever side it was changed."""
-    if action not in M2M_CHANGES:
-        return
+    if action in M2M_CHANGES:
+        _notify_members(_owners_of_change("group_set", **change))
+
+
+def _owners_of_change(
+    owners: str, *, instance: Model, reverse: bool, pk_set: set[Any] | None, **_: Any
+) -> list[Any]:
+    """Return the ids of those whose relation was changed; `owners` is their name on its other side."""
     if not reverse:
-        groups = [instance.pk]
-    else:
-        groups = list(pk_set or instance.group_set.values_list("pk", flat=True))  # type: ignore[attr-defined]  # as above
-    _notify_members(groups)
+        return [instance.pk]
+    if pk_set is not None:
+        return list(pk_set)
+    # A group or a permission loses all of them: who they are is known before only.
+    return list(getattr(instance, owners).values_list("pk", flat=True))
 
 
 def on_group_deleted(sender: object, *, instance: Group, **_: Any) -> None:
