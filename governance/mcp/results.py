@@ -6,7 +6,6 @@ import binascii
 import json
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
@@ -122,7 +121,8 @@ def _part(block: ContentBlock) -> str | EncodedImage:
         return f"[{block.mime_type}, {len(block.data) * 3 // 4} bytes, not shown]"
     if isinstance(block, ResourceLink):
         about = f": {block.description}" if block.description else ""
-        dead_end = "" if urlsplit(block.uri).scheme in {"http", "https"} else _UNREAD
+        is_of_web = block.uri.lower().startswith(("http://", "https://"))  # it may be no address
+        dead_end = "" if is_of_web else _UNREAD
         return f"[resource {block.name} at {block.uri}{about}{dead_end}]"
     held = block.resource
     if isinstance(held, TextResourceContents):

@@ -52,6 +52,8 @@ async def test_what_the_text_says_is_not_said_again(texts, structured, shown):
     [
         ("demo://1", "[resource one at demo://1; no tool here can read it]"),
         ("https://example.org/1", "[resource one at https://example.org/1]"),
+        ("http://[x", "[resource one at http://[x]"),
+        ("//[", "[resource one at //[; no tool here can read it]"),
     ],
 )
 async def test_a_link_that_leads_nowhere_says_so(uri, shown):
