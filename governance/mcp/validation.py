@@ -49,7 +49,7 @@ def _command_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _url_problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     try:
         url = urlsplit(values["url"])
-        is_address = url.scheme in {"http", "https"} and bool(url.hostname)
+        is_address = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
     except ValueError:
         is_address = False
     if not is_address:

@@ -21,6 +21,8 @@ from governance.toolbox.settings import ToolboxSettings
 from governance.toolbox.workspace import shown
 
 _URL_LENGTH = 8000
+_LAST_PORT = 65_535
+_INVALID = "This is not a valid web address. Use http://… or https://…."
 _ERROR_EXCERPT = 500
 _ACCEPT = "text/html, application/json, text/*;q=0.9, application/xml;q=0.8, */*;q=0.1"
 
@@ -161,13 +163,15 @@ def parse(url: str) -> httpx.URL:
     try:
         return check(httpx.URL(url.strip()))
     except (httpx.InvalidURL, ValueError):
-        raise ToolFailed("This is not a valid web address. Use http://… or https://….") from None
+        raise ToolFailed(_INVALID) from None
 
 
 def check(url: httpx.URL) -> httpx.URL:
     """Return the address. Raise `ToolFailed` if it is none that may be asked."""
     if url.scheme not in {"http", "https"} or not url.host or len(str(url)) > _URL_LENGTH:
         raise ToolFailed("Only http:// and https:// addresses can be fetched.")
+    if url.port is not None and url.port > _LAST_PORT:
+        raise ToolFailed(_INVALID)
     if url.userinfo:
         raise ToolFailed(
             "An address with a user name or password in it is not fetched. Leave them out."

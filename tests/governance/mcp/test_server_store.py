@@ -297,6 +297,10 @@ def delete_in_admin(admin_client):
         ({"headers": "Authorization"}, "is not “Header: VARIABLE”"),
         ({"headers": "Authorization: Bearer secret"}, "Write “Header: VARIABLE”"),
         ({"transport": "http", "url": "ftp://example.org"}, "begins with http:// or https://"),
+        (
+            {"transport": "http", "url": "http://example.org:99999"},
+            "begins with http:// or https://",
+        ),
         ({"transport": "http", "url": "https://a:b@example.org"}, "Leave user name and password"),
         ({"timeout_ms": "soon"}, "is not a duration"),
         ({"timeout_ms": "8 d"}, "longer than a week"),

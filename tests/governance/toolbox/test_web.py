@@ -132,7 +132,14 @@ async def test_redirects_are_followed_up_to_the_limit(harness, server):
 
 
 @pytest.mark.parametrize(
-    "location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://u:p@127.0.0.1/", "http://[bad/"]
+    "location",
+    [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/x",
+        "http://u:p@127.0.0.1/",
+        "http://[bad/",
+        "http://127.0.0.1:99999/",
+    ],
 )
 async def test_redirects_are_checked_like_the_first_address(harness, server, location):
     server.pages["/"] = answer(status="301 Moved", location=location)
@@ -149,6 +156,7 @@ async def test_redirects_are_checked_like_the_first_address(harness, server, loc
         "http://",
         "http://u:p@x.test/",
         "http://[x",
+        "http://127.0.0.1:65536/",
     ],
 )
 async def test_other_addresses_are_refused(harness, url):
