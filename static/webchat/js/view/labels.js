@@ -178,7 +178,7 @@ function failedTurnLabel(i18n, code) {
 }
 
 /** @param {I18n} i18n @param {Call} call */
-export const lateLabel = (i18n, call) =>
+const lateLabel = (i18n, call) =>
   call.late === null
     ? ""
     : i18n.text(call.late.kind === "process_ended" ? "late_process" : "late", {
