@@ -179,6 +179,7 @@ def test_no_words_of_a_template_escape_translation():
         "Turnkeeper",
         "+30 s",
         "+5 min",
+        "colM",
         "flex",
         "is-centred",
         "is-chat",
