@@ -56,10 +56,15 @@ def fields_of(model: type[Model], *names: str) -> dict[str, "Field[Any, Any]"]:
 
 
 class _Compiled:
-    """SQL with its parameters: open places, and values that are the same each time."""
+    """SQL with its parameters: open places, and values that are the same each time.
+
+    `own_sql` marks the places as the database's own library does. Django would put that in anew each time.
+    """
 
     def __init__(self, sql: str, parameters: Sequence[Any], *, database: Any) -> None:
         self.sql = sql
+        is_sqlite = database.vendor == "sqlite"
+        self.own_sql = sql % (("?",) * len(parameters)) if is_sqlite else sql
         unopened = database.copy()
         self._fixed = list(parameters)
         self._places: list[tuple[int, str, ByType, Convert]] = [
@@ -122,8 +127,7 @@ class Select(_Statement, Generic[R]):
     def all(self, **values: Any) -> list[R]:
         database = _database()
         compiled = self._for(database)
-        cursor = _cursor(database)
-        cursor.execute(compiled.sql, compiled.bind(values))
+        cursor = _execute(compiled, compiled.bind(values), database)
         read = self._readers[database.vendor]
         return [read(row, database) for row in cursor.fetchall()]
 
@@ -159,9 +163,7 @@ class Update(_Statement):
         """Return how many rows were changed."""
         database = _database()
         compiled = self._for(database)
-        cursor = _cursor(database)
-        cursor.execute(compiled.sql, compiled.bind(values))
-        return int(cursor.rowcount)
+        return int(_execute(compiled, compiled.bind(values), database).rowcount)
 
     def run_each(self, many: Iterable[dict[str, Any]]) -> int:
         """Update once for each of these values, in one crossing; return how many rows were changed in all."""
@@ -170,12 +172,9 @@ class Update(_Statement):
         bound = [compiled.bind(values) for values in many]
         if not bound:
             return 0
-        cursor = _cursor(database)
         if len(bound) == 1:
-            cursor.execute(compiled.sql, bound[0])
-        else:
-            cursor.executemany(compiled.sql, bound)
-        return int(cursor.rowcount)
+            return int(_execute(compiled, bound[0], database).rowcount)
+        return int(_execute_many(compiled, bound, database).rowcount)
 
     def _compile(self, database: Any) -> _Compiled:
         queryset, changes = self._build(**self._open())
@@ -197,8 +196,7 @@ class Insert(_Statement, Generic[M]):
         """Insert one row; where the database makes its key, it has that now."""
         database = _database()
         compiled = self._returning.get(database.vendor) or self._compile_returning(database)
-        cursor = _cursor(database)
-        cursor.execute(compiled.sql, self._values(row, database))
+        cursor = _execute(compiled, self._values(row, database), database)
         if self._makes_key:
             ((row.pk,),) = cursor.fetchall()
         row._state.adding = False
@@ -214,7 +212,7 @@ class Insert(_Statement, Generic[M]):
             return
         database = _database()
         compiled = self._for(database)
-        _cursor(database).executemany(compiled.sql, [self._values(row, database) for row in rows])
+        _execute_many(compiled, [self._values(row, database) for row in rows], database)
 
     @cached_property
     def _makes_key(self) -> bool:
@@ -290,15 +288,39 @@ def _database() -> Any:
     return database
 
 
-def _cursor(database: Any) -> Any:
+def _execute(compiled: _Compiled, values: Sequence[Any], database: Any) -> Any:
+    """Execute a statement, and return the cursor that has its rows."""
+    cursor = _kept_cursor(database)
+    if cursor is None:
+        cursor = database.cursor()
+        cursor.execute(compiled.sql, values)
+    else:
+        cursor.execute(compiled.own_sql, values)
+    return cursor
+
+
+def _execute_many(compiled: _Compiled, many: Sequence[Sequence[Any]], database: Any) -> Any:
+    """Execute a statement once for each list of values, and return the cursor that counts the rows."""
+    cursor = _kept_cursor(database)
+    if cursor is None:
+        cursor = database.cursor()
+        cursor.executemany(compiled.sql, many)
+    else:
+        cursor.executemany(compiled.own_sql, many)
+    return cursor
+
+
+def _kept_cursor(database: Any) -> Any:
     """Return the cursor of this thread, which is kept as long as its connection: to make one costs more than to use it.
 
-    Whoever uses it fetches all rows at once, so it is free again.
+    Whoever uses it fetches all rows at once, so it is free again. None if Django has to look at each statement.
     """
     raw = database.connection
     is_checked = database.health_check_done or not database.health_check_enabled
     if raw is None or database.force_debug_cursor or not is_checked:
-        return database.cursor()
+        return None
     if getattr(_kept, "raw", None) is not raw:
-        _kept.raw, _kept.cursor = raw, database.cursor()
+        is_sqlite = database.vendor == "sqlite"
+        _kept.cursor = database.make_cursor(raw.cursor()) if is_sqlite else database.cursor()
+        _kept.raw = raw
     return _kept.cursor

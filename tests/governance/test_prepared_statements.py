@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection, transaction
 from django.db.models import F, IntegerField, QuerySet, signals
+from django.db.models.expressions import RawSQL
 from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -132,6 +133,15 @@ def test_a_statement_is_compiled_once():
             assert statement.all(group=group) == []
     assert len(built) == 1
     assert len(queries) == 2
+
+
+def test_a_percent_sign_in_a_statement_is_no_place():
+    ToolCall.objects.create(call_id="a", group="100%", requested_at=datetime.now(UTC))
+    statement = Select(
+        lambda group: ToolCall.objects.filter(group=group).values_list(RawSQL("'%%s'", ())),
+        **fields_of(ToolCall, "group"),
+    )
+    assert statement.all(group="100%") == list(statement.queryset(group="100%")) == [("%s",)]
 
 
 def test_an_update_may_count_up():
