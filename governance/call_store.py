@@ -16,6 +16,7 @@ from governance.core.registry import LONGEST_TITLE, registry
 from governance.core.tools import Tool
 from governance.durations import limit_ms, to_ms
 from governance.models import ToolCall
+from governance.new_rows import NewRow
 from governance.prepared_statements import Insert, Select, Update, fields_of
 from governance.sanitize import sanitize_json, sanitize_text
 
@@ -54,6 +55,7 @@ _ENDED = (
 _LIMITS = ("timeout_ms", "timeout_source")
 
 INSERT = Insert(ToolCall)
+_new_call = NewRow(ToolCall)
 
 
 def pending_rows(
@@ -62,7 +64,7 @@ def pending_rows(
     """Return unsaved rows for calls that wait."""
     now = timezone.now()
     return [
-        ToolCall(
+        _new_call(
             call_id=call.id,
             scope=call.scope,
             group=group,
@@ -187,8 +189,8 @@ def _declared(tool: Tool | None) -> dict[str, Any]:
     if tool is None:
         return {}
     return {
-        "isolation": tool.isolation,
-        "concurrency": tool.concurrency,
+        "isolation": tool.isolation.value,
+        "concurrency": tool.concurrency.value,
         **display_fields(tool),
     }
 

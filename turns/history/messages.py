@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from governance import selectors
+from governance.new_rows import NewRow
 from governance.prepared_statements import Insert
 from governance.sanitize import sanitize_json
 from turns.core.events import MessageEvent, TurnEvent
@@ -14,6 +15,7 @@ from turns.events import log
 from turns.models import Conversation, Message, Turn
 
 _MESSAGE = Insert(Message)
+_new_message = NewRow(Message)
 
 
 def add(
@@ -28,9 +30,9 @@ def add(
     """Append a message to a locked conversation, whose new position is stored with the next event that is appended."""
     conversation.last_position += 1
     return _MESSAGE.one(
-        Message(
-            conversation=conversation,
-            turn=turn,
+        _new_message(
+            conversation_id=conversation.pk,
+            turn_id=turn.pk,
             position=conversation.last_position,
             role=role,
             content=content,

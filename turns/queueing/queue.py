@@ -24,6 +24,7 @@ from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, ScopeKind, checkpoint, traceparent
+from governance.new_rows import NewRow
 from governance.prepared_statements import Insert, Select, Update
 from turns.agents.lookup import config_of, find_agent, terms_of
 from turns.attachments import rows as attached_files
@@ -134,6 +135,7 @@ CLAIM = Update(
     at=DateTimeField(),
 )
 _TURN = Insert(Turn)
+_new_turn = NewRow(Turn)
 
 
 def enqueue(
@@ -158,7 +160,8 @@ def enqueue(
         ConversationNotFound, ConversationParked, MessageRejected, AgentUnavailable, QueueIsFull, TooManyMessages,
         AttachmentNotFound, AttachmentRejected, CannotReplace, AlreadyReplaced, ConversationBusy
     """
-    turn = Turn(id=uuid4(), parent=parent, user_message=text, source=source, client_id=client_id)
+    turn = _new_turn(id=uuid4(), user_message=text, source=source, client_id=client_id)
+    turn.parent = parent
     with transaction.atomic():
         turn.conversation = conversation = log.locked(conversation_id)
         if (known := _sent_before(conversation, client_id)) is not None:
@@ -176,7 +179,7 @@ def enqueue(
         queued = _queued(turn, replaces=replaces)
         if process is not None and parent is None and state.is_idle:
             checkpoint("before_claim")
-            turn.status, turn.owner, turn.epoch = TurnStatus.RUNNING, process, 1
+            turn.status, turn.owner, turn.epoch = TurnStatus.RUNNING.value, process, 1
             return _begin_at_once(conversation, turn, queued, agent=agent, state=state)
         _TURN.one(turn)
         get_dispatcher().dispatch(conversation.pk, turn.pk)
