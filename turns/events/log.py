@@ -24,7 +24,8 @@ _RECENT = 2_000  # events that are looked through
 WireEvent = dict[str, Any]
 Batch = tuple[UUID, list[WireEvent]]  # a conversation and events of it that are to be published
 
-_COUNTED = ("last_seq", "last_position", "last_number", "title", "updated_at")
+# What a conversation counts.
+COUNTED = ("last_seq", "last_position", "last_number", "title", "updated_at")
 
 LOCKED = Select(lambda pk: Conversation.objects.select_for_update().filter(pk=pk), pk=UUIDField())
 IF_FREE = Select(
@@ -37,7 +38,7 @@ LOCKED_OF = Select(
 )
 COUNT = Update(
     lambda pk, **counted: (Conversation.objects.filter(pk=pk), counted),
-    **fields_of(Conversation, "pk", *_COUNTED),
+    **fields_of(Conversation, "pk", *COUNTED),
 )
 _EVENTS = Insert(Event)
 
@@ -116,7 +117,7 @@ def append(
 
 def count(conversation: Conversation) -> None:
     """Store what a `locked` conversation counts, where no event says that it has changed."""
-    COUNT.run(pk=conversation.pk, **{name: getattr(conversation, name) for name in _COUNTED})
+    COUNT.run(pk=conversation.pk, **{name: getattr(conversation, name) for name in COUNTED})
 
 
 def append_to_all(

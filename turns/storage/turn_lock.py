@@ -13,10 +13,18 @@ from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log
 from turns.models import CancelRequest, Message, Turn
 
+# What a write needs of its turn and of the conversation. Every write reads that, and what people wrote may be long.
+_OF_TURN = (
+    *("status", "epoch", "owner", "number", "agent", "source", "parent", "root"),
+    *("started_at", "steps", "usage"),
+)
+_OF_CONVERSATION = (*log.COUNTED, "owner", "agent", "parent", "parked_at")
+_READ = ("conversation", *_OF_TURN, *(f"conversation__{name}" for name in _OF_CONVERSATION))
+
 
 def _live(turn_id: Any) -> "QuerySet[Turn]":
     requests = CancelRequest.objects.filter(turn=OuterRef("pk"), settled_at=None)
-    rows = Turn.objects.select_related("conversation").order_by()
+    rows = Turn.objects.select_related("conversation").only(*_READ).order_by()
     return rows.annotate(has_requests=Exists(requests)).filter(pk=turn_id, status__in=LIVE_STATUSES)
 
 
