@@ -7,7 +7,7 @@ goes the field's own way.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from types import NoneType
 from typing import Any, NamedTuple
@@ -89,7 +89,10 @@ def _by_type(field: Any, prepare: Convert, database: Any) -> ByType:
             is_native = database.features.has_native_uuid_field
             return {UUID: None if is_native else attrgetter("hex"), **_NULL}
         case models.DateTimeField():
-            return {datetime: partial(_aware, ops.adapt_datetimefield_value, prepare), **_NULL}
+            adapt = _moment_adapters.setdefault(
+                database.vendor, lru_cache(maxsize=64)(ops.adapt_datetimefield_value)
+            )
+            return {datetime: partial(_aware, adapt, prepare), **_NULL}
         case models.JSONField():  # for whose None there are two words
             adapt = partial(ops.adapt_json_value, encoder=field.encoder)
             return {dict: adapt, list: adapt}
@@ -100,6 +103,8 @@ def _by_type(field: Any, prepare: Convert, database: Any) -> ByType:
 
 
 _NULL: dict[type, Convert | None] = {NoneType: None}
+# A transaction stores the same moment in many rows, and equal moments are stored alike.
+_moment_adapters: dict[str, Convert] = {}
 
 
 def _is_known(field: Any) -> bool:
