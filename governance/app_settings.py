@@ -113,6 +113,15 @@ class AppSettings:
         return value if setting.is_valid(value) else setting.default
 
 
+def values_of(declared: Iterable[DeclaredSetting]) -> list[Any]:
+    """Return the values of many settings, as they are now."""
+    holder: Any = object.__getattribute__(settings, "_wrapped")
+    if type(holder) is Settings:  # nothing is put before the others
+        values = holder.__dict__
+        return [values.get(each.full_name, each.default) for each in declared]
+    return [_read(each.full_name, each.default) for each in declared]
+
+
 def _read(name: str, default: Any) -> Any:
     """Return a value of Django's settings, as `getattr` does.
 

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
 
-from governance.app_settings import WEEK, AppSettings, Setting
+from governance.app_settings import WEEK, AppSettings, Setting, values_of
 from governance.core.policy import ApprovalRule, ToolLimits
 from governance.toolbox import ToolboxSettings
 
@@ -116,12 +117,12 @@ app_settings = GovernanceSettings()
 
 def tool_setting_limits(tool_name: str) -> ToolLimits:
     """Return what the project's settings say of one tool, as a level of the policy (T2, D1)."""
-    rules = app_settings.APPROVAL
+    rules, told = app_settings.APPROVAL, app_settings.ERROR_TEXT
     rule = rules.get(tool_name, rules.get(EVERY_OTHER))
-    return ToolLimits(
+    return _limits(
         timeout=app_settings.TOOL_TIMEOUTS.get(tool_name),
         approval=None if rule is None else ApprovalRule(rule),
-        error_text=not {tool_name, EVERY_OTHER}.isdisjoint(app_settings.ERROR_TEXT),
+        error_text=tool_name in told or EVERY_OTHER in told,
     )
 
 
@@ -136,11 +137,16 @@ def known_secrets() -> Iterator[str]:
 
 def setting_limits() -> ToolLimits:
     """Return what the project's settings say of every tool, as a level of the policy (T2)."""
-    return ToolLimits(
+    return _limits(
         timeout=app_settings.DEFAULT_TIMEOUT,
         ceiling=app_settings.TIMEOUT_CEILING,
         approval_timeout=app_settings.APPROVAL_TIMEOUT,
     )
+
+
+@lru_cache(maxsize=256)  # read for every call, and compared with those of the last one
+def _limits(**limits: Any) -> ToolLimits:
+    return ToolLimits(**limits)
 
 
 def toolbox_settings() -> ToolboxSettings:
@@ -150,7 +156,7 @@ def toolbox_settings() -> ToolboxSettings:
         ValueError: a setting has another type than it must have; the system checks say which.
     """
     global _parsed
-    values = [getattr(app_settings, name) for name in _OF_TOOLBOX]
+    values = values_of(_OF_TOOLBOX.values())
     known, settings_of_tools = _parsed
     if settings_of_tools is None or not all(map(is_, known, values)):
         parse = {name: setting.parse for name, setting in _OF_TOOLBOX.items()}

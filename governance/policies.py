@@ -60,6 +60,9 @@ class Policies:
     edits: Mapping[str, Edit] = field(default_factory=dict)
     next_end: datetime | None = None
     ended: frozenset[str] = frozenset()
+    _levels: dict[str, PolicyLevels] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def is_enabled(self, name: str) -> bool:
         """Return whether no administrator has switched the tool off."""
@@ -71,15 +74,27 @@ class Policies:
 
     def levels_of(self, name: str, *, declared: ToolLimits = _SILENT) -> PolicyLevels:
         """Return the same of a tool by its name, which may be known in other processes only."""
-        return PolicyLevels(
-            override=self.overrides.get(name, _SILENT),
-            tool_setting=tool_setting_limits(name),
-            declared=declared,
-            default=self.default,
-            setting=setting_limits(),
-            version=self.version,
-            changed_by=max(self._edits_of(name), key=lambda edit: edit.version, default=Edit()).by,
-        )
+        of_tool, of_all = tool_setting_limits(name), setting_limits()
+        known = self._levels.get(name)
+        # Nothing else of these changes, and they are asked for several times in each call.
+        if (
+            known is None
+            or known.tool_setting is not of_tool
+            or known.setting is not of_all
+            or known.declared is not declared
+        ):
+            known = self._levels[name] = PolicyLevels(
+                override=self.overrides.get(name, _SILENT),
+                tool_setting=of_tool,
+                declared=declared,
+                default=self.default,
+                setting=of_all,
+                version=self.version,
+                changed_by=max(
+                    self._edits_of(name), key=lambda edit: edit.version, default=Edit()
+                ).by,
+            )
+        return known
 
     def _edits_of(self, name: str) -> Iterator[Edit]:
         """The last edit of the tool's own limits, and of the default ones."""

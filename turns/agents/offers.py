@@ -73,11 +73,12 @@ def offer(tools: Iterable[T], names: Sequence[str] | None, *, chat_model: str) -
     """
     meant = None if names is None else ToolNames(names)
     had = [tool for tool in tools if meant is None or tool.name in meant]
-    most = min(app_settings.MAX_TOOLS, most_tools(chat_model) or app_settings.MAX_TOOLS)
+    most, most_tokens = app_settings.MAX_TOOLS, app_settings.MAX_TOOL_TOKENS
+    most = min(most, most_tools(chat_model) or most)
     kept: set[str] = set()
     tokens = 0
     for tool in sorted(had, key=lambda tool: (tool.server != "", tool.name)):
-        if len(kept) < most and tokens + tool.tokens <= app_settings.MAX_TOOL_TOKENS:
+        if len(kept) < most and tokens + tool.tokens <= most_tokens:
             kept.add(tool.name)
             tokens += tool.tokens
     return Offer(
