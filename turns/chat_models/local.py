@@ -17,10 +17,11 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from turns.chat_models.commands import PlannedCall, Speech
 from turns.chat_models.guide import agents_in, answer_to, by_the_way, help_text, problem_text
@@ -51,6 +52,7 @@ PAUSE = 0.08  # seconds between two words of `slowly`
 _NOT_SAID = (SUB_AGENT, INTERRUPTED, ATTACHED)
 _TEXT_PIECE = 24
 _ARGUMENTS_PIECE = 16
+_AT_ONCE = 32  # pieces between two moments in which others may work
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -99,12 +101,15 @@ class LocalChatModel:
         for place, speech in enumerate(answer.speeches):
             if place:
                 yield TextDelta("\n\n")
-            for piece in _pieces_of(speech):
-                await (self._sleep(self._pause) if speech.is_slow else asyncio.sleep(0))
+            for number, piece in enumerate(_pieces_of(speech)):
+                if speech.is_slow:
+                    await self._sleep(self._pause)
+                elif number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 yield TextDelta(piece)
         for index, call in enumerate(answer.calls):
+            await asyncio.sleep(0)
             for delta in _call_deltas(call, step=answer.step, index=index):
-                await asyncio.sleep(0)
                 yield delta
 
 
@@ -118,7 +123,7 @@ def compose(request: ChatRequest) -> Answer:
         return Answer(speeches=(Speech(text=_("All right, that is over.")),))
     if not received.text and (found := reports or tuple(_quoted(received.files, mark=ATTACHED))):
         return Answer(speeches=found)
-    plan = parse(received.text)
+    plan = _plan_of(received.text, get_language())
     done = sum(message.role == "assistant" for message in received.since)
     if done < len(plan.steps):
         step = plan.steps[done]
@@ -126,6 +131,12 @@ def compose(request: ChatRequest) -> Answer:
         return Answer(speeches=speeches, calls=step.calls, step=done + 1)
     last = _final_speeches(plan, received, request=request)
     return Answer(speeches=(*reports, *last))
+
+
+@lru_cache(maxsize=32)  # each step of a turn asks anew
+def _plan_of(text: str, _language: str) -> Plan:
+    """Return the plan of a message; what it says of a problem is in a language."""
+    return parse(text)
 
 
 def _final_speeches(plan: Plan, received: _Input, *, request: ChatRequest) -> Iterator[Speech]:
