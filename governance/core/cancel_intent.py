@@ -13,6 +13,8 @@ MAX_LENGTH = 200
 # Accents of Latin, Greek and Cyrillic letters, and the vowel signs of Arabic: people leave them out.
 _LEFT_OUT = re.compile("[\u0300-\u036f\u064b-\u0655]")
 
+_ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}  # what is in no word
+
 
 def is_cancel_intent(text: str, *, also: Iterable[str] = ()) -> bool:
     """Return whether `text` asks to stop what is running, and nothing else.
@@ -62,6 +64,8 @@ def is_cancel_phrase(value: object) -> bool:
 
 def normalised_words(text: str) -> str:
     """Return the casefolded words of `text` with one blank between them, without accents and punctuation."""
+    if text.isascii():
+        return " ".join(text.casefold().translate(_ASCII).split())
     letters = unicodedata.normalize("NFKD", text.casefold())
     folded = unicodedata.normalize("NFKC", _LEFT_OUT.sub("", letters)).casefold()
     return " ".join("".join(map(_letter_or_blank, folded)).split())
