@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 _REPLACEMENT = "\ufffd"
+_AS_THEY_ARE = (bool, int, type(None))
 
 
 def sanitize_text(text: str, *, limit: int | None = None) -> str:
@@ -18,20 +19,17 @@ def sanitize_text(text: str, *, limit: int | None = None) -> str:
 
 def sanitize_json(value: Any) -> Any:
     """Return the JSON value with what PostgreSQL refuses replaced, at every depth."""
-    kind = type(value)
-    if kind is str:
-        return sanitize_text(value)
-    if value is None or kind is bool or kind is int:
-        return value
-    if isinstance(value, str):
-        return sanitize_text(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
     if isinstance(value, dict):
         return {
-            sanitize_text(key if type(key) is str else str(key)): sanitize_json(item)
+            sanitize_text(key if type(key) is str else str(key)): item
+            if type(item) in _AS_THEY_ARE
+            else sanitize_json(item)
             for key, item in value.items()
         }
+    if isinstance(value, str):
+        return sanitize_text(value)
     if isinstance(value, list | tuple):
         return [sanitize_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return value

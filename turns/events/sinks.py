@@ -73,11 +73,11 @@ class _Registered:
         relay = Relay(sink.publish)
         own: Push | None = getattr(sink, "push", None)
         self.push: Push = own or relay.push
-        self._relay = None if own else relay
+        self._relay = relay
+        self.publish = sink.publish if own else self._publish_after_text
 
-    async def publish(self, conversation_id: UUID, event: dict[str, Any]) -> None:
-        if self._relay is not None:
-            await self._relay.drain(conversation_id)
+    async def _publish_after_text(self, conversation_id: UUID, event: dict[str, Any]) -> None:
+        await self._relay.drain(conversation_id)
         await self.sink.publish(conversation_id, event)
 
 
