@@ -1,13 +1,15 @@
 """Calls ORM code from coroutines: each function here picks the thread, and checks the connections."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import wraps
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial, wraps
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
-from asgiref.sync import SyncToAsync, sync_to_async
+from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
 from django.db import (
     DEFAULT_DB_ALIAS,
     close_old_connections,
@@ -29,6 +31,32 @@ _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes"
 def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     """Return an async version of `function` that runs in Django's database thread, with connections checked first."""
     return sync_to_async(_with_connections(_serialised(function)), thread_sensitive=True)
+
+
+def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return the same for a task that has no language and no request of its own, such as that of a turn.
+
+    It runs in the same thread. What asgiref does besides, to carry these along, takes longer than the thread takes to
+    begin.
+    """
+    crossing = _with_connections(_serialised(function))
+    by_asgiref = sync_to_async(crossing, thread_sensitive=True)
+
+    @wraps(function)
+    async def cross(*args: P.args, **kwargs: P.kwargs) -> R:
+        loop = asyncio.get_running_loop()
+        if not _crosses_to_the_one_thread(loop):
+            return await by_asgiref(*args, **kwargs)
+        crossed: asyncio.Future[R] = loop.create_future()
+        run = partial(copy_context().run, crossing, *args, **kwargs)
+        work = SyncToAsync.single_thread_executor.submit(_run_and_tell, run, crossed, loop)
+        try:
+            return await crossed
+        except asyncio.CancelledError:
+            work.cancel()  # unless it has begun
+            raise
+
+    return cross
 
 
 def run_in_pool_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -103,6 +131,38 @@ def _is_sqlite_file() -> bool:
     database = connections.settings[DEFAULT_DB_ALIAS]
     is_in_memory = any(part in str(database["NAME"]) for part in (":memory:", "mode=memory"))
     return str(database["ENGINE"]).endswith("sqlite3") and not is_in_memory
+
+
+def _crosses_to_the_one_thread(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether asgiref would run ORM code of this task in the one thread of the process: no request has its own here."""
+    return (
+        getattr(AsyncToSync.executors, "current", None) is None
+        and SyncToAsync.thread_sensitive_context.get(None) is None
+        and loop not in AsyncToSync.loop_thread_executors
+        and not SyncToAsync.deadlock_context.get(False)
+    )
+
+
+def _run_and_tell(
+    run: Callable[[], R], crossed: "asyncio.Future[R]", loop: asyncio.AbstractEventLoop
+) -> None:
+    """Run a crossing in this thread, and tell the loop what it has come to."""
+    try:
+        tell = partial(_set_result, crossed, run())
+    except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+        tell = partial(_set_exception, crossed, error)
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(tell)
+
+
+def _set_result(crossed: "asyncio.Future[R]", result: R) -> None:
+    if not crossed.done():
+        crossed.set_result(result)
+
+
+def _set_exception(crossed: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not crossed.done():
+        crossed.set_exception(error)
 
 
 def _serialised(function: Callable[P, R]) -> Callable[P, R]:

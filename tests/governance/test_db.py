@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from contextvars import ContextVar
 from sqlite3 import ProgrammingError
 
 import pytest
@@ -13,6 +14,7 @@ from governance.db import (
     MAX_LOCK_WAIT,
     read_snapshot,
     run_in_db_thread,
+    run_in_db_thread_plainly,
     run_in_poll_thread,
     run_in_query_thread,
     without_lock_wait,
@@ -62,6 +64,56 @@ async def test_who_is_through_may_cross_again_by_way_of_a_coroutine():
     outer = run_in_db_thread(lambda: (async_to_sync(inner)(), threading.get_ident()))
     first, second = await asyncio.wait_for(outer(), PATIENCE)
     assert first == second
+
+
+@pytest.mark.parametrize("door", [run_in_db_thread, run_in_db_thread_plainly])
+async def test_both_ways_lead_to_the_same_thread(door):
+    """To that of the process, of a request, or of whoever waits for the coroutine."""
+    cross = door(threading.get_ident)
+
+    async def request() -> tuple[int, int]:
+        async with ThreadSensitiveContext():
+            return await cross(), await run_in_db_thread(threading.get_ident)()
+
+    assert await cross() == await run_in_db_thread(threading.get_ident)()
+    of_request, expected = await request()
+    assert of_request == expected != await cross()
+    waiting = await asyncio.to_thread(lambda: (async_to_sync(cross)(), threading.get_ident()))
+    assert waiting[0] == waiting[1]
+
+
+async def test_a_plain_way_brings_back_what_it_came_to_and_what_was_bound():
+    bound: ContextVar[str] = ContextVar("bound", default="")
+    bound.set("here")
+    assert await run_in_db_thread_plainly(lambda *a, **k: (bound.get(), a, k))(1, b=2) == (
+        "here",
+        (1,),
+        {"b": 2},
+    )
+    with pytest.raises(KeyError, match="nothing"):
+        await run_in_db_thread_plainly({}.__getitem__)("nothing")
+
+
+async def test_who_is_cancelled_on_a_plain_way_does_not_wait_and_begins_nothing():
+    is_inside, may_leave, begun = threading.Event(), threading.Event(), []
+
+    def hold() -> None:
+        is_inside.set()
+        may_leave.wait(PATIENCE)
+        begun.append("first")
+
+    holding = asyncio.create_task(run_in_db_thread_plainly(hold)())
+    await eventually(is_inside.is_set)
+    behind = asyncio.create_task(run_in_db_thread_plainly(lambda: begun.append("second"))())
+    await asyncio.sleep(0)
+    for task in (holding, behind):
+        task.cancel()
+    await asyncio.wait({holding, behind}, timeout=PATIENCE)
+    assert holding.cancelled()
+    assert behind.cancelled()
+    may_leave.set()
+    await run_in_db_thread_plainly(lambda: None)()
+    assert begun == ["first"]
 
 
 async def test_who_only_reads_goes_past_those_who_stand_in_line():

@@ -6,7 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from governance import ToolOutcome, checkpoint
-from governance.db import run_in_db_thread, run_in_poll_thread, run_in_query_thread
+from governance.db import (
+    run_in_db_thread,
+    run_in_db_thread_plainly,
+    run_in_poll_thread,
+    run_in_query_thread,
+)
 from turns.core.ports import Answer, ClaimedTurn
 from turns.core.requests import PendingRequest
 from turns.core.turns import TurnEnding
@@ -21,7 +26,7 @@ from turns.storage.priority_lock import PriorityLock, Urgency
 
 logger = logging.getLogger(__name__)
 
-_claim_next = run_in_db_thread(scheduling.claim_next)
+_claim_next = run_in_db_thread_plainly(scheduling.claim_next)
 # A cancel waits behind nothing (C12); nor does what is read in the same round, or it would hold up the next one.
 _pending = run_in_poll_thread(requests.pending)
 _settle = run_in_db_thread(requests.settle)
@@ -106,7 +111,7 @@ class DatabaseStore:
         return await _waiting_conversations()
 
 
-@run_in_db_thread
+@run_in_db_thread_plainly
 def _end_turn(
     turn_id: UUID, *ended: Any, **how: Any
 ) -> tuple[Notifications | None, list[log.Batch]]:

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from governance import Cancellation, CancellationToken
-from governance.db import run_in_db_thread
+from governance.db import run_in_db_thread_plainly
 from turns.cancelling import cancel_requests
 from turns.core.events import TurnEvent
 from turns.core.exceptions import Fenced
@@ -175,4 +175,4 @@ def _look_at(done: "asyncio.Future[None]") -> None:
         done.exception()
 
 
-_write_in_db = run_in_db_thread(Write.__call__)
+_write_in_db = run_in_db_thread_plainly(Write.__call__)
