@@ -317,7 +317,8 @@ def _kept_cursor(database: Any) -> Any:
     """
     raw = database.connection
     is_checked = database.health_check_done or not database.health_check_enabled
-    if raw is None or database.force_debug_cursor or not is_checked:
+    is_watched = database.force_debug_cursor or database.execute_wrappers
+    if raw is None or is_watched or not is_checked:
         return None
     if getattr(_kept, "raw", None) is not raw:
         is_sqlite = database.vendor == "sqlite"

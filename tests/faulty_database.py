@@ -40,11 +40,12 @@ class FaultyDatabase:
     def _execute(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         def faulty(cursor: CursorWrapper, sql: str, *arguments: Any) -> Any:
             said = self._said[threading.get_ident()]
+            written = sql.replace("?", "%s")  # a prepared statement is in SQLite's own style
             if sql.startswith("BEGIN"):
                 said.clear()
-            said.append(sql)
+            said.append(written)
             for part in self._statements:
-                if part in sql:
+                if part in written:
                     self._lose(cursor.db, self._statements, part)
             return execute(cursor, sql, *arguments)
 
