@@ -4,10 +4,12 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from django.db.models import Model, signals
+from django.db.models import Model
 from django.db.models.base import ModelState
 from django.db.models.fields.related_descriptors import ForeignKeyDeferredAttribute
 from django.db.models.query_utils import DeferredAttribute
+
+from governance.row_reader import is_listened_to
 
 M = TypeVar("M", bound=Model)
 _PLAIN = (DeferredAttribute, ForeignKeyDeferredAttribute)
@@ -24,11 +26,7 @@ class NewRow(Generic[M]):
 
     def __call__(self, **values: Any) -> M:
         model = self._model
-        if (
-            not self._is_plain
-            or signals.pre_init.has_listeners(model)
-            or signals.post_init.has_listeners(model)
-        ):
+        if not self._is_plain or is_listened_to(model):
             return model(**values)
         made = model.__new__(model)
         made._state = ModelState()

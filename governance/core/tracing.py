@@ -165,7 +165,7 @@ def _written(value: Any) -> str:
 def _start(name: str, attributes: Attributes, *, is_client: bool, within: str) -> Any:
     """Begin a span; None if nobody records it and nothing is to be passed on."""
     span: Any = None
-    if tracer is None:
+    if tracer is None or (not within and _nobody_traces()):
         return None
     with _harmless():
         span = tracer.start_span(
@@ -175,6 +175,12 @@ def _start(name: str, attributes: Attributes, *, is_client: bool, within: str) -
             _given(attributes),
         )
     return span if span is not None and span.get_span_context().is_valid else None
+
+
+def _nobody_traces() -> bool:
+    """Whether the site has set up no traces, and this is in no trace of somebody else that would be passed on."""
+    has_none = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return has_none and trace.get_current_span() is trace.INVALID_SPAN
 
 
 def _given(attributes: Attributes) -> dict[str, Any]:
