@@ -200,6 +200,7 @@ class ToolExecutor:
                 return checked
             tool, arguments = checked
             self._supersede(live, tool)
+            waited = live.queued
             try:
                 ticket = await self._queue(live, tool, host)
             except GovernanceError as error:
@@ -207,7 +208,7 @@ class ToolExecutor:
             if ticket is None:
                 break
             try:
-                if self._preflight.still_allows(live, tool, host):
+                if live.queued == waited or self._preflight.still_allows(live, tool, host):
                     return await self._run(live, tool, arguments, host)
             finally:
                 self._limiter.leave(ticket)
