@@ -20,12 +20,7 @@ def sanitize_text(text: str, *, limit: int | None = None) -> str:
 def sanitize_json(value: Any) -> Any:
     """Return the JSON value with what PostgreSQL refuses replaced, at every depth."""
     if isinstance(value, dict):
-        return {
-            sanitize_text(key if type(key) is str else str(key)): item
-            if type(item) in _AS_THEY_ARE
-            else sanitize_json(item)
-            for key, item in value.items()
-        }
+        return _sanitize_dict(value)
     if isinstance(value, str):
         return sanitize_text(value)
     if isinstance(value, list | tuple):
@@ -33,3 +28,17 @@ def sanitize_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def _sanitize_dict(value: dict[Any, Any]) -> dict[str, Any]:
+    """Do it for a dict; every event is one, so what is plain is left without a call for each item."""
+    clean = {}
+    for key, item in value.items():
+        if type(key) is not str or not key.isascii() or "\x00" in key:
+            key = sanitize_text(str(key))
+        kind = type(item)
+        if kind is str and item.isascii() and "\x00" not in item:
+            clean[key] = item
+        else:
+            clean[key] = item if kind in _AS_THEY_ARE else sanitize_json(item)
+    return clean

@@ -112,7 +112,7 @@ def append(
     rows = _numbered(conversation, turn_id, events, at=at or timezone.now())
     _EVENTS.many(rows)
     count(conversation)
-    return [wire(row) for row in rows]
+    return _wire_of_all(rows)
 
 
 def count(conversation: Conversation) -> None:
@@ -128,16 +128,17 @@ def append_to_all(
     rows = {place: _numbered(place, turn_id, events, at=at) for place, turn_id, events in news}
     _EVENTS.many([row for of_place in rows.values() for row in of_place])
     update_each(list(rows), ["last_seq", "updated_at"])
-    return [(place.pk, [wire(row) for row in of_place]) for place, of_place in rows.items()]
+    return [(place.pk, _wire_of_all(of_place)) for place, of_place in rows.items()]
 
 
 def _numbered(
     conversation: Conversation, turn_id: UUID, events: Sequence[TurnEvent], *, at: datetime
 ) -> list[NewEvent]:
     """Return new rows with the next numbers of a conversation, which counts them from now on."""
+    conversation_id = conversation.pk
     rows = [
         NewEvent(
-            conversation_id=conversation.pk,
+            conversation_id=conversation_id,
             turn_id=turn_id,
             seq=seq,
             type=event.type,
@@ -151,7 +152,7 @@ def _numbered(
     return rows
 
 
-def wire(row: Event | NewEvent) -> WireEvent:
+def wire(row: Event) -> WireEvent:
     """Return an event as clients see it."""
     return {
         "type": row.type,
@@ -160,6 +161,17 @@ def wire(row: Event | NewEvent) -> WireEvent:
         "at": row.at.isoformat(),
         **row.payload,
     }
+
+
+def _wire_of_all(rows: Sequence[NewEvent]) -> list[WireEvent]:
+    """Return new events of one turn and moment as clients see them."""
+    if not rows:
+        return []
+    turn_id, at = str(rows[0].turn_id), rows[0].at.isoformat()
+    return [
+        {"type": row.type, "seq": row.seq, "turn_id": turn_id, "at": at, **row.payload}
+        for row in rows
+    ]
 
 
 def has(conversation_id: UUID, event: WireEvent) -> bool:
