@@ -200,7 +200,6 @@ class ToolExecutor:
                 return checked
             tool, arguments = checked
             self._supersede(live, tool)
-            waited = live.queued
             try:
                 ticket = await self._queue(live, tool, host)
             except GovernanceError as error:
@@ -208,7 +207,7 @@ class ToolExecutor:
             if ticket is None:
                 break
             try:
-                if live.queued == waited or self._preflight.still_allows(live, tool, host):
+                if not ticket.has_waited or self._preflight.still_allows(live, tool, host):
                     return await self._run(live, tool, arguments, host)
             finally:
                 self._limiter.leave(ticket)

@@ -96,6 +96,11 @@ class Ticket:
         )
 
     @property
+    def has_waited(self) -> bool:
+        """Whether anything can have happened before it got its slot."""
+        return self.result is not None
+
+    @property
     def is_resolved(self) -> bool:
         """Whether its wait has ended, or was cancelled and its task will see that next."""
         return self.result is not None and self.result.done()
