@@ -55,7 +55,7 @@ async def test_a_turn_of_three_calls(asked: Asked, chat: ChatDriver):
         assert (await chat.run()).status == "completed"
         await all_is_quiet()
     # PostgreSQL locks rows by statements of their own; two statements are the test's own.
-    asked.assert_at_most(42, 5)
+    asked.assert_at_most(36, 4)
 
 
 async def test_a_cancel_of_a_turn_that_runs_a_call(asked: Asked, chat: ChatDriver):

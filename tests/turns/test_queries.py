@@ -68,11 +68,15 @@ def queries_of_a_turn(factory: RowFactory, process, asked: Asked) -> Counter:
     async def live() -> LiveCall:
         return LiveCall(call, token=CancellationToken())
 
+    async def save_reply() -> None:
+        await journal.save_reply(1, message, [call])
+        await journal.flush()
+
     started = async_to_sync(live)()
     measure("prompt", lambda: async_to_sync(journal.prompt)())
     measure("first_text", lambda: async_to_sync(journal.save_text)(1, "h"))
     measure("save_text", lambda: async_to_sync(journal.save_text)(1, "hm"))
-    measure("save_reply", lambda: async_to_sync(journal.save_reply)(1, message, [call]))
+    measure("save_reply", lambda: async_to_sync(save_reply)())
     measure("call_started", lambda: async_to_sync(journal.call_started)(started))
     measure("progress", lambda: progress.store([Report.of(claimed, started)]))
     ending = TurnEnding(status=TurnStatus.COMPLETED)

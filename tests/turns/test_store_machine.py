@@ -211,6 +211,7 @@ class OneConversation(RuleBasedStateMachine):
         async def write() -> None:
             message = message_of("hm", tuple(made), turn_id=str(self.claimed.id))
             await self.owner.save_reply(self.step, message, made)
+            await self.owner.flush()
             token = CancellationToken()
             self.live = {call.id: LiveCall(call, token=token) for call in made}
 

@@ -86,9 +86,10 @@ class TurnJournal(Observer, Approver, Protocol):
     async def save_reply(
         self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
     ) -> None:
-        """Store the finished (or interrupted) assistant message and its calls, before any of them starts.
+        """Take the finished (or interrupted) assistant message and its calls. It is stored before any of them starts.
 
-        One without calls may be kept as `answer`, which is stored with the turn's end.
+        It may be stored with the start of the first one. One without calls may be kept as `answer`, which is stored with the
+        turn's end.
         """
 
     def publish_text(self, text: str, offset: int, *, step: int) -> None:

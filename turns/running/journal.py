@@ -3,6 +3,7 @@
 What a database loses that stumbles is written again, as long as the turn is ours; so each change can be made twice.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -92,6 +93,9 @@ class DatabaseJournal:
         self._begun = 0  # the last step whose message is there before it is complete
         self._answer: Answer | None = None
         self._held: Held = {}  # the rows of the calls of this step, as they are stored
+        self._reply: asyncio.Future[None] | None = (
+            None  # done when the last message with calls is stored
+        )
         self._token = token
         self._lasts = False  # the end of a call that was asked to stop
         self._left: list[
@@ -136,15 +140,25 @@ class DatabaseJournal:
     async def save_reply(
         self, step: int, message: Message, calls: Sequence[ToolCall], *, interrupted: bool = False
     ) -> None:
-        """Store the message and its calls, before any of them starts; one without calls is stored with the turn's end."""
+        """Let the message be stored with its calls; one without calls is stored with the turn's end.
+
+        Nobody waits for it here: what is written of its calls comes with it, or behind it.
+        """
         await self._store_answer()
+        await self.flush()
         answer = Answer(step=step, message=replace(message, interrupted=interrupted))
         if not calls:
             self._answer = answer
             return
         self._held = {}
-        await self._write(one_by_one(_save_reply), answer, calls, self._held, self._begun)
-        checkpoint("after_reply")
+        item = (answer, calls, self._held, self._begun)
+        self._reply = self._writer.add(one_by_one(_save_reply), item, more_follows=True)
+        self._reply.add_done_callback(lambda _: checkpoint("after_reply"))
+
+    async def flush(self) -> None:
+        """Wait until the last message with calls is stored. Raise what it has failed with."""
+        if self._reply is not None:
+            await self._reply
 
     async def _store_answer(self) -> None:
         """Store what was said last: the turn goes on."""
@@ -220,7 +234,8 @@ class DatabaseJournal:
         # What was abandoned may settle before that: its row has to be there.
         item = (call, outcome, self._held)
         is_known = outcome.disposition is not Disposition.INDETERMINATE
-        if self._token.is_cancelled and is_known and not self._lasts:
+        is_stored = self._reply is None or self._reply.done()
+        if self._token.is_cancelled and is_known and is_stored and not self._lasts:
             self._left.append(item)
             return
         await self._writer.add(call_writes.end_calls, item, urgency=Urgency.ENDING)
@@ -234,7 +249,11 @@ class DatabaseJournal:
                 await sinks.publish(*told)
 
     async def _write(self, change: Change, *item: Any) -> None:
-        await self._writer.add(change, item)
+        try:
+            await self._writer.add(change, item)
+        except Exception:
+            await self.flush()  # if that has failed, it is why
+            raise
 
     async def _write_for(self, change: "Callable[[Turn], tuple[Events, R]]") -> R:
         """Write a change, and return what it came to when it was made last."""

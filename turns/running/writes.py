@@ -101,32 +101,49 @@ class Writer:
         self._writing: asyncio.Task[None] | None = None
 
     def add(
-        self, change: Change, item: Any = (), *, urgency: Urgency = Urgency.WORK
+        self,
+        change: Change,
+        item: Any = (),
+        *,
+        urgency: Urgency = Urgency.WORK,
+        more_follows: bool = False,
     ) -> "asyncio.Future[None]":
         """Let a change be written with what else waits; the future is done when it is stored and published.
 
-        It raises `Fenced` if the turn has another owner or has ended, `NotStored` if the database refuses.
+        If `more_follows`, tasks that were just begun add what they have first. The future raises `Fenced` if the turn has
+        another owner or has ended, `NotStored` if the database refuses.
         """
         loop = asyncio.get_running_loop()
         entry = _Entry(change=change, item=item, urgency=urgency, done=loop.create_future())
         entry.done.add_done_callback(_look_at)
         self._waiting.append(entry)
         if self._writing is None or self._writing.done():
-            self._writing = loop.create_task(self._write(), name=f"writes of turn {self._turn.id}")
+            writing = self._write(pauses=more_follows)
+            self._writing = loop.create_task(writing, name=f"writes of turn {self._turn.id}")
         return entry.done
 
-    async def _write(self) -> None:
+    async def _write(self, *, pauses: bool) -> None:
+        if pauses:
+            await asyncio.sleep(0)
         while self._waiting:
             batch = _Batch(self._turn, self._waiting, lock=self._lock)
-            try:
-                cancellation = await until_done(batch.trigger, lease=self._lease)
-            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            for part in await self._store(batch):
+                await self._store(part)
+
+    async def _store(self, batch: "_Batch") -> "list[_Batch]":
+        """Write, publish, and tell who waits. Return the parts to be tried alone: one may be taken without the other."""
+        try:
+            cancellation = await until_done(batch.trigger, lease=self._lease)
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            parts = [] if isinstance(error, Fenced) else batch.parts()
+            if not parts:
                 batch.fail(error)
-                continue
-            if cancellation is not None:
-                self._token.cancel(cancellation)
-            await sinks.publish(self._turn.conversation_id, batch.events)
-            batch.succeed()
+            return parts
+        if cancellation is not None:
+            self._token.cancel(cancellation)
+        await sinks.publish(self._turn.conversation_id, batch.events)
+        batch.succeed()
+        return []
 
 
 class _Batch:
@@ -149,6 +166,14 @@ class _Batch:
         async with self._lock.acquired(urgency):
             self._take()
             return await _write_in_db(self._write)
+
+    def parts(self) -> "list[_Batch]":
+        """Return a batch for each of several changes, in their order; none if it is one change."""
+        by_change: dict[Change, list[_Entry]] = {}
+        for entry in self._entries:
+            by_change.setdefault(entry.change, []).append(entry)
+        groups = by_change.values() if len(by_change) > 1 else ()
+        return [_Batch(self._turn, entries, lock=self._lock) for entries in groups]
 
     def succeed(self) -> None:
         """Tell everybody who waits for a part of it."""
