@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial, wraps
-from threading import RLock
+from threading import RLock, local
 from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
@@ -22,10 +22,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_LOCK_WAIT = 20.0  # seconds; after that the database's own lock decides
+_kept = local()
 _write_lock = RLock()  # one who is through may cross again, by way of a coroutine
 _polls = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database polls")
 _queries = ThreadPoolExecutor(max_workers=2, thread_name_prefix="database queries")
 _probes = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database probes")
+
+
+def thread_connection() -> Any:
+    """Return the default connection of this thread, which has it as long as it lives: to look it up takes a while."""
+    found = getattr(_kept, "connection", None)
+    if found is None:
+        found = _kept.connection = connections[DEFAULT_DB_ALIAS]
+    return found
 
 
 def run_in_db_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -182,7 +191,7 @@ def _serialised(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def _write_slot() -> Iterator[None]:
-    if connection.vendor != "sqlite":
+    if thread_connection().vendor != "sqlite":
         yield
         return
     has_lock = _write_lock.acquire(timeout=MAX_LOCK_WAIT)
@@ -216,6 +225,7 @@ def _close_unusable_connections() -> None:
     To open the file again takes longer than most of what is asked of it.
     """
     lives_on = SyncToAsync.thread_sensitive_context.get(None) is None
-    for known in connections.all(initialized_only=True):
+    is_only_one = len(connections.settings) == 1
+    for known in [thread_connection()] if is_only_one else connections.all(initialized_only=True):
         if not (lives_on and known.vendor == "sqlite" and not known.errors_occurred):
             known.close_if_unusable_or_obsolete()

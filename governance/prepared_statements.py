@@ -10,11 +10,11 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import AutoField, Expression, Field, Model, QuerySet
 from django.db.models.sql import InsertQuery, UpdateQuery
 
 from governance.binding import Binder, ByType, Convert, binder_of, is_stored_as_it_is
+from governance.db import thread_connection
 from governance.row_reader import RowReader
 
 M = TypeVar("M", bound=Model)
@@ -125,7 +125,7 @@ class Select(_Statement, Generic[R]):
         return self._build(**values)
 
     def all(self, **values: Any) -> list[R]:
-        database = _database()
+        database = thread_connection()
         compiled = self._for(database)
         cursor = _execute(compiled, compiled.bind(values), database)
         read = self._readers[database.vendor]
@@ -161,13 +161,13 @@ class Update(_Statement):
 
     def run(self, **values: Any) -> int:
         """Return how many rows were changed."""
-        database = _database()
+        database = thread_connection()
         compiled = self._for(database)
         return int(_execute(compiled, compiled.bind(values), database).rowcount)
 
     def run_each(self, many: Iterable[dict[str, Any]]) -> int:
         """Update once for each of these values, in one crossing; return how many rows were changed in all."""
-        database = _database()
+        database = thread_connection()
         compiled = self._for(database)
         bound = [compiled.bind(values) for values in many]
         if not bound:
@@ -194,7 +194,7 @@ class Insert(_Statement, Generic[M]):
 
     def one(self, row: M) -> M:
         """Insert one row; where the database makes its key, it has that now."""
-        database = _database()
+        database = thread_connection()
         compiled = self._returning.get(database.vendor) or self._compile_returning(database)
         cursor = _execute(compiled, self._values(row, database), database)
         if self._makes_key:
@@ -210,7 +210,7 @@ class Insert(_Statement, Generic[M]):
         """
         if not rows:
             return
-        database = _database()
+        database = thread_connection()
         compiled = self._for(database)
         _execute_many(compiled, [self._values(row, database) for row in rows], database)
 
@@ -278,14 +278,6 @@ class Insert(_Statement, Generic[M]):
 
 
 _kept = threading.local()
-
-
-def _database() -> Any:
-    """Return the connection of this thread, which has one as long as it lives: to look it up takes a while."""
-    database = getattr(_kept, "database", None)
-    if database is None:
-        database = _kept.database = connections[DEFAULT_DB_ALIAS]
-    return database
 
 
 def _execute(compiled: _Compiled, values: Sequence[Any], database: Any) -> Any:

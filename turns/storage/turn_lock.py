@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import DateTimeField, Exists, ExpressionWrapper, OuterRef, QuerySet, UUIDField
 from django.db.models.functions import Now
 
+from governance.db import thread_connection
 from governance.prepared_statements import Select
 from turns.core.turns import LIVE_STATUSES, TurnStatus
 from turns.events import log
@@ -87,7 +87,10 @@ def read_turns_to_cancel(turn_ids: Iterable[UUID]) -> "list[Any]":
 
 def _locked(query: "Select[Turn]", turn_id: UUID, *, epoch: int | None, waits: bool) -> Turn | None:
     # Where the database locks rows, a statement of its own does it: one that waits has begun to read before that.
-    if connection.features.has_select_for_update and log.locked_of(turn_id, waits=waits) is None:
+    if (
+        thread_connection().features.has_select_for_update
+        and log.locked_of(turn_id, waits=waits) is None
+    ):
         return None
     turn = query.first(turn_id=turn_id)
     return turn if turn is not None and epoch in (None, turn.epoch) else None
