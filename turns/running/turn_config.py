@@ -50,7 +50,7 @@ async def turn_config_of(turn: ClaimedTurn, *, token: CancellationToken) -> Turn
     chat_model = get_chat_model(name)
     scope = str(turn.conversation_id)
     workspace = await _workspace_of(turn)
-    if workspace is not None:
+    if workspace is not None and not turn.has_workspace:
         await asyncio.to_thread(make_workspace, workspace)
     await prepare_tools(token=token)
     allowed = _allowed(agent)

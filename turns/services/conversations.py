@@ -12,7 +12,8 @@ from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, checkpoint, is_cancel_intent
-from governance.db import run_in_db_thread
+from governance.db import run_in_db_thread, thread_connection
+from governance.runtime import make_workspace, workspace_of
 from governance.sanitize import sanitize_text
 from turns.agents.lookup import find_agent
 from turns.cancelling import commands
@@ -292,7 +293,7 @@ def _enqueue(
         )
     if client_id is not None and not 0 < len(client_id) <= CLIENT_ID_LENGTH:
         raise MessageRejected(_("client_id must have 1 to 64 characters."))
-    return queue.enqueue(
+    enqueued = queue.enqueue(
         conversation.pk,
         text=sanitize_text(text) if text.strip() else FILES_ALONE,
         source=message.source,
@@ -302,3 +303,18 @@ def _enqueue(
         replaces=message.replaces,
         attachments=message.attachments,
     )
+    if (claimed := enqueued.claimed) is None or not _makes_workspace(conversation.pk):
+        return enqueued
+    return replace(enqueued, claimed=replace(claimed, has_workspace=True))
+
+
+def _makes_workspace(conversation_id: UUID) -> bool:
+    """Make the directory of a turn that begins, where that waits for no other disk than the database's; else False."""
+    workspace = workspace_of(str(conversation_id))
+    if workspace is None or thread_connection().vendor != "sqlite":
+        return False
+    try:
+        make_workspace(workspace)
+    except OSError:  # the turn tries again, and says what is wrong
+        return False
+    return True
