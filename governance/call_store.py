@@ -16,8 +16,8 @@ from governance.core.registry import LONGEST_TITLE, registry
 from governance.core.tools import Tool
 from governance.durations import limit_ms, to_ms
 from governance.models import ToolCall
-from governance.new_rows import NewRow
 from governance.prepared_statements import Insert, Select, Update, fields_of
+from governance.rows import NewRow
 from governance.sanitize import sanitize_json, sanitize_text
 
 _NAME_LENGTH = 128

@@ -6,8 +6,8 @@ from typing import Any
 from django.db.models import QuerySet
 
 from governance import selectors
-from governance.new_rows import NewRow
 from governance.prepared_statements import Insert
+from governance.rows import NewRow
 from governance.sanitize import sanitize_json
 from turns.core.events import MessageEvent, TurnEvent
 from turns.core.ports import Answer

@@ -24,8 +24,8 @@ from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext as _
 
 from governance import CancelSource, ScopeKind, checkpoint, traceparent
-from governance.new_rows import NewRow
 from governance.prepared_statements import Insert, Select, Update
+from governance.rows import NewRow
 from turns.agents.lookup import config_of, find_agent, terms_of
 from turns.attachments import rows as attached_files
 from turns.conf import app_settings

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import signals
 
 from governance.models import ToolCall
-from governance.new_rows import NewRow
+from governance.rows import NewRow
 from turns.models import Message, Turn
 
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
