@@ -108,7 +108,7 @@ class PendingCalls:
             result = await client.call_tool(
                 tool_name, arguments, read_timeout_seconds=_NO_LIMIT, progress_callback=on_progress
             )
-            read = read_result(result)
+            read = await asyncio.to_thread(read_result, result)  # it may be megabytes
         except MCPError as error:
             if request_state.failure:
                 _fail(answer, self._lost(request_state))

@@ -33,6 +33,7 @@ _LONGEST_ERROR = 2_000
 _DID_NOT_RUN = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _TURNED_AWAY = frozenset({401, 403, 429})
 _REPEATED = object()
+_LEVELS = 4  # of structured content, in which repeated text is looked for
 _UNREAD = "; no tool here can read it"
 
 
@@ -70,7 +71,7 @@ class McpResult:
 
 
 def read_result(result: CallToolResult) -> McpResult:
-    """Read a result; what its structured content says again is left out."""
+    """Read a result; what its structured content says again is left out. A large one takes a while."""
     parts = [_part(block) for block in result.content]
     texts = [part for part in parts if isinstance(part, str)]
     new = _without(result.structured_content, said=_texts_in(["\n".join(texts), *texts]))
@@ -132,15 +133,20 @@ def _part(block: ContentBlock) -> str | EncodedImage:
     return f"[resource {held.uri}, {len(held.blob) * 3 // 4} bytes, not shown]"
 
 
-def _without(value: Any, *, said: set[str]) -> Any:
-    """Return the structured content without what the text already says; `_REPEATED` if nothing is left."""
+def _without(value: Any, *, said: set[str], levels: int = _LEVELS) -> Any:
+    """Return the structured content without what the text already says; `_REPEATED` if nothing is left.
+
+    Each level writes all below it once more, so deep ones are left as they are.
+    """
+    if levels == 0:
+        return value
     if _written(value) in said or (isinstance(value, str) and value.strip() in said):
         return _REPEATED
     if isinstance(value, dict) and value:
-        new = {name: _without(part, said=said) for name, part in value.items()}
+        new = {name: _without(part, said=said, levels=levels - 1) for name, part in value.items()}
         return {name: part for name, part in new.items() if part is not _REPEATED} or _REPEATED
     if isinstance(value, list) and value:
-        new_parts = [_without(part, said=said) for part in value]
+        new_parts = [_without(part, said=said, levels=levels - 1) for part in value]
         return _REPEATED if all(part is _REPEATED for part in new_parts) else value
     return value
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from typing import Any
 
 import pytest
 from mcp.types import (
@@ -45,6 +46,21 @@ async def test_what_the_text_says_is_not_said_again(texts, structured, shown):
     content = [TextContent(type="text", text=text) for text in texts]
     result = CallToolResult(content=content, structured_content=structured)
     assert await read_result(result).as_text(show) == shown
+
+
+def test_a_deep_result_is_not_written_anew_at_each_level(monkeypatch):
+    """A hostile server could keep a processor busy for minutes."""
+    written = []
+    dumps = json.dumps
+    monkeypatch.setattr(
+        json, "dumps", lambda *value, **how: written.append(1) or dumps(*value, **how)
+    )
+    deep: Any = "x"
+    for _ in range(150):
+        deep = {"a": deep}
+    read = read_result(CallToolResult(content=[], structured_content=deep))
+    assert json.loads(read.parts[0]) == deep
+    assert len(written) < 10
 
 
 @pytest.mark.parametrize(
