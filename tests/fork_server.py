@@ -188,14 +188,22 @@ def _become(wanted: Mapping[str, Any]) -> None:
 
 
 def _leave(code: int | str | None) -> None:
-    """End as an interpreter does: threads that are no daemons, what was registered for the end, buffers."""
+    """End as an interpreter does: threads that are no daemons, what was registered for the end, files, buffers."""
     if isinstance(code, str):
         sys.stderr.write(f"{code}\n")
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    _close_databases()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _close_databases() -> None:
+    """Close SQLite files. The last connection of one brings what lies beside it into the file itself."""
+    conf, db = sys.modules.get("django.conf"), sys.modules.get("django.db")
+    if conf and db and conf.settings.configured:
+        db.connections.close_all()
 
 
 def _prctl(option: int, value: int) -> None:

@@ -15,9 +15,7 @@ _MIGRATE = """
 import django
 django.setup()
 from django.core.management import call_command
-from django.db import connections
 call_command("migrate", verbosity=0)
-connections.close_all()  # what it has written is in the file then, and not beside it
 """
 _shared: list[Path] = []
 
