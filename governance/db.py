@@ -58,7 +58,7 @@ def run_in_db_thread_plainly(function: Callable[P, R]) -> Callable[P, Coroutine[
             return await by_asgiref(*args, **kwargs)
         crossed: asyncio.Future[R] = loop.create_future()
         run = partial(copy_context().run, crossing, *args, **kwargs)
-        work = SyncToAsync.single_thread_executor.submit(_run_and_tell, run, crossed, loop)
+        work = SyncToAsync.single_thread_executor.submit(_run_and_report, run, crossed, loop)
         try:
             return await crossed
         except asyncio.CancelledError:
@@ -152,7 +152,7 @@ def _crosses_to_the_one_thread(loop: asyncio.AbstractEventLoop) -> bool:
     )
 
 
-def _run_and_tell(
+def _run_and_report(
     run: Callable[[], R], crossed: "asyncio.Future[R]", loop: asyncio.AbstractEventLoop
 ) -> None:
     """Run a crossing in this thread, and tell the loop what it has come to."""

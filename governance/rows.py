@@ -33,7 +33,7 @@ class NewRow(Generic[M]):
         kept = made.__dict__
         kept.update(self._defaults)
         kept.update(values)
-        for name, make in self._made_anew.items():
+        for name, make in self._fresh_defaults.items():
             if name not in values:
                 kept[name] = make()
         return made
@@ -53,11 +53,11 @@ class NewRow(Generic[M]):
         return {
             field.attname: field.get_default()
             for field in self._fields
-            if field.attname not in self._made_anew
+            if field.attname not in self._fresh_defaults
         }
 
     @cached_property
-    def _made_anew(self) -> dict[str, Callable[[], Any]]:
+    def _fresh_defaults(self) -> dict[str, Callable[[], Any]]:
         """What makes the default of a field for each instance, such as a list."""
         return {
             field.attname: field.default

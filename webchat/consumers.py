@@ -85,8 +85,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.greeted = asyncio.Event()
         self.frames = RateLimit(app_settings.MAX_FRAMES_PER_MINUTE)
         self.bad_frames = RateLimit(app_settings.MAX_BAD_FRAMES)
-        open_sockets.add(self)
-        await self._guarded(self._admit())
+        if open_sockets.are_closing():
+            self.send_queue.close(CloseCode.RESTARTING)
+        else:
+            open_sockets.add(self)
+            await self._guarded(self._admit())
         if not self.groups_joined:
             self.send_queue.close(INTERNAL_ERROR)  # unless it was refused for a reason of its own
         self.tasks.append(

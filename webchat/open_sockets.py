@@ -22,6 +22,7 @@ class OpenSocket(Protocol):
 
 _open: WeakSet[OpenSocket] = WeakSet()
 _counts: Counter[str] = Counter()
+_leaving: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 def add(socket: OpenSocket) -> None:
@@ -54,8 +55,14 @@ def overflow_count() -> int:
     return _counts["overflow"]
 
 
+def are_closing() -> bool:
+    """Whether the sockets of this loop are being closed, so that a new one would keep the server from its end."""
+    return asyncio.get_running_loop() in _leaving
+
+
 async def close_all() -> None:
     """Close every socket with code 1012, "the server restarts". Clients reconnect and miss nothing."""
+    _leaving.add(asyncio.get_running_loop())
     sockets = tuple(_open)
     with suppress(TimeoutError):
         async with asyncio.timeout(CLOSE_TIMEOUT):

@@ -165,7 +165,7 @@ def _written(value: Any) -> str:
 def _start(name: str, attributes: Attributes, *, is_client: bool, within: str) -> Any:
     """Begin a span; None if nobody records it and nothing is to be passed on."""
     span: Any = None
-    if tracer is None or (not within and _nobody_traces()):
+    if tracer is None or (not within and _is_untraced()):
         return None
     with _harmless():
         span = tracer.start_span(
@@ -177,7 +177,7 @@ def _start(name: str, attributes: Attributes, *, is_client: bool, within: str) -
     return span if span is not None and span.get_span_context().is_valid else None
 
 
-def _nobody_traces() -> bool:
+def _is_untraced() -> bool:
     """Whether the site has set up no traces, and this is in no trace of somebody else that would be passed on."""
     has_none = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     return has_none and trace.get_current_span() is trace.INVALID_SPAN

@@ -646,6 +646,7 @@ async def test_when_the_server_goes_down_clients_are_told_to_come_back(connect: 
     assert not closing.done()
     await socket.leave()
     await closing
+    assert await connect().close_code_after_connecting() == 1012
 
 
 async def test_what_the_log_has_is_sent_before_the_server_goes_down(
