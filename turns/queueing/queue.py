@@ -178,8 +178,7 @@ def enqueue(
         _number(turn, agent, at=state.now)
         queued = _queued(turn, replaces=replaces)
         if process is not None and parent is None and state.is_idle:
-            checkpoint("before_claim")
-            turn.status, turn.owner, turn.epoch = TurnStatus.RUNNING.value, process, 1
+            turn.owner = process
             return _begin_at_once(conversation, turn, queued, agent=agent, state=state)
         _TURN.one(turn)
         get_dispatcher().dispatch(conversation.pk, turn.pk)
@@ -263,7 +262,8 @@ def _begin_at_once(
 
     What it begins with is read along, which saves it ways to the database of its own.
     """
-    turn.started_at = state.now
+    checkpoint("before_claim")
+    turn.status, turn.epoch, turn.started_at = TurnStatus.RUNNING.value, 1, state.now
     _TURN.one(turn)
     claimed, started = _begin(conversation, turn, state)
     events = log.append(conversation, turn.pk, queued, started, at=state.now)
