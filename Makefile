@@ -44,10 +44,11 @@ format: dev ## Put Python, templates, JavaScript and CSS into shape
 	@if [ -x node_modules/.bin/biome ]; then node_modules/.bin/biome check --write .; fi
 
 requirements: dev ## Pin the newest versions that requirements/*.in allow
-	@cd requirements && compile="../.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url" \
-		&& $$compile --upgrade dev.in -o dev.txt \
-		&& $$compile --upgrade --python-version 3.12 newest.in -o newest.txt \
-		&& for file in *.in; do case $$file in dev.in|newest.in) ;; *) $$compile --constraints dev.txt $$file -o $${file%.in}.txt || exit 1 ;; esac; done
+	@compile=".venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-strip-extras" \
+		&& $$compile --python-version 3.11 --upgrade requirements/dev.in -o requirements/dev.txt \
+		&& $$compile --python-version 3.12 --upgrade requirements/newest.in -o requirements/newest.txt \
+		&& for file in requirements/*.in; do case $$file in */dev.in|*/newest.in) ;; \
+			*) $$compile --python-version 3.11 --constraints requirements/dev.txt $$file -o $${file%.in}.txt || exit 1 ;; esac; done
 
 package: dev ## Build the wheel and the source archive (PROJECT_URL=https://… is where their links lead)
 	@.venv/bin/python -m hatchling build -d dist
