@@ -24,7 +24,9 @@ SLOW_READERS = 64
 QUEUE = MEGABYTE // 16  # of each, so that a fraction of what fills the default one does: 1 MiB
 TURNS = 7
 LONG = "say " + "word " * 6300  # goes through the channel layer whole
-ALLOWED_GROWTH = SLOW_READERS * QUEUE + 28 * MEGABYTE  # and what the work takes: 5 to 20 MB, on a busy machine more
+ALLOWED_GROWTH = (
+    SLOW_READERS * QUEUE + 28 * MEGABYTE
+)  # and what the work takes: 5 to 20 MB, on a busy machine more
 
 pytestmark = pytest.mark.timeout(600)
 
