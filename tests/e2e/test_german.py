@@ -38,7 +38,13 @@ WORDS = """
 
 
 async def english_in(page: Page) -> list[str]:
-    return [text for text in await page.evaluate(WORDS) if ENGLISH.search(text)]
+    """Return what reads as English, but for titles: they are what people have said."""
+    titles = [text for text in await page.locator(".conversation-title").all_inner_texts() if text]
+    return [
+        text
+        for text in await page.evaluate(WORDS)
+        if ENGLISH.search(text) and not any(title in text for title in titles)
+    ]
 
 
 async def sign_in(person, name: str = "demo") -> Page:

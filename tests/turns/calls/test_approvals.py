@@ -213,6 +213,7 @@ async def test_the_clocks_stand_still_while_a_person_is_asked(
     await chat.asked(turn_id, "b")
     (live,) = (await runtime.ensure_started()).supervisor.live_turns
     clock = live.runner.clock
+    await eventually(lambda: clock.is_paused)
     left, later = clock.time_left, asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.05, later.set_result, None)
     await later
