@@ -100,6 +100,7 @@ def _allow_short_reads(blockbuster: BlockBuster) -> None:
         function.can_block_in("/gettext.py", {"find", "translation"})
         function.can_block_in("/linecache.py", {"updatecache", "checkcache"})
         function.can_block_in("/logging/__init__.py", {"emit", "handle"})
+        function.can_block_in("/playwright/_impl/_driver.py", {"compute_driver_executable"})
         function.can_block_in("/redis/utils.py", {"get_lib_version"})
         function.can_block_in("/webchat/static_files.py", {"__init__"})
         function.can_block_in("/governance/core/procfs.py", _PROCESS_TABLE)

@@ -129,7 +129,7 @@ class BrowserProcess:
                 ready.set_result(browser)
                 await self._run_until_idle(browser)
                 self._forget_browser(ready)
-        except (ToolFailed, self.playwright.Error, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the library raises plain ones too, and calls wait for a reason
             self._forget_browser(ready)
             logger.warning("The browser has failed", exc_info=error)
             if not ready.done():

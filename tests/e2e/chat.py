@@ -3,6 +3,9 @@
 from playwright.async_api import Locator, Page, expect
 
 
+_NEXT_FRAME = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
 class Chat:
     """One tab with one conversation."""
 
@@ -54,6 +57,8 @@ class Chat:
 
     async def has_ended(self) -> None:
         """Wait until what was said has begun and is over; then no card may look as if it ran."""
+        # The page draws before its next frame: until then it does not show what was just said.
+        await self.page.evaluate(_NEXT_FRAME)
         # Nothing runs either between Enter and the server's answer to it.
         await expect(self.page.locator(".outbox article")).to_have_count(0)
         await expect(self.live_turns).to_have_count(0)

@@ -95,7 +95,7 @@ async def test_the_editor_is_closed_by_esc_and_keeps_its_text_while_something_ru
     await expect(chat.cancel_turn).to_be_visible()
     await expect(edit_button(other, "say one")).to_be_hidden()
     await editor(chat).press("Enter")
-    await expect(chat.page.get_by_text("Send it when that has ended.", exact=False)).to_be_visible()
+    await expect(chat.page.locator("#notice-text")).to_contain_text("Send it when that has ended.")
     await expect(editor(chat)).to_have_value("say more")
     await editor(chat).press("Escape")
     await expect(chat.cancel_turn).to_be_visible()

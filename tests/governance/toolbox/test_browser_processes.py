@@ -76,6 +76,13 @@ async def test_a_program_that_is_no_browser_is_a_sentence(tmp_path):
     await toolbox.aclose(browser.registry)
 
 
+async def test_a_driver_that_ends_at_once_is_a_sentence(monkeypatch):
+    monkeypatch.setenv("PLAYWRIGHT_NODEJS_PATH", "/bin/false")
+    browser = await alone()
+    await browser.fails("has stopped working", "open", url="http://example.org/")
+    await toolbox.aclose(browser.registry)
+
+
 def test_its_own_sandbox_is_used_unless_we_are_root(monkeypatch):
     for user, choice, expected in (
         (0, BrowserSandbox.AUTO, False),
