@@ -43,7 +43,9 @@ async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(browser
     await expect(chat.answers.first).to_contain_text("w5 ")
     await browser_user.context.set_offline(True)
     await expect(chat.connection).to_have_text("Offline")
-    await expect(chat.page.get_by_text("The turn continues on the server for now.")).to_be_visible()
+    await expect(chat.page.locator("#banner-text")).to_contain_text(
+        "The turn continues on the server for now."
+    )
     await browser_user.context.set_offline(False)
     await expect(chat.connection).to_have_text("Connected")
     await expect(chat.answers.last).to_contain_text("2 of 2 calls succeeded.")
@@ -65,7 +67,9 @@ async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back
     await chat.say("run sleep 63\nwait 60")
     await eventually(lambda: own_site.processes("sleep 63"))
     own_site.kill()
-    await expect(chat.page.get_by_text("Reconnecting… The turn continues")).to_be_visible()
+    await expect(chat.page.locator("#banner-text")).to_contain_text(
+        "Reconnecting… The turn continues"
+    )
     own_site.start()
     await expect(chat.connection).to_have_text("Connected")
     await expect(chat.ending("Turn interrupted")).to_be_visible()
