@@ -2,7 +2,6 @@
 
 from playwright.async_api import Locator, Page, expect
 
-
 _NEXT_FRAME = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 

@@ -61,7 +61,7 @@ async def test_after_the_turn_what_went_well_is_folded_and_opens_again(browser_u
     shown = await chat.transcript.inner_text()
     await chat.page.reload()
     await expect(head).to_be_visible()
-    assert await chat.transcript.inner_text() == shown
+    await expect(chat.transcript).to_have_text(shown, use_inner_text=True)
     await head.click()
     await expect(chat.card("seconds: 0")).to_be_visible()
     await check(chat.page)

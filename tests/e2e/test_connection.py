@@ -32,7 +32,7 @@ async def test_a_reload_in_mid_turn_shows_the_same_cards_which_can_still_be_canc
     await chat.page.reload()
     await expect(chat.cards).to_have_count(3)
     await expect(chat.answers.last).to_contain_text("1 of 3 calls succeeded.")
-    assert await chat.transcript.inner_text() == shown
+    await expect(chat.transcript).to_have_text(shown, use_inner_text=True)
     await chat.has_ended()
 
 
@@ -55,7 +55,7 @@ async def test_a_network_loss_in_mid_turn_leaves_no_gap_and_no_duplicate(browser
     assert [text.count(f"{word} ") for word in WORDS.split()[:-1]] == [2] * 39
     await chat.page.reload()
     await expect(chat.cards).to_have_count(2)
-    assert await chat.transcript.inner_text() == text
+    await expect(chat.transcript).to_have_text(text, use_inner_text=True)
 
 
 async def test_a_crash_of_the_server_interrupts_the_turn_and_the_page_comes_back_by_itself(

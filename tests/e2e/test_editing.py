@@ -36,10 +36,9 @@ async def talk(browser_user: BrowserUser, *lines: str) -> Chat:
     return chat
 
 
-async def shown(chat: Chat) -> list[str]:
-    """Return what a person sees of messages and answers."""
-    texts = await chat.page.locator(".turn:not([hidden]) .message-text").all_text_contents()
-    return [text.strip() for text in texts]
+async def shows(chat: Chat, wanted: list[str]) -> None:
+    """Wait until a person sees just these messages and answers."""
+    await expect(chat.page.locator(".turn:not([hidden]) .message-text")).to_have_text(wanted)
 
 
 async def test_an_edited_message_takes_the_place_of_all_behind_it_in_every_tab(
@@ -64,20 +63,20 @@ async def test_an_edited_message_takes_the_place_of_all_behind_it_in_every_tab(
     for tab in (chat, other):
         await expect(tab.turn("say two, but better").locator(".message-agent")).to_have_count(1)
         await tab.has_ended()
-        assert await shown(tab) == wanted
+        await shows(tab, wanted)
     await expect(editor(chat)).to_have_count(0)
     await chat.page.reload()
     versions = chat.page.get_by_role("button", name="1 earlier version")
     await expect(versions).to_have_attribute("aria-expanded", "false")
-    assert await shown(chat) == wanted
+    await shows(chat, wanted)
     await versions.click()
     await expect(versions).to_have_attribute("aria-expanded", "true")
-    assert await shown(chat) == [*wanted[:2], "say two", "two", "say three", "three", *wanted[2:]]
+    await shows(chat, [*wanted[:2], "say two", "two", "say three", "three", *wanted[2:]])
     await expect(edit_button(chat, "say two")).to_have_count(0)
     await check(chat.page)
     await picture(chat.page, "versions")
     await versions.click()
-    assert await shown(chat) == wanted
+    await shows(chat, wanted)
 
 
 async def test_the_editor_is_closed_by_esc_and_keeps_its_text_while_something_runs(
@@ -118,6 +117,6 @@ async def test_what_was_edited_offline_is_kept_over_a_reload_and_replaces_once(
     await chat.page.reload()
     await chat.has_ended()
     await expect(chat.turn("say more").locator(".message-agent")).to_have_count(1)
-    assert await shown(chat) == ["say more", "more"]
+    await shows(chat, ["say more", "more"])
     await expect(other.turn("say more").locator(".message-agent")).to_have_count(1)
-    assert await shown(other) == ["say more", "more"]
+    await shows(other, ["say more", "more"])
