@@ -50,13 +50,21 @@ class Write:
     """Changes of a turn that are made together, and the `events` that they have come to (sync ORM).
 
     If a commit was lost on its way back, the first event tells: it is in the log, under its number and its moment. A
-    change without events has to be one that is the same done twice.
+    change without events has to be one that is the same done twice. `events` are those of an earlier try that may be in
+    the log.
     """
 
-    def __init__(self, turn: ClaimedTurn, entries: Sequence[_Entry]) -> None:
-        self.events: list[log.WireEvent] = []
+    def __init__(
+        self,
+        turn: ClaimedTurn,
+        entries: Sequence[_Entry],
+        *,
+        events: Sequence[log.WireEvent] = (),
+    ) -> None:
+        self.events = list(events)
         self._turn = turn
         self._items: dict[Change, list[Any]] = {}
+        self._ends: dict[Change, int] = {}  # of the events that each change has come to
         for entry in entries:
             self._items.setdefault(entry.change, []).append(entry.item)
 
@@ -72,10 +80,21 @@ class Write:
             if row is None:
                 raise Fenced(f"turn {turn.id} is not ours any more")
             if not (self.events and log.has(row.conversation_id, self.events[0])):
-                made = [change(row, items) for change, items in self._items.items()]
-                events = [event for of_change in made for event in of_change]
+                events: list[TurnEvent] = []
+                for change, items in self._items.items():
+                    events += change(row, items)
+                    self._ends[change] = len(events)
                 self.events = log.append(row.conversation, turn.id, *events)
             return cancel_requests.stored(row) if row.status == TurnStatus.CANCELLING else None
+
+    def parts(self) -> dict[Change, list[log.WireEvent]]:
+        """Return the changes, in their order, each with the events that it has come to."""
+        begin, parts = 0, {}
+        for change in self._items:
+            end = self._ends.get(change, begin)
+            parts[change] = self.events[begin:end]
+            begin = end
+        return parts
 
 
 class Writer:
@@ -149,12 +168,19 @@ class Writer:
 class _Batch:
     """What waits when the lock is free for the first time; a repetition writes the same again."""
 
-    def __init__(self, turn: ClaimedTurn, waiting: list[_Entry], *, lock: PriorityLock) -> None:
+    def __init__(
+        self,
+        turn: ClaimedTurn,
+        waiting: list[_Entry],
+        *,
+        lock: PriorityLock,
+        events: Sequence[log.WireEvent] = (),
+    ) -> None:
         self._turn = turn
         self._lock = lock
         self._waiting = waiting
         self._entries: list[_Entry] = []
-        self._write = Write(turn, ())
+        self._write = Write(turn, (), events=events)
 
     @property
     def events(self) -> list[log.WireEvent]:
@@ -168,12 +194,18 @@ class _Batch:
             return await _write_in_db(self._write)
 
     def parts(self) -> "list[_Batch]":
-        """Return a batch for each of several changes, in their order; none if it is one change."""
-        by_change: dict[Change, list[_Entry]] = {}
-        for entry in self._entries:
-            by_change.setdefault(entry.change, []).append(entry)
-        groups = by_change.values() if len(by_change) > 1 else ()
-        return [_Batch(self._turn, entries, lock=self._lock) for entries in groups]
+        """Return a batch for each of several changes, in their order; none if it is one change.
+
+        The whole may be stored although no answer came: a part finds its events in the log then.
+        """
+        parts = self._write.parts()
+        if len(parts) < 2:
+            return []
+        batches = []
+        for change, events in parts.items():
+            entries = [entry for entry in self._entries if entry.change == change]
+            batches.append(_Batch(self._turn, entries, lock=self._lock, events=events))
+        return batches
 
     def succeed(self) -> None:
         """Tell everybody who waits for a part of it."""
@@ -191,7 +223,7 @@ class _Batch:
     def _take(self) -> None:
         if not self._entries:
             self._entries, self._waiting[:] = list(self._waiting), []
-            self._write = Write(self._turn, self._entries)
+            self._write = Write(self._turn, self._entries, events=self._write.events)
 
 
 def _look_at(done: "asyncio.Future[None]") -> None:

@@ -122,6 +122,22 @@ async def test_a_commit_whose_answer_is_lost_is_not_done_twice(
 
 
 @pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
+async def test_an_answer_and_the_starts_of_its_calls_are_there_once_though_tried_one_by_one(
+    chat: ChatDriver,
+    fake_tools: FakeTools,
+    saboteur: Saboteur,
+    faulty_database: FaultyDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+):
+    monkeypatch.setattr(retries, "PATIENCE", 0)  # so the whole is tried once
+    saboteur.faults.append((fault, CALLS_PROPOSED, 1))
+    play_two_calls(chat)
+    await assert_is_whole(chat, await chat.say(), fake_tools)
+    assert faulty_database.lost[CALLS_PROPOSED] == 1
+
+
+@pytest.mark.parametrize("fault", ["lose_statement", "lose_commit"])
 async def test_a_long_answer_is_begun_once(
     chat: ChatDriver, saboteur: Saboteur, faulty_database: FaultyDatabase, fault: str
 ):
