@@ -129,7 +129,7 @@ class BrowserProcess:
                 ready.set_result(browser)
                 await self._run_until_idle(browser)
                 self._forget_browser(ready)
-        except Exception as error:  # noqa: BLE001 - the library raises plain ones too, and calls wait for a reason
+        except Exception as error:
             self._forget_browser(ready)
             logger.warning("The browser has failed", exc_info=error)
             if not ready.done():
