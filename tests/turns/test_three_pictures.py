@@ -16,8 +16,8 @@ import pytest
 from governance import ToolContext, make_tool, registry
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory, result, said
-from tests.turns.sub_agents.scripted_agents import ask, use_scripts
 from tests.turns.support import ChatDriver, FakeTools, in_database
+from tests.turns.tools.scripted_agents import ask, use_scripts
 from turns import EVENTS, selectors, services
 from turns.core.chat_model import Notice
 from turns.core.events import TurnStart

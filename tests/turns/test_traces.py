@@ -19,8 +19,8 @@ from governance.runtime import prepare_tools
 from tests.governance.mcp.support import HERE
 from tests.spans import Spans, events, recorded_spans, texts, tree
 from tests.support import PATIENCE, eventually
-from tests.turns.sub_agents.scripted_agents import ask, child, spawn, use_scripts
 from tests.turns.support import CHAT_MODEL, ChatDriver, in_database
+from tests.turns.tools.scripted_agents import ask, child, spawn, use_scripts
 from turns.core.chat_model import Usage
 from turns.core.exceptions import ChatModelError
 from turns.models import Agent

@@ -14,7 +14,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient
 
-from tests.turns.sub_agents.scripted_agents import spawn, use_scripts
 from tests.turns.support import (
     CHAT_MODEL,
     ChatDriver,
@@ -24,6 +23,7 @@ from tests.turns.support import (
     registered_fake_tools,
     row,
 )
+from tests.turns.tools.scripted_agents import spawn, use_scripts
 from tests.webchat.sockets import Frame, Socket
 from turns import services
 from turns.core.chat_model import ChatRequest

@@ -6,8 +6,8 @@ import pytest
 
 from governance.toolbox.known_hosts import canonical
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.turns.sub_agents.scripted_agents import ask, child, use_scripts
 from tests.turns.support import ChatDriver
+from tests.turns.tools.scripted_agents import ask, child, use_scripts
 from turns.calls.known_hosts import names
 from turns.testing import Item, call, text
 

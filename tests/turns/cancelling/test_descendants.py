@@ -12,7 +12,8 @@ from governance import CancelReason, CancelSource
 from governance.db import run_in_db_thread
 from tests.support import eventually, with_room
 from tests.turns.row_factory import RowFactory
-from tests.turns.sub_agents.scripted_agents import (
+from tests.turns.support import ChatDriver, in_database, row
+from tests.turns.tools.scripted_agents import (
     ask,
     child,
     ended,
@@ -21,7 +22,6 @@ from tests.turns.sub_agents.scripted_agents import (
     spawn,
     use_scripts,
 )
-from tests.turns.support import ChatDriver, in_database, row
 from turns import services
 from turns.cancelling import cancel_requests, commands
 from turns.cancelling.commands import CancelCommand
@@ -31,9 +31,9 @@ from turns.events import log
 from turns.models import CancelRequest, Conversation, Turn
 from turns.processes import process_registry
 from turns.running import runtime
-from turns.sub_agents import children
-from turns.sub_agents.children import ChildRefused, Origin
 from turns.testing import call, gate, text
+from turns.tools import children
+from turns.tools.children import ChildRefused, Origin
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

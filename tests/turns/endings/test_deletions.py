@@ -11,8 +11,8 @@ from governance import CancelSource
 from governance.models import Approval, ToolCall
 from governance.runtime import workspace_of
 from tests.support import eventually
-from tests.turns.sub_agents.scripted_agents import child, spawn, use_scripts
 from tests.turns.support import ChatDriver, FakeTools, in_database
+from tests.turns.tools.scripted_agents import child, spawn, use_scripts
 from turns import selectors, services
 from turns.exceptions import ConversationNotFound, MessageRejected, TurnNotFound
 from turns.models import CancelRequest, Conversation, ConversationChange, Event, Message, Turn

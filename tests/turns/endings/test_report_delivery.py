@@ -8,7 +8,8 @@ from governance import CancelSource
 from governance.db import run_in_db_thread
 from tests.faulty_database import FaultyDatabase
 from tests.turns.row_factory import RowFactory, said
-from tests.turns.sub_agents.scripted_agents import (
+from tests.turns.support import ChatDriver, in_database, row
+from tests.turns.tools.scripted_agents import (
     child,
     ended,
     report_turns,
@@ -16,7 +17,6 @@ from tests.turns.sub_agents.scripted_agents import (
     spawn,
     use_scripts,
 )
-from tests.turns.support import ChatDriver, in_database, row
 from turns import selectors
 from turns.cancelling import commands
 from turns.core.turns import ACTIVE_STATUSES, TurnEnding, TurnStatus

@@ -10,8 +10,8 @@ from django.utils.timezone import now
 
 from governance.models import Approval
 from tests.turns.row_factory import RowFactory, said
-from tests.turns.sub_agents.scripted_agents import child, ended, spawn, use_scripts
 from tests.turns.support import ChatDriver, FakeTools, in_database, row
+from tests.turns.tools.scripted_agents import child, ended, spawn, use_scripts
 from turns import selectors, services
 from turns.calls import known_hosts
 from turns.core.chat_model import ChatRequest

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from tests.turns.row_factory import RowFactory, make_process
-from tests.turns.sub_agents.scripted_agents import ask, child, ended, running, spawn, use_scripts
 from tests.turns.support import ChatDriver, in_database, row
 from tests.turns.threads import at_once
+from tests.turns.tools.scripted_agents import ask, child, ended, running, spawn, use_scripts
 from turns.core.chat_model import Usage
 from turns.models import Agent, Turn
 from turns.queueing import turn_tree
-from turns.sub_agents import children
-from turns.sub_agents.children import ChildRefused, Origin
 from turns.testing import call, text
+from turns.tools import children
+from turns.tools.children import ChildRefused, Origin
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

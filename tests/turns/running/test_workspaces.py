@@ -5,8 +5,8 @@ import stat
 import pytest
 
 from tests.turns.endings.test_report_delivery import REPORT
-from tests.turns.sub_agents.scripted_agents import child, ended, spawn, use_scripts
 from tests.turns.support import ChatDriver
+from tests.turns.tools.scripted_agents import child, ended, spawn, use_scripts
 from turns.testing import call, text
 
 pytestmark = pytest.mark.django_db(transaction=True)

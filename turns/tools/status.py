@@ -1,4 +1,4 @@
-"""The tools of turns: what a model may ask about the turn and the conversation it is in."""
+"""The tool that tells a model about its turn and conversation: calls, sub-agents, time left."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +14,6 @@ from governance.durations import format_duration
 from governance.selectors import CallRow, ScopeHealth
 from turns.calls.serializers import elapsed_ms
 from turns.models import Turn
-from turns.sub_agents.sessions import sessions_ask, sessions_cancel, sessions_spawn
-
-__all__ = ["session_status", "sessions_ask", "sessions_cancel", "sessions_spawn"]
 
 LISTED_CALLS = 30
 

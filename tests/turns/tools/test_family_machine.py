@@ -18,8 +18,8 @@ from turns.events import log
 from turns.models import CancelRequest, Conversation, Message, Process, Turn
 from turns.processes import process_registry
 from turns.queueing import queue
-from turns.sub_agents import children
-from turns.sub_agents.children import ChildRefused, Origin
+from turns.tools import children
+from turns.tools.children import ChildRefused, Origin
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -21,7 +21,7 @@ from governance import (
 )
 from governance.db import run_in_db_thread
 from governance.models import ToolCall as ToolCallRow
-from turns.tools import LISTED_CALLS, session_status
+from turns.tools.status import LISTED_CALLS, session_status
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.turns.sub_agents.scripted_agents import child, ended, running
 from tests.turns.support import ChatDriver, in_database
+from tests.turns.tools.scripted_agents import child, ended, running
 from turns.chat_models.local import compose
 from turns.core.chat_model import ChatRequest
 from turns.core.messages import Message, TextBlock

@@ -29,9 +29,9 @@ from turns.models import Turn
 from turns.processes.background import spawn
 from turns.running import runtime
 from turns.storage.retries import until_done
-from turns.sub_agents import children
-from turns.sub_agents.child_watcher import ChildTurnWatcher
-from turns.sub_agents.children import Child, ChildRefused, Origin
+from turns.tools import children
+from turns.tools.child_watcher import ChildTurnWatcher
+from turns.tools.children import Child, ChildRefused, Origin
 
 _TO_BE_DELIVERED = "The sub-agent was told to report what it has; if it has begun, that is delivered to this conversation."
 _FAULTS = {

@@ -11,7 +11,8 @@ from django.db import OperationalError
 
 from governance import CallStatus, Cancellation, CancelReason, TimeoutSource
 from tests.support import PATIENCE, eventually
-from tests.turns.sub_agents.scripted_agents import (
+from tests.turns.support import ChatDriver, in_database, row
+from tests.turns.tools.scripted_agents import (
     ask,
     child,
     conversation_of,
@@ -20,12 +21,11 @@ from tests.turns.sub_agents.scripted_agents import (
     spawn,
     use_scripts,
 )
-from tests.turns.support import ChatDriver, in_database, row
 from turns import selectors, services
 from turns.models import Agent, Turn
 from turns.running import runtime
-from turns.sub_agents import child_watcher
 from turns.testing import call, gate, text
+from turns.tools import child_watcher
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
