@@ -9,11 +9,9 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
 from django.core.asgi import get_asgi_application
 from django.db import connection, connections
-from django.test import AsyncClient, Client
+from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -21,6 +19,7 @@ from django.utils import timezone
 from governance.admin.exports import BATCH, CONTENT_BATCH
 from governance.db import run_in_db_thread
 from governance.models import Export, ToolCall
+from tests.staff import staff_client
 
 LIST = reverse("admin:governance_toolcall_changelist")
 CSV = reverse("admin:governance_toolcall_export", args=["csv"])
@@ -52,11 +51,7 @@ def staff(db):
     """Return a function that makes staff with permissions and signs them in."""
 
     def make(*codenames):
-        user = get_user_model().objects.create_user("sam", password="pw", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
-        client = Client()
-        client.force_login(user)
-        return client
+        return staff_client("sam", *codenames)
 
     return make
 

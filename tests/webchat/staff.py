@@ -2,18 +2,12 @@
 
 from typing import Any
 
-from django.contrib.auth.models import Permission
 from django.test import AsyncClient
 
 from governance.db import run_in_db_thread
+from tests import staff
 
-
-@run_in_db_thread
-def make_staff(user: Any, *codenames: str) -> None:
-    """Make a user staff with these permissions, and no others."""
-    user.is_staff = True
-    user.save()
-    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+make_staff = run_in_db_thread(staff.make_staff)
 
 
 async def signed_in(user: Any) -> AsyncClient:

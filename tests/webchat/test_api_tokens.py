@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from tests.staff import sign_in, staff_client
 from webchat import api_tokens
 from webchat.models import ApiToken, ApiTokenChange
 
@@ -24,9 +25,7 @@ def user(db: None) -> User:
 
 @pytest.fixture
 def admin(db: None) -> Client:
-    client = Client()
-    client.force_login(User.objects.create_superuser("root"))
-    return client
+    return sign_in(User.objects.create_superuser("root"))
 
 
 def test_a_token_stands_for_its_user_and_is_not_stored(user: User):
@@ -36,15 +35,6 @@ def test_a_token_stands_for_its_user_and_is_not_stored(user: User):
     assert row.sha256 == hashlib.sha256(token.encode()).hexdigest()
     assert token not in {str(value) for value in vars(row).values()}
     assert len(token) >= 43
-
-
-def staff(name: str, *permissions: str) -> Client:
-    """Sign somebody in to the admin who may do nothing there but this."""
-    user = User.objects.create_user(name, is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def shown_token(answer: Any) -> str:
@@ -147,7 +137,7 @@ def test_the_command_prints_a_token_for_a_user_and_nothing_else(
 def test_staff_make_tokens_for_themselves_only_whatever_they_send(
     admin: Client, user: User, wanted: str
 ):
-    clerk = staff("clerk", "add_apitoken", "view_apitoken", "change_apitoken")
+    clerk = staff_client("clerk", "add_apitoken", "view_apitoken", "change_apitoken")
     address = reverse("admin:webchat_apitoken_add")
     assert "user" not in clerk.get(address).context["adminform"].form.fields
     form = {"name": "script", "user": User.objects.get(username=wanted).pk}
@@ -170,7 +160,7 @@ def test_code_that_names_who_makes_a_token_makes_none_for_somebody_else(user: Us
 def test_every_token_that_is_made_or_revoked_is_audited(admin: Client, user: User):
     form = {"name": "script", "user": user.pk}
     admin.post(reverse("admin:webchat_apitoken_add"), form)
-    clerk = staff("clerk", "change_apitoken", "view_apitoken", "view_apitokenchange")
+    clerk = staff_client("clerk", "change_apitoken", "view_apitoken", "view_apitokenchange")
     chosen = {"action": "revoke", "_selected_action": [ApiToken.objects.get().pk]}
     listed = reverse("admin:webchat_apitoken_changelist")
     clerk.post(listed, chosen)
@@ -203,7 +193,7 @@ def test_superusers_are_told_of_their_tokens_that_nobody_knows_who_made(admin: C
     assert "nobody wrote down" not in admin.get(listed).content.decode()
     _, token = api_tokens.issue(user=root, name="old")
     ApiTokenChange.objects.filter(token__name__in=["old", "of an ordinary user"]).delete()
-    clerk = staff("clerk", "view_apitoken", "change_apitoken")
+    clerk = staff_client("clerk", "view_apitoken", "change_apitoken")
     assert "nobody wrote down" not in clerk.get(listed).content.decode()
     assert "1 token of a superuser was made when nobody" in admin.get(listed).content.decode()
     found = admin.get(listed, {"origin": "unknown"}).context["cl"].result_list

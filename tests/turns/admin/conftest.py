@@ -1,6 +1,7 @@
 """What the tests of the admin share: a turn with a secret in every text that anybody can write."""
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from governance import services
@@ -12,6 +13,7 @@ from governance.models import (
     McpServerChange,
     ToolCall,
 )
+from tests.staff import sign_in
 from tests.turns.row_factory import RowFactory, make_process, said, use
 from turns.admin import running_results
 from turns.models import (
@@ -31,6 +33,16 @@ from turns.models import (
 from webchat import api_tokens
 
 SECRET = "zanzibar"
+
+
+@pytest.fixture
+def admin_user(transactional_db):
+    return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
+
+
+@pytest.fixture
+def admin_client(admin_user):
+    return sign_in(admin_user)
 
 
 @pytest.fixture

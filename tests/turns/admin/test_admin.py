@@ -7,11 +7,11 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from tests.staff import sign_in
 from tests.support import PATIENCE
 from tests.turns.row_factory import RowFactory, said, use
 from tests.turns.support import PROMISED_MS, ChatDriver, in_database, row
@@ -21,18 +21,6 @@ from turns.testing import call
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LISTS = ["turn", "conversation", "cancelrequest", "repair"]
-
-
-@pytest.fixture
-def admin_user(transactional_db):
-    return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
-
-
-@pytest.fixture
-def admin_client(admin_user):
-    admin_client = Client()
-    admin_client.force_login(admin_user)
-    return admin_client
 
 
 def list_url(name: str) -> str:
@@ -232,8 +220,7 @@ def test_nothing_can_be_added_edited_or_deleted(admin_client, past, name):
 def test_without_permission_nothing_is_shown(past, eve):
     eve.is_staff = True
     eve.save()
-    admin_client = Client()
-    admin_client.force_login(eve)
+    admin_client = sign_in(eve)
     for name in LISTS:
         assert admin_client.get(list_url(name)).status_code == 403
 
@@ -285,8 +272,7 @@ def test_the_page_of_a_turn_asks_the_same_number_of_queries_however_much_it_did(
 
 async def _act(user, *turns: Turn, why: str = "too dear"):
     def act():
-        admin_client = Client()
-        admin_client.force_login(user)
+        admin_client = sign_in(user)
         chosen = [str(turn.pk) for turn in turns]
         page = admin_client.post(
             list_url("turn"),

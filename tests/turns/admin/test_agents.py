@@ -4,12 +4,12 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
 from governance.models import McpServer
+from tests.staff import sign_in
 from turns.agents import edits
 from turns.models import Agent, AgentChange, Conversation, Turn
 
@@ -20,11 +20,6 @@ ADD = reverse("admin:turns_agent_add")
 
 
 @pytest.fixture
-def admin_user():
-    return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
-
-
-@pytest.fixture
 def staff():
     """Staff that may edit agents, but not run code on this machine."""
     user = get_user_model().objects.create_user("clerk", password="pw", is_staff=True)
@@ -32,13 +27,6 @@ def staff():
         Permission.objects.filter(codename__in=["view_agent", "change_agent"])
     )
     return user
-
-
-@pytest.fixture
-def admin_client(admin_user):
-    admin_client = Client()
-    admin_client.force_login(admin_user)
-    return admin_client
 
 
 def url_of(name):
@@ -274,8 +262,7 @@ def test_an_edit_on_top_of_a_newer_one_is_refused_with_what_the_other_changed(
 def test_a_clerk_may_not_name_a_path_and_it_is_not_even_imported(staff, tmp_path, monkeypatch):
     (tmp_path / "planted_code.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    admin_client = Client()
-    admin_client.force_login(staff)
+    admin_client = sign_in(staff)
 
     page = save(admin_client, url_of("assistant"), chat_model="planted_code:factory")
 
@@ -287,8 +274,7 @@ def test_a_clerk_may_not_name_a_path_and_it_is_not_even_imported(staff, tmp_path
 def test_who_may_only_look_reads_the_values_in_words(staff):
     staff.user_permissions.set(Permission.objects.filter(codename="view_agent"))
     Agent.objects.update(turn_timeout_ms=90_000, tools=["read_file"])
-    admin_client = Client()
-    admin_client.force_login(staff)
+    admin_client = sign_in(staff)
 
     page = admin_client.get(url_of("assistant")).content.decode()
 
@@ -345,6 +331,5 @@ def test_samples_are_written_in_lines_and_refused_in_words(admin_client):
     assert errors(page) == {"samples": ["Write 4 samples at most."]}
     reader = get_user_model().objects.create_user("reader", password="pw", is_staff=True)
     reader.user_permissions.set(Permission.objects.filter(codename="view_agent"))
-    client = Client()
-    client.force_login(reader)
+    client = sign_in(reader)
     assert "Which book?" in client.get(url_of("librarian")).content.decode()

@@ -11,10 +11,8 @@ import pytest
 from django.apps import apps
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
 from django.db import connection
 from django.db.models import DateTimeField
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -22,6 +20,7 @@ from django.utils import timezone
 from governance.admin.mixins import AuditedAdmin
 from governance.admin.readonly import ReadOnlyAdmin
 from governance.models import Export, McpServerChange, PolicyChange
+from tests.staff import make_staff, sign_in
 from tests.turns.admin.permission_table import APPS, our_admins, pages_of
 from tests.turns.row_factory import RowFactory
 from turns.admin.audit_charts import percentile
@@ -83,15 +82,6 @@ def cancelled(ada):
         requested_at=at, settled_at=at + timedelta(milliseconds=640), settled_ms=640,
         outcome="cancelled", running_tools=["quick"],
     )  # fmt: skip
-
-
-def staff(user, *names):
-    user.is_staff = True
-    user.save()
-    user.user_permissions.set(Permission.objects.filter(codename__in=names))
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def test_a_cancelled_turn_is_one_page(admin_client, cancelled):
@@ -182,7 +172,7 @@ def test_a_cancelled_turn_is_one_row_of_the_export(admin_client, cancelled):
 
 
 def test_what_the_agent_was_told_is_content(cancelled, eve):
-    client = staff(eve, "view_cancelrequest", "export")
+    client = sign_in(make_staff(eve, "view_cancelrequest", "export"))
     page = client.get(reverse("admin:turns_cancelledturn_change", args=[cancelled.pk]))
     assert "[CANCELLED] gone" not in page.content.decode()
     answer = client.get(reverse("admin:turns_cancelledturn_export", args=["csv"]))
@@ -192,7 +182,7 @@ def test_what_the_agent_was_told_is_content(cancelled, eve):
     assert "told" not in text.splitlines()[0]
     figures = (reverse("admin:turns_cancel_latency"), reverse("admin:turns_repairs_by_day"))
     assert [client.get(page).status_code for page in figures] == [200, 403]
-    stranger = staff(eve)
+    stranger = sign_in(make_staff(eve))
     for name in ("turns_cancelledturn_changelist", "turns_cancel_latency"):
         assert stranger.get(reverse(f"admin:{name}")).status_code == 403
 
@@ -363,5 +353,5 @@ def test_each_list_of_the_audit_exports_what_is_filtered_and_that_is_audited(
         assert [str(row["id"]) for row in rows] == wanted
         record = Export.objects.latest("pk")
         assert (record.source, record.format, record.rows) == (model._meta.label, format, 1)
-        assert (record.filters, record.by_name) == ({"q": ["eve"], "when": ["24h"]}, "admin")
+        assert (record.filters, record.by_name) == ({"q": ["eve"], "when": ["24h"]}, "boss")
         assert record.finished_at is not None

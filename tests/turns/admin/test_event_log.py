@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -14,12 +13,6 @@ from turns.admin import event_log
 from turns.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def boss(client, transactional_db):
-    client.force_login(get_user_model().objects.create_superuser("boss", "", "pw"))
-    return client
 
 
 def plant(turn, numbers) -> None:
@@ -45,7 +38,7 @@ def link(html: str, words: str) -> str:
     return found[1].replace("&amp;", "&") if found else ""
 
 
-def test_all_events_of_a_long_log_are_reached_there_and_back(boss, ada):
+def test_all_events_of_a_long_log_are_reached_there_and_back(admin_client, ada):
     factory = RowFactory(ada)
     turn, other = factory.turn(), factory.turn()
     mine = range(3, 2 * (2 * event_log.SHOWN + 7), 2)  # the other turn has the numbers between
@@ -54,7 +47,7 @@ def test_all_events_of_a_long_log_are_reached_there_and_back(boss, ada):
     address = reverse("admin:turns_turn_change", args=[turn.pk])
     query, there, pages = "?_changelist_filters=when%3Dany", [], []
     while query:
-        html = boss.get(f"{address}{query}").content.decode()
+        html = admin_client.get(f"{address}{query}").content.decode()
         there.append(numbers_on(html))
         pages.append(html)
         query = link(html, "Later events")
@@ -63,7 +56,9 @@ def test_all_events_of_a_long_log_are_reached_there_and_back(boss, ada):
     assert len(there) == 3
     back = [link(html, "Earlier events") for html in pages]
     assert back[0] == ""
-    shown = [numbers_on(boss.get(f"{address}{query}").content.decode()) for query in back[1:]]
+    shown = [
+        numbers_on(admin_client.get(f"{address}{query}").content.decode()) for query in back[1:]
+    ]
     assert shown == there[:2]
     assert all("_changelist_filters=when%3Dany" in query for query in back[1:])
     assert "aligned collapse" in pages[0]
@@ -71,20 +66,20 @@ def test_all_events_of_a_long_log_are_reached_there_and_back(boss, ada):
 
 
 @pytest.mark.parametrize("after", ["x", "-1", "²", "9" * 40, "", "999999999999999999"])
-def test_an_address_may_name_any_number(boss, ada, after):
+def test_an_address_may_name_any_number(admin_client, ada, after):
     turn = RowFactory(ada).turn()
     plant(turn, [1])
     address = reverse("admin:turns_turn_change", args=[turn.pk])
-    assert boss.get(address, {event_log.AFTER: after}).status_code == 200
+    assert admin_client.get(address, {event_log.AFTER: after}).status_code == 200
 
 
-def test_a_longer_log_is_not_more_statements(boss, ada):
+def test_a_longer_log_is_not_more_statements(admin_client, ada):
     turn = RowFactory(ada).turn()
     address = reverse("admin:turns_turn_change", args=[turn.pk])
 
     def statements(**query) -> int:
         with CaptureQueriesContext(connection) as made:
-            assert boss.get(address, query).status_code == 200
+            assert admin_client.get(address, query).status_code == 200
         return len(made)
 
     plant(turn, [1])

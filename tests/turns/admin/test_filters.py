@@ -4,8 +4,6 @@ import json
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -21,13 +19,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 MODELS = (ToolCall, Approval, Turn, CancelRequest, Repair, Conversation)
 OLD = timedelta(days=3)
-
-
-@pytest.fixture
-def admin_client(transactional_db):
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("boss"))
-    return client
 
 
 def plant(person, *, agent, tool, source, process, seconds, at=None):

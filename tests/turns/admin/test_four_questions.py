@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connections
-from django.test import Client
 from django.urls import reverse
 
+from tests.staff import sign_in
 from tests.support import eventually
 from tests.turns.admin.visitor import Visitor
 from tests.turns.row_factory import make_process
@@ -39,12 +39,11 @@ async def in_browser(steps: Callable[[], Any]) -> Any:
 async def visitor(transactional_db, settings) -> Visitor:
     settings.TURNS_POLL_INTERVAL = 0.05
 
-    def sign_in() -> Visitor:
-        client = Client()
-        client.force_login(get_user_model().objects.create_superuser("boss"))
-        return Visitor(client, reverse("admin:index"))
+    def start() -> Visitor:
+        boss = get_user_model().objects.create_superuser("boss")
+        return Visitor(sign_in(boss), reverse("admin:index"))
 
-    return await in_browser(sign_in)
+    return await in_browser(start)
 
 
 def exported(visitor: Visitor) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -16,6 +15,7 @@ from django.utils.timezone import localtime
 
 from governance import runtime, services
 from governance.models import Approval, PolicyChange
+from tests.staff import sign_in
 from tests.turns.row_factory import RowFactory, make_process
 from turns.admin.timeline import MOST, facts_of
 from turns.models import Agent, CancelRequest, Process, Repair
@@ -35,9 +35,7 @@ def staff_client(name, permissions):
         app, codename = permission.split(".")
         held = Permission.objects.get(content_type__app_label=app, codename=codename)
         user.user_permissions.add(held)
-    client = Client()
-    client.force_login(user)
-    return client
+    return sign_in(user)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -19,12 +18,6 @@ from turns.models import CancelRequest
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PAGE = reverse("admin:turns_overview")
-
-
-@pytest.fixture
-def admin_client(client, transactional_db):
-    client.force_login(get_user_model().objects.create_superuser("boss", "", "pw"))
-    return client
 
 
 def figures_of(client):

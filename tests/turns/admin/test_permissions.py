@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from governance.models import Approval, Export, ToolCall
 from governance.permissions import grant
+from tests.staff import sign_in
 from tests.turns.admin.conftest import SECRET
 from turns.models import (
     Attachment,
@@ -53,9 +54,7 @@ def member(groups):
     def make(group: str) -> Client:
         user = get_user_model().objects.create_user(group.split()[-1], password="pw", is_staff=True)
         user.groups.add(Group.objects.get(name=group))
-        client = Client()
-        client.force_login(user)
-        return client
+        return sign_in(user)
 
     return make
 

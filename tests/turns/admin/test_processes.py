@@ -5,7 +5,6 @@ import re
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils.html import strip_tags
@@ -13,6 +12,7 @@ from django.utils.html import strip_tags
 from governance import policy_reports, runtime, services
 from governance.db_clock import database_now
 from governance.models import ToolPolicy
+from tests.staff import sign_in
 from tests.support import eventually
 from tests.turns.row_factory import RowFactory, make_process
 from tests.turns.support import ChatDriver, FakeTools, in_database
@@ -25,12 +25,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 _CELL = r'<t[hd] class="field-(\w+)[^"]*">(.*?)</t[hd]>'
 PAGE = reverse("admin:turns_process_changelist")
 LIMITS = reverse("admin:governance_toolpolicy_changelist")
-
-
-@pytest.fixture
-def admin_client(client, transactional_db):
-    client.force_login(get_user_model().objects.create_superuser("boss", "", "pw"))
-    return client
 
 
 def text_of(client, address, **query):
@@ -111,8 +105,7 @@ async def test_the_list_shows_the_work_that_outlives_its_calls_until_it_ends(
         boss, _ = get_user_model().objects.get_or_create(
             username="boss", is_staff=True, is_superuser=True
         )
-        client = Client()
-        client.force_login(boss)
+        client = sign_in(boss)
         process = Process.objects.get(name="here")
         assert process_registry.renew(process)
         return cells(client.get(PAGE).content.decode(), "abandoned")["here"]

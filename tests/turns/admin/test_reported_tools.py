@@ -3,7 +3,6 @@
 import gc
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 LIMITS = reverse("admin:governance_toolpolicy_changelist")
 ADD = reverse("admin:governance_toolpolicy_add")
-
-
-@pytest.fixture
-def boss(client, transactional_db):
-    client.force_login(get_user_model().objects.create_superuser("boss", "", "pw"))
-    return client
 
 
 async def elsewhere() -> str:
@@ -50,78 +43,80 @@ def shown(client, **query):
     return rows_of(client.get(LIMITS, query))
 
 
-def test_a_tool_of_another_process_is_a_row_that_says_whose_it_is_and_none_is_stored(boss):
+def test_a_tool_of_another_process_is_a_row_that_says_whose_it_is_and_none_is_stored(admin_client):
     reported("deploy", declared={"timeout": 45, "title": "Deploy it"})
-    page = boss.get(LIMITS)
+    page = admin_client.get(LIMITS)
     assert "45 s (from: the tool’s own), reported by runner-1" in page.content.decode().replace(
         "\xa0", " "
     )
     assert rows_of(page)["deploy"].tool.isolation == "async"
     assert "reported by" not in rows_of(page)["wait"].in_force
     assert not ToolPolicy.objects.exists()
-    tool_page = boss.get(reverse("admin:governance_toolpolicy_tool", args=["deploy"]))
+    tool_page = admin_client.get(reverse("admin:governance_toolpolicy_tool", args=["deploy"]))
     assert "Deploy it" in tool_page.content.decode()
 
 
-def test_its_limits_are_set_like_those_of_any_other(boss):
+def test_its_limits_are_set_like_those_of_any_other(admin_client):
     reported("deploy")
     form = {"deploy-timeout_ms": "20 s", "deploy-tool_enabled": "on", "deploy-revision": ""}
-    boss.post(LIMITS, form, follow=True)
+    admin_client.post(LIMITS, form, follow=True)
     policy = ToolPolicy.objects.get()
     assert (policy.tool_name, policy.timeout_ms) == ("deploy", 20_000)
     assert read_policies().levels_of("deploy").override.timeout == 20
-    assert "20 s (from: admin, for this tool)" in shown(boss)["deploy"].in_force
-    detail = boss.get(reverse("admin:governance_toolpolicy_change", args=[policy.pk]))
+    assert "20 s (from: admin, for this tool)" in shown(admin_client)["deploy"].in_force
+    detail = admin_client.get(reverse("admin:governance_toolpolicy_change", args=[policy.pk]))
     assert "reported by runner-1" in detail.content.decode()
-    boss.post(LIMITS, {"_act": "1", "action": "reset", "chosen": "deploy"})
+    admin_client.post(LIMITS, {"_act": "1", "action": "reset", "chosen": "deploy"})
     assert not ToolPolicy.objects.exists()
-    assert "deploy" in shown(boss)
+    assert "deploy" in shown(admin_client)
 
 
-def test_the_form_of_all_limits_offers_it_and_refuses_what_nobody_has(boss):
+def test_the_form_of_all_limits_offers_it_and_refuses_what_nobody_has(admin_client):
     reported("deploy", of="runner-1", declared={"timeout": 45})
-    assert "deploy (its own limit: 45 s)" in boss.get(ADD).content.decode().replace("\xa0", " ")
+    assert "deploy (its own limit: 45 s)" in admin_client.get(ADD).content.decode().replace(
+        "\xa0", " "
+    )
     form = {"tool_name": "nobody_has_it", "timeout_ms": "20 s", "is_active": "on"}
-    assert boss.post(ADD, form).status_code == 200
+    assert admin_client.post(ADD, form).status_code == 200
     assert not ToolPolicy.objects.exists()
 
 
-def test_what_it_declares_counts_against_an_idle_limit(boss):
+def test_what_it_declares_counts_against_an_idle_limit(admin_client):
     reported("deploy", declared={"timeout": 10})
     form = {"deploy-idle_timeout_ms": "20 s", "deploy-tool_enabled": "on", "deploy-revision": ""}
-    assert boss.post(LIMITS, form).context["has_errors"]
+    assert admin_client.post(LIMITS, form).context["has_errors"]
     assert not ToolPolicy.objects.exists()
 
 
-def test_only_processes_that_live_count(boss):
+def test_only_processes_that_live_count(admin_client):
     reported("deploy", of="stale", age=3_600)
     reported("deploy", of="gone", ended_at=database_now())
-    assert "deploy" not in shown(boss)
+    assert "deploy" not in shown(admin_client)
     reported("deploy", of="leaving", draining_at=database_now())
-    assert shown(boss)["deploy"].in_force.endswith("reported by leaving")
+    assert shown(admin_client)["deploy"].in_force.endswith("reported by leaving")
 
 
-def test_many_processes_are_counted(boss):
+def test_many_processes_are_counted(admin_client):
     for number in range(5):
         reported("deploy", of=f"runner-{number}")
     reported("deploy", of="runner-4")  # two of one name are one word
-    assert shown(boss)["deploy"].in_force.endswith(
+    assert shown(admin_client)["deploy"].in_force.endswith(
         "reported by runner-4, runner-3, runner-2 and 2 more"
     )
 
 
-def test_a_tool_that_is_registered_here_is_not_called_reported(boss):
+def test_a_tool_that_is_registered_here_is_not_called_reported(admin_client):
     reported("wait", declared={"timeout": 1})
-    row = shown(boss)["wait"]
+    row = shown(admin_client)["wait"]
     assert row.tool.reported_by == ()
     assert "1 s (from" not in row.in_force
 
 
-def test_a_tool_of_a_server_says_which_process_is_connected(boss):
+def test_a_tool_of_a_server_says_which_process_is_connected(admin_client):
     found = {"name": "fetch", "text": "Fetch a page.", "read_only": False}
     McpServer.objects.create(name="shop", command="shop", tools_found=[found])
     reported("shop_fetch", "shop_more", declared={"server": "shop"})
-    rows = shown(boss)
+    rows = shown(admin_client)
     assert rows["shop_fetch"].in_force.endswith("not connected here, reported by runner-1")
     assert rows["shop_fetch"].tool.description == "Fetch a page."
     assert rows["shop_more"].tool.server == "shop"
@@ -139,47 +134,49 @@ def test_who_may_see_the_page_sees_it_and_nobody_else(client, operator):
     assert not ToolPolicy.objects.exists()
 
 
-def test_an_agent_is_given_it_by_a_tick(boss):
+def test_an_agent_is_given_it_by_a_tick(admin_client):
     reported("deploy", declared={"description": "Bring it out.\nAnd more."})
     add = reverse("admin:turns_agent_add")
-    page = boss.get(add).content.decode()
+    page = admin_client.get(add).content.decode()
     assert "<code>deploy</code> Bring it out, reported by runner-1" in page
     chosen = {"name": "shipper", "which_tools": "some", "ticked_tools": ["deploy"]}
-    saved = boss.post(add, {**chosen, "is_enabled": "on"}, follow=True)
+    saved = admin_client.post(add, {**chosen, "is_enabled": "on"}, follow=True)
     assert Agent.objects.get(name="shipper").tools == ["deploy"]
     assert "No tool is named" not in saved.content.decode()
     agent = reverse("admin:turns_agent_change", args=[Agent.objects.get(name="shipper").pk])
-    assert "1 tool, about" in boss.get(agent).content.decode()
+    assert "1 tool, about" in admin_client.get(agent).content.decode()
 
 
-def test_the_warning_about_too_many_tools_counts_it(boss, settings):
+def test_the_warning_about_too_many_tools_counts_it(admin_client, settings):
     settings.TURNS_MAX_TOOLS = len(selectors.offered_tools())
     agents = reverse("admin:turns_agent_changelist")
-    assert "the most that a request may carry" not in boss.get(agents).content.decode()
+    assert "the most that a request may carry" not in admin_client.get(agents).content.decode()
     reported("deploy")
-    assert "the most that a request may carry" in boss.get(agents).content.decode()
+    assert "the most that a request may carry" in admin_client.get(agents).content.decode()
 
 
-def test_the_filter_of_calls_and_the_pages_of_its_calls_know_it(boss):
+def test_the_filter_of_calls_and_the_pages_of_its_calls_know_it(admin_client):
     reported("deploy")
     row = ToolCall.objects.create(
         tool_name="deploy", call_id="a", group="g", scope="s", requested_at=timezone.now()
     )
-    calls = boss.get(reverse("admin:governance_toolcall_changelist")).content.decode()
+    calls = admin_client.get(reverse("admin:governance_toolcall_changelist")).content.decode()
     assert "?tool=deploy" in calls
-    call = boss.get(reverse("admin:governance_toolcall_change", args=[row.pk])).content.decode()
+    call = admin_client.get(
+        reverse("admin:governance_toolcall_change", args=[row.pk])
+    ).content.decode()
     assert reverse("admin:governance_toolpolicy_tool", args=["deploy"]) in call
 
 
-def test_many_reports_cost_as_much_as_one(boss, django_assert_num_queries):
+def test_many_reports_cost_as_much_as_one(admin_client, django_assert_num_queries):
     reported("deploy")
-    boss.get(LIMITS)
+    admin_client.get(LIMITS)
     with CaptureQueriesContext(connection) as few:
-        boss.get(LIMITS)
+        admin_client.get(LIMITS)
     for number in range(10):
         reported(f"tool_{number}", of=f"runner-{number}")
     with django_assert_num_queries(len(few)):
-        boss.get(LIMITS)
+        admin_client.get(LIMITS)
 
 
 READS_OF_TOOLS = 1
@@ -200,14 +197,14 @@ def edited_rows(names, timeout):
 
 
 @pytest.mark.parametrize("timeout", ["20 s", ""], ids=["with a total limit", "idle limit only"])
-def test_the_tools_of_others_are_read_once_however_many_rows_are_saved(boss, timeout):
+def test_the_tools_of_others_are_read_once_however_many_rows_are_saved(admin_client, timeout):
     gc.collect()  # sources of limits that other tests have left would read each edit, too
     names = [f"tool_{number}" for number in range(10)]
     reported(*names, declared={"timeout": 30})
     with CaptureQueriesContext(connection) as one:
-        boss.post(LIMITS, edited_rows(names[:1], timeout))
+        admin_client.post(LIMITS, edited_rows(names[:1], timeout))
     with CaptureQueriesContext(connection) as nine:
-        boss.post(LIMITS, edited_rows(names[1:], timeout))
+        admin_client.post(LIMITS, edited_rows(names[1:], timeout))
     assert ToolPolicy.objects.count() == 10
     for table in (ToolReport._meta.db_table, McpServer._meta.db_table):
         reads = [query["sql"] for query in nine if f'FROM "{table}"' in query["sql"]]
@@ -216,11 +213,11 @@ def test_the_tools_of_others_are_read_once_however_many_rows_are_saved(boss, tim
     assert more <= 8 * PER_SAVED_ROW, "\n".join(query["sql"][:120] for query in nine)
 
 
-def test_tools_that_are_allowed_at_once_are_read_once(boss):
+def test_tools_that_are_allowed_at_once_are_read_once(admin_client):
     names = [f"tool_{number}" for number in range(10)]
     reported(*names)
     with CaptureQueriesContext(connection) as asked:
-        boss.post(LIMITS, {"_act": "1", "action": "forbid", "chosen": names})
+        admin_client.post(LIMITS, {"_act": "1", "action": "forbid", "chosen": names})
     assert ToolPolicy.objects.filter(tool_enabled=False).count() == 10
     table = ToolReport._meta.db_table
     assert len([q for q in asked if f'FROM "{table}"' in q["sql"]]) == READS_OF_TOOLS

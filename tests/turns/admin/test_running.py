@@ -5,8 +5,6 @@ from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -14,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from governance.models import Approval, ToolCall
+from tests.staff import staff_client
 from tests.turns.row_factory import RowFactory, make_process
 from turns.admin import running_actions, running_results
 from turns.models import CancelRequest, DeadlineOrder, RunningTurn, Turn
@@ -31,27 +30,11 @@ def nobody_waits(monkeypatch):
 
 
 @pytest.fixture
-def admin_user(transactional_db):
-    return get_user_model().objects.create_superuser("boss", "boss@example.org", "pw")
-
-
-@pytest.fixture
-def admin_client(admin_user):
-    admin_client = Client()
-    admin_client.force_login(admin_user)
-    return admin_client
-
-
-@pytest.fixture
 def staff(transactional_db):
     """Return a function that signs in a member of staff with these permissions."""
 
     def make(*permissions: str) -> Client:
-        user = get_user_model().objects.create_user(f"eve{len(permissions)}", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-        client = Client()
-        client.force_login(user)
-        return client
+        return staff_client(f"eve{len(permissions)}", *permissions)
 
     return make
 

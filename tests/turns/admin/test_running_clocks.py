@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -25,11 +24,9 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def boss(transactional_db, monkeypatch):
+def boss(admin_client, monkeypatch):
     monkeypatch.setattr(running_results, "SETTLES_WITHIN", 0.0)
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("boss", "", "pw"))
-    return client
+    return admin_client
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,13 @@ import re
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Permission
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import strip_tags
 
 from governance import Cancellation, CancelReason
 from governance.db_clock import database_now
+from tests.staff import make_staff, sign_in
 from tests.turns.row_factory import RowFactory, make_process
 from turns.core.turns import TurnEnding, TurnStatus, ending_of
 from turns.endings import recovery
@@ -20,22 +18,6 @@ from turns.endings.turn_endings import end_turn
 from turns.models import CancelRequest, Process, Repair, Turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def boss(transactional_db):
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("boss", "", "pw"))
-    return client
-
-
-def staff(user, *names):
-    user.is_staff = True
-    user.save()
-    user.user_permissions.set(Permission.objects.filter(codename__in=names))
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 def page(client, row) -> str:
@@ -65,7 +47,7 @@ def running(owner, process) -> Turn:
 
 @pytest.mark.parametrize("has_call", [False, True])
 def test_a_turn_whose_process_died_says_which_and_when_with_and_without_an_open_call(
-    boss, ada, has_call
+    admin_client, ada, has_call
 ):
     process = make_process(name="runner-1", age=600)
     turn = running(ada, process)
@@ -76,42 +58,44 @@ def test_a_turn_whose_process_died_says_which_and_when_with_and_without_an_open_
         row.refresh_from_db()
     assert Repair.objects.filter(turn=turn).exists() is has_call
     words = "its process was gone: process runner-1, last heard of at"
-    said = why(boss, turn)
+    said = why(admin_client, turn)
     assert words in said
     seen, found = said.split(words)[1].split(", found gone at")
     assert clock(process.seen_at) in seen
     assert clock(turn.ended_at) in found
-    assert reverse("admin:turns_process_change", args=[process.pk]) in field(boss, turn, "why")
+    assert reverse("admin:turns_process_change", args=[process.pk]) in field(
+        admin_client, turn, "why"
+    )
 
 
-def test_a_turn_that_its_process_stopped_for_its_shutdown_says_which_and_when(boss, ada):
+def test_a_turn_that_its_process_stopped_for_its_shutdown_says_which_and_when(admin_client, ada):
     process = make_process(name="runner-2")
     turn = running(ada, process)
     end_turn(turn.pk, ending_of(Cancellation(reason=CancelReason.SHUTDOWN)))
     turn.refresh_from_db()
-    said = why(boss, turn)
+    said = why(admin_client, turn)
     assert "process runner-2, at" in said
     assert clock(turn.ended_at) in said
     assert said.count("the server went down") == 1  # the actor and the cause are the same here
 
 
-def test_a_turn_that_a_living_process_lost_does_not_claim_its_death(boss, ada):
+def test_a_turn_that_a_living_process_lost_does_not_claim_its_death(admin_client, ada):
     process = make_process(name="runner-3")
     turn = running(ada, process)
     recovery.end_lost(process, [])
     turn.refresh_from_db()
     for _ended in (False, True):
-        said = why(boss, turn)
+        said = why(admin_client, turn)
         assert "process runner-3 lives, but ran it no more" in said
         assert "gone" not in said
         Process.objects.update(ended_at=database_now() + timedelta(seconds=1))
 
 
-def test_an_interrupted_turn_without_a_known_process_says_when(boss, ada):
+def test_an_interrupted_turn_without_a_known_process_says_when(admin_client, ada):
     turn = running(ada, None)
     end_turn(turn.pk, TurnEnding(status=TurnStatus.INTERRUPTED))
     turn.refresh_from_db()
-    said = why(boss, turn)
+    said = why(admin_client, turn)
     assert "its process was gone: found at" in said
     assert clock(turn.ended_at) in said
 
@@ -136,9 +120,9 @@ def stopped(ada):
 
 
 def test_the_page_says_what_the_agent_was_told_of_each_stopped_call_and_what_the_next_turn_reads(
-    boss, stopped
+    admin_client, stopped
 ):
-    told = field(boss, stopped.turn, "told")
+    told = field(admin_client, stopped.turn, "told")
     assert "[CANCELLED] &lt;stopped&gt;" in told
     assert "[ABANDONED] xxx" in told
     assert "x" * 3_000 not in told  # the page of the call has all of it
@@ -146,30 +130,30 @@ def test_the_page_says_what_the_agent_was_told_of_each_stopped_call_and_what_the
     assert "May have run in part or whole, check before repeating: quick (c2)." in told
 
 
-def test_a_turn_that_came_to_its_end_tells_of_nothing(boss, ada):
+def test_a_turn_that_came_to_its_end_tells_of_nothing(admin_client, ada):
     factory = RowFactory(ada)
     turn = factory.turn()
     factory.call(turn, "c1", result="a fine result")
-    assert strip_tags(field(boss, turn, "told")).split()[-1] == "—"
+    assert strip_tags(field(admin_client, turn, "told")).split()[-1] == "—"
 
 
 def test_what_the_agent_was_told_is_content(stopped, eve):
-    html = page(staff(eve, "view_turn"), stopped.turn)
+    html = page(sign_in(make_staff(eve, "view_turn")), stopped.turn)
     assert "[CANCELLED]" not in html
     assert "field-told" not in html
 
 
 def test_the_page_of_a_cancelled_turn_and_the_page_of_its_turn_lead_to_each_other(
-    boss, stopped, eve
+    admin_client, stopped, eve
 ):
     there = reverse("admin:turns_cancelledturn_change", args=[stopped.pk])
     back = reverse("admin:turns_turn_change", args=[stopped.turn_id])
-    assert f'href="{there}"' in field(boss, stopped.turn, "why")
-    assert f'href="{back}"' in page(boss, stopped.turn.cancel_requests.get())
-    cancelled = boss.get(there).content.decode()
+    assert f'href="{there}"' in field(admin_client, stopped.turn, "why")
+    assert f'href="{back}"' in page(admin_client, stopped.turn.cancel_requests.get())
+    cancelled = admin_client.get(there).content.decode()
     assert f'href="{back}"' in cancelled
-    sees_turns = staff(eve, "view_turn")
+    sees_turns = sign_in(make_staff(eve, "view_turn"))
     assert there not in page(sees_turns, stopped.turn)
     assert "wrong customer" in why(sees_turns, stopped.turn)
-    sees_requests = staff(eve, "view_cancelrequest")
+    sees_requests = sign_in(make_staff(eve, "view_cancelrequest"))
     assert back not in sees_requests.get(there).content.decode()

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 from django.urls import reverse
 
+from tests.staff import sign_in
 from turns.models import DisconnectPolicy
 from turns.presence import disconnects
 
@@ -18,9 +19,7 @@ PAGE = "/admin/turns/disconnectpolicy/1/change/"
 
 @pytest.fixture
 def admin() -> Client:
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("root"))
-    return client
+    return sign_in(get_user_model().objects.create_superuser("root"))
 
 
 def test_without_a_row_the_defaults_count():
@@ -86,7 +85,6 @@ def test_an_edit_on_top_of_a_newer_one_is_refused_with_words(admin: Client):
 def test_who_may_only_look_sees_durations_and_cannot_edit():
     user = get_user_model().objects.create_user("vera", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_disconnectpolicy"))
-    client = Client()
-    client.force_login(user)
+    client = sign_in(user)
     assert "30 s" in client.get(PAGE).content.decode()
     assert client.post(PAGE, {"policy": "detach"}).status_code == 403
