@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
@@ -11,18 +11,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from governance.admin.formatting import format_time
+from governance.admin.lookups import LookupsAdmin, ModelAdmin, Row
 from governance.audit import describe_value
 from governance.durations import format_limit
 from governance.model_fields import Duration
-
-Row = TypeVar("Row", bound=models.Model)
-
-if TYPE_CHECKING:
-    ModelAdmin = admin.ModelAdmin
-else:
-
-    class ModelAdmin(Generic[Row]):
-        """Stands for Django's, which is generic for the type checker only."""
 
 
 class DurationsAdmin(ModelAdmin[Row]):
@@ -82,7 +74,7 @@ class TimesAdmin(ModelAdmin[Row]):
         return times_of(self.model, with_milliseconds=True)
 
 
-class PreparedRowsAdmin(ModelAdmin[Row]):
+class PreparedRowsAdmin(LookupsAdmin[Row]):
     """Reads what the columns of a list need for all its rows at once, and what the page of a row needs for that one."""
 
     def prepare_rows(self, request: HttpRequest, rows: Iterable[Any]) -> None:
@@ -128,7 +120,7 @@ class OneRowAdmin(ModelAdmin[Row]):
         return super().get_object(request, object_id, from_field)
 
 
-class AuditedAdmin(ModelAdmin[Row]):
+class AuditedAdmin(LookupsAdmin[Row]):
     """Rows that a service saves, which may refuse an edit, and which logs the old and the new values."""
 
     object_history_template = "admin/governance/object_history.html"

@@ -25,7 +25,6 @@ from governance.admin import exports
 from governance.admin.formatting import NOTHING
 from governance.admin.mixins import PreparedRowsAdmin, switches_of, times_of
 from governance.admin.time_filter import TimeFilter
-from governance.sanitize import sanitize_text
 
 if TYPE_CHECKING:
     HistoryModelAdmin = admin.ModelAdmin[Model]
@@ -140,13 +139,6 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Count once, below the list: what is beside the search would claim to have counted everything."""
-        asked = request.GET.copy()
-        for (
-            name,
-            values,
-        ) in request.GET.lists():  # PostgreSQL compares nothing with the character NUL
-            asked.setlist(name, [sanitize_text(value) for value in values])
-        request.GET = asked  # type: ignore[assignment]  # it is changed no more
         changelist = super().get_changelist_instance(request)
         changelist.full_result_count = changelist.result_count
         return changelist

@@ -1,0 +1,108 @@
+"""Anything may stand in an address or a form of our admin: it is answered, and never by an error of the server."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.db import models
+from django.test import Client
+from django.urls import reverse
+
+from tests.turns.admin.permission_table import our_admins, pages_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HUGE = "9" * 30
+NUL = "a\x00b"
+HALF_A_CHARACTER = "%ED%A0%80"  # of a pair, as some programs encode it
+LATEST = "9999-12-31T23:59:59-23:59"  # no other zone has it any more
+ODD: dict[type[Any], tuple[tuple[str, str], ...]] = {
+    models.AutoField: (("", HUGE), ("__in", f"1,{HUGE}"), ("__range", "1")),
+    models.BooleanField: (("", NUL), ("__exact", HUGE), ("__gt", "x")),
+    models.CharField: (("", NUL), ("__range", ""), ("__regex", "("), ("__iregex", "(a+)+$")),
+    models.DateTimeField: (
+        ("__gte", LATEST),
+        ("__year", HUGE),
+        ("", "2026-02-30"),
+        ("__date", NUL),
+    ),
+    models.ForeignKey: (("", HUGE), ("__in", HUGE), ("__id__exact", NUL), ("__isnull", "?")),
+    models.IntegerField: (("", HUGE), ("__lt", f"-{HUGE}"), ("__in", "1e400"), ("__nope", "1")),
+    models.JSONField: (("__contains", NUL), ("__range", "1"), ("__a__b", NUL), ("", "[")),
+    models.UUIDField: (("", NUL), ("__in", "x"), ("__gt", HUGE)),
+}
+VIEW = [
+    ("q", NUL), ("o", f"-{HUGE}.x"), ("p", f"-{HUGE}"), ("when", NUL), ("when_from", LATEST),
+    ("when_until", "2026-13-45T99:99"), ("nothing__exact", NUL), ("__", "1"), ("_to_field", NUL),
+]  # fmt: skip
+OF_PAGE = [
+    ("span", NUL), ("show", NUL), ("did", NUL), ("events", HUGE), ("when_from", LATEST), ("_to_field", ""),
+    ("_changelist_filters", NUL),
+]  # fmt: skip
+KEYS = (NUL, HUGE, f"-{HUGE}", "_00", "é" * 500, "x")
+
+
+def odd_queries(model: type[models.Model]) -> Iterator[str]:
+    """Every way to ask for a list: odd values for one column of each kind, filters that are typed, how it looks."""
+    columns = model._meta.concrete_fields
+    for kind, lookups in ODD.items():
+        of_kind = next((column for column in columns if isinstance(column, kind)), None)
+        if of_kind is not None:
+            pairs = [(f"{of_kind.name}{lookup}", value) for lookup, value in lookups]
+            yield from (urlencode([pair]) for pair in pairs)
+            yield f"{of_kind.name}__exact={HALF_A_CHARACTER}"
+
+
+def filters_of(model_admin: Any) -> Iterator[str]:
+    own = {str(getattr(filter_, "parameter_name", "")) for filter_ in model_admin.list_filter} - {
+        ""
+    }
+    for name in sorted(own):
+        yield from (urlencode([(name, value)]) for value in (NUL, HUGE, "h:" + HUGE))
+
+
+@pytest.fixture
+def visitor(admin_user) -> Client:
+    client = Client(raise_request_exception=False)
+    client.force_login(admin_user)
+    return client
+
+
+@pytest.mark.parametrize("model_admin", our_admins(), ids=lambda it: it.opts.model_name)
+def test_no_page_of_the_admin_stumbles_over_its_address(planted, visitor, model_admin):
+    view, of_page = ([urlencode([pair]) for pair in pairs] for pairs in (VIEW, OF_PAGE))
+    of_list = [*odd_queries(model_admin.model), *filters_of(model_admin), *view]
+    stumbled = set()
+    for address, _needs in pages_of(model_admin):
+        is_list = address.endswith(f"/{model_admin.opts.model_name}/")
+        for query in of_list if is_list else of_page:
+            if visitor.get(f"{address}?{query}").status_code >= 500:
+                stumbled.add(f"{address}?{query[:60]}")
+    assert stumbled == set()
+
+
+@pytest.mark.parametrize("model_admin", our_admins(), ids=lambda it: it.opts.model_name)
+def test_no_page_of_the_admin_stumbles_over_the_key_of_a_row(planted, visitor, model_admin):
+    name = f"admin:{model_admin.opts.app_label}_{model_admin.opts.model_name}"
+    addresses = [
+        reverse(f"{name}_{page}", args=[key])
+        for page in ("change", "delete", "history")
+        for key in KEYS
+    ]
+    assert [page for page in addresses if visitor.get(page).status_code >= 500] == []
+    actions = [action for action in model_admin.actions or () if isinstance(action, str)]
+    posted = [{"action": name, "index": "0", "_selected_action": KEYS} for name in actions]
+    answers = [visitor.post(reverse(f"{name}_changelist"), sent) for sent in posted]
+    assert [answer.status_code for answer in answers] == [302] * len(actions)
+
+
+def test_what_makes_no_sense_is_left_out_and_what_costs_too_much_is_refused(planted, visitor):
+    exports, calls = (
+        reverse(f"admin:governance_{name}_changelist") for name in ("export", "toolcall")
+    )
+    assert visitor.get(f"{exports}?rows__in={HUGE}").headers["Location"] == f"{exports}?e=1"
+    assert visitor.get(f"{calls}?call_id__regex=(a%2B)%2B$").status_code == 400
+    assert "call_id__startswith" in str(
+        visitor.get(f"{calls}?call_id__startswith=ru&when=any").content
+    )
