@@ -67,7 +67,7 @@ from governance.core.ports import Approver, Host, Observer, PolicySource, Unobse
 from governance.core.registry import ToolRegistry, make_tool, registry, tool
 from governance.core.scopes import ScopeKind, ScopeRegistry
 from governance.core.tools import Concurrency, Isolation, Tool, ToolContext
-from governance.core.tracing import Span, enclosing, traceparent
+from governance.core.tracing import Span, enclosing, is_traced, traceparent
 from governance.core.unfinished import unfinished_outcome
 
 __all__ = [
@@ -145,6 +145,7 @@ __all__ = [
     "interrupted_text",
     "is_cancel_intent",
     "is_cancel_phrase",
+    "is_traced",
     "make_tool",
     "not_started_text",
     "registry",

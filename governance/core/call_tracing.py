@@ -6,7 +6,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from governance.core.calls import CallStatus, ErrorType, ToolOutcome
 from governance.core.live_call import LiveCall
-from governance.core.tracing import OPERATION, Span, tracer
+from governance.core.tracing import OPERATION, Span, is_traced, tracer
 
 P = ParamSpec("P")
 Execute: TypeAlias = Callable[Concatenate[Any, LiveCall, P], Coroutine[Any, Any, ToolOutcome]]
@@ -21,6 +21,12 @@ def traced(execute: Execute[P]) -> Execute[P]:
         return execute
 
     @wraps(execute)
+    def execute_traced(
+        executor: Any, live: LiveCall, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, ToolOutcome]:
+        run = execute_in_span if is_traced() else execute
+        return run(executor, live, *args, **kwargs)
+
     async def execute_in_span(
         executor: Any, live: LiveCall, /, *args: P.args, **kwargs: P.kwargs
     ) -> ToolOutcome:
@@ -34,7 +40,7 @@ def traced(execute: Execute[P]) -> Execute[P]:
             _note_outcome(span, outcome)
         return outcome
 
-    return execute_in_span
+    return execute_traced
 
 
 def _span_of(live: LiveCall, *, name: str) -> Span:

@@ -141,6 +141,11 @@ class Span:
             self._span.end()
 
 
+def is_traced() -> bool:
+    """Whether a span made here is recorded or passed on: the site has set up traces, or this is in somebody's trace."""
+    return tracer is not None and (bool(contexts.get_current()) or _is_set_up())
+
+
 def enclosing() -> Span | None:
     """Return the innermost span of ours that the running code is in."""
     found = contexts.get_value(_KEY) if tracer is not None else None
@@ -179,8 +184,11 @@ def _start(name: str, attributes: Attributes, *, is_client: bool, within: str) -
 
 def _is_untraced() -> bool:
     """Whether the site has set up no traces, and this is in no trace of somebody else that would be passed on."""
-    has_none = isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    return has_none and trace.get_current_span() is trace.INVALID_SPAN
+    return not _is_set_up() and trace.get_current_span() is trace.INVALID_SPAN
+
+
+def _is_set_up() -> bool:
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _given(attributes: Attributes) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """The spans of a turn: `invoke_agent`, in it the steps, in each step its `chat` and its tool calls, which governance traces."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from governance import CancellationToken, Span, enclosing
+from governance import CancellationToken, Span, enclosing, is_traced
 from turns.core.chat_model import ChatRequest, Reply, StopReason
 from turns.core.exceptions import ChatModelError
 from turns.core.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock
@@ -31,6 +31,7 @@ class Traced:
 
 
 UNTRACED = Traced()
+_NO_SPAN = nullcontext()
 _described: ContextVar[Traced] = ContextVar("what is traced of this turn", default=UNTRACED)
 
 
@@ -73,13 +74,19 @@ def note_ending(span: Span, ending: TurnEnding | None, *, usage: Mapping[str, in
         span.fail(failure or "error")
 
 
-def step_span(number: int) -> Span:
-    return Span("step", {"turnkeeper.step": number})
+def step_span(number: int) -> AbstractContextManager[object]:
+    return Span("step", {"turnkeeper.step": number}) if is_traced() else _NO_SPAN
+
+
+def chat_span(
+    request: ChatRequest, reply: Reply, *, token: CancellationToken
+) -> AbstractContextManager[None]:
+    """Trace a request to the chat model, whose answer is collected in `reply`, however it ends."""
+    return _chat_span(request, reply, token=token) if is_traced() else _NO_SPAN
 
 
 @contextmanager
-def chat_span(request: ChatRequest, reply: Reply, *, token: CancellationToken) -> Iterator[None]:
-    """Trace a request to the chat model, whose answer is collected in `reply`, however it ends."""
+def _chat_span(request: ChatRequest, reply: Reply, *, token: CancellationToken) -> Iterator[None]:
     names = _names(_described.get().chat_model)
     attributes = {
         "gen_ai.operation.name": "chat",
