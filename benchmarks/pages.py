@@ -16,7 +16,7 @@ from benchmarks.rows import NO_BAR, Bar, Row, amount, latency
 from scripts.servers import NotInstalled
 from tests.bulk_history import BulkHistory
 from tests.e2e.chat import Chat
-from tests.e2e.conftest import SWITCHES
+from tests.e2e.chromium import SWITCHES
 from tests.e2e.scripted_socket import ScriptedSocket
 from tests.faults.site import Site
 from tests.support import browser_path

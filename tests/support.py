@@ -67,6 +67,13 @@ def eventually_sync(condition: Callable[[], T | None], *, timeout: float = PATIE
     return answer
 
 
+async def cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait until it has ended so."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=PATIENCE)
+    assert task.cancelled()
+
+
 def browser_path() -> str | None:
     """Return the program of an installed Chromium, or None: no test downloads a browser."""
     return next(filter(None, map(shutil.which, _BROWSERS)), None)

@@ -5,36 +5,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, expect
 
 from tests.e2e.browser_user import BrowserUser
+from tests.e2e.chromium import started_chromium
 from tests.e2e.contexts import Contexts
 from tests.e2e.site import Site
-from tests.support import PATIENCE, browser_path, eventually_sync
+from tests.support import eventually_sync
 
 # It takes a picture and proves nothing: `make screenshot` asks for it.
 collect_ignore = [] if os.environ.get("SCREENSHOTS") else ["test_screenshot.py"]
-
-# The last list of features counts, so it holds some of Playwright's as well. The others are two more pages that load
-# with each window.
-_LEFT_OUT = (
-    "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,"
-    "LensOverlay,MediaRouter,PaintHolding,ThirdPartyStoragePartitioning,OptimizationHints,NetworkTimeServiceQuerying,"
-    "AimEnabled,SpareRendererForSitePerProcess,PreconnectToSearch,WebUIOmniboxPopup,WebUIOmniboxAimPopup"
-)
-SWITCHES = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    f"--disable-features={_LEFT_OUT}",
-    "--no-first-run",
-    # The tabs of a visitor share a process: to start one is a third of what it takes to open a page.
-    "--disable-site-isolation-trials",
-    "--process-per-site",
-    "--renderer-process-limit=1",
-]
 
 OpenBrowser = Callable[..., Awaitable[BrowserUser]]
 
@@ -85,11 +65,8 @@ def own_site_of(tmp_path: pytest.TempPathFactory) -> Iterator[Callable[..., Site
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Start the browser once; each visitor gets a context of its own."""
-    expect.set_options(timeout=PATIENCE * 1000)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=browser_path(), args=SWITCHES)
+    async with started_chromium() as browser:
         yield browser
-        await browser.close()
 
 
 @pytest.fixture(scope="package")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Locator, Page, Route, async_playwright, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
-from tests.e2e.conftest import SWITCHES
+from tests.e2e.chromium import started_chromium
 from tests.projects.hosts import PASSWORD, ROOT, HostProject
-from tests.support import PATIENCE, browser_path
+from tests.support import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -58,11 +58,8 @@ def host_url(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    expect.set_options(timeout=PATIENCE * 1000)
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=browser_path(), args=SWITCHES)
+    async with started_chromium() as browser:
         yield browser
-        await browser.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

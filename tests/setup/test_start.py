@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -14,13 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from governance.core import procfs
 from scripts.start import chosen_extras, is_loopback, open_up
 from tests.processes import run_python
+from tests.setup.started_site import ROOT, signed_in, started_site
 from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
-
-ROOT = Path(__file__).resolve().parents[2]
-
 
 HIDE = """
 import sys
@@ -55,49 +51,20 @@ OF_EXTRAS = {
 
 @contextmanager
 def site(var: Path, **more: str) -> Iterator[tuple[str, Path]]:
-    """Run a site until the block ends; Ctrl-C then has to end it, and everything that it started."""
+    """Run a site until the block ends; `first` in its directory holds what a test puts there."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    tag = f"TURNKEEPER_TEST={var}"
-    environment = {
-        "PATH": os.environ["PATH"],
-        "ENV_FILE": os.devnull,
-        "VAR_DIR": str(var),
-        "PORT": str(port),
-        "TURNKEEPER_TEST": str(var),
-        "PYTHONPATH": str(var / "first"),  # what a test puts there
-        **more,
-    }
     var.mkdir(exist_ok=True)
-    said = var / "said.txt"
-    command = [sys.executable, "-m", "scripts.start"]
-    with said.open("w") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
-    try:
-        eventually_sync(
-            lambda: "Serving on" in said.read_text() or process.poll() is not None,
-            timeout=LONG_PATIENCE,
-        )
-        assert process.poll() is None, said.read_text()
+    more = {"PYTHONPATH": str(var / "first"), **more}
+    with started_site(
+        "scripts.start", var=var, port=port, is_up=lambda said: "Serving on" in said, **more
+    ) as said:
         yield f"http://127.0.0.1:{port}", said
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=PATIENCE) == 0, said.read_text()
-        eventually_sync(
-            lambda: not [pid for pid in procfs.pids() if procfs.is_tagged(pid, tag=tag)]
-        )
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
 
 
 def sign_in(url: str, *, password: str) -> httpx.Response:
-    with httpx.Client(base_url=url, trust_env=False) as client:
-        page = client.get("/login/")
-        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)[1]
-        form = {"username": "demo", "password": password, "csrfmiddlewaretoken": token}
-        client.post("/login/", data=form, headers={"Referer": url})
+    with signed_in(url, password=password) as client:
         return client.get("/")
 
 

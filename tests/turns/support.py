@@ -18,6 +18,7 @@ from governance import selectors as governance_selectors
 from governance.db import run_in_db_thread
 from governance.models import Approval
 from governance.selectors import CallRow
+from tests.faults.checker import OF_CONVERSATIONS
 from tests.support import PATIENCE, eventually, with_room
 from turns import selectors, services
 from turns.core.chat_model import ChatDelta, ChatRequest
@@ -29,13 +30,6 @@ from turns.testing import Item, ScriptedChatModel
 
 PROMISED_MS = with_room(1_000)  # from a cancel to the end of what it ends (C1)
 CHAT_MODEL = "tests.turns.support.current_chat_model"
-OF_CONVERSATIONS = {
-    "history_repaired",
-    "conversation_parked",
-    "conversation_resumed",
-    "cancel_acknowledged",
-    "tool_settled",
-}
 TERMINAL = {"completed", "cancelled", "failed", "timed_out", "interrupted"}
 
 

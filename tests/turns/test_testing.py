@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.support import cancel
 from turns.core.chat_model import ChatRequest, Reply, TextDelta
 from turns.testing import (
     ScriptedChatModel,
@@ -73,9 +74,7 @@ class TestScriptedChatModel:
         taking = asyncio.create_task(take_all(model))
         await closed.reached.wait()
 
-        taking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await taking
+        await cancel(taking)
 
         assert (model.closed, model.cancelled) == (1, 1)
 

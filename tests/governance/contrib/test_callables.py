@@ -34,7 +34,7 @@ from governance.contrib.callables import governed
 from governance.contrib.execution import tool_context
 from governance.core.limiter import Limits
 from tests.governance.contrib.support import double, make_executor, spin, thread_name
-from tests.support import eventually
+from tests.support import cancel, eventually
 
 BY_ADA = Cancellation(reason=CancelReason.USER, by="ada")
 
@@ -194,9 +194,7 @@ async def test_a_surrounding_task_that_is_cancelled_leaves_one_outcome_behind(ex
     run = governed(hang, executor=executor, host=Host(observer=endings))
     running = asyncio.create_task(run())
     await eventually(lambda: any(live.limits.deadline for live in executor.live))
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    await cancel(running)
     [(_, outcome)] = endings.seen
     assert (outcome.status, outcome.ended_by.reason) == ("cancelled", "parent")
     assert not list(executor.live)
@@ -231,9 +229,7 @@ async def test_a_full_queue_says_so():
     await eventually(lambda: any(live.limits.deadline for live in executor.live))
     with pytest.raises(QueueFull):
         await run()
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
+    await cancel(first)
 
 
 async def test_exclusive_calls_of_a_scope_run_one_after_the_other(executor):

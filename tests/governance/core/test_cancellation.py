@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from governance.core.cancel_reasons import CancelReason
 from governance.core.cancellation import Cancellation, CancellationToken, Cancelled
 from tests.governance.core.support import BY_PARENT, BY_USER, settle
+from tests.support import cancel
 
 
 def test_the_first_request_wins_and_stays():
@@ -170,9 +171,7 @@ class TestWait:
         token = CancellationToken()
         waiting = asyncio.create_task(token.wait())
         await settle()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        await cancel(waiting)
 
         assert token.cancel(BY_USER)
         await settle()

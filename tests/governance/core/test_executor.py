@@ -20,6 +20,7 @@ from tests.governance.core.support import (
     start_one,
     started,
 )
+from tests.support import cancel
 
 
 class TestExternalCancellation:
@@ -28,9 +29,7 @@ class TestExternalCancellation:
     async def test_goes_on_and_the_body_is_asked_to_end(self):
         harness, call = await start_one()
 
-        call.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call.task
+        await cancel(call.task)
         await settle()
 
         assert call.body.cancels == 1
@@ -61,9 +60,7 @@ class TestExternalCancellation:
         call = harness.call()
         await settle()
 
-        call.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call.task
+        await cancel(call.task)
 
         assert call.body.runs == 0
 
@@ -74,9 +71,7 @@ class TestExternalCancellation:
         call.live.cancel(BY_USER)
         await settle()
 
-        call.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call.task
+        await cancel(call.task)
 
         assert call.body.cancels == 1
         assert harness.executor.abandoned == 1

@@ -18,7 +18,7 @@ from governance.core.process_groups import (
     wait_for_exit,
 )
 from tests.governance.core.process_table import runs
-from tests.support import eventually
+from tests.support import cancel, eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -169,9 +169,7 @@ async def test_cancelling_the_wait_cuts_the_grace_short(spawn):
     process, _ = spawn(DEAF + TELL)
     ending = asyncio.create_task(terminate_group(process, grace=60))
     await asyncio.sleep(0)
-    ending.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await ending
+    await cancel(ending)
     assert await wait_for_exit(process) == -signal.SIGKILL
 
 

@@ -1,8 +1,9 @@
 """An MCP server over HTTP, written out byte by byte, whose answers to calls are as odd as its `habit` says."""
 
-import asyncio
 import gzip
 import json
+
+from tests.tcp_server import TcpServer
 
 VERSION = "2025-06-18"
 _HALF = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{"
@@ -18,15 +19,14 @@ ODD_ANSWERS = {
 BOMB = gzip.compress(b" " * 30_000_000)
 
 
-class OddServer:
+class OddServer(TcpServer):
     """Listens on loopback while it is entered. What it is asked while it `is_hung` is never answered; `asked` is all."""
 
     def __init__(self, habit):
+        super().__init__()
         self.habit = habit
         self.is_hung = False
         self.asked = []
-        self._server = None
-        self._open = {}
         self._waiting = []
 
     def answer_waiting(self):
@@ -44,38 +44,18 @@ class OddServer:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+        return f"http://{self.address}/mcp"
 
-    async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *exc_info):
-        self._server.close()
-        serving = list(self._open)
-        for writer in self._open.values():
-            writer.transport.abort()
-        if serving:
-            await asyncio.wait(serving)
-        await self._server.wait_closed()
-
-    async def _serve(self, reader, writer):
-        self._open[asyncio.current_task()] = writer
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-                lengths = [line for line in head.split("\r\n") if line.startswith("content-length")]
-                size = int(lengths[0].partition(":")[2]) if lengths else 0
-                message = json.loads(await reader.readexactly(size) or b"{}")
-                self.asked.append(message.get("method"))
-                if not self.is_hung:
-                    self._answer(writer, message)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            del self._open[asyncio.current_task()]
-            writer.close()
+    async def _talk(self, reader, writer):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            lengths = [line for line in head.split("\r\n") if line.startswith("content-length")]
+            size = int(lengths[0].partition(":")[2]) if lengths else 0
+            message = json.loads(await reader.readexactly(size) or b"{}")
+            self.asked.append(message.get("method"))
+            if not self.is_hung:
+                self._answer(writer, message)
+            await writer.drain()
 
     def _answer(self, writer, message):
         method, id = message.get("method"), message.get("id")

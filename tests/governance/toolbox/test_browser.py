@@ -19,7 +19,7 @@ from governance.core.ports import Host
 from tests.governance.core.process_table import tagged
 from tests.governance.toolbox.browser_harness import BrowserHarness, browser_tags, page
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import PATIENCE, NoApprovals, eventually
+from tests.support import PATIENCE, NoApprovals, cancel, eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -516,9 +516,7 @@ async def test_cancel_while_the_page_is_being_opened_leaves_none(browser, server
     before = len(pages.contexts)
     task = asyncio.create_task(browser.call("open", url=server.url("/second")))
     await eventually(lambda: browser.browsing._opening)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     await eventually(lambda: len(pages.contexts) == before)
     assert browser.browsing.find(browser.scope) is None
     await browser.call("close", scope="warm")

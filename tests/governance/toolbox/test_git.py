@@ -12,18 +12,10 @@ import pytest
 from governance.core.exceptions import InvalidToolInput, ToolFailed
 from governance.core.tools import Concurrency
 from governance.toolbox import SandboxChoice
-from tests.support import eventually
+from tests.governance.toolbox.git_owner import git
+from tests.support import cancel, eventually
 
 pytestmark = pytest.mark.usefixtures("_no_pipe_is_left")
-
-IDENTITY = {
-    "GIT_AUTHOR_NAME": "Ann",
-    "GIT_AUTHOR_EMAIL": "ann@example.org",
-    "GIT_COMMITTER_NAME": "Ann",
-    "GIT_COMMITTER_EMAIL": "ann@example.org",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-}
 
 
 @pytest.fixture(params=[SandboxChoice.AUTO, SandboxChoice.NONE])
@@ -31,18 +23,6 @@ def harness(harness, request):
     """The tools, in the sandbox and without: they behave alike."""
     harness.change(exec_enabled=False, exec_sandbox=request.param)
     return harness
-
-
-def git(directory, *arguments):
-    """Run git as its owner would."""
-    return subprocess.run(
-        ["git", *arguments],
-        cwd=directory,
-        check=True,
-        text=True,
-        capture_output=True,
-        env={**os.environ, **IDENTITY},
-    ).stdout
 
 
 @pytest.fixture
@@ -643,9 +623,7 @@ async def test_what_is_made_for_a_call_is_gone_after_it(harness, repository, tmp
     await fails(harness, "bad revision", "git_diff", revision="nowhere")
     task = asyncio.create_task(harness.call("git_status"))
     await eventually(lambda: list(scratch.iterdir()))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert list(scratch.iterdir()) == []
 
 
@@ -654,9 +632,7 @@ async def test_cancel_ends_git_and_leaves_no_lock(harness, repository):
         (repository / f"{number}.txt").write_text("x" * 1000)
     task = asyncio.create_task(harness.call("git_commit", message="Many"))
     await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert not (repository / ".git" / "index.lock").exists()
     await harness.call("git_commit", message="Many")
 

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from governance.core.calls import CallStatus
 from governance.core.exceptions import ToolFailed
 from governance.toolbox import SandboxChoice
 from tests.governance.mcp.support import McpHarness, command
+from tests.governance.toolbox.git_owner import git
 from tests.support import eventually
 
 pytestmark = pytest.mark.usefixtures("_no_pipe_is_left")
@@ -102,14 +101,6 @@ HOOKS = (
     "prepare-commit-msg",
     "reference-transaction",
 )
-OWNER = {
-    "GIT_AUTHOR_NAME": "Ann",
-    "GIT_AUTHOR_EMAIL": "ann@example.org",
-    "GIT_COMMITTER_NAME": "Ann",
-    "GIT_COMMITTER_EMAIL": "ann@example.org",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-}
 
 
 @pytest.fixture
@@ -250,7 +241,7 @@ async def test_no_program_that_was_planted_runs(
             await harness.call("git_commit", message="Begin", directory=place, init=True)
         if directory != ".":
             # As git itself would keep it, the outer repository knows the inner one.
-            owner(workspace, "-c", "advice.addEmbeddedRepo=false", "add", directory)
+            git(workspace, "-c", "advice.addEmbeddedRepo=false", "add", directory)
     await getattr(attacker, way)(directory, ran)
     for place in places:
         await put(harness, f"{place}/a.txt", "two\n")
@@ -262,23 +253,11 @@ async def test_no_program_that_was_planted_runs(
 
 def test_what_is_planted_would_run(workspace, ran):
     """The proof that the test above can fail: git, started on such a directory, runs it."""
-    owner(workspace, "init", "--quiet")
+    git(workspace, "init", "--quiet")
     (workspace / ".git" / "config").write_text(planted(workspace, ran)[".git/config"])
     (workspace / ".gitattributes").write_text(ATTRIBUTES)
-    owner(workspace, "add", ".", check=False)
+    git(workspace, "add", ".", check=False)
     assert ran.exists()
-
-
-def owner(directory, *arguments, check=True):
-    """Run git as the owner of the workspace would."""
-    return subprocess.run(
-        ["git", *arguments],
-        cwd=directory,
-        check=check,
-        text=True,
-        capture_output=True,
-        env={**os.environ, **OWNER},
-    ).stdout
 
 
 async def test_git_is_never_started_on_a_workspace(harness, workspace, tmp_path, monkeypatch):
@@ -327,23 +306,23 @@ async def test_a_repository_inside_is_left_out_and_named(harness, workspace):
     await harness.call("git_commit", message="Inner", directory="sub", init=True)
     said = await harness.call("git_commit", message="Outer", init=True)
     assert "repositories of their own: sub/" in said
-    assert owner(workspace, "ls-files").split() == ["a.txt"]
+    assert git(workspace, "ls-files").split() == ["a.txt"]
     assert (await harness.call("git_status")).splitlines() == ["## main", "?? sub/"]
 
 
 async def test_a_repository_known_as_a_submodule_stays_as_it_is(harness, workspace):
     await put(harness, "sub/b.txt", "one\n")
     await harness.call("git_commit", message="Inner", directory="sub", init=True)
-    owner(workspace, "init", "--quiet", "--initial-branch=main")
-    owner(workspace, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
-    owner(workspace, "commit", "--quiet", "--message=Known")
+    git(workspace, "init", "--quiet", "--initial-branch=main")
+    git(workspace, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
+    git(workspace, "commit", "--quiet", "--message=Known")
     await put(harness, "sub/b.txt", "two\n")
     await harness.call("git_commit", message="Inner again", directory="sub")
     assert await harness.call("git_status") == "## main"
     await put(harness, "a.txt", "one\n")
     await harness.call("git_commit", message="Outer")
-    assert owner(workspace, "show", "--format=", "--name-only").split() == ["a.txt"]
-    assert "160000" in owner(workspace, "ls-files", "--stage", "sub")
+    assert git(workspace, "show", "--format=", "--name-only").split() == ["a.txt"]
+    assert "160000" in git(workspace, "ls-files", "--stage", "sub")
 
 
 async def test_files_that_are_tracked_stay_so_when_a_git_directory_appears_beside_them(
@@ -356,8 +335,8 @@ async def test_files_that_are_tracked_stay_so_when_a_git_directory_appears_besid
     await put(harness, "sub/b.txt", "two\n")
     assert "M sub/b.txt" in await harness.call("git_status")
     await harness.call("git_commit", message="Next")
-    assert owner(workspace, "show", "HEAD:sub/b.txt") == "two\n"
-    assert owner(workspace, "ls-files").split() == ["sub/b.txt"]
+    assert git(workspace, "show", "HEAD:sub/b.txt") == "two\n"
+    assert git(workspace, "ls-files").split() == ["sub/b.txt"]
 
 
 @pytest.mark.parametrize("name", [".git", ".GIT", ".Git"])
@@ -370,4 +349,4 @@ async def test_nothing_below_a_git_directory_is_ever_committed(harness, workspac
     await put(harness, "sub/b.txt", "one\n")
     with contextlib.suppress(ToolFailed):
         await harness.call("git_commit", message="Next")
-    assert "config" not in owner(workspace, "ls-files")
+    assert "config" not in git(workspace, "ls-files")

@@ -27,7 +27,7 @@ from governance.toolbox import SandboxChoice, ToolboxSettings
 from governance.toolbox.sandbox import Mode, Sandbox, find_gaps, find_sandbox
 from governance.toolbox.shell import describe
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import PATIENCE, NoApprovals, eventually, eventually_sync
+from tests.support import PATIENCE, NoApprovals, cancel, eventually, eventually_sync
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -197,10 +197,7 @@ async def test_words_after_the_request_to_stop_are_kept_and_everything_ends(sand
     task = asyncio.create_task(sandboxed.call("exec", command=command))
     await sandboxed.until(lambda: "started" in sandboxed.output)
     assert processes(mark)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(PATIENCE):
-            await task
+    await cancel(task)
     assert "tidied up" in sandboxed.output
     await eventually(lambda: not processes(mark))
 
@@ -213,10 +210,7 @@ async def test_deaf_tree_is_gone_after_the_grace_with_those_that_left_its_group(
     task = asyncio.create_task(sandboxed.call("exec", command=command))
     await sandboxed.until(lambda: "started" in sandboxed.output)
     await eventually(lambda: len(processes(f": {mark}")) >= 2 + WORKS)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(PATIENCE):
-            await task
+    await cancel(task)
     await eventually(lambda: not processes(mark))
 
 
@@ -224,10 +218,7 @@ async def test_cancel_before_the_sandbox_is_ready_ends_it(sandboxed, mark):
     for _ in range(5):
         task = asyncio.create_task(sandboxed.call("exec", command=f"sleep 60; : {mark}"))
         await eventually(lambda: processes(mark))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            async with asyncio.timeout(PATIENCE):
-                await task
+        await cancel(task)
         await eventually(lambda: not processes(mark))
 
 

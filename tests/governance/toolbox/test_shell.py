@@ -14,7 +14,7 @@ from governance.core.exceptions import GovernanceError, InvalidToolInput, ToolFa
 from governance.core.policy import TimeoutSource
 from governance.core.tools import Concurrency
 from tests.governance.core.process_table import runs
-from tests.support import PATIENCE, eventually
+from tests.support import PATIENCE, cancel, eventually
 
 pytestmark = [
     pytest.mark.usefixtures("_no_pipe_is_left"),
@@ -26,13 +26,6 @@ PYTHON = shlex.quote(sys.executable)
 
 def python(code):
     return f"{PYTHON} -c {shlex.quote(code)}"
-
-
-async def cancel(task):
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(PATIENCE):
-            await task
 
 
 def pids(text):

@@ -15,7 +15,7 @@ from governance.core.exceptions import ToolFailed
 from governance.toolbox import addresses
 from governance.toolbox.addresses import is_public
 from tests.governance.toolbox.http_server import HttpServer, answer
-from tests.support import PATIENCE
+from tests.support import PATIENCE, cancel
 
 
 @pytest.fixture
@@ -309,9 +309,7 @@ async def test_cancel_closes_the_connection_to_a_slow_server(harness, server):
     await harness.until(lambda: any(report.progress for report in harness.reports))
     assert harness.reports[-1].total == 1000
     assert not server.closed.is_set()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     await asyncio.wait_for(server.closed.wait(), PATIENCE)
 
 

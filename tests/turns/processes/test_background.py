@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support import PATIENCE, eventually
+from tests.support import PATIENCE, cancel, eventually
 from tests.turns.support import ChatDriver
 from turns.exceptions import TurnNotFound
 from turns.models import CancelRequest, Turn
@@ -21,9 +21,7 @@ async def hang_up(coroutine) -> None:
     task = asyncio.create_task(coroutine)
     for _ in range(3):
         await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
 
 
 async def test_a_cancel_is_obeyed_without_the_poll_although_nobody_waits_for_the_answer(

@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 import os
 
-import pytest
-
 from governance.core.calls import Progress
-from tests.support import eventually
+from tests.support import cancel, eventually
 
 TOOLS = "tests.governance.core.invokers.worker_tools"
 GRACE = 0.3
@@ -40,9 +38,7 @@ class Call:
 
     async def cancel(self):
         """Cancel the call once and wait until it has ended."""
-        self.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await self.task
+        await cancel(self.task)
 
 
 def release(pipe, text="released"):

@@ -1,10 +1,10 @@
 """OpenAI's chat completions as a stream: the chunks, in the order and with the fields of its documentation."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tests.turns.chat_models.servers.http import Response, refusal, sse
+from tests.turns.chat_models.servers.http import Response, flat, refusal, sse
 
 MODEL = "gpt-4o-mini"
 DONE = sse("[DONE]")
@@ -77,7 +77,7 @@ def end(finish_reason: str = "stop") -> list[bytes]:
 
 def answer(*parts: bytes | Sequence[bytes], finish_reason: str = "stop") -> Response:
     """A whole answer of the given pieces."""
-    return Response([begin(), *_flat(parts), *end(finish_reason)])
+    return Response([begin(), *flat(parts), *end(finish_reason)])
 
 
 def error(status: str, message: str, **fields: Any) -> Response:
@@ -85,11 +85,3 @@ def error(status: str, message: str, **fields: Any) -> Response:
     headers = fields.pop("headers", {})
     body = {"error": {"message": message, "type": None, "param": None, "code": None, **fields}}
     return refusal(status, body, **headers)
-
-
-def _flat(parts: Sequence[bytes | Sequence[bytes]]) -> Iterator[bytes]:
-    for part in parts:
-        if isinstance(part, bytes):
-            yield part
-        else:
-            yield from part

@@ -1,9 +1,9 @@
 """Google's `streamGenerateContent` as a stream: chunks with the fields of its documentation; calls come whole."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tests.turns.chat_models.servers.http import Response, refusal, sse
+from tests.turns.chat_models.servers.http import Response, flat, refusal, sse
 
 MODEL = "gemini-2.5-flash"
 
@@ -48,7 +48,7 @@ def end(finish_reason: str = "STOP") -> list[bytes]:
 
 def answer(*parts: bytes | Sequence[bytes], finish_reason: str = "STOP") -> Response:
     """A whole answer of the given pieces."""
-    return Response([*_flat(parts), *end(finish_reason)])
+    return Response([*flat(parts), *end(finish_reason)])
 
 
 def error(status: str, message: str, name: str, *, details: Any = (), **headers: str) -> Response:
@@ -67,11 +67,3 @@ def error(status: str, message: str, name: str, *, details: Any = (), **headers:
 def come_back_in(seconds: int) -> dict[str, str]:
     """The detail of an error that says when to come back."""
     return {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{seconds}s"}
-
-
-def _flat(parts: Sequence[bytes | Sequence[bytes]]) -> Iterator[bytes]:
-    for part in parts:
-        if isinstance(part, bytes):
-            yield part
-        else:
-            yield from part

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from tests.tcp_server import TcpServer
 
 
 class Hold:
@@ -66,47 +68,34 @@ def sse(data: dict[str, Any] | str, *, event: str = "") -> bytes:
     return (f"event: {event}\n" if event else "").encode() + f"data: {text}\n\n".encode()
 
 
-class Server:
+def flat(parts: Sequence[bytes | Sequence[bytes]]) -> Iterator[bytes]:
+    """Return the events of an answer one by one."""
+    for part in parts:
+        if isinstance(part, bytes):
+            yield part
+        else:
+            yield from part
+
+
+class Server(TcpServer):
     """`requests` is what was asked. `left` is set when the client has closed a connection that was not finished."""
 
     def __init__(self, *responses: Response) -> None:
+        super().__init__()
         self.requests: list[Request] = []
         self.left = asyncio.Event()
         self.connections = 0
         self._responses = list(responses)
-        self._server: asyncio.Server | None = None
-        self._open: dict[asyncio.Task, asyncio.StreamWriter] = {}
 
     @property
     def url(self) -> str:
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return f"http://{host}:{port}"
+        return f"http://{self.address}"
 
-    async def __aenter__(self) -> "Server":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        self._server.close()
-        serving = list(self._open)
-        for writer in self._open.values():
-            writer.transport.abort()
-        if serving:
-            await asyncio.wait(serving)
-        await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open[asyncio.current_task()] = writer
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        try:
-            while (request := await _read(reader)) is not None:
-                self.requests.append(request)
-                await self._answer(self._responses.pop(0), reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            del self._open[asyncio.current_task()]
-            writer.close()
+        while (request := await _read(reader)) is not None:
+            self.requests.append(request)
+            await self._answer(self._responses.pop(0), reader, writer)
 
     async def _answer(
         self, response: Response, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

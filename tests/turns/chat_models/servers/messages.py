@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.turns.chat_models.servers.http import Response, refusal, sse
+from tests.turns.chat_models.servers.http import Response, flat, refusal, sse
 
 MODEL = "claude-sonnet-4-5-20250929"
 PING = sse({"type": "ping"}, event="ping")
@@ -99,7 +99,7 @@ def end(stop_reason: str = "end_turn", *, output_tokens: int = 15) -> list[bytes
 
 def answer(*parts: bytes | Sequence[bytes], stop_reason: str = "end_turn") -> Response:
     """A whole answer of the given blocks."""
-    return Response([begin(), *_flat(parts), *end(stop_reason)])
+    return Response([begin(), *flat(parts), *end(stop_reason)])
 
 
 def error_event(type: str, message: str) -> bytes:
@@ -119,11 +119,3 @@ def error(status: str, type: str, message: str, **headers: str) -> Response:
 
 def _pieces(written: str) -> Iterator[str]:
     return (written[start : start + 7] for start in range(0, len(written), 7))
-
-
-def _flat(parts: Sequence[bytes | Sequence[bytes]]) -> Iterator[bytes]:
-    for part in parts:
-        if isinstance(part, bytes):
-            yield part
-        else:
-            yield from part

@@ -1,0 +1,69 @@
+"""A site that a script starts in a process of its own, as `make run` does."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from governance.core import procfs
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def started_site(
+    script: str, *, var: Path, port: int, is_up: Callable[[str], bool], **more: str
+) -> Iterator[Path]:
+    """Run a site until the block ends; Ctrl-C then has to end it, and everything that it started.
+
+    `is_up` tells from what it has said whether it serves. The block gets the file that holds what it says.
+    """
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ENV_FILE": os.devnull,
+        "VAR_DIR": str(var),
+        "PORT": str(port),
+        "TURNKEEPER_TEST": str(var),
+        **more,
+    }
+    said = var / "said.txt"
+    command = [sys.executable, "-m", script]
+    with said.open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+    try:
+        eventually_sync(
+            lambda: is_up(said.read_text()) or process.poll() is not None, timeout=LONG_PATIENCE
+        )
+        assert process.poll() is None, said.read_text()
+        yield said
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=PATIENCE) == 0, said.read_text()
+        tag = f"TURNKEEPER_TEST={var}"
+        eventually_sync(
+            lambda: not [pid for pid in procfs.pids() if procfs.is_tagged(pid, tag=tag)]
+        )
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def signed_in(url: str, *, password: str) -> Iterator[httpx.Client]:
+    """Sign the first user in, and give the block the client."""
+    with httpx.Client(
+        base_url=url, trust_env=False, timeout=15, headers={"Referer": url}
+    ) as client:
+        page = client.get("/login/")
+        [token] = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)[:1]
+        form = {"username": "demo", "password": password, "csrfmiddlewaretoken": token}
+        client.post("/login/", data=form)
+        client.headers["X-CSRFToken"] = client.cookies.get("csrftoken") or ""
+        yield client
