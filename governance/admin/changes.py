@@ -47,6 +47,7 @@ class PolicyChangeAdmin(ReadOnlyAdmin):
 class ExportAdmin(ReadOnlyAdmin):
     """Every export of a list, newest first."""
 
+    content_fields = ("terms",)
     list_display = fields = (
         "at",
         "what",
@@ -68,11 +69,10 @@ class ExportAdmin(ReadOnlyAdmin):
 
     @admin.display(description=gettext_lazy("filters"))
     def chosen(self, obj: Export) -> str:
-        """The search and the filters, as in the list's address."""
-        return (
-            ", ".join(f"{name}={'|'.join(values)}" for name, values in obj.filters.items())
-            or NOTHING
-        )
+        """The search and the filters, as in the list's address; terms for who may see content."""
+        terms = obj.terms if reader_of(obj).has_perm("governance.view_content") else {}
+        asked = (obj.filters | terms).items()
+        return ", ".join(f"{name}={'|'.join(values)}" for name, values in asked) or NOTHING
 
     @admin.display(description=gettext_lazy("finished at"), ordering="finished_at")
     def finished(self, obj: Export) -> SafeString | str:

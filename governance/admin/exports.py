@@ -5,12 +5,21 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.core.handlers.asgi import ASGIRequest
 from django.db.models import F, Model, QuerySet
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
@@ -19,6 +28,7 @@ from django.utils import timezone
 from governance.db import run_in_db_thread, run_in_pool_thread
 from governance.keysets import Keyset
 from governance.models import Export
+from governance.models.exports import HIDDEN
 
 BATCH = 500  # rows of one read
 CONTENT_BATCH = 50  # the same where whole results may be among them
@@ -207,13 +217,19 @@ def begin(
     source: type[Model],
     format: str,
     has_content: bool,
+    content_fields: Collection[str],
 ) -> StreamingHttpResponse:
     """Record an export with what is asked for, and return it as a file. Rows are read while the file is sent."""
     at = timezone.now()
     user: Any = request.user
+    filters = dict(asked.lists())
+    # Whoever sees no content cannot write it either.
+    about = {SEARCH_VAR, *content_fields} if has_content and content_fields else set()
+    terms = {name: values for name, values in filters.items() if name.split("__")[0] in about}
     record = Export.objects.create(
         source=source._meta.label,
-        filters=dict(asked.lists()),
+        filters=filters | {name: [HIDDEN] for name in terms},
+        terms=terms,
         format=format,
         has_content=has_content,
         by=user,

@@ -135,6 +135,7 @@ class ReadOnlyAdmin(PreparedRowsAdmin[Model], HistoryModelAdmin):
             source=self.model,
             format=format,
             has_content=has_content,
+            content_fields=self.content_fields,
         )
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:

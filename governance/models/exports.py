@@ -5,17 +5,21 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+HIDDEN = "…"
+
 
 class Export(models.Model):
     """One export of a list. `rows` is raised before each batch is sent: it holds whatever becomes of the process.
 
-    `source` is the model of the list, as "app.Model". `finished_at` null = it was stopped, or still goes on.
+    `source` is the model of the list, as "app.Model". `terms` are those values of the filters that may be content; in
+    `filters` stands `HIDDEN` for them. `finished_at` null = it was stopped, or still goes on.
     """
 
     source = models.CharField(_("list"), max_length=100)
     filters = models.JSONField(
         _("filters"), default=dict, help_text=_("parameter → values, as in the list's address")
     )
+    terms = models.JSONField(_("search terms"), default=dict, help_text=_("the same; content"))
     format = models.CharField(
         _("format"), max_length=8, choices=[("csv", _("CSV")), ("json", _("JSON"))]
     )

@@ -5,10 +5,12 @@ import csv
 import io
 import json
 from datetime import timedelta
+from importlib import import_module
 from itertools import islice
 from urllib.parse import urlsplit
 
 import pytest
+from django.apps import apps
 from django.core.asgi import get_asgi_application
 from django.db import connection, connections
 from django.test import AsyncClient
@@ -295,3 +297,65 @@ async def test_an_export_ends_with_its_request(boss):
     assert parts[0]["status"] == 200
     export = await Export.objects.aget()
     assert (export.rows, export.finished_at) == (3 * CONTENT_BATCH, None)
+
+
+@pytest.fixture
+def searched(admin_client, make_call):
+    """An export for which somebody who sees content has typed some of it."""
+    make_call(result="about zanzibar")
+    asked = {"q": "zanzibar", "result__contains": "zanzi", "status__exact": "failed"}
+    answer = admin_client.get(CSV, asked)
+    assert lines(answer) == []
+    return Export.objects.get()
+
+
+def texts_about_exports(client):
+    """Everything that the admin shows or exports about exports."""
+    name = "admin:governance_export"
+    pages = [
+        reverse(f"{name}_changelist"),
+        reverse(f"{name}_change", args=[Export.objects.last().pk]),
+    ]
+    texts = [client.get(page).content.decode() for page in pages]
+    for format in ("csv", "json"):
+        answer = client.get(reverse(f"{name}_export", args=[format]))
+        texts += [answer.getvalue().decode()] if answer.status_code == 200 else []
+    return texts
+
+
+@pytest.mark.parametrize("codenames", [("view_export",), ("view_export", "export")])
+@pytest.mark.parametrize("sees_content", [True, False])
+def test_what_an_export_was_searched_for_is_content(staff, searched, codenames, sees_content):
+    client = staff(*codenames, *(["view_content"] if sees_content else []))
+    texts = texts_about_exports(client)
+    assert len(texts) == (4 if "export" in codenames else 2)
+    assert [("zanzi" in text, "failed" in text) for text in texts] == [(sees_content, True)] * len(
+        texts
+    )
+    guess = {"terms__q__0__startswith": "zan"}
+    answer = client.get(reverse("admin:governance_export_changelist"), guess)
+    assert answer.status_code == (200 if sees_content else 400)
+
+
+def test_a_term_of_somebody_who_sees_no_content_is_none_and_stays_readable(staff, make_call):
+    make_call(group="turn")
+    client = staff("view_toolcall", "view_export", "export")
+    assert lines(client.get(CSV, {"q": "turn"})) != []
+    assert all("q=turn" in text for text in texts_about_exports(client)[:2])
+
+
+def test_terms_of_earlier_exports_are_moved(searched):
+    asked = {"q": ["zanzibar"], "result__contains": ["zanzi"], "status__exact": ["failed"]}
+    hidden = {"q": ["…"], "result__contains": ["…"], "status__exact": ["failed"]}
+    assert searched.filters == hidden
+    migration = import_module("governance.migrations.0017_terms_of_exports")
+    Export.objects.create(
+        source="turns.Turn", format="csv", filters=asked
+    )  # no content went with it
+    for move, filters in ((migration.show_terms, asked), (migration.hide_terms, hidden)):
+        move(apps, connection.schema_editor())
+        assert list(Export.objects.order_by("pk").values_list("filters", flat=True)) == [
+            filters,
+            asked,
+        ]
+    assert Export.objects.earliest("pk").terms == searched.terms
