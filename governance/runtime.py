@@ -17,12 +17,12 @@ from governance.core.invokers.process import ProcessInvoker
 from governance.core.invokers.thread import ThreadInvoker
 from governance.core.limiter import Limits
 from governance.core.masking import mask
-from governance.core.per_loop import PerLoop
 from governance.core.policy import resolve
 from governance.core.registry import registry
 from governance.core.tools import Isolation, Tool
 from governance.db import run_in_db_thread
 from governance.mcp import runtime as mcp_servers
+from governance.per_loop import PerLoop
 from governance.policies import DatabasePolicySource
 from governance.private_files import make_directory, restrict
 from governance.site_limits import log_limits

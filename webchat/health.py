@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from weakref import WeakKeyDictionary
 
 from channels.layers import get_channel_layer
 from django.db import connection
@@ -14,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from governance import health_checks
 from governance.db import run_in_probe_thread
+from governance.per_loop import PerLoop
 from turns.running import runtime
 from webchat.conf import app_settings
 
@@ -47,16 +47,14 @@ class _Probe:
     def __init__(self, what: str, ask: Callable[[], Awaitable[None]]) -> None:
         self._what = what
         self._ask = ask
-        self._asked: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[bool]] = (
-            WeakKeyDictionary()
-        )
+        self._asked: PerLoop[asyncio.Task[bool]] = PerLoop()
 
     async def answers(self) -> bool:
         """Return whether there is an answer in time; one that comes too late is waited for by whoever asks next."""
-        loop = asyncio.get_running_loop()
-        asked = self._asked.get(loop)
+        asked = self._asked.get()
         if asked is None or asked.done():
-            asked = self._asked[loop] = loop.create_task(self._try(), name=f"probe: {self._what}")
+            asked = asyncio.create_task(self._try(), name=f"probe: {self._what}")
+            self._asked.set(asked)
         await asyncio.wait({asked}, timeout=app_settings.READY_TIMEOUT)
         if not asked.done():
             logger.warning("The %s does not answer in time", self._what)

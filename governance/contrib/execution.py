@@ -20,7 +20,7 @@ from governance import (
     registry,
 )
 from governance.core.invokers.thread import ThreadInvoker
-from governance.core.per_loop import PerLoop
+from governance.per_loop import PerLoop
 
 ExecutorSource: TypeAlias = ToolExecutor | Callable[[], Awaitable[ToolExecutor]] | None
 

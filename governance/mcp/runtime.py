@@ -12,12 +12,12 @@ from django.db.models.signals import post_delete, post_save
 
 from governance.conf import app_settings
 from governance.core.cancellation import CancellationToken
-from governance.core.per_loop import PerLoop
 from governance.core.registry import registry
 from governance.db import run_in_db_thread
 from governance.mcp.server_store import RowHealth, read_specs
 from governance.mcp.tools import McpTools
 from governance.models import McpServer
+from governance.per_loop import PerLoop
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from pydantic import Field
 
 from governance.core.exceptions import ToolFailed
 from governance.core.excerpts import spaced
-from governance.core.per_loop import PerLoop
 from governance.core.policy import ApprovalRule
 from governance.core.registry import make_tool
 from governance.core.tools import Concurrency, Tool, ToolContext
+from governance.per_loop import PerLoop
 from governance.toolbox.browser_page import BrowserPage
 from governance.toolbox.browser_process import BrowserProcess
 from governance.toolbox.chromium import NOT_INSTALLED, explain, goes_on, load_playwright

@@ -14,11 +14,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from governance.per_loop import PerLoop
 from turns.chat_models.failures import FailureKind, ProviderFailure, Subject, failure
 from turns.chat_models.limits import StreamLimits
 from turns.chat_models.retries import RetryPolicy, with_retries
 from turns.conf import MODALITIES, app_settings
-from turns.core import loop_resources
 from turns.core.chat_model import ChatDelta, ChatRequest
 
 if TYPE_CHECKING:
@@ -178,12 +178,12 @@ class ProviderChatModel:
                 yield delta
 
     async def _connection(self) -> "Connection":
-        pool = loop_resources.of_running_loop().get(ConnectionPool)
+        pool = _connections.get_or_make(dict)
         if (known := pool.get(self.name)) is not None:
             return known
         return await asyncio.to_thread(self._connect, pool)
 
-    def _connect(self, pool: "ConnectionPool") -> "Connection":
+    def _connect(self, pool: "dict[str, Connection]") -> "Connection":
         """Import the vendor and make its client, once for each event loop."""
         with _importing:
             if (known := pool.get(self.name)) is not None:
@@ -205,16 +205,14 @@ class ProviderChatModel:
             return connection
 
 
-class ConnectionPool(dict[str, "Connection"]):
-    """The clients of one event loop, by chat model: a client belongs to the loop that it was first used on."""
-
-
 _importing = threading.Lock()
+# By chat model: a client belongs to the loop that it was first used on.
+_connections: "PerLoop[dict[str, Connection]]" = PerLoop()
 
 
 async def close_connections() -> None:
     """Close every connection to a provider that the running loop holds open."""
-    pool = loop_resources.of_running_loop().pop(ConnectionPool)
+    pool = _connections.pop()
     for connection in pool.values() if pool else ():
         await connection.aclose()
 

@@ -4,9 +4,11 @@ Neither waits for the other: text is not late because the database is slow. All 
 ticker, in one callback.
 """
 
-from turns.core.loop_resources import of_running_loop
+from governance.per_loop import PerLoop
 from turns.core.ports import TurnJournal
 from turns.core.throttle import Throttle, Ticker
+
+_tickers: PerLoop[Ticker] = PerLoop()
 
 
 class DeltaStream:
@@ -43,7 +45,7 @@ class DeltaStream:
         if self._is_closed:
             return
         if self._saves is None or self._ticker is None:
-            self._ticker = self._ticker or of_running_loop().get(Ticker)
+            self._ticker = self._ticker or _tickers.get_or_make(Ticker)
             self._saves = Throttle(
                 self._save, spacing=self._save_every, name="save of streamed text"
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from turns.core import loop_resources
+from governance.per_loop import PerLoop
 from turns.exceptions import TurnsError
 
 logger = logging.getLogger(__name__)
@@ -20,10 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SETTLE_LIMIT = 5.0  # seconds
-
-
-class BackgroundTasks(set[asyncio.Task[Any]]):
-    """The tasks of one event loop that nobody awaits, until they are done."""
+_tasks: PerLoop[set[asyncio.Task[Any]]] = PerLoop()  # until they are done
 
 
 def shielded(
@@ -50,13 +47,13 @@ def spawn(work: Coroutine[Any, Any, object], *, name: str) -> None:
 
 async def join() -> None:
     """Wait for the tasks of this loop, for `SETTLE_LIMIT` seconds at most."""
-    if under_way := set(loop_resources.of_running_loop().get(BackgroundTasks)):
+    if under_way := set(_tasks.get_or_make(set)):
         await asyncio.wait(under_way, timeout=SETTLE_LIMIT)
 
 
 def _begin(work: Coroutine[Any, Any, R], *, name: str) -> "asyncio.Task[R]":
     task = asyncio.create_task(work, name=f"background {name}")
-    known = loop_resources.of_running_loop().get(BackgroundTasks)
+    known = _tasks.get_or_make(set)
     known.add(task)
     task.add_done_callback(known.discard)
     return task

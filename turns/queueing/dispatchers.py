@@ -12,8 +12,8 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.module_loading import import_string
 
+from governance.per_loop import PerLoop
 from turns.conf import app_settings
-from turns.core import loop_resources
 
 Wake = Callable[[UUID], None]
 
@@ -74,27 +74,21 @@ def path_of(name: str) -> str:
     return _PATHS.get(name, name)
 
 
-class LocalHost:
-    """Who runs turns on one event loop, as the embedded dispatcher wakes it."""
-
-    def __init__(self) -> None:
-        self.wake: Wake | None = None
+_wakes: PerLoop[Wake] = PerLoop()
 
 
 def attach(wake: Wake) -> None:
     """Let the embedded dispatcher wake whoever runs turns on this loop."""
-    loop_resources.of_running_loop().get(LocalHost).wake = wake
+    _wakes.set(wake)
 
 
 def detach() -> None:
     """Wake nobody on this loop any more."""
-    loop_resources.of_running_loop().pop(LocalHost)
+    _wakes.pop()
 
 
 def _wake_here(conversation_id: UUID) -> None:
-    for loop, host in loop_resources.of_all_loops(LocalHost):
-        if host.wake is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(host.wake, conversation_id)
+    _wakes.call_soon(lambda wake: wake(conversation_id))
 
 
 @cache

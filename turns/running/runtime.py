@@ -11,8 +11,8 @@ from django.db import connections
 
 from governance import LiveCall
 from governance.db import run_in_db_thread
+from governance.per_loop import PerLoop
 from turns.conf import app_settings
-from turns.core import loop_resources
 from turns.core.requests import PendingRequest
 from turns.core.running_turn import RunningTurn
 from turns.endings import recovery
@@ -56,6 +56,9 @@ class RuntimeStart:
         return self.task is not None and self.task.done() and self.runtime is None
 
 
+_starts: PerLoop[RuntimeStart] = PerLoop()
+
+
 def become_runner(max_live: int, *, name: str = "") -> None:
     """Let this process run up to `max_live` turns that others have queued; said before the runtime starts."""
     _Role.runner_limit, _Role.name = max_live, name
@@ -74,7 +77,7 @@ async def ensure_started() -> Runtime:
 
     Where turns are run by runners, that of a process that serves people claims none.
     """
-    start = loop_resources.of_running_loop().get(RuntimeStart)
+    start = _starts.get_or_make(RuntimeStart)
     if start.task is None or start.has_failed:
         # an empty context: what lives as long as the process must not hang on the request that came first
         start.task = asyncio.get_running_loop().create_task(
@@ -122,8 +125,8 @@ async def live_turns() -> int:
 
 def live_count() -> int:
     """Return how many turns this process runs now, over all of its loops; safe in any thread."""
-    starts = [start for _loop, start in loop_resources.of_all_loops(RuntimeStart)]
-    return sum(start.runtime.live_count for start in starts if start.runtime is not None)
+    runtimes = [start.runtime for start in _starts.values()]
+    return sum(runtime.live_count for runtime in runtimes if runtime is not None)
 
 
 async def is_draining() -> bool:
@@ -162,8 +165,7 @@ async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
 
     `for_good`: no runtime is started on this loop again. What is queued meanwhile waits for another process.
     """
-    resources = loop_resources.of_running_loop()
-    start = resources.find(RuntimeStart)
+    start = _starts.get()
     if start is None or start.task is None:
         return
     runtime = await asyncio.shield(start.task)
@@ -172,7 +174,7 @@ async def stop(*, grace: float | None = None, for_good: bool = False) -> None:
     await runtime.drain(grace=app_settings.DRAIN_GRACE if grace is None else grace)
     await runtime.close()
     if not for_good:
-        resources.pop(RuntimeStart)
+        _starts.pop()
 
 
 def abandon(loop: asyncio.AbstractEventLoop) -> None:
@@ -180,7 +182,7 @@ def abandon(loop: asyncio.AbstractEventLoop) -> None:
 
     Their epoch grows, so if it should answer after all, nothing more is written.
     """
-    start = loop_resources.of_loop(loop).find(RuntimeStart)
+    start = _starts.get(loop)
     if start is None or start.runtime is None:
         return
     try:
@@ -190,7 +192,7 @@ def abandon(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _running() -> Runtime | None:
-    start = loop_resources.of_running_loop().find(RuntimeStart)
+    start = _starts.get()
     return start.runtime if start is not None else None
 
 

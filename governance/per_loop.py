@@ -1,4 +1,4 @@
-"""Things that live on one event loop each, such as connections and executors."""
+"""What each event loop has of its own, such as connections, executors and its runtime."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,8 +15,13 @@ class PerLoop(Generic[T]):
     def __init__(self) -> None:
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
 
-    def get(self) -> T | None:
-        return self._by_loop.get(asyncio.get_running_loop())
+    def get(self, loop: asyncio.AbstractEventLoop | None = None) -> T | None:
+        """Return what the running loop has, or another one, which may be of another thread."""
+        return self._by_loop.get(loop or asyncio.get_running_loop())
+
+    def set(self, value: T) -> None:
+        """Let the running loop have this value."""
+        self._by_loop[asyncio.get_running_loop()] = value
 
     def get_or_make(self, make: Callable[[], T]) -> T:
         """Return what the running loop has, made now if it has nothing."""
