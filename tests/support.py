@@ -3,8 +3,10 @@
 import asyncio
 import inspect
 import shutil
+import subprocess
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from governance import ApprovalRule, PolicyLevels, Tool, ToolLimits
@@ -72,6 +74,13 @@ async def cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=PATIENCE)
     assert task.cancelled()
+
+
+def run_program(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; return its exit code and what it said."""
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=LONG_PATIENCE, check=False, **options
+    )
 
 
 def browser_path() -> str | None:

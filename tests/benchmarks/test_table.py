@@ -14,7 +14,7 @@ from benchmarks.peers import OPTIONAL
 from benchmarks.report import BEGIN, END, write_into
 from benchmarks.rows import Bar, latency, per_call
 from scripts.servers import are_installed
-from tests.support import LONG_PATIENCE, browser_path
+from tests.support import browser_path, run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = {
@@ -139,14 +139,7 @@ def test_a_quick_run_fills_every_row(tmp_path, options):
 
 def test_a_part_of_the_rows_is_not_written_into_the_page():
     options = ["--quick", "--only", "core", "--write-docs"]
-    run = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    run = run_program([sys.executable, "-m", "benchmarks", *options], cwd=ROOT)
     assert run.returncode == 2
     assert "--write-docs wants a whole run" in run.stderr
 

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -23,7 +22,7 @@ from tests.docs.pages import (
     section,
     text_of,
 )
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 from turns.core.turns import TurnStatus
 from turns.models import CancelRequest, Conversation, Repair, Turn
 
@@ -202,14 +201,7 @@ def test_the_example_without_django_runs_and_prints_what_the_page_says(tmp_path)
     [example, *_rest] = python_blocks(DOCS / "howto" / "use-governance-alone.md")
     script = tmp_path / "example.py"
     script.write_text(f"{example}\nimport sys\nassert 'django' not in sys.modules\n", "utf-8")
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    run = run_program([sys.executable, str(script)], env={"PYTHONPATH": str(ROOT)})
     assert run.returncode == 0, run.stderr
     first, second, third, last = run.stdout.splitlines()
     assert first.startswith("1 timed_out [TIMEOUT]")

@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import logging
 import re
-import subprocess
 import sys
 
 import pytest
@@ -20,7 +19,7 @@ from governance import services as governance_services
 from governance.core.policy import PolicyLevels, ToolLimits
 from governance.db import run_in_db_thread
 from tests.docs.pages import DOCS, ROOT, python_blocks, section
-from tests.support import LONG_PATIENCE, eventually
+from tests.support import LONG_PATIENCE, eventually, run_program
 from turns import selectors, services
 from turns.chat_models.catalog import get_chat_model
 from turns.core import chat_model
@@ -161,14 +160,7 @@ def test_the_page_has_every_field_of_a_request_and_everything_that_may_be_yielde
 def test_the_source_of_limits_is_obeyed(tmp_path):
     script = tmp_path / "limits.py"
     script.write_text(block_with("class Contract"), "utf-8")
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    run = run_program([sys.executable, str(script)], env={"PYTHONPATH": str(ROOT)})
     assert (run.returncode, run.stdout) == (0, "timed_out\n"), run.stderr
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import signal
-import subprocess
 import sys
 import time
 
@@ -14,7 +13,7 @@ from tests.faults.bounds import BUSY, CANCEL_BY_POLL
 from tests.faults.conftest import MakeSite
 from tests.faults.site import SCALED, Site, environment
 from tests.fork_server import ROOT
-from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, run_program
 
 SLOW = 'call affect {"key": "%s", "seconds": 60}'
 BY_HINT = 2.0  # seconds from a wish to its effect; a tenth of it on a machine that does nothing else, and half a poll
@@ -166,14 +165,10 @@ def test_g10_g11_runners_come_and_go_and_outlive_their_database(
 @pytest.mark.timeout(600)
 def test_a_job_is_stored_with_its_turn_or_not_at_all_and_never_breaks_it(scaled: MakeSite):
     site = scaled()
-    run = subprocess.run(
+    run = run_program(
         [sys.executable, "-m", "tests.faults.dispatching"],
         cwd=ROOT,
         env=environment(site.var, database_url=site.database_url) | SCALED,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
     )
     assert run.returncode == 0, run.stderr
     assert "A turn was not dispatched" in run.stderr

@@ -1,7 +1,6 @@
 """The package as pip would install it."""
 
 import compileall
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from tests.made_once import made_once
 from tests.projects.hosts import ROOT
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 
 
 @pytest.fixture(scope="session")
@@ -20,13 +19,8 @@ def installed() -> Path:
 
 
 def _install(target: Path) -> None:
-    built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
+    built = run_program(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)], cwd=ROOT
     )
     assert built.returncode == 0, built.stderr
     [wheel] = target.glob("*.whl")

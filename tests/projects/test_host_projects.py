@@ -1,7 +1,6 @@
 """Plugging in: host projects of two kinds, with the package as it is installed and not the repository behind it."""
 
 import json
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from tests.docs.pages import DOCS, python_blocks
 from tests.projects.hosts import ROOT, HostProject
 from tests.projects.site_client import visit_pages
-from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync, run_program
 
 HOSTS = ("governance_only", "everything", "by_email")
 
@@ -144,14 +143,7 @@ def test_governance_alone_runs_the_example_of_its_page_and_records_it(host):
     host.run("-c", script)
     imported = "import django, sys; django.setup(); print({'turns', 'webchat', 'channels'} & {*sys.modules})"
     # A new interpreter: what the fork server starts has most libraries already.
-    done = subprocess.run(
-        [sys.executable, "-c", imported],
-        env=host.environment,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", imported], env=host.environment)
     assert done.stdout.strip() == "set()", done.stderr
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,13 +62,8 @@ class Checkout:
             "PIP_FIND_LINKS": str(self.directory / "wheels"),
             "PIP_CONFIG_FILE": os.devnull,
         }
-        return subprocess.run(
-            [self.directory / "scripts" / "environment", kind],
-            env=own | environment,
-            capture_output=True,
-            text=True,
-            timeout=LONG_PATIENCE,
-            check=False,
+        return run_program(
+            [self.directory / "scripts" / "environment", kind], env=own | environment
         )
 
     def version_of(self, package: str, *, venv: str = ".venv") -> str:

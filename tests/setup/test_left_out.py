@@ -7,22 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 BASH = "/bin/bash"
 
 
 def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    return run_program(command, cwd=ROOT, env=environment)
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])

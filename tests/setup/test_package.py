@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import tracked_files
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,14 +24,10 @@ RELATIVE = re.compile(r"\]\((?!\w+:)")
 
 def build(kind: str, *, root: Path, target: Path, **environment: str) -> Path:
     """Build one kind of archive as pip would."""
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)],
         cwd=root,
         env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     [made] = target.glob("*.whl" if kind == "wheel" else "*.tar.gz")
@@ -105,9 +101,7 @@ def test_the_package_page_has_no_link_that_leads_nowhere(checkout, tmp_path):
 def wheel(tmp_path_factory):
     target = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-    built = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=LONG_PATIENCE, check=False
-    )
+    built = run_program(command, cwd=ROOT)
     assert built.returncode == 0, built.stderr
     [path] = target.glob("django_turnkeeper-*.whl")
     with zipfile.ZipFile(path) as archive:

@@ -7,21 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "WORKERS": "2"}
-    return subprocess.run(
-        [ROOT / "scripts" / "test", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    return run_program([ROOT / "scripts" / "test", *arguments], env=environment)
 
 
 @pytest.mark.parametrize("is_directory", [False, True])

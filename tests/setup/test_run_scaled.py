@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import pytest
 
 from scripts.servers import are_installed, free_port
 from tests.setup.started_site import ROOT, signed_in, started_site
-from tests.support import LONG_PATIENCE, eventually_sync
+from tests.support import LONG_PATIENCE, eventually_sync, run_program
 
 
 def answers(url: str) -> Callable[[], bool]:
@@ -62,7 +61,7 @@ def test_a_message_to_one_process_is_answered_in_another_and_ctrl_c_ends_all_of_
 
 
 def test_a_missing_program_is_named(tmp_path: Path):
-    run = subprocess.run(
+    run = run_program(
         [sys.executable, "-m", "scripts.scaled"],
         cwd=ROOT,
         env={
@@ -71,10 +70,6 @@ def test_a_missing_program_is_named(tmp_path: Path):
             "VAR_DIR": str(tmp_path),
             "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none",
         },
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
     )
     assert run.returncode == 1
     assert run.stderr.strip() == "Redis: install redis-server, or set REDIS_URL."

@@ -4,7 +4,6 @@ import os
 import re
 import socket
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +15,7 @@ import pytest
 from scripts.start import chosen_extras, is_loopback, open_up
 from tests.processes import run_python
 from tests.setup.started_site import ROOT, signed_in, started_site
-from tests.support import LONG_PATIENCE, PATIENCE, eventually_sync
+from tests.support import PATIENCE, eventually_sync, run_program
 
 HIDE = """
 import sys
@@ -76,15 +75,7 @@ def test_what_is_wrong_is_said_instead_of_served(tmp_path):
         "GOVERNANCE_EXEC_SANDBOX": "bwrap",
     }
     command = [sys.executable, "-m", "scripts.start"]
-    ended = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    ended = run_program(command, cwd=ROOT, env=environment)
     assert ended.returncode == 1
     assert "governance.E036" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -1,7 +1,6 @@
 """A real pydantic-ai agent under governance: its model reads what happened, and its run goes on (B8)."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from tests.governance.contrib.support import (
     spin,
     thread_name,
 )
-from tests.support import LONG_PATIENCE, eventually
+from tests.support import eventually, run_program
 
 BY_ADA = Cancellation(reason=CancelReason.USER, by="ada")
 
@@ -730,13 +729,7 @@ print(sorted(frameworks & {name.partition(".")[0] for name in sys.modules}))
 
 
 def _run(program):
-    done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    done = run_program([sys.executable, "-W", "error::ResourceWarning", "-c", program])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

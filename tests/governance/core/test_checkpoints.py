@@ -8,7 +8,7 @@ import pytest
 
 from governance.core import checkpoints
 from governance.core.checkpoints import CheckpointFailure, checkpoint, parse_failpoints, trigger
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 
 SCRIPT = """
 from governance import checkpoint
@@ -20,14 +20,7 @@ for number in range(1, 4):
 
 
 def passes(crash: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={"TURNKEEPER_CRASH": crash},
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    return run_program([sys.executable, "-c", SCRIPT], env={"TURNKEEPER_CRASH": crash})
 
 
 def test_without_orders_nothing_happens():

@@ -1,10 +1,9 @@
 """The governance layer is usable in any program: its facade needs no framework (B8)."""
 
-import subprocess
 import sys
 
 import governance
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 
 PROGRAM = """
 import asyncio, sys
@@ -26,13 +25,7 @@ print(sorted(frameworks & {name.partition(".")[0] for name in sys.modules}))
 
 
 def test_a_tool_runs_under_its_rules_without_any_framework():
-    process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
-    )
+    process = run_program([sys.executable, "-W", "error", "-c", PROGRAM])
 
     assert (process.stdout.splitlines(), process.stderr) == (["5", "[]"], "")
 

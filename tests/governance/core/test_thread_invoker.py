@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import subprocess
 import sys
 import threading
 from collections import defaultdict
@@ -22,7 +21,7 @@ from governance import (
 )
 from governance.core.invokers.thread import ThreadInvoker
 from tests.governance.core.support import BY_USER, ExecutorHarness, advance, on_manual_clock, until
-from tests.support import LONG_PATIENCE, cancel
+from tests.support import cancel, run_program
 
 WAY_TOO_LONG = 30.0  # a test that comes to wait for this fails
 question = contextvars.ContextVar("question", default="nobody asked")
@@ -373,13 +372,7 @@ def test_a_hung_thread_does_not_delay_the_exit_of_the_process(arguments, printed
     program = PROGRAM.replace("{arguments}", arguments)
 
     for _ in range(3):  # asyncio cancels the tasks that are left in no particular order
-        process = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program],
-            capture_output=True,
-            text=True,
-            timeout=LONG_PATIENCE,
-            check=False,
-        )
+        process = run_program([sys.executable, "-W", "error", "-c", program])
 
         assert (process.stdout.split(), process.stderr) == (printed, "")
         assert process.returncode == 0

@@ -1,12 +1,11 @@
 """Names of providers' chat models, what is missing for them, and that nothing of a vendor is imported too early."""
 
-import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
 
-from tests.support import LONG_PATIENCE
+from tests.support import run_program
 from tests.turns.chat_models.dialects import OPENAI, model_of
 from tests.turns.chat_models.test_providers_failures import failed
 from turns.chat_models.catalog import ProviderChatModel, get_chat_model, problem_of, warm
@@ -109,13 +108,9 @@ def test_nothing_of_a_vendor_is_imported_with_the_site():
         "vendors = {'pydantic_ai', 'anthropic', 'openai', 'google.genai', 'httpx2'}\n"
         "sys.exit(repr(vendors & set(sys.modules)) if vendors & set(sys.modules) else 0)"
     )
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", code],
         env={"DJANGO_SETTINGS_MODULE": "tests.settings", "PYTHONPATH": ".", "PATH": "/bin"},
-        capture_output=True,
-        text=True,
-        timeout=LONG_PATIENCE,
-        check=False,
     )
 
     assert done.returncode == 0, done.stderr
