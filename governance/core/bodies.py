@@ -6,22 +6,27 @@ from typing import Any
 
 from governance.core.calls import Disposition
 from governance.core.deadline import Deadline, Limit
+from governance.core.endings import BODY_ENDED, Ending
 from governance.core.exceptions import CallNotStarted, MayStillRun
+from governance.core.promises import Promise
 
 
 class Body:
     """One run of a tool. `returned_at`, by the clock of `deadline`, may precede the end of its task (T11).
 
+    The last step of its task resolves `ending`, so whoever waits for that finds the task done.
+
     `outlives` = its call ends before it, or without its result.
     """
 
-    __slots__ = ("deadline", "outlives", "returned_at", "task")
+    __slots__ = ("_ending", "deadline", "outlives", "returned_at", "task")
 
-    def __init__(self, deadline: Deadline) -> None:
+    def __init__(self, deadline: Deadline, ending: Promise[Ending]) -> None:
         self.outlives = False
         self.returned_at: float | None = None
         self.task: asyncio.Task[Any]
         self.deadline = deadline
+        self._ending = ending
 
     def start(self, invocation: Coroutine[Any, Any, Any], *, name: str) -> None:
         """Begin to run."""
@@ -67,3 +72,4 @@ class Body:
         finally:
             if self.returned_at is None:  # else its invoker knows better when it returned
                 self.mark_returned()
+            self._ending.resolve(BODY_ENDED)

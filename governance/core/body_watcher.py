@@ -29,7 +29,6 @@ class BodyWatcher:
 
     async def watch(self, live: LiveCall, body: Body) -> Ending:
         """Wait for the first of: the end of the body, a limit, a cancel."""
-        body.task.add_done_callback(lambda _: live.ending.resolve(BODY_ENDED))
         self._notifier.watch()
         try:
             ending = await live.ending

@@ -267,7 +267,7 @@ class ToolExecutor:
         return outcomes.settled(live, body.task, result_limit=self._result_limit, mask=self._mask)
 
     def _start(self, live: LiveCall, tool: Tool, arguments: Mapping[str, Any], host: Host) -> Body:
-        body = live.body = Body(live.limits.start())
+        body = live.body = Body(live.limits.start(), live.ending)
         live.images.keep = host.keep_image
         context = ToolContext(
             call_id=live.id,

@@ -30,6 +30,7 @@ class LiveCall:
         prepared_at: int | None = None,
     ) -> None:
         self.call = call
+        self.id = call.id  # the model's id of it
         self.token = token
         self.own_tool = own_tool
         self.prepared_at = prepared_at
@@ -43,11 +44,6 @@ class LiveCall:
         self.approval = CallApproval()
         self.images = CallImages(token)
         self.body: Body | None = None
-
-    @property
-    def id(self) -> str:
-        """The model's id of the call."""
-        return self.call.id
 
     @property
     def has_policy(self) -> bool:

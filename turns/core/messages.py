@@ -3,8 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from turns.core.wire import AttachmentContent, TextContent, ToolResultContent, ToolUseContent
 
@@ -156,7 +155,12 @@ class AttachmentBlock:
 
 
 Block = TextBlock | AttachmentBlock | ToolUseBlock | ToolResultBlock
-_Kind = TypeVar("_Kind", TextBlock, AttachmentBlock, ToolUseBlock, ToolResultBlock)
+_KINDS: tuple[tuple[str, type[Block]], ...] = (
+    ("texts", TextBlock),
+    ("attachments", AttachmentBlock),
+    ("tool_uses", ToolUseBlock),
+    ("tool_results", ToolResultBlock),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +183,11 @@ class Message:
     _size: int = field(default=-1, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        set_once = partial(object.__setattr__, self)
-        set_once("texts", _of_kind(self.content, TextBlock))
-        set_once("attachments", _of_kind(self.content, AttachmentBlock))
-        set_once("tool_uses", _of_kind(self.content, ToolUseBlock))
-        set_once("tool_results", _of_kind(self.content, ToolResultBlock))
+        kinds: dict[type[Block], list[Any]] = {}
+        for block in self.content:
+            kinds.setdefault(type(block), []).append(block)
+        for name, kind in _KINDS:
+            object.__setattr__(self, name, tuple(kinds.get(kind, ())))
 
     @property
     def visible(self) -> tuple[TextBlock | AttachmentBlock, ...]:
@@ -247,10 +251,6 @@ def block_from_json(raw: object) -> Block | None:
             return ToolResultBlock.from_json(raw)
         case _:
             return None
-
-
-def _of_kind(content: tuple[Block, ...], kind: type[_Kind]) -> tuple[_Kind, ...]:
-    return tuple([block for block in content if isinstance(block, kind)])
 
 
 def _text(raw: object) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,27 +86,21 @@ class ScriptedChatModel:
         self.requests.append(request)
         if len(self.requests) > len(self._replies):
             raise AssertionError(f"The script has no reply to request {len(self.requests)}.")
+        places: dict[str, int] = {}
         try:
-            async with aclosing(_perform(self._replies[len(self.requests) - 1])) as deltas:
-                async for delta in deltas:
-                    yield delta
+            for item in self._replies[len(self.requests) - 1]:
+                await asyncio.sleep(0)
+                match item:
+                    case Gate():
+                        await item.pass_through()
+                    case Failure(error=error):
+                        raise error
+                    case ToolCallDelta(index=index) if index == _UNNUMBERED:
+                        yield replace(item, index=places.setdefault(item.id, len(places)))
+                    case _:
+                        yield item
         except (asyncio.CancelledError, GeneratorExit):
             self.cancelled += 1
             raise
         finally:
             self.closed += 1
-
-
-async def _perform(reply: Sequence[Item]) -> AsyncGenerator[ChatDelta, None]:
-    places: dict[str, int] = {}
-    for item in reply:
-        await asyncio.sleep(0)
-        match item:
-            case Gate():
-                await item.pass_through()
-            case Failure(error=error):
-                raise error
-            case ToolCallDelta(index=index) if index == _UNNUMBERED:
-                yield replace(item, index=places.setdefault(item.id, len(places)))
-            case _:
-                yield item
