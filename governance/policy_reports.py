@@ -86,6 +86,6 @@ def reach(version: int, *, is_settled: bool = False) -> Reach:
     return Reach(words=words, is_known=len(obeying) == len(reports))
 
 
-def reach_text(version: int, *, is_settled: bool = False) -> str:
-    """Return the same in words alone."""
-    return reach(version, is_settled=is_settled).words
+def reach_text(version: int) -> str:
+    """Return the same in words alone, where the edit is not committed yet."""
+    return reach(version).words

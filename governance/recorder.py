@@ -6,7 +6,6 @@ executor's observer for projects that use governance alone (B8).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -231,10 +230,10 @@ def close_open(
     return rows
 
 
-def deadline_change(change: DeadlineChange, *, at: datetime | None = None) -> dict[str, Any]:
+def deadline_change(change: DeadlineChange) -> dict[str, Any]:
     """Return a change of limits as it is stored."""
     return {
-        "at": (at or timezone.now()).isoformat(),
+        "at": timezone.now().isoformat(),
         "from_ms": limit_ms(change.from_timeout),
         "to_ms": limit_ms(change.to_timeout),
         "from_idle_ms": limit_ms(change.from_idle_timeout),

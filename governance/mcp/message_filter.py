@@ -42,15 +42,13 @@ class MessageFilter:
         timing: McpTiming,
         request_states: RequestStates,
         on_flood: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.late_answers = 0
         self._timing = timing
         self._request_states = request_states
         self._on_flood = on_flood
-        self._clock = clock
         self._allowance = float(timing.most_messages)
-        self._counted_at = clock()
+        self._counted_at = time.monotonic()
         self._given_up: dict[str, RequestState | None] = {}
         self._lists: set[Any] = set()  # the ids of requests for the tools
         self._calls: set[str] = set()  # those of calls
@@ -137,7 +135,7 @@ class MessageFilter:
         return True
 
     def _count(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         earned = (now - self._counted_at) * self._timing.messages_per_second
         self._counted_at = now
         self._allowance = min(self._allowance + earned, float(self._timing.most_messages)) - 1

@@ -63,22 +63,19 @@ class WebClient:
         self._tls = tls
         self._trusted = _origin(parse(trusted)) if trusted else None
 
-    async def fetch(
-        self, url: httpx.URL, *, headers: Mapping[str, str] | None = None, limit: int | None = None
-    ) -> HttpBody:
-        """Return the body at the address, after redirects; `limit` in bytes replaces the usual one.
+    async def fetch(self, url: httpx.URL, *, headers: Mapping[str, str] | None = None) -> HttpBody:
+        """Return the body at the address, after redirects.
 
         Raises:
             ServerRefused: the server answered with an error status.
             Unreachable: the address does not answer, or its answer cannot be read.
             ToolFailed: the address is not allowed, or what it gives is no text.
         """
-        settings = self._settings if limit is None else replace(self._settings, web_max_bytes=limit)
         try:
             async with self._open(headers or {}) as client:
-                return await self._follow(client, url, settings=settings)
+                return await self._follow(client, url)
         except httpx.HTTPError as error:
-            raise Unreachable(_explain(error, settings=settings)) from error
+            raise Unreachable(_explain(error, settings=self._settings)) from error
 
     def _open(self, headers: Mapping[str, str]) -> httpx.AsyncClient:
         settings = self._settings
@@ -94,28 +91,25 @@ class WebClient:
             trust_env=False,
         )
 
-    async def _follow(
-        self, client: httpx.AsyncClient, url: httpx.URL, *, settings: ToolboxSettings
-    ) -> HttpBody:
+    async def _follow(self, client: httpx.AsyncClient, url: httpx.URL) -> HttpBody:
+        settings = self._settings
         asked_for = canonical(host_of(url))
         for _ in range(settings.web_max_redirects + 1):
             if canonical(host_of(url)) != asked_for:
                 refuse_unknown(host_of(url), settings)
             self._context.progress(f"Asking {shown(url.host)}")
-            answer = await self._ask(client, url, settings=settings)
+            answer = await self._ask(client, url)
             if isinstance(answer, HttpBody):
                 return answer
             url = check(answer)
         raise ToolFailed(f"The address redirects more than {settings.web_max_redirects} times.")
 
-    async def _ask(
-        self, client: httpx.AsyncClient, url: httpx.URL, *, settings: ToolboxSettings
-    ) -> HttpBody | httpx.URL:
+    async def _ask(self, client: httpx.AsyncClient, url: httpx.URL) -> HttpBody | httpx.URL:
         """Return the body, or where a redirect leads."""
         async with client.stream("GET", url) as response:
             if response.next_request is not None:
                 return response.next_request.url
-            body = await read_body(response, self._context, limit=settings.web_max_bytes)
+            body = await read_body(response, self._context, limit=self._settings.web_max_bytes)
         if response.is_error:
             said = excerpt(body.decode(), limit=_ERROR_EXCERPT) if body.is_text else ""
             sentence = f"{_describe(response)}\n{said}".rstrip()

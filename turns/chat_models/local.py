@@ -77,10 +77,9 @@ class _Input:
 
 
 class LocalChatModel:
-    """Carries out commands; see `help`. `pause` in seconds and `sleep` make `slowly` slow."""
+    """Carries out commands; see `help`. `sleep` makes `slowly` slow."""
 
-    def __init__(self, *, pause: float = PAUSE, sleep: Sleep = asyncio.sleep) -> None:
-        self._pause = pause
+    def __init__(self, *, sleep: Sleep = asyncio.sleep) -> None:
         self._sleep = sleep
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[ChatDelta]:
@@ -103,7 +102,7 @@ class LocalChatModel:
                 yield TextDelta("\n\n")
             for number, piece in enumerate(_pieces_of(speech)):
                 if speech.is_slow:
-                    await self._sleep(self._pause)
+                    await self._sleep(PAUSE)
                 elif number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
                 yield TextDelta(piece)

@@ -2,18 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from random import SystemRandom
-from typing import Any
 
 from turns.chat_models.failures import RETRYING_IN, ProviderFailure, span
 from turns.core.chat_model import ChatDelta, Notice, Usage
 
 logger = logging.getLogger(__name__)
-
-Sleep = Callable[[float], Awaitable[Any]]
 
 RETRYING = "retrying"
 _FIRST_WAIT = 1.0
@@ -49,7 +46,6 @@ async def with_retries(
     policy: RetryPolicy,
     *,
     chat_model: str,
-    sleep: Sleep = asyncio.sleep,
 ) -> AsyncGenerator[ChatDelta, None]:
     """Stream an attempt, and the next one if it failed before it said anything. Cancelling ends a wait at once.
 
@@ -78,7 +74,7 @@ async def with_retries(
         else:
             return
         yield notice
-        await sleep(wait)
+        await asyncio.sleep(wait)
 
 
 def _sentence(reason: str, wait: float) -> str:

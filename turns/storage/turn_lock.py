@@ -58,17 +58,19 @@ ENDING = Select(_ending, turn_id=UUIDField())
 TO_CANCEL = Select(lambda turn_id: _to_cancel(pk=turn_id), turn_id=UUIDField())
 
 
-def lock_live_turn(turn_id: UUID, *, epoch: int | None = None, waits: bool = True) -> Any:
+def lock_live_turn(turn_id: UUID, *, epoch: int) -> Any:
     """Return a live turn with its conversation, whose row stays locked until the transaction ends.
 
-    None if the turn is not live, or not under this epoch any more. Also None if another has the lock and we do not
-    wait.
+    None if the turn is not live, or not under this epoch any more.
     """
-    return _locked(LIVE, turn_id, epoch=epoch, waits=waits)
+    return _locked(LIVE, turn_id, epoch=epoch, waits=True)
 
 
-def lock_ending_turn(turn_id: UUID, *, epoch: int | None = None, waits: bool = True) -> Any:
-    """Return the same with all that may have to end with it, and the database's time of that reading."""
+def lock_ending_turn(turn_id: UUID, *, epoch: int | None, waits: bool) -> Any:
+    """Return the same with all that may have to end with it, and the database's time of that reading.
+
+    Without an epoch any will do. None also if another has the lock and we do not wait.
+    """
     return _locked(ENDING, turn_id, epoch=epoch, waits=waits)
 
 

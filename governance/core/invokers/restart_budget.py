@@ -4,15 +4,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+_WINDOW = 60.0  # seconds
+
 
 class RestartBudget:
-    """Counts deaths in the last `window` seconds for each function; a failed start counts for all."""
+    """Counts deaths in the last minute for each function; a failed start counts for all."""
 
-    def __init__(
-        self, *, deaths: int = 5, window: float = 60.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, deaths: int = 5, clock: Callable[[], float] = time.monotonic) -> None:
         self._allowed = deaths
-        self._window = window
         self._clock = clock
         self._deaths: deque[tuple[float, str | None]] = deque()
 
@@ -30,9 +29,9 @@ class RestartBudget:
 
     def _wait(self, counted: tuple[str | None, ...]) -> float:
         now = self._clock()
-        while self._deaths and self._deaths[0][0] <= now - self._window:
+        while self._deaths and self._deaths[0][0] <= now - _WINDOW:
             self._deaths.popleft()
         recent = [at for at, function in self._deaths if function in counted]
         if len(recent) <= self._allowed:
             return 0.0
-        return recent[-self._allowed - 1] + self._window - now
+        return recent[-self._allowed - 1] + _WINDOW - now
